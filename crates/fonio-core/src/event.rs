@@ -1,0 +1,141 @@
+//! Block events: what every trace reader gives and the assembler takes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::{Flags, Op};
+use crate::rows::{Diagnostic, Mark, Request, Sample, Thread};
+use crate::units::{ByteCount, DeviceId, Sector, Timestamp};
+
+/// One event of the kernel's block layer, whatever the format it was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockEvent {
+    /// When it happened.
+    pub time: Timestamp,
+    /// What happened.
+    pub kind: EventKind,
+    /// The device it happened on.
+    pub device: DeviceId,
+    /// First sector. Flushes without data carry 0 or, in old kernels, `u64::MAX`; readers pass on what they see.
+    pub sector: Sector,
+    /// The size at this moment; a partial completion carries the completed part.
+    pub bytes: ByteCount,
+    /// What is asked of the device.
+    pub op: Op,
+    /// The flags that are set, among those that the source shows.
+    pub flags: Flags,
+    /// The flags that the source could have shown.
+    pub flags_known: Flags,
+    /// The processor it was traced on.
+    pub cpu: Option<u32>,
+    /// The thread that was running. For completions this is whoever was interrupted.
+    pub tid: Option<u32>,
+    /// The kernel's `ioprio`: class in the top 3 bits of 16.
+    pub ioprio: Option<u16>,
+    /// On a completion or requeue: 0 or a negative errno; `None` where the source does not say.
+    pub error: Option<i32>,
+}
+
+/// What happened, in the kernel's words; the letter is blkparse's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// Q: a bio was handed to the device (`block_bio_queue`).
+    BioQueue,
+    /// M: the bio was appended to a request (`block_bio_backmerge`), or, in blktrace, a request was (`block_rq_merge`).
+    BackMerge,
+    /// F: the bio was put before a request (`block_bio_frontmerge`).
+    FrontMerge,
+    /// `block_rq_merge`: two requests became one; this is the one that was absorbed.
+    RequestMerge,
+    /// B: the bio was bounced to lower memory.
+    Bounce,
+    /// C of a bio-based device (`block_bio_complete`); in blktrace indistinguishable from [`EventKind::Complete`].
+    BioComplete,
+    /// G: a request was allocated for the bio (`block_getrq`).
+    GetRequest,
+    /// S: waits for a free request.
+    SleepRequest,
+    /// `block_io_start`: accounting began for a request.
+    IoStart,
+    /// I: the request entered the scheduler (`block_rq_insert`).
+    Insert,
+    /// D: the request was sent to the driver (`block_rq_issue`).
+    Issue,
+    /// R: the driver gave it back (`block_rq_requeue`).
+    Requeue,
+    /// C: the driver completed it or a part of it (`block_rq_complete`).
+    Complete,
+    /// `block_io_done`: accounting ended for a request.
+    IoDone,
+    /// X: the bio was split; its first part ends where the other begins.
+    Split {
+        /// First sector of the remainder.
+        new_sector: Sector,
+    },
+    /// A: the bio goes on to `device` at `sector`, having come from there.
+    Remap {
+        /// The device it was queued on before.
+        from_device: DeviceId,
+        /// Its sector there.
+        from_sector: Sector,
+    },
+    /// `block_rq_remap`: the same for a request (device mapper's multipath).
+    RequestRemap {
+        /// The device the request was on before.
+        from_device: DeviceId,
+        /// Its sector there.
+        from_sector: Sector,
+    },
+    /// P: bios are held back on a plug list.
+    Plug,
+    /// U: the plug list is let go.
+    Unplug {
+        /// Requests on the list.
+        count: u32,
+    },
+}
+
+/// Events that were lost: a ring buffer overran, or bytes of a file could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostEvents {
+    /// The processor whose buffer lost them; `None` where the source does not say.
+    pub cpu: Option<u32>,
+    /// How many; `None` where it is only known that some were.
+    pub count: Option<u64>,
+    /// The last moment known to be complete.
+    pub after: Timestamp,
+    /// The first moment known to be complete again.
+    pub before: Timestamp,
+}
+
+/// What a reader gives in one step. Within a batch and from batch to batch events are in time order, except where the
+/// source itself is not; the assembler must live with that.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Block events.
+    pub events: Vec<BlockEvent>,
+    /// Requests from sources that know them whole (biosnoop, MSR CSV): their `request_id` is given by the assembler.
+    pub requests: Vec<Request>,
+    /// Threads seen for the first time, or under a new name.
+    pub threads: Vec<Thread>,
+    /// Marks in the source (`trace_marker`, blktrace messages).
+    pub marks: Vec<Mark>,
+    /// Samples in the source (`cpu_frequency`, thermal events).
+    pub samples: Vec<Sample>,
+    /// Gaps in the source.
+    pub lost: Vec<LostEvents>,
+    /// What was wrong with the input.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Batch {
+    /// Empties the batch and keeps its memory.
+    pub fn clear(&mut self) {
+        self.events.clear();
+        self.requests.clear();
+        self.threads.clear();
+        self.marks.clear();
+        self.samples.clear();
+        self.lost.clear();
+        self.diagnostics.clear();
+    }
+}

@@ -1,0 +1,20 @@
+//! Units, ids and the row types of a recording: the words in which fonio's crates speak to each other.
+//!
+//! A *producer* (a trace reader with the assembler, the live recorder, later a simulator) gives [`rows`] to a
+//! [`RowSink`]; a *consumer* (the recording writer, the analysis) is one. This crate knows neither Arrow nor any trace
+//! format, does no I/O and reads no clock.
+
+pub mod event;
+pub mod meta;
+pub mod op;
+pub mod rows;
+pub mod units;
+
+pub use event::{Batch, BlockEvent, EventKind, LostEvents};
+pub use meta::Meta;
+pub use op::{Flags, Op, parse_rwbs};
+pub use rows::{
+    Bio, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric, Request, RowSink, Sample,
+    Severity, Thread, Wait,
+};
+pub use units::{ByteCount, DeviceId, Nanos, SECTOR_BYTES, Sector, Timestamp};

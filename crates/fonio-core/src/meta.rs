@@ -1,0 +1,137 @@
+//! `meta.json`: where a recording comes from and what the machine was.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::LostEvents;
+use crate::units::{ByteCount, DeviceId, Timestamp};
+
+/// The version of the recording's schema. A reader refuses a higher one.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// `meta.json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Meta {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Who wrote it: `fonio 0.1.0`.
+    pub writer: String,
+    /// Where the events came from.
+    pub source: Source,
+    /// The clock of every timestamp.
+    pub clock: Clock,
+    /// First and last instant covered: of the capture where it is known, else of the events.
+    pub began: Option<Timestamp>,
+    /// See `began`.
+    pub ended: Option<Timestamp>,
+    /// The seed, where a generator or simulator made the rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The command that was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    /// Its exit code; `None` while unknown or killed by a signal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_exit: Option<i32>,
+    /// The machine.
+    #[serde(default)]
+    pub host: Host,
+    /// Each device that has requests or bios.
+    #[serde(default)]
+    pub devices: Vec<Device>,
+    /// Gaps, and in total how many events were lost.
+    #[serde(default)]
+    pub lost: Lost,
+    /// What the assembler counted: ambiguous pairs, completions without issue, and the like, by name.
+    #[serde(default)]
+    pub assembly: BTreeMap<String, u64>,
+    /// Rows in each table.
+    #[serde(default)]
+    pub rows: BTreeMap<String, u64>,
+}
+
+/// Where the events came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// `tracefs`, `blktrace`, `blkparse`, `ftrace`, `systrace`, `csv`, …
+    pub format: String,
+    /// The files read, as they were named.
+    pub files: Vec<String>,
+    /// Event kinds that the source can show (`queue`, `insert`, `issue`, `complete`, …); an absent one is unknown, not 0.
+    pub shows: Vec<String>,
+}
+
+/// The clock of the timestamps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// `mono`, `boot`, `local`, `unknown`, …
+    pub name: String,
+    /// The wall clock (Unix time in ns) at timestamp 0, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unix_ns_at_zero: Option<i64>,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Host {
+    pub name: Option<String>,
+    pub model: Option<String>,
+    pub kernel: Option<String>,
+    pub architecture: Option<String>,
+    pub processors: Option<u32>,
+    pub memory_bytes: Option<ByteCount>,
+}
+
+/// A block device and its queue, as sysfs shows them. What the source does not know is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Device {
+    pub id: DeviceId,
+    /// `mmcblk0`, `dm-0`.
+    pub name: Option<String>,
+    pub model: Option<String>,
+    pub size_bytes: Option<ByteCount>,
+    pub rotational: Option<bool>,
+    pub removable: Option<bool>,
+    pub scheduler: Option<String>,
+    /// Requests that the driver takes at once (`nr_requests` and the driver's own depth).
+    pub depth: Option<u32>,
+    pub max_sectors_kb: Option<u32>,
+    pub read_ahead_kb: Option<u32>,
+    pub logical_block_bytes: Option<u32>,
+    pub physical_block_bytes: Option<u32>,
+    pub discard_granularity_bytes: Option<u64>,
+    pub fua: Option<bool>,
+    /// `write back` or `write through`.
+    pub write_cache: Option<String>,
+    pub encrypted: Option<bool>,
+    /// What is mounted from it or from its partitions.
+    #[serde(default)]
+    pub mounts: Vec<Mount>,
+    /// The devices it is stacked on (`dm`, `md`, `loop` backing).
+    #[serde(default)]
+    pub below: Vec<DeviceId>,
+}
+
+/// One mounted file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Mount {
+    pub device: DeviceId,
+    pub at: String,
+    pub fs: String,
+    pub options: Vec<String>,
+    pub size_bytes: Option<ByteCount>,
+    pub available_bytes: Option<ByteCount>,
+}
+
+/// Events that were lost while recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// In all; where a gap's size is unknown it counts as 1.
+    pub events: u64,
+    /// Where: the first thousand gaps.
+    pub gaps: Vec<LostEvents>,
+}

@@ -1,0 +1,388 @@
+//! The rows of a recording's tables. `None` is what the source did not see; it is never a guessed zero.
+
+use std::cmp::Ordering;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::{Flags, Op};
+use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
+
+/// What kind of data a request or bio carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Content {
+    #[default]
+    Unknown,
+    Data,
+    FsMetadata,
+    FsJournal,
+    SqliteDb,
+    SqliteJournal,
+    SqliteWal,
+    Swap,
+}
+
+/// `requests.parquet`: one block request after merging, on the lowest device that the source shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Unique in the recording, in the order in which the assembler first saw the requests.
+    pub request_id: u64,
+    /// The device.
+    pub device: DeviceId,
+    /// What it asks for.
+    pub op: Op,
+    /// The flags that are set.
+    pub flags: Flags,
+    /// The flags that the source could show.
+    pub flags_known: Flags,
+    /// First sector; `None` for a flush without data.
+    pub sector: Option<Sector>,
+    /// Size when it was issued (else when it was last seen), merged bios included.
+    pub bytes: ByteCount,
+    /// When the first of its bios was queued.
+    pub queued: Option<Timestamp>,
+    /// When it entered the scheduler.
+    pub inserted: Option<Timestamp>,
+    /// When it was first issued to the driver.
+    pub issued: Option<Timestamp>,
+    /// When it was last issued, where that was not the first time.
+    pub reissued: Option<Timestamp>,
+    /// When its last part completed; `None` if that was not seen.
+    pub completed: Option<Timestamp>,
+    /// How often the driver gave it back; `None` where the source shows no requeues.
+    pub requeues: Option<u32>,
+    /// The processor it was issued on, else queued on.
+    pub cpu: Option<u32>,
+    /// The thread that queued its first bio; where no bio is seen, the one that inserted, else issued it.
+    pub tid: Option<u32>,
+    /// The thread that caused it, where it is known and may differ (who dirtied the page).
+    pub cause_tid: Option<u32>,
+    /// Row of `files.parquet`.
+    pub file_id: Option<u32>,
+    /// Kind of data.
+    pub content: Content,
+    /// The kernel's `ioprio`.
+    pub ioprio: Option<u16>,
+    /// 0 or a negative errno; `None` where it did not complete or the source does not say.
+    pub error: Option<i32>,
+}
+
+impl Request {
+    /// A request of which nothing is known but where it goes and what it does.
+    pub fn new(device: DeviceId, op: Op, bytes: ByteCount) -> Request {
+        Request {
+            request_id: 0,
+            device,
+            op,
+            flags: Flags::NONE,
+            flags_known: Flags::NONE,
+            sector: None,
+            bytes,
+            queued: None,
+            inserted: None,
+            issued: None,
+            reissued: None,
+            completed: None,
+            requeues: None,
+            cpu: None,
+            tid: None,
+            cause_tid: None,
+            file_id: None,
+            content: Content::Unknown,
+            ioprio: None,
+            error: None,
+        }
+    }
+
+    /// The instant that orders the table: issued, else queued, else inserted, else completed.
+    pub fn order_time(&self) -> Timestamp {
+        self.issued.or(self.queued).or(self.inserted).or(self.completed).unwrap_or_default()
+    }
+
+    /// The table's order: [`order_time`](Request::order_time), then `request_id`.
+    pub fn order(&self, other: &Request) -> Ordering {
+        (self.order_time(), self.request_id).cmp(&(other.order_time(), other.request_id))
+    }
+
+    /// First issue to completion: what the studies call latency.
+    pub fn service(&self) -> Option<Nanos> {
+        self.completed?.since(self.issued?)
+    }
+
+    /// Queued to first issue.
+    pub fn queue(&self) -> Option<Nanos> {
+        self.issued?.since(self.queued?)
+    }
+
+    /// Queued to completion.
+    pub fn response(&self) -> Option<Nanos> {
+        self.completed?.since(self.queued?)
+    }
+}
+
+/// `bios.parquet`: one bio as it was queued on one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Bio {
+    pub bio_id: u64,
+    pub device: DeviceId,
+    pub op: Op,
+    pub flags: Flags,
+    pub flags_known: Flags,
+    pub sector: Option<Sector>,
+    pub bytes: ByteCount,
+    pub queued: Timestamp,
+    /// Of a bio-based device only; other bios complete with their request.
+    pub completed: Option<Timestamp>,
+    /// The thread that queued it.
+    pub tid: Option<u32>,
+    /// The thread that dirtied the data, where it is known.
+    pub cause_tid: Option<u32>,
+    pub file_id: Option<u32>,
+    /// The request that carried it; `None` for a bio of a stacked device, see [`LinkKind::Remap`].
+    pub request_id: Option<u64>,
+}
+
+/// How a child in `links.parquet` came from its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum LinkKind {
+    /// A bio (parent) was merged into a request (child) that another bio had begun; or a request into a request.
+    Merge,
+    /// A bio (parent) was split; the child is the remainder.
+    Split,
+    /// A bio (parent) on a stacked device or partition went on as a bio (child) on the device below.
+    Remap,
+    /// A request (parent) was given back by the driver and issued anew under another id (child).
+    Requeue,
+    /// A request with data and preflush or FUA (parent) needed this flush request (child).
+    Flush,
+    /// Something else caused the child.
+    Cause,
+}
+
+/// Which table an end of a [`Link`] is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum LinkEnd {
+    Request,
+    Bio,
+}
+
+/// `links.parquet`: how bios and requests came from each other, in the order in which that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub struct Link {
+    pub kind: LinkKind,
+    pub parent_table: LinkEnd,
+    pub parent: u64,
+    pub child_table: LinkEnd,
+    pub child: u64,
+}
+
+/// `calls.parquet`: one file-system call or page fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Call {
+    pub call_id: u64,
+    /// The call's name as in the manual: `pwrite64`, `fsync`, or `page_fault`.
+    pub name: String,
+    pub tid: u32,
+    pub file_id: Option<u32>,
+    pub offset: Option<u64>,
+    pub bytes: Option<ByteCount>,
+    pub entered: Timestamp,
+    pub exited: Option<Timestamp>,
+    /// What it returned: a count or a negative errno.
+    pub result: Option<i64>,
+}
+
+/// `waits.parquet`: one interval in which a thread was blocked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Wait {
+    pub tid: u32,
+    pub began: Timestamp,
+    pub ended: Option<Timestamp>,
+    /// `storage`, `lock`, `thread`, `timer`, `network`, or `unknown`.
+    pub reason: String,
+    /// The request whose completion ended it, if one did.
+    pub request_id: Option<u64>,
+    /// The thread that woke it; `None` for an interrupt.
+    pub waker_tid: Option<u32>,
+}
+
+/// `files.parquet`: a file's name from an instant on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct File {
+    pub file_id: u32,
+    pub from: Timestamp,
+    pub device: Option<DeviceId>,
+    pub inode: Option<u64>,
+    pub path: Option<String>,
+    pub content: Content,
+}
+
+/// `threads.parquet`: a thread's identity from an instant on. The row that holds at an instant is the last one with
+/// that `tid` whose `from` is not later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Thread {
+    pub tid: u32,
+    pub from: Timestamp,
+    /// The process, that is the thread group (the kernel's `tgid`).
+    pub pid: Option<u32>,
+    pub comm: Option<String>,
+    /// Path below the cgroup mount; a systemd unit can be read from it.
+    pub cgroup: Option<String>,
+    pub uid: Option<u32>,
+}
+
+/// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes moved, busy time and stall time
+/// are counters since some origin (take differences), the rest are gauges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Metric {
+    /// Counter over all processors, in `USER_HZ` ticks (100 a second each).
+    CpuActiveTicks,
+    CpuIdleTicks,
+    CpuIowaitTicks,
+    CpuStealTicks,
+    MemoryTotalBytes,
+    MemoryAvailableBytes,
+    MemoryDirtyBytes,
+    MemoryWritebackBytes,
+    SwapInPages,
+    SwapOutPages,
+    MajorFaults,
+    /// Subject: the device's name.
+    DiskBusyMs,
+    DiskReadBytes,
+    DiskWriteBytes,
+    /// Subject: the interface.
+    NetReceiveBytes,
+    NetTransmitBytes,
+    /// Pressure stall information, microseconds. Subject: `cpu`, `io` or `memory`.
+    PressureSomeUs,
+    PressureFullUs,
+    /// Subject: the thermal zone.
+    TemperatureMillicelsius,
+    /// Subject: the processor.
+    CpuFrequencyKhz,
+    CpuFrequencyMaxKhz,
+}
+
+/// `samples.parquet`: one reading of one [`Metric`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Sample {
+    pub time: Timestamp,
+    pub metric: Metric,
+    /// Which device, interface, zone or resource; `None` where there is one only.
+    pub subject: Option<String>,
+    pub value: i64,
+}
+
+/// `marks.parquet`: a named instant, or a span where `until` is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Mark {
+    pub at: Timestamp,
+    pub until: Option<Timestamp>,
+    pub name: String,
+    pub tid: Option<u32>,
+}
+
+/// How much a [`Diagnostic`] matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Severity {
+    /// Worth knowing; nothing was lost.
+    Note,
+    /// Some input was skipped or is ambiguous; the rest stands.
+    Warning,
+    /// The reader had to stop before the end of the input.
+    Error,
+}
+
+/// `diagnostics.jsonl`: what was wrong with the input and what was done about it.
+///
+/// Producers merge repetitions of the same `code` into one diagnostic with a `count`, after a few with their places.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnostic {
+    /// How much it matters.
+    pub severity: Severity,
+    /// A stable name in kebab-case, `truncated-record` say.
+    pub code: String,
+    /// One sentence: what was found and what was done.
+    pub message: String,
+    /// The input file or stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The record (or line) in that file, counted from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<u64>,
+    /// The byte in that file, counted from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// How often it happened.
+    pub count: u64,
+}
+
+/// Takes the rows of a recording. The recording writer, the analysis and the filters are such sinks.
+///
+/// Rows of each table arrive in that table's order, except where a producer documents otherwise; tables are
+/// interleaved freely, but a row that others refer to by time (a thread, a file) comes before them. An error is the
+/// sink's own failure (a full disk) and ends the producer.
+#[allow(missing_docs, unused_variables)]
+pub trait RowSink {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        Ok(())
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        Ok(())
+    }
+    fn link(&mut self, row: &Link) -> io::Result<()> {
+        Ok(())
+    }
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        Ok(())
+    }
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        Ok(())
+    }
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        Ok(())
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        Ok(())
+    }
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        Ok(())
+    }
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        Ok(())
+    }
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        Ok(())
+    }
+    /// No request, and no bio, ordered before `before` will come any more. A producer whose rows are out of order says
+    /// this so that whoever puts them in order need not hold them all.
+    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
+        Ok(())
+    }
+    /// Whether bios and links are wanted; a producer may leave them out where they are not.
+    fn wants_bios(&self) -> bool {
+        true
+    }
+}

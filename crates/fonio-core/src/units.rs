@@ -1,0 +1,115 @@
+//! Units: a number that has a unit has a type of its own.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+use serde::{Deserialize, Serialize};
+
+/// The size of a sector in every kernel interface, whatever the device's logical block size is.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// An instant on the recording's clock, in nanoseconds since that clock's own origin.
+///
+/// The clock is named in the recording's `meta.json`. Two timestamps of different recordings cannot be compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub u64);
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+/// An address on a device in units of [`SECTOR_BYTES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Sector(pub u64);
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ByteCount(pub u64);
+
+impl Timestamp {
+    /// The time from `earlier` to `self`; `None` where `earlier` is in truth later, which happens in damaged traces.
+    pub fn since(self, earlier: Timestamp) -> Option<Nanos> {
+        self.0.checked_sub(earlier.0).map(Nanos)
+    }
+}
+
+impl Add<Nanos> for Timestamp {
+    type Output = Timestamp;
+    fn add(self, span: Nanos) -> Timestamp {
+        Timestamp(self.0.saturating_add(span.0))
+    }
+}
+
+impl Nanos {
+    /// The length in seconds, for display and for rates.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl Sector {
+    /// The first sector after `bytes` that begin here; a part of a sector counts as a whole one.
+    pub fn after(self, bytes: ByteCount) -> Sector {
+        Sector(self.0.saturating_add(bytes.0.div_ceil(SECTOR_BYTES)))
+    }
+}
+
+impl ByteCount {
+    /// `sectors` sectors of [`SECTOR_BYTES`] each.
+    pub fn from_sectors(sectors: u64) -> ByteCount {
+        ByteCount(sectors.saturating_mul(SECTOR_BYTES))
+    }
+}
+
+macro_rules! sums {
+    ($($unit:ty),*) => {$(
+        impl Add for $unit {
+            type Output = $unit;
+            fn add(self, other: $unit) -> $unit {
+                Self(self.0.saturating_add(other.0))
+            }
+        }
+        impl AddAssign for $unit {
+            fn add_assign(&mut self, other: $unit) {
+                *self = *self + other;
+            }
+        }
+        impl Sub for $unit {
+            type Output = $unit;
+            fn sub(self, other: $unit) -> $unit {
+                Self(self.0.saturating_sub(other.0))
+            }
+        }
+    )*};
+}
+sums!(Nanos, ByteCount);
+
+/// A block device by its kernel number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeviceId(pub u32);
+
+impl DeviceId {
+    /// The kernel's internal `dev_t`: 12 bits of major number above 20 bits of minor number.
+    pub fn new(major: u32, minor: u32) -> DeviceId {
+        DeviceId((major & 0xfff) << 20 | (minor & 0xf_ffff))
+    }
+    /// The major number.
+    pub fn major(self) -> u32 {
+        self.0 >> 20
+    }
+    /// The minor number.
+    pub fn minor(self) -> u32 {
+        self.0 & 0xf_ffff
+    }
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major(), self.minor())
+    }
+}

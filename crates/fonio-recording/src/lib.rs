@@ -1,1 +1,19 @@
-//! Placeholder.
+//! fonio's recording: a directory of Parquet tables that any tool can read.
+//!
+//! [`Writer`] takes rows and leaves a recording; [`Recording`] opens one and gives the rows to a
+//! [`RowSink`](fonio_core::RowSink). [`Sequencer`] puts requests and bios in order on the way from a producer to any
+//! sink; the writer does the same inside. All of them keep bounded memory whatever the number of rows.
+//!
+//! The layout for readers that are not fonio is in `docs/recording.md`.
+
+mod error;
+mod recording;
+mod sequencer;
+mod table;
+mod writer;
+
+pub use error::RecordingError;
+pub use recording::{Recording, is_recording};
+pub use sequencer::{Sequencer, SequencerOptions};
+pub use table::{Table, Tables};
+pub use writer::{Writer, WriterOptions};

@@ -1,0 +1,101 @@
+//! The tables of a recording by name.
+
+use std::fmt;
+
+/// A Parquet table of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub enum Table {
+    Requests,
+    Bios,
+    Links,
+    Calls,
+    Waits,
+    Files,
+    Threads,
+    Samples,
+    Marks,
+}
+
+impl Table {
+    /// Every table.
+    pub const ALL: [Table; 9] = [
+        Table::Requests,
+        Table::Bios,
+        Table::Links,
+        Table::Calls,
+        Table::Waits,
+        Table::Files,
+        Table::Threads,
+        Table::Samples,
+        Table::Marks,
+    ];
+
+    /// The name in `meta.json`; the file is `NAME.parquet`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Requests => "requests",
+            Table::Bios => "bios",
+            Table::Links => "links",
+            Table::Calls => "calls",
+            Table::Waits => "waits",
+            Table::Files => "files",
+            Table::Threads => "threads",
+            Table::Samples => "samples",
+            Table::Marks => "marks",
+        }
+    }
+
+    /// Whether a recording has the table even when it has no row.
+    pub fn always_written(self) -> bool {
+        matches!(self, Table::Requests | Table::Files | Table::Threads)
+    }
+
+    pub(crate) fn file_name(self) -> String {
+        format!("{}.parquet", self.name())
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A set of tables, for [`Recording::replay`](crate::Recording::replay). Diagnostics count as one more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tables(u16);
+
+impl Tables {
+    /// No table.
+    pub const NONE: Tables = Tables(0);
+    /// Every table, and the diagnostics.
+    pub const ALL: Tables = Tables(u16::MAX);
+    /// Only the diagnostics.
+    pub const DIAGNOSTICS: Tables = Tables(1 << 15);
+
+    /// The set with `table` in it.
+    pub const fn with(self, table: Table) -> Tables {
+        Tables(self.0 | 1 << table as u16)
+    }
+
+    /// The set without `table`.
+    pub const fn without(self, table: Table) -> Tables {
+        Tables(self.0 & !(1 << table as u16))
+    }
+
+    /// The set with the diagnostics in it.
+    pub const fn with_diagnostics(self) -> Tables {
+        Tables(self.0 | Tables::DIAGNOSTICS.0)
+    }
+
+    /// Whether `table` is in it.
+    pub const fn contains(self, table: Table) -> bool {
+        self.0 & 1 << table as u16 != 0
+    }
+
+    /// Whether the diagnostics are in it.
+    pub const fn has_diagnostics(self) -> bool {
+        self.0 & Tables::DIAGNOSTICS.0 != 0
+    }
+}

@@ -1,1 +1,51 @@
-fn main() {}
+//! `cargo xtask`: developers' commands. They install or name what a fresh Debian machine lacks, then do their job.
+
+mod demo;
+mod fuzz;
+mod process;
+mod test;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  demo        run the main job: record a real workload (root) or explain a shipped trace, and show the report
+  test        everything that must pass: format, lints, documentation, invariants, fuzz targets, tests
+  fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
+  bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
+  setup       only install what the other commands need, or print the line that does
+  help        this text
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let outcome = match command {
+        "demo" => demo::run(rest),
+        "demo-workload" => demo::workload(rest),
+        "test" => test::run(rest),
+        "fuzz" => fuzz::run(rest),
+        "setup" => tools::ensure(tools::ALL),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => {
+            eprintln!("cargo xtask: there is no command `{other}`\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask {command}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

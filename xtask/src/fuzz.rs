@@ -1,0 +1,155 @@
+//! `cargo xtask fuzz`: libFuzzer on stable Rust.
+//!
+//! Coverage feedback needs only LLVM's own pass, which stable rustc passes through; the address sanitizer would need a
+//! nightly compiler and finds nothing in crates that hold no `unsafe`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+
+/// What cargo-fuzz passes for libFuzzer without a sanitizer.
+const COVERAGE_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
+
+/// `cargo xtask fuzz [TARGET…] [--seconds N]`.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let mut seconds = 600;
+    let mut chosen = Vec::new();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--seconds" => {
+                seconds = words
+                    .next()
+                    .and_then(|number| number.parse().ok())
+                    .context("--seconds takes a whole number, 600 say")?;
+            }
+            option if option.starts_with('-') => bail!("`{option}` is not an option; there is --seconds N"),
+            target => chosen.push(target.to_owned()),
+        }
+    }
+    let targets = targets()?;
+    if let Some(unknown) = chosen.iter().find(|name| !targets.contains(name)) {
+        bail!("there is no fuzz target `{unknown}`; there are: {}", targets.join(", "));
+    }
+    fuzz(if chosen.is_empty() { &targets } else { &chosen }, seconds)
+}
+
+/// Every target for `seconds` each.
+pub fn run_all(seconds: u32) -> Result<()> {
+    fuzz(&targets()?, seconds)
+}
+
+/// The targets by name, in alphabetical order.
+fn targets() -> Result<Vec<String>> {
+    let dir = process::root().join("fuzz/fuzz_targets");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn host() -> Result<String> {
+    let out = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    text.lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .context("`rustc -vV` names no host")
+}
+
+fn fuzz(targets: &[String], seconds: u32) -> Result<()> {
+    let host = host()?;
+    let build_dir = process::scratch("fuzz")?;
+    let manifest = process::root().join("fuzz/Cargo.toml");
+    // With --target the flags reach the targets but not the build scripts and procedural macros.
+    process::run(
+        process::cargo()
+            .args(["build", "--release", "--bins", "--target", &host, "--manifest-path"])
+            .arg(&manifest)
+            .arg("--target-dir")
+            .arg(&build_dir)
+            .env("RUSTFLAGS", COVERAGE_FLAGS),
+    )?;
+    let programs = build_dir.join(&host).join("release");
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    for group in targets.chunks(at_once) {
+        let started: Vec<Run> =
+            group.iter().map(|name| Run::start(&programs, name, seconds)).collect::<Result<_>>()?;
+        for run in started {
+            run.finish()?;
+        }
+    }
+    Ok(())
+}
+
+/// One target at work. Dropped early, it ends the process.
+struct Run {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    artifacts: PathBuf,
+}
+
+impl Run {
+    fn start(programs: &Path, name: &str, seconds: u32) -> Result<Run> {
+        let fuzz = process::root().join("fuzz");
+        let (corpus, seeds) = (fuzz.join("corpus").join(name), fuzz.join("seeds").join(name));
+        let artifacts = fuzz.join("artifacts").join(name);
+        std::fs::create_dir_all(&corpus)?;
+        std::fs::create_dir_all(&artifacts)?;
+        let log = artifacts.join("log.txt");
+        let out = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = Command::new(programs.join(name));
+        command
+            .arg(format!("-max_total_time={seconds}"))
+            .args(["-rss_limit_mb=2048", "-timeout=20", "-print_final_stats=1"])
+            .arg(format!("-artifact_prefix={}/", artifacts.display()))
+            .arg(&corpus);
+        if seeds.is_dir() {
+            command.arg(&seeds);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
+        let child = command.spawn().with_context(|| format!("cannot start the fuzz target {name}"))?;
+        Ok(Run { name: name.to_owned(), child, log, artifacts })
+    }
+
+    fn finish(mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        let log = std::fs::read(&self.log)?;
+        let log = String::from_utf8_lossy(&log).into_owned();
+        if !status.success() {
+            let tail: Vec<&str> = log.lines().rev().take(40).collect();
+            for line in tail.iter().rev() {
+                eprintln!("{line}");
+            }
+            bail!(
+                "the fuzz target {} failed ({status}); its input is in {}",
+                self.name,
+                self.artifacts.display()
+            );
+        }
+        let executed = log
+            .lines()
+            .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
+            .context("libFuzzer printed no statistics")?;
+        println!("fuzz target {}: {} inputs, no failure", self.name, executed.trim());
+        Ok(())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Already waited for on the usual way out; then both fail and that is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

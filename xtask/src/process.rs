@@ -1,0 +1,82 @@
+//! Running other programs, and saying what failed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use wait4::Wait4;
+
+/// The top of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
+}
+
+/// Where generated things go: below the target directory, so that `cargo clean` removes them.
+pub fn scratch(name: &str) -> Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let dir = target.join("xtask").join(name);
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    Ok(dir)
+}
+
+/// Whether this process is root's.
+pub fn is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status")
+        .ok()
+        .and_then(|status| {
+            let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?.to_owned();
+            line.split_whitespace().nth(1).map(|effective| effective == "0")
+        })
+        .unwrap_or(false)
+}
+
+/// Cargo, from the top of the repository.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs it with our own output; an exit code other than 0 is an error.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    if !status.success() {
+        bail!("{} failed: {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// What a process used.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// User and system time.
+    pub cpu: Duration,
+    /// From start to end.
+    pub wall: Duration,
+    /// Largest resident set.
+    pub peak_bytes: u64,
+}
+
+/// Runs it with its output thrown away and measures it.
+pub fn measure(command: &mut Command) -> Result<Usage> {
+    let began = Instant::now();
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let used = child.wait4().context("cannot wait for a child process")?;
+    let wall = began.elapsed();
+    if !used.status.success() {
+        bail!("{} failed: {}", shown(command), used.status);
+    }
+    Ok(Usage { cpu: used.rusage.utime + used.rusage.stime, wall, peak_bytes: used.rusage.maxrss })
+}
+
+fn shown(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    format!("`{}`", words.join(" "))
+}

@@ -1,0 +1,55 @@
+//! `cargo xtask test`: everything that must pass before a change lands.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::{fuzz, process, tidy, tools};
+
+/// Every fuzz target runs this long here; `cargo xtask fuzz` runs them for longer.
+const FUZZ_SECONDS: u32 = 60;
+
+/// Runs all the steps, the cheap ones first and the tests last, so that the output ends with their summary.
+pub fn run(arguments: &[String]) -> Result<()> {
+    if let Some(unknown) = arguments.first() {
+        bail!("`{unknown}` is not an option; it takes none");
+    }
+    tools::ensure(&[tools::BUILD, tools::TEST])?;
+    step("invariants", tidy::run)?;
+    step("format", || process::run(process::cargo().args(["fmt", "--all", "--check"])))?;
+    step("lints", || {
+        process::run(process::cargo().args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]))
+    })?;
+    step("documentation", || {
+        let mut doc = process::cargo();
+        doc.args(["doc", "--workspace", "--no-deps", "--document-private-items"]);
+        process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    if process::cargo().args(["deny", "--version"]).output().is_ok_and(|out| out.status.success()) {
+        step("licences", || {
+            process::run(process::cargo().args(["deny", "check", "licenses", "bans", "sources"]))
+        })?;
+    } else {
+        println!("== licences: skipped, cargo-deny is not installed (`cargo install cargo-deny`)");
+    }
+    step("fuzz", || fuzz::run_all(FUZZ_SECONDS))?;
+    step("tests", || process::run(process::cargo().args(["test", "--workspace"])))
+}
+
+fn step(name: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {
+    let began = Instant::now();
+    println!("== {name}");
+    body()?;
+    // The tests' own summary stays the last thing in the output.
+    if name != "tests" {
+        println!("== {name}: fine, {:.0} s", began.elapsed().as_secs_f64());
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! The architecture's invariants (`ARCHITECTURE.md`), held against `cargo metadata` and the sources.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::process;
+
+/// Which of our crates each of them may depend on.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("fonio-core", &[]),
+    ("fonio-trace", &["fonio-core"]),
+    ("fonio-analysis", &["fonio-core"]),
+    ("fonio-recording", &["fonio-core"]),
+    ("fonio-record", &["fonio-core", "fonio-recording", "fonio-trace"]),
+    ("fonio-report", &["fonio-core", "fonio-analysis"]),
+    (
+        "fonio",
+        &["fonio-core", "fonio-recording", "fonio-trace", "fonio-record", "fonio-analysis", "fonio-report"],
+    ),
+    ("xtask", &[]),
+];
+
+/// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.
+const PURE: &[&str] = &["fonio-core", "fonio-trace", "fonio-analysis"];
+
+/// What pure crates may depend on: parsers, containers and derives, nothing that touches the machine.
+const PURE_DEPENDENCIES: &[&str] = &[
+    "csv",
+    "flate2",
+    "hdrhistogram",
+    "memchr",
+    "rustc-hash",
+    "schemars",
+    "serde",
+    "serde_json",
+    "thiserror",
+    "toml",
+];
+
+/// What pure crates may not say, and why.
+const IMPURE: &[(&str, &str)] = &[
+    ("std::fs", "does I/O"),
+    ("File::open", "does I/O"),
+    ("std::net", "does I/O"),
+    ("std::process", "starts processes"),
+    ("std::env", "reads the environment"),
+    ("std::thread", "starts threads"),
+    ("Instant::now", "reads a clock"),
+    ("SystemTime", "reads a clock"),
+    ("println!", "prints"),
+    ("eprintln!", "prints"),
+    ("collections::HashMap", "has an order that differs from run to run"),
+    ("collections::HashSet", "has an order that differs from run to run"),
+    (".ln()", "differs between platforms"),
+    (".log2()", "differs between platforms"),
+    (".log10()", "differs between platforms"),
+    (".exp()", "differs between platforms"),
+    (".powf(", "differs between platforms"),
+    (".sin()", "differs between platforms"),
+    (".cos()", "differs between platforms"),
+];
+
+/// The crates that speak to the kernel directly.
+const MAY_HOLD_UNSAFE: &[&str] = &["fonio-record"];
+
+/// A longer file wants a reason, and there is none yet.
+const LINES_MAX: usize = 1000;
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// `null` for an ordinary dependency, else `dev` or `build`.
+    kind: Option<String>,
+}
+
+/// Fails with every breach found, one a line.
+pub fn run() -> Result<()> {
+    let breaches = breaches()?;
+    if !breaches.is_empty() {
+        bail!("{} breaches of the architecture:\n  {}", breaches.len(), breaches.join("\n  "));
+    }
+    Ok(())
+}
+
+fn breaches() -> Result<Vec<String>> {
+    let out = process::cargo().args(["metadata", "--format-version=1", "--no-deps", "--offline"]).output()?;
+    if !out.status.success() {
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&out.stderr));
+    }
+    let metadata: Metadata =
+        serde_json::from_slice(&out.stdout).context("cargo metadata gave no JSON we know")?;
+    let layers: BTreeMap<_, _> = LAYERS.iter().copied().collect();
+    let architecture = fs::read_to_string(process::root().join("ARCHITECTURE.md")).unwrap_or_default();
+    let mut found = Vec::new();
+    for package in &metadata.packages {
+        let name = package.name.as_str();
+        let Some(allowed) = layers.get(name) else {
+            found.push(format!("{name}: a crate that `LAYERS` in xtask/src/tidy.rs does not know"));
+            continue;
+        };
+        if !architecture.contains(&format!("`{name}`")) {
+            found.push(format!("{name}: ARCHITECTURE.md does not say what it is"));
+        }
+        let ours: BTreeSet<&str> = layers.keys().copied().collect();
+        for dependency in package.dependencies.iter().filter(|dependency| dependency.kind.is_none()) {
+            let wanted = dependency.name.as_str();
+            if ours.contains(wanted) && !allowed.contains(&wanted) {
+                found.push(format!("{name}: may not depend on {wanted}"));
+            }
+            if PURE.contains(&name) && !ours.contains(wanted) && !PURE_DEPENDENCIES.contains(&wanted) {
+                found.push(format!("{name}: does no I/O, so may not depend on {wanted}"));
+            }
+        }
+        let folder = package.manifest_path.parent().context("a manifest without a folder")?;
+        check_sources(name, folder, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Result<()> {
+    let mut files = Vec::new();
+    collect_sources(folder, &mut files)?;
+    for file in files {
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let shown = file.strip_prefix(process::root()).unwrap_or(&file).display().to_string();
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            found.push(format!("{shown}: {lines} lines; split it"));
+        }
+        let in_library = file.starts_with(folder.join("src"));
+        // xtask names the forbidden words itself.
+        if package == "xtask" {
+            continue;
+        }
+        for (number, line) in production_lines(&text) {
+            if !MAY_HOLD_UNSAFE.contains(&package) && has_word(line, "unsafe") {
+                found
+                    .push(format!("{shown}:{number}: only {} may hold `unsafe`", MAY_HOLD_UNSAFE.join(", ")));
+            }
+            if !(PURE.contains(&package) && in_library) || is_test_file(&file) {
+                continue;
+            }
+            for (word, why) in IMPURE {
+                if line.contains(word) {
+                    found.push(format!("{shown}:{number}: `{word}` {why}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lines with their numbers, without comments and without what follows the file's test module.
+fn production_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut lines = text.lines().enumerate().peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let (at, line) = lines.next()?;
+            let ends = line.trim() == "#[cfg(test)]"
+                && lines.peek().is_some_and(|(_, next)| next.starts_with("mod ") && next.ends_with('{'));
+            if ends {
+                return None;
+            }
+            let code = line.split("//").next().unwrap_or("");
+            if !code.trim().is_empty() {
+                return Some((at + 1, code));
+            }
+        }
+    })
+}
+
+fn is_test_file(file: &Path) -> bool {
+    file.file_stem().is_some_and(|stem| stem == "tests" || stem == "oracle")
+        || file.components().any(|part| part.as_os_str() == "tests")
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|part| part == word)
+}
+
+fn collect_sources(folder: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() && !path.ends_with("node_modules") && !path.ends_with("target") {
+            collect_sources(&path, into)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+    into.sort();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_architecture_holds() {
+        assert_eq!(breaches().expect("cargo metadata and the sources can be read"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_test_module_and_comments_are_left_out() {
+        let text = "use a;\n// std::fs\nlet b; // unsafe\n#[cfg(test)]\nmod tests {\nunsafe\n";
+        let lines: Vec<_> = production_lines(text).collect();
+        assert_eq!(lines, [(1, "use a;"), (3, "let b; ")]);
+    }
+
+    #[test]
+    fn words_are_whole() {
+        assert!(has_word("pub unsafe fn x()", "unsafe"));
+        assert!(!has_word("#![forbid(unsafe_code)]", "unsafe"));
+    }
+}

@@ -1,0 +1,83 @@
+//! The programs that the commands need, and how a Debian machine gets them.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::process;
+
+/// A program and the Debian package that brings it.
+#[derive(Clone, Copy)]
+pub struct Tool {
+    program: &'static str,
+    package: &'static str,
+    needed_for: &'static str,
+}
+
+const fn tool(program: &'static str, package: &'static str, needed_for: &'static str) -> Tool {
+    Tool { program, package, needed_for }
+}
+
+/// To compile anything: a linker, and npm for the charts in the HTML report.
+pub const BUILD: &[Tool] = &[
+    tool("cc", "gcc libc6-dev", "linking"),
+    tool("node", "nodejs", "building the report's charts"),
+    tool("npm", "npm", "building the report's charts"),
+];
+
+/// To run the tests: libFuzzer is C++; the rest is what tests drive.
+pub const TEST: &[Tool] = &[
+    tool("c++", "g++", "the fuzz targets"),
+    tool("mkfs.ext4", "e2fsprogs", "recording on a real file system"),
+    tool("sqlite3", "sqlite3", "recording a real workload"),
+];
+
+/// To run the demo as root.
+pub const DEMO: &[Tool] = &[
+    tool("mkfs.ext4", "e2fsprogs", "the file system under the workload"),
+    tool("mount", "mount", "the file system under the workload"),
+    tool("sqlite3", "sqlite3", "the database in the workload"),
+];
+
+/// To measure against.
+pub const BENCH: &[Tool] =
+    &[tool("blkparse", "blktrace", "the comparison"), tool("fio", "fio", "the recorder's overhead")];
+
+/// All of them.
+pub const ALL: &[&[Tool]] = &[BUILD, TEST, DEMO, BENCH];
+
+fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(Into::into);
+    std::env::split_paths(&path).chain(system).any(|dir| dir.join(program).is_file())
+}
+
+/// Installs what is missing as root by apt; else fails with the exact line that would.
+pub fn ensure(groups: &[&[Tool]]) -> Result<()> {
+    let mut packages: Vec<&str> = Vec::new();
+    for tool in groups.iter().copied().flatten() {
+        if !installed(tool.program) {
+            println!("`{}` is missing; it is needed for {}.", tool.program, tool.needed_for);
+            packages.extend(tool.package.split(' '));
+        }
+    }
+    packages.sort_unstable();
+    packages.dedup();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let line = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
+    if !process::is_root() || !Path::new("/usr/bin/apt-get").exists() {
+        bail!("install what is missing, then run this again:\n\n    sudo {line}\n");
+    }
+    println!("Installing: {}", packages.join(" "));
+    // A fresh image has no package lists; an old list names packages that are gone.
+    process::run(Command::new("apt-get").args(["update", "-qq"]))?;
+    process::run(
+        Command::new("apt-get")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["install", "-y", "-qq", "--no-install-recommends"])
+            .args(&packages),
+    )
+}

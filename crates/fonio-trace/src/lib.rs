@@ -3,5 +3,6 @@
 //! Bytes come in through [`std::io::Read`]; this crate opens nothing and reads no clock. A reader turns bytes into
 //! [`Batch`](fonio_core::Batch)es of block events; the [`assembler`] turns block events into rows.
 
+pub mod assemble;
 pub mod assembler;
 pub mod reader;

@@ -1,0 +1,117 @@
+//! From a reader to rows: the one loop that every foreign trace goes through.
+
+use std::io;
+
+use fonio_core::event::LostEvents;
+use fonio_core::meta::{Device, Lost, SCHEMA_VERSION};
+use fonio_core::{Batch, DeviceId, Meta, RowSink, Timestamp};
+
+use crate::assembler::{Assembler, AssemblerOptions};
+use crate::reader::TraceReader;
+
+/// Gaps listed one by one in `meta.json`; beyond, they are only counted.
+const GAPS_MAX: usize = 1000;
+
+/// Reads `reader` to its end, assembles what it gives, and pushes the rows into `sink`.
+///
+/// Requests and bios come in the order in which they end, with [`RowSink::settled`] in between: a sink that needs the
+/// tables' order must put them into it. The returned [`Meta`] lacks what only a running machine knows; its `rows` are
+/// the writer's to fill in.
+///
+/// # Errors
+/// What the reader's stream or the sink reports. Damage in the input is no error, it becomes diagnostics.
+pub fn assemble(
+    reader: &mut dyn TraceReader,
+    options: AssemblerOptions,
+    sink: &mut dyn RowSink,
+) -> io::Result<Meta> {
+    let mut assembler = Assembler::new(options);
+    let mut batch = Batch::default();
+    let mut seen = Seen::default();
+    loop {
+        let more = reader.next_batch(&mut batch)?;
+        seen.batch(&batch);
+        for row in &batch.threads {
+            sink.thread(row)?;
+        }
+        for row in &batch.marks {
+            sink.mark(row)?;
+        }
+        for row in &batch.samples {
+            sink.sample(row)?;
+        }
+        for row in &batch.diagnostics {
+            sink.diagnostic(row)?;
+        }
+        assembler.batch(&batch, sink)?;
+        if !more {
+            break;
+        }
+    }
+    let assembly = assembler.finish(sink)?;
+    Ok(Meta {
+        schema_version: SCHEMA_VERSION,
+        writer: concat!("fonio ", env!("CARGO_PKG_VERSION")).to_owned(),
+        source: reader.source(),
+        clock: reader.clock(),
+        began: seen.span.map(|(began, _)| began),
+        ended: seen.span.map(|(_, ended)| ended),
+        devices: seen.devices.into_iter().map(|id| Device { id, ..Device::default() }).collect(),
+        lost: seen.lost,
+        assembly,
+        ..Meta::default()
+    })
+}
+
+/// What the batches say about the trace as a whole.
+#[derive(Default)]
+struct Seen {
+    span: Option<(Timestamp, Timestamp)>,
+    /// In order of number. Few, so a sorted vector does.
+    devices: Vec<DeviceId>,
+    lost: Lost,
+}
+
+impl Seen {
+    fn batch(&mut self, batch: &Batch) {
+        let mut previous = None;
+        for event in &batch.events {
+            self.at(event.time);
+            // Nearly all events are on the device of the event before.
+            if previous != Some(event.device) {
+                previous = Some(event.device);
+                self.device(event.device);
+            }
+        }
+        for request in &batch.requests {
+            self.at(request.order_time());
+            if let Some(completed) = request.completed {
+                self.at(completed);
+            }
+            self.device(request.device);
+        }
+        for gap in &batch.lost {
+            self.gap(*gap);
+        }
+    }
+
+    fn at(&mut self, time: Timestamp) {
+        self.span = Some(match self.span {
+            None => (time, time),
+            Some((began, ended)) => (began.min(time), ended.max(time)),
+        });
+    }
+
+    fn device(&mut self, id: DeviceId) {
+        if let Err(place) = self.devices.binary_search(&id) {
+            self.devices.insert(place, id);
+        }
+    }
+
+    fn gap(&mut self, gap: LostEvents) {
+        self.lost.events += gap.count.unwrap_or(1);
+        if self.lost.gaps.len() < GAPS_MAX {
+            self.lost.gaps.push(gap);
+        }
+    }
+}

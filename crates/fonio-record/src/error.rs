@@ -1,0 +1,130 @@
+//! What can keep a capture from being made.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why no recording could be made. Each message is one sentence and names the way out where there is one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The process may not trace.
+    #[error("fonio record needs root to trace block I/O: run `sudo fonio record …`")]
+    NotRoot,
+    /// The kernel has no tracefs.
+    #[error(
+        "this kernel has no tracefs: it must be built with CONFIG_FTRACE=y and CONFIG_BLK_DEV_IO_TRACE=y"
+    )]
+    NoTracefs,
+    /// tracefs exists but cannot be mounted.
+    #[error("tracefs cannot be mounted: try `mount -t tracefs nodev /sys/kernel/tracing`")]
+    Mount {
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel is locked down, which forbids tracing even to root.
+    #[error(
+        "this kernel is locked down ({mode}), so that even root cannot trace: boot without Secure Boot or with `lockdown=none`"
+    )]
+    Lockdown {
+        /// `integrity` or `confidentiality`.
+        mode: String,
+    },
+    /// tracefs cannot be written.
+    #[error(
+        "{path} is read-only here, as in a container: run fonio on the host, or remount it with `mount -o remount,rw {mount}`"
+    )]
+    ReadOnly {
+        /// What could not be written.
+        path: PathBuf,
+        /// The mount it is on.
+        mount: PathBuf,
+    },
+    /// The kernel has no block tracepoints.
+    #[error("this kernel has no block events: it must be built with CONFIG_BLK_DEV_IO_TRACE=y")]
+    NoBlockEvents,
+    /// The kernel cannot keep tracefs instances apart.
+    #[error(
+        "this kernel has no tracefs instances (Linux 3.10 or later has them), and fonio does not disturb the only buffer"
+    )]
+    NoInstances,
+    /// A device was named that is not there.
+    #[error("there is no block device {name:?} here; those present are: {}", present.join(", "))]
+    UnknownDevice {
+        /// What was asked for.
+        name: String,
+        /// Names in `/sys/block`.
+        present: Vec<String>,
+    },
+    /// A path was named that cannot be looked up.
+    #[error("{path} cannot be looked up")]
+    UnknownPath {
+        /// What was asked for.
+        path: PathBuf,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A path's file system has no block device.
+    #[error(
+        "{path} is on a {fs} file system, which has no block device: name a path on a disk, or `--device`"
+    )]
+    NoDeviceBelow {
+        /// What was asked for.
+        path: PathBuf,
+        /// `tmpfs`, `nfs4`, …
+        fs: String,
+    },
+    /// The command could not be started.
+    #[error("the command {program:?} could not be started")]
+    Command {
+        /// The program.
+        program: String,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// An empty command was given.
+    #[error("no program was named after `--`")]
+    EmptyCommand,
+    /// A file of tracefs, procfs or sysfs failed.
+    #[error("{path}: {doing} failed")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was done with it.
+        doing: &'static str,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A `format` file of tracefs could not be understood.
+    #[error("{path} has a layout that fonio does not know: {problem}")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What was wrong.
+        problem: String,
+    },
+    /// The recording could not be written.
+    #[error("the recording {out} could not be written")]
+    Write {
+        /// The recording.
+        out: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The spill file failed.
+    #[error("the spill file in {dir} failed")]
+    Spill {
+        /// Its directory.
+        dir: PathBuf,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A second Ctrl-C.
+    #[error("interrupted twice: no recording was kept")]
+    Aborted,
+}

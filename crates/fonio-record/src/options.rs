@@ -1,0 +1,137 @@
+//! What a capture may be told, what it says while it runs, and what it says at the end.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fonio_core::meta::{Device, Lost};
+use fonio_core::{ByteCount, Timestamp};
+
+/// What to record, for how long, and where to.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// The recording's directory; it must not exist yet, or be empty.
+    pub out: PathBuf,
+    /// What to watch; every block device where this is empty.
+    pub select: Vec<Selector>,
+    /// End after this time. A command that still runs then is sent SIGTERM.
+    pub duration: Option<Duration>,
+    /// Run this and end when it ends: the program, then its arguments.
+    pub command: Option<Vec<OsString>>,
+    /// How much memory raw trace pages may take.
+    pub buffer: ByteCount,
+    /// Where raw trace pages go when half of `buffer` is full: a directory, best on a disk that is not watched. A
+    /// nameless temporary file is made there. Without it the capture ends when the buffer is full.
+    pub spill_to: Option<PathBuf>,
+    /// How often the monitor samples the system; `None` for no monitor.
+    pub sample_interval: Option<Duration>,
+    /// The size of the kernel's ring buffer for each processor; `None` lets the recorder choose (64 MiB over all
+    /// processors, but 1 to 4 MiB each).
+    pub kernel_buffer_per_cpu: Option<ByteCount>,
+}
+
+impl RecordOptions {
+    /// Everything, until interrupted, with 256 MiB of buffer and two samples a second.
+    pub fn new(out: impl Into<PathBuf>) -> RecordOptions {
+        RecordOptions {
+            out: out.into(),
+            select: Vec::new(),
+            duration: None,
+            command: None,
+            buffer: ByteCount(256 << 20),
+            spill_to: None,
+            sample_interval: Some(Duration::from_millis(500)),
+            kernel_buffer_per_cpu: None,
+        }
+    }
+}
+
+/// One way to name what is to be watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// A block device: `mmcblk0`, `/dev/mmcblk0`, a link to it, or `179:0`.
+    Device(OsString),
+    /// A file or directory: the devices that its file system lives on.
+    Path(PathBuf),
+}
+
+/// What the recorder says while it works.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Progress<'a> {
+    /// Something the user should know, one sentence.
+    Note(&'a str),
+    /// The capture began.
+    Started {
+        /// What is watched; empty means every device.
+        devices: &'a [Device],
+    },
+    /// The capture runs; said about once a second.
+    Running {
+        /// Since the capture began.
+        elapsed: Duration,
+        /// Raw trace so far.
+        trace_bytes: ByteCount,
+        /// The part of it that is held in memory.
+        held_bytes: ByteCount,
+    },
+    /// The capture ended and the recording is being written.
+    Writing {
+        /// Events written so far.
+        events: u64,
+        /// Raw trace read so far.
+        trace_bytes: ByteCount,
+        /// Raw trace in all.
+        trace_bytes_total: ByteCount,
+    },
+}
+
+/// Why a capture ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The stated duration was over.
+    Duration,
+    /// The command ended.
+    CommandEnded,
+    /// Ctrl-C.
+    Interrupted,
+    /// SIGTERM.
+    Terminated,
+    /// The memory for raw trace pages was full.
+    BufferFull,
+}
+
+/// What became of a capture.
+#[derive(Clone, Debug)]
+pub struct RecordSummary {
+    /// The recording.
+    pub out: PathBuf,
+    /// First instant covered, on the recording's clock.
+    pub began: Timestamp,
+    /// Last instant covered.
+    pub ended: Timestamp,
+    /// Why it ended.
+    pub stopped_by: StopReason,
+    /// The command's exit code; `None` without a command, or when a signal killed it.
+    pub command_exit: Option<i32>,
+    /// The signal that killed the command.
+    pub command_signal: Option<i32>,
+    /// Events captured.
+    pub events: u64,
+    /// Raw trace captured.
+    pub trace_bytes: ByteCount,
+    /// Rows in each table.
+    pub rows: BTreeMap<String, u64>,
+    /// Requests and bios left out because the recorder itself had caused them.
+    pub own_rows: u64,
+    /// Events that the kernel's buffers lost.
+    pub lost: Lost,
+    /// Processor time of the recorder while the capture ran.
+    pub capture_cpu: Duration,
+    /// Processor time of the recorder for writing the recording.
+    pub write_cpu: Duration,
+    /// What the user should know; each was also given as [`Progress::Note`].
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,160 @@
+//! The kinds of request that the studies tell apart, and the groups in which tables list them.
+
+use fonio_core::{Flags, Op, Request};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The kind of a request. Every request is of exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Class {
+    /// A read that is not known to be readahead.
+    Read,
+    /// A read ahead of need.
+    Readahead,
+    /// A write that somebody waits for.
+    WriteSync,
+    /// A write that nobody waits for: write-back.
+    WriteAsync,
+    /// A write of which the source does not show whether somebody waits.
+    WriteUnknown,
+    /// A flush request without data.
+    Flush,
+    /// A discard or secure erase.
+    Discard,
+    /// Write zeroes, zone management, passthrough.
+    Other,
+}
+
+impl Class {
+    /// Every class, in the order in which tables list them.
+    pub const ALL: [Class; 8] = [
+        Class::Read,
+        Class::Readahead,
+        Class::WriteSync,
+        Class::WriteAsync,
+        Class::WriteUnknown,
+        Class::Flush,
+        Class::Discard,
+        Class::Other,
+    ];
+    /// How many classes there are.
+    pub const COUNT: usize = Class::ALL.len();
+
+    /// The class of a request.
+    pub fn of(request: &Request) -> Class {
+        match request.op {
+            Op::Read if request.flags.contains(Flags::READAHEAD) => Class::Readahead,
+            Op::Read => Class::Read,
+            Op::Write | Op::ZoneAppend if request.flags.contains(Flags::SYNC) => Class::WriteSync,
+            Op::Write | Op::ZoneAppend if request.flags_known.contains(Flags::SYNC) => Class::WriteAsync,
+            Op::Write | Op::ZoneAppend => Class::WriteUnknown,
+            Op::Flush => Class::Flush,
+            Op::Discard | Op::SecureErase => Class::Discard,
+            Op::WriteZeroes | Op::ZoneManagement | Op::Other => Class::Other,
+        }
+    }
+
+    /// The name in JSON and in figures.
+    pub fn name(self) -> &'static str {
+        Group::from(self).name()
+    }
+
+    /// Whether it carries data to the host.
+    pub fn is_read(self) -> bool {
+        matches!(self, Class::Read | Class::Readahead)
+    }
+
+    /// Whether it carries data to the device.
+    pub fn is_write(self) -> bool {
+        matches!(self, Class::WriteSync | Class::WriteAsync | Class::WriteUnknown)
+    }
+}
+
+/// A row of a table: a class, or several together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Group {
+    /// All requests.
+    All,
+    /// Reads and readahead.
+    Reads,
+    /// Reads that are not known to be readahead.
+    Read,
+    /// Reads ahead of need.
+    Readahead,
+    /// All writes.
+    Writes,
+    /// Writes that somebody waits for.
+    WriteSync,
+    /// Writes that nobody waits for.
+    WriteAsync,
+    /// Writes of which the source does not show whether somebody waits.
+    WriteUnknown,
+    /// Flush requests without data.
+    Flush,
+    /// Discards and secure erases.
+    Discard,
+    /// Write zeroes, zone management, passthrough.
+    Other,
+}
+
+impl Group {
+    /// Every group, in the order in which tables list them.
+    pub const ALL: [Group; 11] = [
+        Group::All,
+        Group::Reads,
+        Group::Read,
+        Group::Readahead,
+        Group::Writes,
+        Group::WriteSync,
+        Group::WriteAsync,
+        Group::WriteUnknown,
+        Group::Flush,
+        Group::Discard,
+        Group::Other,
+    ];
+
+    /// The name in JSON and in figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::All => "all",
+            Group::Reads => "reads",
+            Group::Read => "read",
+            Group::Readahead => "readahead",
+            Group::Writes => "writes",
+            Group::WriteSync => "write_sync",
+            Group::WriteAsync => "write_async",
+            Group::WriteUnknown => "write_unknown",
+            Group::Flush => "flush",
+            Group::Discard => "discard",
+            Group::Other => "other",
+        }
+    }
+
+    /// Whether requests of `class` belong to it.
+    pub fn includes(self, class: Class) -> bool {
+        match self {
+            Group::All => true,
+            Group::Reads => class.is_read(),
+            Group::Writes => class.is_write(),
+            single => single == Group::from(class),
+        }
+    }
+}
+
+impl From<Class> for Group {
+    fn from(class: Class) -> Group {
+        match class {
+            Class::Read => Group::Read,
+            Class::Readahead => Group::Readahead,
+            Class::WriteSync => Group::WriteSync,
+            Class::WriteAsync => Group::WriteAsync,
+            Class::WriteUnknown => Group::WriteUnknown,
+            Class::Flush => Group::Flush,
+            Class::Discard => Group::Discard,
+            Class::Other => Group::Other,
+        }
+    }
+}

@@ -6,6 +6,7 @@
 
 pub mod event;
 pub mod meta;
+mod names;
 pub mod op;
 pub mod rows;
 pub mod units;

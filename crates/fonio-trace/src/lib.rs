@@ -5,4 +5,6 @@
 
 pub mod assemble;
 pub mod assembler;
+pub mod blktrace;
+mod complaints;
 pub mod reader;

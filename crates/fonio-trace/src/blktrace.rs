@@ -1,0 +1,185 @@
+//! blktrace's binary traces, versions 7 and 8, in either byte order: a processor's file each, one merged file
+//! (`blkparse -d`), or what `blktrace -o -` writes to a pipe.
+//!
+//! Several inputs are merged by time; events that are out of order within an input are sorted in a [`window`]. Times
+//! stay as they are in the trace: nanoseconds of the monotonic clock, or since the first event in what blkparse wrote.
+//!
+//! Source: `include/uapi/linux/blktrace_api.h` and `kernel/trace/blktrace.c`.
+
+mod record;
+mod sequence;
+mod stream;
+mod window;
+
+use std::io;
+
+use fonio_core::meta::{Clock, Source};
+use fonio_core::{Batch, Severity};
+
+use self::record::{Layout, TC_COMPLETE, TC_ISSUE, TC_QUEUE, TC_REQUEUE};
+use self::stream::{Beside, Stream};
+use self::window::Window;
+use crate::complaints::Place;
+use crate::reader::{Input, TraceReader};
+
+/// Whether a file that begins with `head` is a blktrace binary of a version that [`BlktraceReader`] reads. Four bytes
+/// are enough to tell.
+pub fn recognise(head: &[u8]) -> bool {
+    head.first_chunk().is_some_and(|word| Layout::of(u32::from_le_bytes(*word)).is_some())
+}
+
+/// Reads one trace from one or more inputs.
+pub struct BlktraceReader {
+    streams: Vec<Stream>,
+    /// The time of each stream's next event; `u64::MAX` after its end.
+    keys: Vec<u64>,
+    started: bool,
+    finished: bool,
+    window: Window,
+    beside: Beside,
+}
+
+impl BlktraceReader {
+    /// A reader of the inputs of one trace, in any order. Nothing is read yet.
+    pub fn new(inputs: Vec<Input>) -> BlktraceReader {
+        let streams: Vec<Stream> = inputs.into_iter().map(Stream::new).collect();
+        BlktraceReader {
+            keys: vec![0; streams.len()],
+            streams,
+            started: false,
+            finished: false,
+            window: Window::default(),
+            beside: Beside::default(),
+        }
+    }
+
+    /// The stream whose event comes next, and until when it is the one: `None` at the end.
+    fn first(&self) -> Option<(usize, u64)> {
+        let (mut first, mut key, mut second) = (0, u64::MAX, u64::MAX);
+        for (at, k) in self.keys.iter().enumerate() {
+            if *k < key {
+                second = key;
+                (first, key) = (at, *k);
+            } else if *k < second {
+                second = *k;
+            }
+        }
+        (key != u64::MAX).then_some((first, second.min(u64::MAX - 1)))
+    }
+
+    fn finish(&mut self) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
+        let records: u64 = self.streams.iter().map(Stream::records).sum();
+        for stream in &mut self.streams {
+            stream.finish(&mut self.beside);
+        }
+        let complaints = &mut self.beside.complaints;
+        if records == 0 && complaints.count("no-records") == 0 {
+            let file = self.streams.first().map_or("", |stream| stream.name.as_str());
+            complaints.add(Severity::Error, "empty-input", Place { file, ..Place::default() }, || {
+                "The trace is empty.".to_owned()
+            });
+        }
+        let late = self.window.late;
+        if late > 0 {
+            complaints.add(Severity::Warning, "out-of-order", Place::default(), || {
+                format!("{late} events came too late to be put in the order of their times.")
+            });
+        }
+        complaints.finish();
+    }
+}
+
+impl TraceReader for BlktraceReader {
+    fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        batch.clear();
+        if !self.started {
+            for (stream, key) in self.streams.iter_mut().zip(&mut self.keys) {
+                *key = stream.advance(&mut self.beside)?;
+            }
+            self.started = true;
+        }
+        let mut ended = false;
+        while !self.window.is_full() {
+            let Some((first, until)) = self.first() else {
+                ended = true;
+                break;
+            };
+            let stream = &mut self.streams[first];
+            let beside = &mut self.beside;
+            let key = match self.keys[first] {
+                // It waited for room.
+                0 => stream.advance(beside)?,
+                key => key,
+            };
+            self.keys[first] = stream.take(until, key, &mut self.window, beside)?;
+            if beside.is_full() {
+                break;
+            }
+        }
+        if ended {
+            self.finish();
+        }
+        if ended || self.window.is_full() {
+            self.window.give(batch, ended);
+        }
+        batch.threads.append(&mut self.beside.threads);
+        batch.marks.append(&mut self.beside.marks);
+        batch.lost.append(&mut self.beside.lost);
+        batch.diagnostics.append(&mut self.beside.complaints.ready);
+        Ok(!ended)
+    }
+
+    fn source(&self) -> Source {
+        let actions = self.streams.iter().fold(0, |all, stream| all | stream.actions);
+        // blktrace records by category: a category that is there is there whole.
+        let groups: [(u64, &[&str]); 3] = [
+            (
+                TC_QUEUE,
+                &[
+                    "queue",
+                    "back_merge",
+                    "front_merge",
+                    "get_request",
+                    "sleep_request",
+                    "insert",
+                    "plug",
+                    "unplug",
+                    "split",
+                    "remap",
+                ],
+            ),
+            (TC_ISSUE, &["issue"]),
+            (TC_COMPLETE, &["complete"]),
+        ];
+        let mut shows: Vec<String> = Vec::new();
+        for (category, names) in groups {
+            if actions & category != 0 {
+                shows.extend(names.iter().map(|name| (*name).to_owned()));
+            }
+        }
+        // Requeues are rare, so their absence says something only where nothing else was left out.
+        let all = TC_QUEUE | TC_ISSUE | TC_COMPLETE;
+        if actions & TC_REQUEUE != 0 || actions & all == all {
+            shows.push("requeue".to_owned());
+        }
+        Source {
+            format: "blktrace".to_owned(),
+            files: self.streams.iter().map(|stream| stream.name.clone()).collect(),
+            shows,
+        }
+    }
+
+    fn clock(&self) -> Clock {
+        let rebased = self.streams.iter().any(|stream| stream.rebased);
+        let unix_ns_at_zero =
+            if rebased { None } else { self.streams.iter().find_map(|stream| stream.unix_ns_at_zero) };
+        let name = if rebased { "unknown" } else { "mono" };
+        Clock { name: name.to_owned(), unix_ns_at_zero }
+    }
+}
+
+#[cfg(test)]
+mod tests;

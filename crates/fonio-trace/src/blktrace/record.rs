@@ -1,0 +1,338 @@
+//! One record of a blktrace stream: the header's two layouts, the action words, and what they mean as an event.
+//!
+//! Layouts, from `include/uapi/linux/blktrace_api.h`; every field is in the byte order of the traced machine:
+//!
+//! | field | v7 `blk_io_trace`, 48 bytes | v8 `blk_io_trace2`, 64 bytes |
+//! |---|---|---|
+//! | magic << 8, version | 0..4 | 0..4 |
+//! | sequence | 4..8 | 4..8 |
+//! | time, ns | 8..16 | 8..16 |
+//! | sector | 16..24 | 16..24 |
+//! | bytes | 24..28 | 24..28 |
+//! | action | 28..32 | 32..40 |
+//! | pid (the kernel's: a thread) | 32..36 | 28..32 |
+//! | device | 36..40 | 40..44 |
+//! | cpu | 40..44 | 44..48 |
+//! | error | 44..46 | 48..50 |
+//! | pdu_len | 46..48 | 50..52 |
+//!
+//! `pdu_len` bytes follow: the cgroup's id (8 bytes) where the action has [`TA_CGROUP`], then the payload, whose
+//! integers are big-endian except in notes.
+
+use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp};
+
+/// The upper 24 bits of the first word.
+pub(super) const MAGIC: u32 = 0x6561_7400;
+/// A payload cannot be longer: its length has 16 bits.
+pub(super) const PDU_MAX: usize = u16::MAX as usize;
+/// Bytes of the cgroup id that may precede a payload.
+const CGROUP_ID: usize = 8;
+/// The longest header.
+pub(super) const HEADER_MAX: usize = 64;
+
+/// Action bit: the cgroup's id precedes the payload.
+pub(super) const TA_CGROUP: u64 = 1 << 8;
+
+const fn category(bit: u32) -> u64 {
+    1 << (bit + 16)
+}
+const TC_WRITE: u64 = category(1);
+const TC_FLUSH: u64 = category(2);
+const TC_SYNC: u64 = category(3);
+pub(super) const TC_QUEUE: u64 = category(4);
+pub(super) const TC_REQUEUE: u64 = category(5);
+pub(super) const TC_ISSUE: u64 = category(6);
+pub(super) const TC_COMPLETE: u64 = category(7);
+const TC_PC: u64 = category(9);
+pub(super) const TC_NOTIFY: u64 = category(10);
+const TC_AHEAD: u64 = category(11);
+const TC_META: u64 = category(12);
+const TC_DISCARD: u64 = category(13);
+const TC_FUA: u64 = category(15);
+const TC_ZONE_APPEND: u64 = category(16);
+/// Reset, reset all, finish, open, close.
+const TC_ZONE_MANAGEMENT: u64 = category(17) | category(18) | category(19) | category(20) | category(21);
+const TC_WRITE_ZEROES: u64 = category(22);
+
+const TA_UNPLUG_IO: u64 = 10;
+const TA_UNPLUG_TIMER: u64 = 11;
+const TA_SPLIT: u64 = 13;
+const TA_REMAP: u64 = 15;
+const TA_ABORT: u64 = 16;
+const TA_DRV_DATA: u64 = 17;
+const TA_ZONE_PLUG: u64 = 18;
+const TA_ZONE_UNPLUG: u64 = 19;
+
+/// Notes (records with [`TC_NOTIFY`]): a thread's name.
+pub(super) const TN_PROCESS: u64 = 0;
+/// The wall clock at the record's time.
+pub(super) const TN_TIMESTAMP: u64 = 1;
+/// Text of a scheduler or of whoever wrote to the trace's `msg` file.
+pub(super) const TN_MESSAGE: u64 = 2;
+
+/// The actions that need nothing but the header, by number.
+const PLAIN: [Option<EventKind>; 32] = {
+    let mut kinds = [None; 32];
+    kinds[1] = Some(EventKind::BioQueue);
+    kinds[2] = Some(EventKind::BackMerge);
+    kinds[3] = Some(EventKind::FrontMerge);
+    kinds[4] = Some(EventKind::GetRequest);
+    kinds[5] = Some(EventKind::SleepRequest);
+    kinds[6] = Some(EventKind::Requeue);
+    kinds[7] = Some(EventKind::Issue);
+    kinds[8] = Some(EventKind::Complete);
+    kinds[9] = Some(EventKind::Plug);
+    kinds[12] = Some(EventKind::Insert);
+    kinds[14] = Some(EventKind::Bounce);
+    kinds
+};
+
+/// The four ways in which a record can be written; its first word tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub big_endian: bool,
+    /// Version 8.
+    pub wide: bool,
+}
+
+impl Layout {
+    /// The layout that a record's first word, read as little-endian, announces.
+    #[inline]
+    pub fn of(word: u32) -> Option<Layout> {
+        const NARROW: u32 = MAGIC | 7;
+        const WIDE: u32 = MAGIC | 8;
+        const NARROW_BIG: u32 = NARROW.swap_bytes();
+        const WIDE_BIG: u32 = WIDE.swap_bytes();
+        match word {
+            NARROW => Some(Layout { big_endian: false, wide: false }),
+            WIDE => Some(Layout { big_endian: false, wide: true }),
+            NARROW_BIG => Some(Layout { big_endian: true, wide: false }),
+            WIDE_BIG => Some(Layout { big_endian: true, wide: true }),
+            _ => None,
+        }
+    }
+
+    /// The version of a record that has the magic but a version that is not 7 or 8.
+    pub fn foreign_version(word: u32) -> Option<u8> {
+        [word, word.swap_bytes()].into_iter().find(|w| w & !0xff == MAGIC).map(|w| w as u8)
+    }
+
+    #[inline]
+    pub fn header_len(self) -> usize {
+        if self.wide { 64 } else { 48 }
+    }
+}
+
+/// A record's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub sequence: u32,
+    pub time: u64,
+    pub sector: u64,
+    pub bytes: u32,
+    pub action: u64,
+    pub pid: u32,
+    pub device: u32,
+    pub cpu: u32,
+    pub error: u16,
+    pub pdu_len: u16,
+}
+
+impl Header {
+    /// Reads a header; `None` where `bytes` is too short for it.
+    #[inline]
+    pub fn read(layout: Layout, bytes: &[u8]) -> Option<Header> {
+        match (layout.wide, layout.big_endian) {
+            (false, false) => bytes.first_chunk().map(Header::narrow::<false>),
+            (false, true) => bytes.first_chunk().map(Header::narrow::<true>),
+            (true, false) => bytes.first_chunk().map(Header::wide::<false>),
+            (true, true) => bytes.first_chunk().map(Header::wide::<true>),
+        }
+    }
+
+    #[inline]
+    fn narrow<const BIG: bool>(b: &[u8; 48]) -> Header {
+        Header {
+            sequence: u32_at::<BIG>(b, 4),
+            time: u64_at::<BIG>(b, 8),
+            sector: u64_at::<BIG>(b, 16),
+            bytes: u32_at::<BIG>(b, 24),
+            action: u64::from(u32_at::<BIG>(b, 28)),
+            pid: u32_at::<BIG>(b, 32),
+            device: u32_at::<BIG>(b, 36),
+            cpu: u32_at::<BIG>(b, 40),
+            error: u16_at::<BIG>(b, 44),
+            pdu_len: u16_at::<BIG>(b, 46),
+        }
+    }
+
+    #[inline]
+    fn wide<const BIG: bool>(b: &[u8; 64]) -> Header {
+        Header {
+            sequence: u32_at::<BIG>(b, 4),
+            time: u64_at::<BIG>(b, 8),
+            sector: u64_at::<BIG>(b, 16),
+            bytes: u32_at::<BIG>(b, 24),
+            pid: u32_at::<BIG>(b, 28),
+            action: u64_at::<BIG>(b, 32),
+            device: u32_at::<BIG>(b, 40),
+            cpu: u32_at::<BIG>(b, 44),
+            error: u16_at::<BIG>(b, 48),
+            pdu_len: u16_at::<BIG>(b, 50),
+        }
+    }
+
+    /// Whether this is a note about the trace, no event.
+    #[inline]
+    pub fn is_note(&self) -> bool {
+        self.action & TC_NOTIFY != 0
+    }
+
+    /// Whether the fields can be a record's. It tells a header from chance when looking for one in damaged bytes.
+    pub fn is_plausible(&self) -> bool {
+        let action = self.action & 0xff;
+        if self.is_note() { action <= TN_MESSAGE } else { (1..=TA_ZONE_UNPLUG).contains(&action) }
+    }
+
+    /// The payload without the cgroup's id.
+    pub fn payload<'a>(&self, pdu: &'a [u8]) -> &'a [u8] {
+        if self.action & TA_CGROUP != 0 { pdu.get(CGROUP_ID..).unwrap_or_default() } else { pdu }
+    }
+
+    /// The event, where the record is one.
+    #[inline]
+    pub fn event(&self, pdu: &[u8]) -> Result<BlockEvent, NoEvent> {
+        let mut device = DeviceId(self.device);
+        let kind = match PLAIN[(self.action & 31) as usize] {
+            Some(kind) if self.action & 0xe0 == 0 => kind,
+            _ => self.kind_with_payload(pdu, &mut device)?,
+        };
+        let (op, flags) = self.op();
+        let error = match kind {
+            // The kernel stores the negative errno in 16 bits without a sign.
+            EventKind::Complete | EventKind::Requeue => Some(i32::from(self.error as i16)),
+            _ => None,
+        };
+        Ok(BlockEvent {
+            time: Timestamp(self.time),
+            kind,
+            device,
+            sector: Sector(self.sector),
+            bytes: ByteCount(u64::from(self.bytes)),
+            op,
+            flags,
+            flags_known: Flags::KNOWN_FROM_RWBS,
+            cpu: Some(self.cpu),
+            tid: Some(self.pid),
+            ioprio: None,
+            error,
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn kind_with_payload(&self, pdu: &[u8], device: &mut DeviceId) -> Result<EventKind, NoEvent> {
+        let payload = self.payload(pdu);
+        match self.action & 0xff {
+            TA_UNPLUG_IO | TA_UNPLUG_TIMER => {
+                let count = be64(payload).ok_or(NoEvent::ShortPayload)?;
+                Ok(EventKind::Unplug { count: u32::try_from(count).unwrap_or(u32::MAX) })
+            }
+            TA_SPLIT => {
+                let new_sector = be64(payload).ok_or(NoEvent::ShortPayload)?;
+                Ok(EventKind::Split { new_sector: Sector(new_sector) })
+            }
+            TA_REMAP => {
+                // device_from, device_to, sector_from
+                let head: &[u8; 8] = payload.first_chunk().ok_or(NoEvent::ShortPayload)?;
+                let from_sector = be64(&payload[8..]).ok_or(NoEvent::ShortPayload)?;
+                *device = DeviceId(u32_at::<true>(head, 4));
+                Ok(EventKind::Remap {
+                    from_device: DeviceId(u32_at::<true>(head, 0)),
+                    from_sector: Sector(from_sector),
+                })
+            }
+            TA_ABORT | TA_DRV_DATA | TA_ZONE_PLUG | TA_ZONE_UNPLUG => Err(NoEvent::NotShown),
+            _ => Err(NoEvent::UnknownAction),
+        }
+    }
+
+    /// What is asked, by the rules of `blk_fill_rwbs` and of blkparse's `fill_rwbs`: a request that neither writes nor
+    /// has data is no read, it is a flush, or a command of which the trace shows nothing more.
+    #[inline]
+    fn op(&self) -> (Op, Flags) {
+        const OPS: [Op; 16] = {
+            // Bits: 1 writes, 2 discards, 4 flushes, 8 has data.
+            let mut ops = [Op::Other; 16];
+            let mut at = 0;
+            while at < 16 {
+                ops[at] = match at {
+                    at if at & 2 != 0 => Op::Discard,
+                    at if at & 1 != 0 => Op::Write,
+                    at if at & 8 != 0 => Op::Read,
+                    at if at & 4 != 0 => Op::Flush,
+                    _ => Op::Other,
+                };
+                at += 1;
+            }
+            ops
+        };
+        let a = self.action;
+        let bit = |mask: u64, to: usize| usize::from(a & mask != 0) << to;
+        let mut op =
+            OPS[bit(TC_WRITE, 0) | bit(TC_DISCARD, 1) | bit(TC_FLUSH, 2) | usize::from(self.bytes != 0) << 3];
+        const RARE: u64 = TC_PC | TC_ZONE_APPEND | TC_ZONE_MANAGEMENT | TC_WRITE_ZEROES;
+        if a & RARE != 0 {
+            op = if a & TC_PC != 0 {
+                Op::Other
+            } else if a & TC_ZONE_APPEND != 0 {
+                Op::ZoneAppend
+            } else if a & TC_WRITE_ZEROES != 0 {
+                Op::WriteZeroes
+            } else {
+                Op::ZoneManagement
+            };
+        }
+        let flag = |mask: u64, flag: Flags| if a & mask != 0 { flag.0 } else { 0 };
+        let ahead = if matches!(op, Op::Read | Op::Write) { TC_AHEAD } else { 0 };
+        let flags = flag(TC_SYNC, Flags::SYNC)
+            | flag(TC_META, Flags::META)
+            | flag(TC_FUA, Flags::FUA)
+            | flag(TC_FLUSH, Flags::PREFLUSH)
+            | flag(ahead, Flags::READAHEAD);
+        (op, Flags(flags))
+    }
+}
+
+/// Why a record gives no event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoEvent {
+    /// A known action that is no event of the model: a driver's own data, a zone's write plug.
+    NotShown,
+    /// An action number that the format does not have.
+    UnknownAction,
+    /// The payload is too short for the action.
+    ShortPayload,
+}
+
+#[inline]
+fn u16_at<const BIG: bool>(b: &[u8], at: usize) -> u16 {
+    let raw = [b[at], b[at + 1]];
+    if BIG { u16::from_be_bytes(raw) } else { u16::from_le_bytes(raw) }
+}
+
+#[inline]
+pub(super) fn u32_at<const BIG: bool>(b: &[u8], at: usize) -> u32 {
+    let raw = [b[at], b[at + 1], b[at + 2], b[at + 3]];
+    if BIG { u32::from_be_bytes(raw) } else { u32::from_le_bytes(raw) }
+}
+
+#[inline]
+pub(super) fn u64_at<const BIG: bool>(b: &[u8], at: usize) -> u64 {
+    let raw = [b[at], b[at + 1], b[at + 2], b[at + 3], b[at + 4], b[at + 5], b[at + 6], b[at + 7]];
+    if BIG { u64::from_be_bytes(raw) } else { u64::from_le_bytes(raw) }
+}
+
+fn be64(b: &[u8]) -> Option<u64> {
+    b.first_chunk().map(|raw| u64::from_be_bytes(*raw))
+}

@@ -1,0 +1,210 @@
+//! Lost events, found by the sequence numbers.
+//!
+//! The kernel numbers the events (not the notes) of one trace on one processor from 1 and takes the number before it
+//! asks the relay channel for room: an event that finds the channel full leaves a gap. The numbers are reliable within
+//! one device and processor only, they wrap at 32 bits, and they begin anew with each trace. Where a trace was filtered
+//! after recording (`blkparse -a … -d`) they have gaps everywhere, and say nothing.
+
+use fonio_core::{LostEvents, Timestamp};
+use rustc_hash::FxHashMap;
+
+/// Devices times processors of which the numbers are followed; more than any machine has, so that a hostile input
+/// cannot fill memory.
+const KEYS_MAX: usize = 16 * 1024;
+/// Records of a key before its gaps may be found too many.
+const TRUST_AFTER: u64 = 1000;
+
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    first: u32,
+    count: u32,
+    after: u64,
+    before: u64,
+}
+
+#[derive(Debug)]
+struct Key {
+    device: u32,
+    cpu: u32,
+    expected: u32,
+    last_time: u64,
+    /// Not yet told: the number may turn out to be damaged, or the records swapped.
+    gap: Option<Gap>,
+    records: u64,
+    gaps: u64,
+    filtered: bool,
+}
+
+/// What one record's number says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing is missing.
+    Fine,
+    /// These are.
+    Lost(LostEvents),
+    /// From now on this processor's numbers are not believed.
+    Filtered,
+}
+
+/// Follows the numbers of one input.
+#[derive(Debug, Default)]
+pub(super) struct Sequences {
+    keys: Vec<Key>,
+    index: FxHashMap<(u32, u32), usize>,
+    last: usize,
+}
+
+impl Sequences {
+    /// Takes one event's number.
+    #[inline]
+    pub fn see(&mut self, device: u32, cpu: u32, sequence: u32, time: u64) -> Verdict {
+        if let Some(key) = self.keys.get_mut(self.last)
+            && key.device == device
+            && key.cpu == cpu
+            && key.expected == sequence
+            && key.gap.is_none()
+        {
+            key.expected = sequence.wrapping_add(1);
+            key.last_time = time;
+            key.records += 1;
+            return Verdict::Fine;
+        }
+        self.see_any(device, cpu, sequence, time)
+    }
+
+    fn see_any(&mut self, device: u32, cpu: u32, sequence: u32, time: u64) -> Verdict {
+        self.last = match self.index.get(&(device, cpu)) {
+            Some(at) => *at,
+            None => {
+                if self.keys.len() < KEYS_MAX {
+                    self.index.insert((device, cpu), self.keys.len());
+                    let expected = sequence.wrapping_add(1);
+                    self.keys.push(Key {
+                        device,
+                        cpu,
+                        expected,
+                        last_time: time,
+                        gap: None,
+                        records: 1,
+                        gaps: 0,
+                        filtered: false,
+                    });
+                }
+                return Verdict::Fine;
+            }
+        };
+        self.keys[self.last].see(sequence, time)
+    }
+
+    /// At the end of the input: the gaps not yet told.
+    pub fn finish(&mut self, mut lost: impl FnMut(LostEvents)) {
+        for key in &mut self.keys {
+            if let Some(gap) = key.gap.take()
+                && !key.filtered
+            {
+                lost(key.lost(gap));
+            }
+        }
+    }
+}
+
+impl Key {
+    fn see(&mut self, sequence: u32, time: u64) -> Verdict {
+        self.records += 1;
+        let ahead = sequence.wrapping_sub(self.expected);
+        let mut told = None;
+        if ahead == 0 {
+            told = self.gap.take();
+            self.expected = sequence.wrapping_add(1);
+        } else if ahead < 1 << 31 {
+            let gap = Gap { first: self.expected, count: ahead, after: self.last_time, before: time };
+            told = self.gap.replace(gap);
+            self.gaps += 1;
+            self.expected = sequence.wrapping_add(1);
+        } else {
+            match &mut self.gap {
+                Some(gap) if sequence == gap.first => {
+                    // The records are swapped: this one is late, not lost.
+                    gap.first = gap.first.wrapping_add(1);
+                    gap.count -= 1;
+                    if gap.count == 0 {
+                        self.gap = None;
+                        self.gaps -= 1;
+                    }
+                }
+                Some(gap) if sequence.wrapping_sub(gap.first) < gap.count => {
+                    // The number before this one was damaged; the count goes on from where it was.
+                    self.gap = None;
+                    self.gaps -= 1;
+                    self.expected = sequence.wrapping_add(1);
+                }
+                _ => {
+                    // Another trace begins.
+                    told = self.gap.take();
+                    self.expected = sequence.wrapping_add(1);
+                }
+            }
+        }
+        self.last_time = time;
+        if self.filtered {
+            return Verdict::Fine;
+        }
+        if self.records >= TRUST_AFTER && self.gaps > self.records / 4 {
+            self.filtered = true;
+            return Verdict::Filtered;
+        }
+        told.map_or(Verdict::Fine, |gap| Verdict::Lost(self.lost(gap)))
+    }
+
+    fn lost(&self, gap: Gap) -> LostEvents {
+        LostEvents {
+            cpu: Some(self.cpu),
+            count: Some(u64::from(gap.count)),
+            after: Timestamp(gap.after.min(gap.before)),
+            before: Timestamp(gap.before.max(gap.after)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (count, after, before) of every gap.
+    fn lost(numbers: &[u32]) -> Vec<(u64, u64, u64)> {
+        let mut sequences = Sequences::default();
+        let mut found = Vec::new();
+        let mut take =
+            |lost: LostEvents| found.push((lost.count.expect("counted"), lost.after.0, lost.before.0));
+        for (time, number) in numbers.iter().enumerate() {
+            if let Verdict::Lost(lost) = sequences.see(8, 0, *number, time as u64) {
+                take(lost);
+            }
+        }
+        sequences.finish(take);
+        found
+    }
+
+    #[test]
+    fn gaps() {
+        let none: &[(u64, u64, u64)] = &[];
+        assert_eq!(lost(&[1, 2, 3]), none);
+        assert_eq!(lost(&[900, 901, 902]), none, "a trace may begin anywhere");
+        assert_eq!(lost(&[1, 2, 5, 6]), [(2, 1, 2)]);
+        assert_eq!(lost(&[1, 2, 5]), [(2, 1, 2)], "a gap before the last record");
+        assert_eq!(lost(&[1, 3, 2, 4]), none, "swapped");
+        assert_eq!(lost(&[1, 4, 2, 3, 5]), none, "one record early");
+        assert_eq!(lost(&[1, 2, 0x7000_0000, 4, 5]), none, "one damaged number");
+        assert_eq!(lost(&[u32::MAX - 1, u32::MAX, 0, 1]), none, "the counter wraps");
+        assert_eq!(lost(&[7, 8, 9, 1, 2, 3]), none, "another trace");
+        assert_eq!(lost(&[1, 3, 5, 6]), [(1, 0, 1), (1, 1, 2)]);
+    }
+
+    #[test]
+    fn numbers_of_a_filtered_trace_are_not_believed() {
+        let mut sequences = Sequences::default();
+        let verdicts: Vec<_> = (0..5000).map(|at| sequences.see(8, 0, at * 5, u64::from(at))).collect();
+        assert_eq!(verdicts.iter().filter(|v| **v == Verdict::Filtered).count(), 1);
+        assert!(verdicts[1001..].iter().all(|v| *v == Verdict::Fine));
+    }
+}

@@ -1,0 +1,496 @@
+//! One input: its buffer, the framing of records, and what is to be done where the framing is broken.
+//!
+//! A record counts as found when a magic stands at its beginning and another one (or the end of the input) right after
+//! its payload. Where that fails, either the payload's length is damaged or the next header is; the reader then looks
+//! for the next magic with plausible fields, first within the payload.
+
+use std::io::{self, Read};
+
+use fonio_core::{Mark, Severity, Thread, Timestamp};
+use rustc_hash::FxHashMap;
+
+use super::record::{
+    HEADER_MAX, Header, Layout, NoEvent, PDU_MAX, TC_NOTIFY, TN_MESSAGE, TN_PROCESS, TN_TIMESTAMP, u32_at,
+    u64_at,
+};
+use super::sequence::{Sequences, Verdict};
+use super::window::Window;
+use crate::complaints::{Complaints, Place};
+use crate::reader::Input;
+
+const BUFFER: usize = 1 << 20;
+/// With so many bytes in the buffer a record and the header after it are there whole.
+const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
+/// Threads whose names are remembered; beyond that all are forgotten, and named again where they come again.
+const NAMES_MAX: usize = 1 << 16;
+/// Rows other than events that a batch takes before it is given out.
+const ROWS_MAX: usize = 4096;
+
+/// What streams give beside events.
+#[derive(Default)]
+pub(super) struct Beside {
+    pub threads: Vec<Thread>,
+    pub marks: Vec<Mark>,
+    pub lost: Vec<fonio_core::LostEvents>,
+    pub complaints: Complaints,
+    names: FxHashMap<u32, [u8; 16]>,
+}
+
+impl Beside {
+    pub fn is_full(&self) -> bool {
+        self.threads.len() + self.marks.len() + self.lost.len() >= ROWS_MAX
+    }
+
+    fn thread(&mut self, tid: u32, from: u64, name: &[u8]) {
+        let len = name.iter().position(|b| *b == 0).unwrap_or(name.len()).min(16);
+        let mut key = [0; 16];
+        key[..len].copy_from_slice(&name[..len]);
+        if len == 0 || self.names.get(&tid) == Some(&key) {
+            return;
+        }
+        if self.names.len() >= NAMES_MAX {
+            self.names.clear();
+        }
+        self.names.insert(tid, key);
+        let comm = Some(String::from_utf8_lossy(&key[..len]).into_owned());
+        self.threads.push(Thread { tid, from: Timestamp(from), comm, ..Thread::default() });
+    }
+}
+
+/// The record that stands next.
+#[derive(Clone, Copy)]
+struct Head {
+    header: Header,
+    /// Where its payload begins, counted from its first byte, and where the record ends.
+    pdu: usize,
+    len: usize,
+}
+
+/// A note whose time can be judged only by the event after it.
+struct HeldNote {
+    tid: u32,
+    time: u64,
+    comm: [u8; 16],
+}
+
+/// One input.
+pub(super) struct Stream {
+    pub name: String,
+    /// The processor that the file's name gives, and how many records come from another.
+    file_cpu: Option<u32>,
+    other_cpu: u64,
+    input: Box<dyn Read + Send>,
+    buf: Vec<u8>,
+    pos: usize,
+    end: usize,
+    /// The offset in the file of the buffer's first byte.
+    base: u64,
+    ended: bool,
+    word: u32,
+    layout: Layout,
+    head: Option<Head>,
+    records: u64,
+    /// Every action seen, or'ed.
+    pub actions: u64,
+    sequences: Sequences,
+    held_notes: Vec<HeldNote>,
+    /// Wall clock and time of the first clock note.
+    clock_note: Option<(i64, u64)>,
+    /// Wall clock at time 0, from the first clock note that agrees with the events.
+    pub unix_ns_at_zero: Option<i64>,
+    /// Whether the times are counted from the first event, as `blkparse -d` writes them.
+    pub rebased: bool,
+    any_event: bool,
+}
+
+impl Stream {
+    pub fn new(input: Input) -> Stream {
+        let file_cpu = input.name.rsplit_once(".blktrace.").and_then(|(_, cpu)| cpu.parse().ok());
+        Stream {
+            name: input.name,
+            file_cpu,
+            other_cpu: 0,
+            input: input.bytes,
+            buf: Vec::new(),
+            pos: 0,
+            end: 0,
+            base: 0,
+            ended: false,
+            word: 0,
+            layout: Layout { big_endian: false, wide: false },
+            head: None,
+            records: 0,
+            actions: 0,
+            sequences: Sequences::default(),
+            held_notes: Vec::new(),
+            clock_note: None,
+            unix_ns_at_zero: None,
+            rebased: false,
+            any_event: false,
+        }
+    }
+
+    /// Records read, notes included.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Bytes read.
+    pub fn bytes(&self) -> u64 {
+        self.base + self.end as u64
+    }
+
+    /// Finds the next event and returns its time, the smaller of it and its successor's: one damaged time far ahead
+    /// must not hold back the whole input. At the end of the input, `u64::MAX`.
+    #[inline]
+    pub fn advance(&mut self, beside: &mut Beside) -> io::Result<u64> {
+        let bytes = &self.buf[self.pos..self.end];
+        if bytes.len() >= WHOLE
+            && u32_at::<false>(bytes, 0) == self.word
+            && let Some(header) = Header::read(self.layout, bytes)
+            && !header.is_note()
+        {
+            let pdu = self.layout.header_len();
+            let len = pdu + usize::from(header.pdu_len);
+            let next = &bytes[len..];
+            if next.len() >= 16 && u32_at::<false>(next, 0) == self.word {
+                let time =
+                    if self.layout.big_endian { u64_at::<true>(next, 8) } else { u64_at::<false>(next, 8) };
+                self.head = Some(Head { header, pdu, len });
+                return Ok(header.time.min(time).min(u64::MAX - 1));
+            }
+        }
+        self.advance_carefully(beside)
+    }
+
+    /// Takes events from the one that [`advance`](Stream::advance) found on, while they are not after `until` and the
+    /// window is not full. Returns what `advance` returned last.
+    pub fn take(
+        &mut self,
+        until: u64,
+        mut key: u64,
+        window: &mut Window,
+        beside: &mut Beside,
+    ) -> io::Result<u64> {
+        while key <= until && !window.is_full() {
+            let Some(Head { header, pdu, len }) = self.head.take() else { break };
+            match header.event(&self.buf[self.pos + pdu..self.pos + len]) {
+                Ok(event) => window.push(event),
+                Err(why) => self.no_event(why, header, beside),
+            }
+            self.actions |= header.action;
+            match self.sequences.see(header.device, header.cpu, header.sequence, header.time) {
+                Verdict::Fine => {}
+                verdict => self.missing(verdict, header.cpu, beside),
+            }
+            if self.file_cpu.is_some_and(|cpu| cpu != header.cpu) {
+                self.other_cpu += 1;
+            }
+            self.records += 1;
+            self.pos += len;
+            key = self.advance(beside)?;
+            if beside.is_full() {
+                break;
+            }
+        }
+        Ok(key)
+    }
+
+    #[cold]
+    fn missing(&mut self, verdict: Verdict, cpu: u32, beside: &mut Beside) {
+        match verdict {
+            Verdict::Fine => {}
+            Verdict::Lost(lost) => beside.lost.push(lost),
+            Verdict::Filtered => {
+                beside.complaints.add(Severity::Note, "filtered-trace", place(&self.name, None, None), || {
+                    format!(
+                        "The numbers of processor {cpu}'s records have gaps everywhere, as in a trace that was filtered after recording; they are not taken for lost events any more."
+                    )
+                });
+            }
+        }
+    }
+
+    #[cold]
+    fn no_event(&mut self, why: NoEvent, header: Header, beside: &mut Beside) {
+        let place = place(&self.name, Some(self.records + 1), Some(self.base + self.pos as u64));
+        match why {
+            NoEvent::NotShown => {}
+            NoEvent::UnknownAction => {
+                beside.complaints.add(Severity::Warning, "unknown-action", place, || {
+                    format!("The action {:#x} is not known; the record was skipped.", header.action)
+                });
+            }
+            NoEvent::ShortPayload => {
+                beside.complaints.add(Severity::Warning, "short-payload", place, || {
+                    format!(
+                        "The payload of {} bytes is too short for the action {:#x}; the record was skipped.",
+                        header.pdu_len, header.action
+                    )
+                });
+            }
+        }
+    }
+
+    /// [`advance`](Stream::advance) for what it leaves: notes, the ends of the buffer, damage.
+    #[cold]
+    fn advance_carefully(&mut self, beside: &mut Beside) -> io::Result<u64> {
+        self.head = None;
+        loop {
+            if beside.is_full() {
+                // Keeps this input's place; the next batch goes on here.
+                return Ok(0);
+            }
+            self.fill()?;
+            let bytes = &self.buf[self.pos..self.end];
+            if bytes.is_empty() {
+                return Ok(u64::MAX);
+            }
+            let Some(layout) = word(bytes).and_then(Layout::of) else {
+                self.resynchronise(beside)?;
+                continue;
+            };
+            let pdu = layout.header_len();
+            let Some(header) = Header::read(layout, bytes) else {
+                self.truncated(bytes.len(), pdu, beside);
+                continue;
+            };
+            let mut len = pdu + usize::from(header.pdu_len);
+            if !begins_or_ends(bytes, len) {
+                // The next header is damaged, or this one's length, or the input ends within the payload.
+                if let Some(found) = next_record(bytes, pdu, len.min(bytes.len()), self.ended) {
+                    let place = place(&self.name, Some(self.records + 1), Some(self.base + self.pos as u64));
+                    beside.complaints.add(Severity::Warning, "damaged-length", place, || {
+                        format!(
+                            "The payload's length is given as {} bytes, yet the next record begins after {}; the payload was left out.",
+                            header.pdu_len,
+                            found - pdu
+                        )
+                    });
+                    len = found;
+                } else if len > bytes.len() {
+                    let here = bytes.len();
+                    let whole = len;
+                    len = here;
+                    self.say_truncated(here, whole, beside);
+                }
+            }
+            self.word = word(&self.buf[self.pos..]).unwrap_or_default();
+            self.layout = layout;
+            if header.is_note() {
+                self.note(layout, header, pdu, len, beside);
+                self.records += 1;
+                self.pos += len;
+                continue;
+            }
+            self.first_event_after_notes(header.time, beside);
+            self.head = Some(Head { header, pdu, len });
+            return Ok(header.time.min(u64::MAX - 1));
+        }
+    }
+
+    fn note(&mut self, layout: Layout, header: Header, pdu: usize, len: usize, beside: &mut Beside) {
+        let payload = header.payload(&self.buf[self.pos + pdu..self.pos + len]);
+        match header.action & 0xff {
+            TN_PROCESS => {
+                let mut comm = [0; 16];
+                let len = payload.len().min(16);
+                comm[..len].copy_from_slice(&payload[..len]);
+                self.held_notes.push(HeldNote { tid: header.pid, time: header.time, comm });
+                if self.held_notes.len() >= ROWS_MAX {
+                    self.first_event_after_notes(header.time, beside);
+                }
+            }
+            TN_TIMESTAMP if payload.len() >= 8 => {
+                let (seconds, nanos) = if layout.big_endian {
+                    (u32_at::<true>(payload, 0), u32_at::<true>(payload, 4))
+                } else {
+                    (u32_at::<false>(payload, 0), u32_at::<false>(payload, 4))
+                };
+                let unix_ns = i64::from(seconds) * 1_000_000_000 + i64::from(nanos);
+                if self.clock_note.is_none() {
+                    self.clock_note = Some((unix_ns, header.time));
+                }
+            }
+            TN_MESSAGE => {
+                let text = payload.strip_suffix(b"\0").unwrap_or(payload);
+                let name = String::from_utf8_lossy(text).trim_end().to_owned();
+                beside.marks.push(Mark {
+                    at: Timestamp(header.time),
+                    until: None,
+                    name,
+                    tid: (header.pid != 0).then_some(header.pid),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// blkparse leaves the times of thread and clock notes as they were when it makes those of the events relative to
+    /// the first. A note is written right before the event that gave cause for it, so a note that is later than the
+    /// event after it has such a time.
+    fn first_event_after_notes(&mut self, time: u64, beside: &mut Beside) {
+        for note in self.held_notes.drain(..) {
+            beside.thread(note.tid, note.time.min(time), &note.comm);
+        }
+        if !self.any_event {
+            self.any_event = true;
+            self.rebased = time == 0;
+        }
+        if let Some((unix_ns, at)) = self.clock_note
+            && self.unix_ns_at_zero.is_none()
+        {
+            if at <= time {
+                self.unix_ns_at_zero = i64::try_from(at).ok().and_then(|at| unix_ns.checked_sub(at));
+            } else {
+                self.rebased = true;
+            }
+        }
+    }
+
+    /// Skips to the next record.
+    fn resynchronise(&mut self, beside: &mut Beside) -> io::Result<()> {
+        let from = self.base + self.pos as u64;
+        let foreign = word(&self.buf[self.pos..self.end]).and_then(Layout::foreign_version);
+        let found = loop {
+            let bytes = &self.buf[self.pos..self.end];
+            // A candidate is judged by the record after it, which must be in the buffer.
+            let look = if self.ended { bytes.len() } else { bytes.len().saturating_sub(WHOLE) };
+            if let Some(found) = next_record(bytes, 0, look, self.ended) {
+                self.pos += found;
+                break true;
+            }
+            if self.ended {
+                self.pos = self.end;
+                break false;
+            }
+            self.pos += look;
+            self.fill()?;
+        };
+        let skipped = self.base + self.pos as u64 - from;
+        let to = if found { "to the next one" } else { "to the end" };
+        let place = place(&self.name, Some(self.records + 1), Some(from));
+        match foreign {
+            Some(version) => beside.complaints.add(Severity::Warning, "unknown-version", place, || {
+                format!("A record of version {version}, neither 7 nor 8: skipped {skipped} bytes {to}.")
+            }),
+            None => beside.complaints.add(Severity::Warning, "damaged-bytes", place, || {
+                format!("No record begins here: skipped {skipped} bytes {to}.")
+            }),
+        }
+        Ok(())
+    }
+
+    fn truncated(&mut self, here: usize, whole: usize, beside: &mut Beside) {
+        self.say_truncated(here, whole, beside);
+        self.pos = self.end;
+    }
+
+    fn say_truncated(&self, here: usize, whole: usize, beside: &mut Beside) {
+        let place = place(&self.name, Some(self.records + 1), Some(self.base + self.pos as u64));
+        beside.complaints.add(Severity::Warning, "truncated-record", place, || {
+            format!("The input ends after {here} of the last record's {whole} bytes.")
+        });
+    }
+
+    /// Makes [`WHOLE`] bytes ready, or all that are left.
+    fn fill(&mut self) -> io::Result<()> {
+        if self.ended || self.end - self.pos >= WHOLE {
+            return Ok(());
+        }
+        if self.buf.is_empty() {
+            self.buf = vec![0; BUFFER];
+        }
+        self.buf.copy_within(self.pos..self.end, 0);
+        self.base += self.pos as u64;
+        self.end -= self.pos;
+        self.pos = 0;
+        while self.end < self.buf.len() {
+            match self.input.read(&mut self.buf[self.end..]) {
+                Ok(0) => {
+                    self.ended = true;
+                    break;
+                }
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// At the end of the input.
+    pub fn finish(&mut self, beside: &mut Beside) {
+        self.first_event_after_notes(u64::MAX, beside);
+        let Beside { lost, complaints, .. } = beside;
+        self.sequences.finish(|gap| lost.push(gap));
+        if self.other_cpu > 0 {
+            let records = self.other_cpu;
+            complaints.add(
+                Severity::Note,
+                "cpu-differs-from-file-name",
+                place(&self.name, None, None),
+                || {
+                    format!(
+                        "{records} records are of another processor than the file's name says; all were read."
+                    )
+                },
+            );
+        }
+        if self.records == 0 && self.bytes() > 0 {
+            complaints.add(Severity::Error, "no-records", place(&self.name, None, Some(0)), || {
+                "No blktrace record of version 7 or 8 was found.".to_owned()
+            });
+        }
+        self.buf = Vec::new();
+        (self.pos, self.base, self.end) = (0, self.bytes(), 0);
+    }
+}
+
+fn place(file: &str, record: Option<u64>, offset: Option<u64>) -> Place<'_> {
+    Place { file, record, offset }
+}
+
+#[inline]
+fn word(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|raw| u32::from_le_bytes(*raw))
+}
+
+/// Whether a record begins at `at`, or the input ends there or within the magic. `bytes` holds more than `at` bytes,
+/// except at the end of the input.
+fn begins_or_ends(bytes: &[u8], at: usize) -> bool {
+    match bytes.get(at..) {
+        Some(next) => word(next).is_none_or(|w| Layout::of(w).is_some()),
+        None => false,
+    }
+}
+
+/// Looks for a record that begins at `from..to`. One that ends past the end of `bytes` counts as none; one that is
+/// not followed by another counts only at the end of the input.
+fn next_record(bytes: &[u8], from: usize, to: usize, ended: bool) -> Option<usize> {
+    // The magic's middle bytes are "tae" in one byte order and "eat" in the other.
+    let upper = (to + 4).min(bytes.len());
+    memchr::memchr_iter(b'a', bytes.get(from..upper)?).map(|at| from + at).find_map(|a| {
+        let begins = match (a.checked_sub(1).map(|b| bytes[b]), bytes.get(a + 1)) {
+            (Some(b't'), Some(b'e')) => a.checked_sub(2)?,
+            (Some(b'e'), Some(b't')) => a - 1,
+            _ => return None,
+        };
+        if begins < from || begins >= to {
+            return None;
+        }
+        let candidate = &bytes[begins..];
+        let layout = Layout::of(word(candidate)?)?;
+        let header = Header::read(layout, candidate)?;
+        let len = layout.header_len() + usize::from(header.pdu_len);
+        let follows = candidate.get(len..)?;
+        let followed = match word(follows) {
+            Some(w) => Layout::of(w).is_some(),
+            None => ended,
+        };
+        (header.is_plausible() && followed).then_some(begins)
+    })
+}
+
+// The fast path tests the category bit of notes alone.
+const _: () = assert!(TC_NOTIFY == 1 << 26);

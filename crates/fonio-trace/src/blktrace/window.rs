@@ -1,0 +1,180 @@
+//! Puts events in time order that come nearly so.
+//!
+//! Events are appended; the last ones are held back and sorted together with what comes after them. How many is held
+//! back follows the disorder: one processor's file has none, a merged file next to none, and what blktrace writes to a
+//! pipe (`-o -`) is interleaved by whole relay buffers.
+
+use fonio_core::{Batch, BlockEvent, Timestamp};
+
+/// Events that are given out at a time while all is in order. A batch then stays in the second-level cache.
+const BATCH: usize = 4096;
+/// Events held back: while nothing was out of order, after a near swap, and after more than that. The last covers
+/// five relay buffers of blktrace's default size (512 KiB, about 10,000 records).
+const HOLD: [usize; 3] = [256, 4096, 64 * 1024];
+/// The beginning of a trace is looked at with the widest window, since its kind is not known yet.
+const FIRST: usize = 2;
+/// Batches in order after which the window becomes narrow again.
+const CALM: u32 = 16;
+
+/// The window.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// Held back, in time order up to `sorted`.
+    events: Vec<BlockEvent>,
+    level: usize,
+    newest: u64,
+    disordered: bool,
+    /// Batches to come in order until the window becomes narrow.
+    uneasy: u32,
+    given_until: u64,
+    /// Events that came too late to be put in order.
+    pub late: u64,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window {
+            events: Vec::new(),
+            level: FIRST,
+            newest: 0,
+            disordered: false,
+            uneasy: 0,
+            given_until: 0,
+            late: 0,
+        }
+    }
+}
+
+impl Window {
+    /// Appends an event.
+    #[inline]
+    pub fn push(&mut self, event: BlockEvent) {
+        let time = event.time.0;
+        if time < self.newest {
+            self.disorder(time);
+        }
+        self.newest = time;
+        self.events.push(event);
+    }
+
+    /// `newest` is here the event before, so this is called once for each run of events in order.
+    #[cold]
+    fn disorder(&mut self, time: u64) {
+        self.disordered = true;
+        while self.level + 1 < HOLD.len() {
+            let near = self.events.iter().rev().take(HOLD[self.level] / 2);
+            if near.len() == self.events.len() || near.into_iter().any(|event| event.time.0 <= time) {
+                return;
+            }
+            self.level += 1;
+        }
+    }
+
+    /// Whether enough is here to give out a batch.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.events.len()
+            >= HOLD[self.level] + BATCH.max(if self.disordered { HOLD[self.level] / 2 } else { 0 })
+    }
+
+    /// Gives out what is old enough, or at the end of the input everything.
+    pub fn give(&mut self, batch: &mut Batch, ended: bool) {
+        debug_assert!(batch.events.is_empty());
+        if self.disordered {
+            self.events.sort_by_key(|event| event.time);
+            self.uneasy = CALM;
+        } else if self.uneasy > 0 {
+            self.uneasy -= 1;
+        } else if !ended {
+            self.level = 0;
+        }
+        let give = if ended { self.events.len() } else { self.events.len().saturating_sub(HOLD[self.level]) };
+        std::mem::swap(&mut batch.events, &mut self.events);
+        self.events.extend_from_slice(&batch.events[give..]);
+        batch.events.truncate(give);
+        if self.disordered {
+            let until = Timestamp(self.given_until);
+            self.late += batch.events.partition_point(|event| event.time < until) as u64;
+            self.disordered = false;
+        }
+        if let Some(last) = batch.events.last() {
+            self.given_until = self.given_until.max(last.time.0);
+        }
+        self.newest = self.events.last().map_or(0, |event| event.time.0).max(self.given_until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{ByteCount, DeviceId, EventKind, Flags, Op, Sector};
+
+    use super::*;
+
+    fn event(time: u64) -> BlockEvent {
+        BlockEvent {
+            time: Timestamp(time),
+            kind: EventKind::Issue,
+            device: DeviceId(0),
+            sector: Sector(0),
+            bytes: ByteCount(0),
+            op: Op::Read,
+            flags: Flags::NONE,
+            flags_known: Flags::NONE,
+            cpu: None,
+            tid: None,
+            ioprio: None,
+            error: None,
+        }
+    }
+
+    /// Passes the times through a window; returns them as they come out and how many were late.
+    fn through(times: impl Iterator<Item = u64>) -> (Vec<u64>, u64) {
+        let mut window = Window::default();
+        let mut batch = Batch::default();
+        let mut out = Vec::new();
+        for time in times {
+            window.push(event(time));
+            if window.is_full() {
+                batch.clear();
+                window.give(&mut batch, false);
+                out.extend(batch.events.iter().map(|e| e.time.0));
+            }
+        }
+        batch.clear();
+        window.give(&mut batch, true);
+        out.extend(batch.events.iter().map(|e| e.time.0));
+        (out, window.late)
+    }
+
+    #[test]
+    fn order_is_restored_within_the_window() {
+        let n = 300_000u64;
+        let sorted: Vec<u64> = (0..n).collect();
+        assert!(through(0..n) == (sorted.clone(), 0), "in order");
+        assert!(through((0..n).map(|i| i ^ 1)) == (sorted.clone(), 0), "neighbours swapped");
+        // Two processors' buffers of 10,000 records in turn.
+        let piped = (0..n).map(|i| {
+            let (buffer, within) = (i / 10_000, i % 10_000);
+            (buffer / 2 * 10_000 + within) * 2 + buffer % 2
+        });
+        assert!(through(piped) == (sorted.clone(), 0), "piped");
+        // Disorder begins only after a long orderly time: near disorder is still put right.
+        let late_swap = (0..n).map(|i| if i >= 200_000 { i ^ 1 } else { i });
+        assert!(through(late_swap) == (sorted, 0), "late swaps");
+    }
+
+    #[test]
+    fn one_time_far_ahead_does_not_disturb_the_rest() {
+        let (out, late) = through((0..100_000).map(|i| if i == 50_000 { 1 << 40 } else { i }));
+        assert_eq!(late, 0);
+        assert!(out.is_sorted());
+        assert_eq!(out.len(), 100_000);
+    }
+
+    #[test]
+    fn what_comes_too_late_is_counted() {
+        let (out, late) = through((100_000..300_000).chain(0..10));
+        assert_eq!(out.len(), 200_010);
+        assert_eq!(late, 10);
+    }
+}

@@ -1,0 +1,109 @@
+//! Diagnostics with the repetitions merged, so that a badly damaged input cannot fill memory with them.
+
+use std::collections::BTreeMap;
+
+use fonio_core::{Diagnostic, Severity};
+
+/// So many of one code and file are given with their places; the rest are counted. Three show whether the damage is
+/// one spot or everywhere.
+const PLACES: u64 = 3;
+
+/// A place in an input.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place<'a> {
+    /// The input's name; empty where it is no one input.
+    pub file: &'a str,
+    /// Record or line, from 1.
+    pub record: Option<u64>,
+    /// Byte, from 0.
+    pub offset: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Merged {
+    severity: Severity,
+    message: String,
+    seen: u64,
+}
+
+/// Collects diagnostics; repetitions of a code in a file beyond the first few are merged into one.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    /// What is to be handed out with the next batch.
+    pub ready: Vec<Diagnostic>,
+    by_code: BTreeMap<(&'static str, String), Merged>,
+}
+
+impl Complaints {
+    /// Adds one; `message` is one sentence: what was found and what was done. It is asked for only where it is shown.
+    pub fn add(
+        &mut self,
+        severity: Severity,
+        code: &'static str,
+        place: Place<'_>,
+        message: impl FnOnce() -> String,
+    ) {
+        let merged = match self.by_code.entry((code, place.file.to_owned())) {
+            std::collections::btree_map::Entry::Occupied(entry) => {
+                let merged = entry.into_mut();
+                merged.seen += 1;
+                if merged.seen > PLACES {
+                    return;
+                }
+                merged.message = message();
+                merged
+            }
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(Merged { severity, message: message(), seen: 1 })
+            }
+        };
+        self.ready.push(Diagnostic {
+            severity,
+            code: code.to_owned(),
+            message: merged.message.clone(),
+            file: (!place.file.is_empty()).then(|| place.file.to_owned()),
+            record: place.record,
+            offset: place.offset,
+            count: 1,
+        });
+    }
+
+    /// How often `code` was given for any file.
+    pub fn count(&self, code: &str) -> u64 {
+        self.by_code.iter().filter(|((c, _), _)| *c == code).map(|(_, merged)| merged.seen).sum()
+    }
+
+    /// At the end of the input: the repetitions that had no diagnostic of their own, one for each code and file.
+    pub fn finish(&mut self) {
+        for ((code, file), merged) in std::mem::take(&mut self.by_code) {
+            if merged.seen > PLACES {
+                self.ready.push(Diagnostic {
+                    severity: merged.severity,
+                    code: code.to_owned(),
+                    message: format!("{} And the same elsewhere.", merged.message),
+                    file: (!file.is_empty()).then_some(file),
+                    record: None,
+                    offset: None,
+                    count: merged.seen - PLACES,
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_are_merged_into_one() {
+        let mut complaints = Complaints::default();
+        for record in 1..=10 {
+            let place = Place { file: "a", record: Some(record), offset: None };
+            complaints.add(Severity::Warning, "bad-magic", place, || "No magic.".to_owned());
+        }
+        complaints.finish();
+        let counts: Vec<_> = complaints.ready.iter().map(|d| (d.record, d.count)).collect();
+        assert_eq!(counts, [(Some(1), 1), (Some(2), 1), (Some(3), 1), (None, 7)]);
+    }
+}

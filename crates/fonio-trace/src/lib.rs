@@ -8,3 +8,4 @@ pub mod assembler;
 pub mod blktrace;
 mod complaints;
 pub mod reader;
+pub mod ring_buffer;

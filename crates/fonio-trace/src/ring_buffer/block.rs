@@ -1,0 +1,267 @@
+//! Block tracepoints: from a record's bytes to a [`BlockEvent`], by the offsets that the kernel states.
+
+use fonio_core::{
+    BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, SECTOR_BYTES, Sector, Timestamp, parse_rwbs,
+};
+
+use super::format::{EventFormat, FieldKind, until_nul};
+use super::page::Record;
+use super::{ByteOrder, Field};
+
+/// The tracepoints of the `block` system that are understood. `block_rq_error` is not among them: the kernel emits
+/// `block_rq_complete` with the same error beside it.
+pub const BLOCK_EVENTS: [&str; 20] = [
+    "block_bio_queue",
+    "block_bio_backmerge",
+    "block_bio_frontmerge",
+    "block_bio_bounce",
+    "block_bio_complete",
+    "block_bio_remap",
+    "block_split",
+    "block_getrq",
+    "block_sleeprq",
+    "block_io_start",
+    "block_io_done",
+    "block_rq_insert",
+    "block_rq_issue",
+    "block_rq_requeue",
+    "block_rq_complete",
+    "block_rq_merge",
+    "block_rq_remap",
+    "block_plug",
+    "block_unplug",
+    // Linux 2.6.39 to 3.9 had two of these.
+    "block_unplug_io",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Plain(EventKind),
+    Split,
+    Remap,
+    RequestRemap,
+    Unplug,
+}
+
+fn shape(name: &str) -> Option<Shape> {
+    Some(match name {
+        "block_bio_queue" => Shape::Plain(EventKind::BioQueue),
+        "block_bio_backmerge" => Shape::Plain(EventKind::BackMerge),
+        "block_bio_frontmerge" => Shape::Plain(EventKind::FrontMerge),
+        "block_bio_bounce" => Shape::Plain(EventKind::Bounce),
+        "block_bio_complete" => Shape::Plain(EventKind::BioComplete),
+        "block_getrq" => Shape::Plain(EventKind::GetRequest),
+        "block_sleeprq" => Shape::Plain(EventKind::SleepRequest),
+        "block_io_start" => Shape::Plain(EventKind::IoStart),
+        "block_io_done" => Shape::Plain(EventKind::IoDone),
+        "block_rq_insert" => Shape::Plain(EventKind::Insert),
+        "block_rq_issue" => Shape::Plain(EventKind::Issue),
+        "block_rq_requeue" => Shape::Plain(EventKind::Requeue),
+        "block_rq_complete" => Shape::Plain(EventKind::Complete),
+        "block_rq_merge" => Shape::Plain(EventKind::RequestMerge),
+        "block_plug" => Shape::Plain(EventKind::Plug),
+        "block_split" => Shape::Split,
+        "block_bio_remap" => Shape::Remap,
+        "block_rq_remap" => Shape::RequestRemap,
+        "block_unplug" | "block_unplug_io" => Shape::Unplug,
+        _ => return None,
+    })
+}
+
+/// A number in a record.
+#[derive(Clone, Copy, Debug)]
+struct Number {
+    offset: usize,
+    size: usize,
+}
+
+impl Number {
+    fn of(format: &EventFormat, name: &str) -> Option<Number> {
+        let field = format.field(name)?;
+        let plain = field.kind == FieldKind::Plain && matches!(field.size, 1 | 2 | 4 | 8);
+        plain.then_some(Number { offset: field.offset, size: field.size })
+    }
+
+    fn get(self, record: &[u8], order: ByteOrder) -> Option<u64> {
+        order.unsigned(record, self.offset, self.size)
+    }
+
+    /// Sectors of -1 stay -1 where `sector_t` has 4 bytes.
+    fn sector(self, record: &[u8], order: ByteOrder) -> Option<Sector> {
+        let value = self.get(record, order)?;
+        Some(Sector(if self.size == 4 && value == u64::from(u32::MAX) { u64::MAX } else { value }))
+    }
+}
+
+/// Where one tracepoint keeps what a [`BlockEvent`] has. An absent field is `None` here and unknown there.
+#[derive(Clone, Debug)]
+struct Layout {
+    name: String,
+    shape: Shape,
+    pid: Option<Number>,
+    device: Option<Number>,
+    sector: Option<Number>,
+    sectors: Option<Number>,
+    bytes: Option<Number>,
+    rwbs: Option<Field>,
+    comm: Option<Field>,
+    ioprio: Option<Number>,
+    error: Option<Number>,
+    from_device: Option<Number>,
+    from_sector: Option<Number>,
+    new_sector: Option<Number>,
+    count: Option<Number>,
+}
+
+/// Decodes the records of block tracepoints.
+#[derive(Clone, Debug)]
+pub struct BlockDecoder {
+    order: ByteOrder,
+    layouts: Vec<Layout>,
+    /// Index into `layouts` by event id.
+    by_id: Vec<Option<u8>>,
+    /// `common_type` and `common_pid`, which every event has at the same place.
+    id: Number,
+    pid: Number,
+}
+
+impl BlockDecoder {
+    /// A decoder for those of `formats` that are [`BLOCK_EVENTS`]; others are passed over. `None` where there is none.
+    pub fn new<'f>(
+        formats: impl IntoIterator<Item = &'f EventFormat>,
+        order: ByteOrder,
+    ) -> Option<BlockDecoder> {
+        let mut decoder = BlockDecoder {
+            order,
+            layouts: Vec::new(),
+            by_id: Vec::new(),
+            id: Number { offset: 0, size: 2 },
+            pid: Number { offset: 4, size: 4 },
+        };
+        for format in formats {
+            let Some(shape) = shape(&format.name) else { continue };
+            let number = |name| Number::of(format, name);
+            if decoder.layouts.is_empty() {
+                decoder.id = number("common_type").unwrap_or(decoder.id);
+                decoder.pid = number("common_pid").unwrap_or(decoder.pid);
+            }
+            let index = u8::try_from(decoder.layouts.len()).ok()?;
+            decoder.layouts.push(Layout {
+                name: format.name.clone(),
+                shape,
+                pid: number("common_pid"),
+                device: number("dev"),
+                sector: number("sector"),
+                sectors: number("nr_sector"),
+                bytes: number("bytes"),
+                rwbs: format.field("rwbs").cloned(),
+                comm: format.field("comm").cloned(),
+                ioprio: number("ioprio"),
+                error: number("error").or(number("errors")),
+                from_device: number("old_dev"),
+                from_sector: number("old_sector"),
+                new_sector: number("new_sector"),
+                count: number("nr_rq"),
+            });
+            let id = usize::from(format.id);
+            if decoder.by_id.len() <= id {
+                decoder.by_id.resize(id + 1, None);
+            }
+            decoder.by_id[id] = Some(index);
+        }
+        (!decoder.layouts.is_empty()).then_some(decoder)
+    }
+
+    fn layout(&self, record: &[u8]) -> Option<&Layout> {
+        let id = self.id.get(record, self.order)?;
+        let index = (*self.by_id.get(usize::try_from(id).ok()?)?)?;
+        self.layouts.get(usize::from(index))
+    }
+
+    /// The names of the events that it decodes.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.layouts.iter().map(|layout| layout.name.as_str())
+    }
+
+    /// The thread that was running, whatever the event.
+    pub fn tid(&self, record: &[u8]) -> Option<u32> {
+        self.pid.get(record, self.order).and_then(|pid| u32::try_from(pid).ok())
+    }
+
+    /// The thread that was running, where the event is one that a thread causes itself: a completion comes in the
+    /// context of whoever was interrupted.
+    pub fn causing_tid(&self, record: &[u8]) -> Option<u32> {
+        match self.layout(record)?.shape {
+            Shape::Plain(EventKind::BioQueue | EventKind::Insert) => self.tid(record),
+            _ => None,
+        }
+    }
+
+    /// The name of the thread that was running, where the event carries it.
+    pub fn comm<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
+        self.layout(record)?.comm.as_ref()?.text(record, self.order)
+    }
+
+    /// Decodes one record; `None` where it is no block event, or too short for one.
+    pub fn decode(&self, record: Record<'_>, cpu: Option<u32>) -> Option<BlockEvent> {
+        let (data, order) = (record.data, self.order);
+        let layout = self.layout(data)?;
+        let number = |field: Option<Number>| field.and_then(|field| field.get(data, order));
+        let sector = |field: Option<Number>| field.and_then(|field| field.sector(data, order));
+        let device_of = |value: u64| DeviceId(value as u32);
+
+        let held_back = matches!(layout.shape, Shape::Unplug | Shape::Plain(EventKind::Plug));
+        let device = match layout.device {
+            Some(field) => device_of(field.get(data, order)?),
+            None if held_back => DeviceId::default(),
+            None => return None,
+        };
+        let at = match layout.sector {
+            Some(field) => field.sector(data, order)?,
+            None => Sector(0),
+        };
+        let (op, flags, flags_known) = match &layout.rwbs {
+            Some(field) => {
+                let (op, flags) = parse_rwbs(until_nul(field.bytes(data, order)?));
+                (op, flags, Flags::KNOWN_FROM_RWBS)
+            }
+            None => (Op::Other, Flags::NONE, Flags::NONE),
+        };
+        // Passthrough commands have bytes but no sectors; old kernels state bytes for these only.
+        let mut bytes = match number(layout.sectors) {
+            Some(sectors) if sectors > 0 => ByteCount::from_sectors(sectors),
+            _ => ByteCount(number(layout.bytes).unwrap_or(0)),
+        };
+        let kind = match layout.shape {
+            Shape::Plain(kind) => kind,
+            Shape::Split => {
+                let new_sector = sector(layout.new_sector)?;
+                bytes = ByteCount(new_sector.0.saturating_sub(at.0).saturating_mul(SECTOR_BYTES));
+                EventKind::Split { new_sector }
+            }
+            Shape::Remap => EventKind::Remap {
+                from_device: device_of(number(layout.from_device)?),
+                from_sector: sector(layout.from_sector)?,
+            },
+            Shape::RequestRemap => EventKind::RequestRemap {
+                from_device: device_of(number(layout.from_device)?),
+                from_sector: sector(layout.from_sector)?,
+            },
+            Shape::Unplug => EventKind::Unplug { count: number(layout.count).unwrap_or(0) as u32 },
+        };
+        Some(BlockEvent {
+            time: Timestamp(record.time),
+            kind,
+            device,
+            sector: at,
+            bytes,
+            op,
+            flags,
+            flags_known,
+            cpu,
+            tid: number(layout.pid).and_then(|pid| u32::try_from(pid).ok()),
+            ioprio: number(layout.ioprio).map(|ioprio| ioprio as u16),
+            error: number(layout.error).map(|error| error as u32 as i32),
+        })
+    }
+}

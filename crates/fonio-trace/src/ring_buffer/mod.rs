@@ -1,0 +1,60 @@
+//! ftrace's binary ring buffer: pages, records, and the `format` files that say what a record means.
+//!
+//! One decoder for live tracefs (`per_cpu/cpuN/trace_pipe_raw`) and for files that hold the same pages. Texts and pages
+//! are handed in:
+//!
+//! - [`PageLayout`] from `events/header_page`, then [`PageLayout::open`] and [`Cursor`] walk one page;
+//! - [`EventFormat`] from `events/SYSTEM/EVENT/format`, then [`BlockDecoder`] turns records into
+//!   [`BlockEvent`](fonio_core::BlockEvent)s by the offsets that the kernel itself states;
+//! - [`RingBufferReader`] merges the streams of all processors by time.
+//!
+//! Source of the layout: `kernel/trace/ring_buffer.c` and `include/linux/ring_buffer.h` of Linux 3.4 to 6.18, and the
+//! texts in tracefs.
+
+mod block;
+mod format;
+mod page;
+mod reader;
+
+pub use block::{BLOCK_EVENTS, BlockDecoder};
+pub use format::{EventFormat, Field, FieldKind, FormatError};
+pub use page::{Cursor, Damage, PageHeader, PageLayout, Record};
+pub use reader::{PageSource, RingBufferReader};
+
+/// The byte order of the machine that traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ByteOrder {
+    Little,
+    Big,
+}
+
+impl ByteOrder {
+    /// This machine's.
+    pub const NATIVE: ByteOrder =
+        if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
+
+    /// An unsigned number of 1, 2, 4 or 8 bytes at `offset`; `None` outside of `bytes` or of another size.
+    pub(crate) fn unsigned(self, bytes: &[u8], offset: usize, size: usize) -> Option<u64> {
+        let field = bytes.get(offset..offset.checked_add(size)?)?;
+        Some(match (self, size) {
+            (_, 1) => u64::from(field[0]),
+            (ByteOrder::Little, 2) => u64::from(u16::from_le_bytes(field.try_into().ok()?)),
+            (ByteOrder::Little, 4) => u64::from(u32::from_le_bytes(field.try_into().ok()?)),
+            (ByteOrder::Little, 8) => u64::from_le_bytes(field.try_into().ok()?),
+            (ByteOrder::Big, 2) => u64::from(u16::from_be_bytes(field.try_into().ok()?)),
+            (ByteOrder::Big, 4) => u64::from(u32::from_be_bytes(field.try_into().ok()?)),
+            (ByteOrder::Big, 8) => u64::from_be_bytes(field.try_into().ok()?),
+            _ => return None,
+        })
+    }
+
+    /// A `u32` at `offset`.
+    pub(crate) fn u32(self, bytes: &[u8], offset: usize) -> Option<u32> {
+        let field = bytes.get(offset..offset.checked_add(4)?)?.try_into().ok()?;
+        Some(match self {
+            ByteOrder::Little => u32::from_le_bytes(field),
+            ByteOrder::Big => u32::from_be_bytes(field),
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! Ring-buffer pages, `header_page` and `format` texts of any content: no panic, no endless loop, no lost event.
+#![no_main]
+
+use std::io;
+
+use fonio_core::meta::{Clock, Source};
+use fonio_core::{Batch, Timestamp};
+use fonio_trace::reader::TraceReader;
+use fonio_trace::ring_buffer::{
+    BlockDecoder, ByteOrder, EventFormat, PageLayout, PageSource, RingBufferReader,
+};
+use libfuzzer_sys::fuzz_target;
+
+const HEADER_PAGE: &str =
+    include_str!("../../crates/fonio-trace/tests/data/ring_buffer/linux-6.18-x86_64/header_page");
+const FORMATS: &str =
+    include_str!("../../crates/fonio-trace/tests/data/ring_buffer/linux-6.18-x86_64/formats");
+
+struct Pages(Vec<Vec<u8>>);
+
+impl PageSource for Pages {
+    fn next_page(&mut self, page: &mut Vec<u8>) -> io::Result<Option<u64>> {
+        let Some(next) = self.0.pop() else { return Ok(None) };
+        *page = next;
+        Ok(Some(self.0.len() as u64))
+    }
+}
+
+fn formats(text: &str) -> Vec<EventFormat> {
+    text.split("name: ").filter_map(|part| EventFormat::parse(&format!("name: {part}")).ok()).collect()
+}
+
+// The first byte chooses the byte order, the number of processors, and whether the layouts are a real kernel's or come
+// from the input too, in front of the pages and ended by a NUL.
+fuzz_target!(|input: &[u8]| {
+    let Some((&choice, mut rest)) = input.split_first() else { return };
+    let order = if choice & 1 == 0 { ByteOrder::Little } else { ByteOrder::Big };
+    let streams = u32::from(choice >> 1 & 3) + 1;
+    let (mut header_page, mut known) = (HEADER_PAGE.to_owned(), formats(FORMATS));
+    if choice & 0x80 != 0 {
+        let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
+        let text = String::from_utf8_lossy(&rest[..end]).into_owned();
+        rest = &rest[(end + 1).min(rest.len())..];
+        known = formats(&text);
+        if choice & 0x40 != 0 {
+            header_page = text;
+        }
+    }
+    let Ok(layout) = PageLayout::parse(&header_page, order) else { return };
+    let Some(decoder) = BlockDecoder::new(&known, order) else { return };
+    let page_bytes = 64 << (choice >> 3 & 3);
+    let mut pages: Vec<Vec<u8>> = rest.chunks(page_bytes).map(<[u8]>::to_vec).collect();
+    let streams = (0..streams).map(|cpu| {
+        let share = pages.split_off(pages.len() / 2);
+        (cpu, format!("cpu{cpu}"), Pages(share))
+    });
+    let streams: Vec<_> = streams.collect();
+    let mut reader =
+        RingBufferReader::new(layout, decoder, streams, Source::default(), Clock::default(), Timestamp(0));
+    let (mut batch, mut events) = (Batch::default(), 0);
+    while reader.next_batch(&mut batch).expect("the pages are in memory") {
+        events += batch.events.len();
+        assert!(events <= input.len());
+    }
+});

@@ -1,0 +1,134 @@
+//! A figure: its frame in HTML, and its data as the script reads them.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::escape::{Escaped, json_in_script};
+use crate::document::{Axis, Figure, Mark, Plot, Role, Scale, Series};
+
+/// Up to this many numbers are written as decimal text, which is shorter for short ones and can be read.
+const PACKED_FROM: usize = 64;
+
+pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
+    let mut class = String::from("plot");
+    if figure.x.scale == Scale::Time || matches!(figure.plot, Plot::Interval) {
+        class.push_str(" wide");
+    }
+    // Horizontal bars and intervals need a height for each row.
+    let rows = match &figure.y.scale {
+        Scale::Categories(names) => Some(names.len()),
+        _ => None,
+    };
+    let mut style = String::new();
+    if let Some(rows) = rows {
+        class.push_str(" tall");
+        style = format!(" style=\"--height:{}px\"", 62 + 24 * rows);
+    }
+    write!(
+        f,
+        "<figure class=\"{class}\" id=\"figure-{}\"{style}><div class=\"head\"><h3>{}</h3><div class=\"keys\"></div></div>\
+         <div class=\"chart\" role=\"img\" aria-label=\"{}. {}\"></div><figcaption>{}</figcaption>\
+         <details hidden><summary>Data as a table</summary><div></div></details>\
+         <script type=\"application/json\">{}</script></figure>\n",
+        Escaped(&figure.id),
+        Escaped(&figure.title),
+        Escaped(&figure.title),
+        Escaped(&figure.caption),
+        Escaped(&figure.caption),
+        json_in_script(&data(figure))
+    )
+}
+
+fn data(figure: &Figure) -> Value {
+    let mut value = json!({
+        "id": figure.id,
+        "title": figure.title,
+        "caption": figure.caption,
+        "plot": plot_name(figure.plot),
+        "x": axis(&figure.x),
+        "y": axis(&figure.y),
+        "marks": figure.marks.iter().map(mark).collect::<Vec<_>>(),
+        "series": figure.series.iter().map(series).collect::<Vec<_>>(),
+    });
+    if let Some(z) = &figure.z {
+        value["z"] = axis(z);
+    }
+    value
+}
+
+fn plot_name(plot: Plot) -> &'static str {
+    match plot {
+        Plot::Line => "line",
+        Plot::StackedArea => "stacked_area",
+        Plot::Step => "step",
+        Plot::StackedBar => "stacked_bar",
+        Plot::GroupedBar => "grouped_bar",
+        Plot::Scatter => "scatter",
+        Plot::HeatScatter => "heat_scatter",
+        Plot::Interval => "interval",
+    }
+}
+
+fn axis(axis: &Axis) -> Value {
+    let mut value = json!({ "label": axis.label, "unit": axis.unit });
+    match &axis.scale {
+        Scale::Linear => value["scale"] = "linear".into(),
+        Scale::Log => value["scale"] = "log".into(),
+        Scale::Time => value["scale"] = "time".into(),
+        Scale::Categories(names) => value["categories"] = json!(names),
+    }
+    if let Some((from, to)) = axis.bounds {
+        value["bounds"] = json!([from, to]);
+    }
+    value
+}
+
+fn mark(mark: &Mark) -> Value {
+    match mark {
+        Mark::AtX { x, label } => json!({ "x": x, "label": label }),
+        Mark::SpanX { from, to, label } => json!({ "from": from, "to": to, "label": label }),
+        Mark::AtY { y, label } => json!({ "y": y, "label": label }),
+    }
+}
+
+fn series(series: &Series) -> Value {
+    let mut value = Map::new();
+    value.insert("name".into(), series.name.clone().into());
+    value.insert("role".into(), role_name(series.role).into());
+    let Series { x, y, z, low, high, .. } = series;
+    for (name, numbers) in [("x", x), ("y", y), ("z", z), ("low", low), ("high", high)] {
+        assert!(numbers.is_empty() || numbers.len() == x.len(), "{name} is as long as x");
+        if !numbers.is_empty() || name == "x" || name == "y" {
+            value.insert(name.into(), pack(numbers));
+        }
+    }
+    value.into()
+}
+
+/// 32 bits are seven digits: more than a picture shows.
+fn pack(numbers: &[f64]) -> Value {
+    if numbers.len() <= PACKED_FROM {
+        // JSON has no "not a number"; serde_json writes null for it, and the script reads that back.
+        return json!(numbers);
+    }
+    let bytes: Vec<u8> = numbers.iter().flat_map(|&number| (number as f32).to_le_bytes()).collect();
+    json!({ "f32": STANDARD.encode(bytes) })
+}
+
+fn role_name(role: Role) -> String {
+    match role {
+        Role::Read => "read".into(),
+        Role::Write => "write".into(),
+        Role::Flush => "flush".into(),
+        Role::Discard => "discard".into(),
+        Role::All => "all".into(),
+        Role::Rest => "rest".into(),
+        Role::Before => "before".into(),
+        Role::After => "after".into(),
+        // As many as the style sheet has colours.
+        Role::Category(at) => format!("c{}", at % 8),
+    }
+}

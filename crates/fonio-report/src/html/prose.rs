@@ -1,0 +1,86 @@
+//! Sentences in which defined words carry their definition.
+
+use std::fmt;
+
+use super::escape::Escaped;
+use crate::document::Term;
+
+/// Finds defined words. A longer term is taken before a shorter one that it contains.
+pub struct Prose<'a> {
+    terms: Vec<&'a Term>,
+}
+
+impl<'a> Prose<'a> {
+    pub fn new(terms: &'a [Term]) -> Prose<'a> {
+        let mut terms: Vec<&Term> = terms.iter().filter(|term| !term.name.is_empty()).collect();
+        terms.sort_by_key(|term| std::cmp::Reverse(term.name.len()));
+        Prose { terms }
+    }
+
+    /// `text` with the first occurrence of each term marked.
+    pub fn marked(&'a self, text: &'a str) -> Marked<'a> {
+        Marked { prose: self, text }
+    }
+
+    /// The earliest term in `text` that was not marked before, as its range.
+    fn next(&self, text: &str, used: &[&str]) -> Option<(usize, &'a Term)> {
+        let found = self.terms.iter().filter(|term| !used.contains(&term.name.as_str()));
+        found.filter_map(|term| Some((find_word(text, &term.name)?, *term))).min_by_key(|(at, _)| *at)
+    }
+}
+
+/// Where `word` stands in `text` as a word of its own, whatever its case.
+fn find_word(text: &str, word: &str) -> Option<usize> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let starts = text.char_indices().map(|(at, _)| at);
+    starts.into_iter().find(|&at| {
+        text.get(at..at + word.len()).is_some_and(|here| here.eq_ignore_ascii_case(word))
+            && !text[..at].chars().next_back().is_some_and(is_part)
+            && !text[at + word.len()..].chars().next().is_some_and(is_part)
+    })
+}
+
+pub struct Marked<'a> {
+    prose: &'a Prose<'a>,
+    text: &'a str,
+}
+
+impl fmt::Display for Marked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.text;
+        let mut used = Vec::new();
+        while let Some((at, term)) = self.prose.next(rest, &used) {
+            let end = at + term.name.len();
+            write!(
+                f,
+                "{}<span class=\"term\" title=\"{}\">{}</span>",
+                Escaped(&rest[..at]),
+                Escaped(&term.definition),
+                Escaped(&rest[at..end])
+            )?;
+            used.push(term.name.as_str());
+            rest = &rest[end..];
+        }
+        write!(f, "{}", Escaped(rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_carry_their_definition_once() {
+        let terms = [
+            Term { name: "queue".into(), definition: "the <queue>".into() },
+            Term { name: "queue time".into(), definition: "queued to issued".into() },
+        ];
+        let prose = Prose::new(&terms);
+        assert_eq!(
+            prose.marked("Queue time & queue, queue, enqueue").to_string(),
+            "<span class=\"term\" title=\"queued to issued\">Queue time</span> &amp; \
+             <span class=\"term\" title=\"the &lt;queue&gt;\">queue</span>, queue, enqueue"
+        );
+        assert_eq!(prose.marked("enqueue-queued").to_string(), "enqueue-queued");
+    }
+}

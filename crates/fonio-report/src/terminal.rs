@@ -1,0 +1,318 @@
+//! The terminal: verdict, findings, then a short table for each question.
+//!
+//! The document is written for the width it is given; what a narrow terminal has no room for is left out rather than
+//! broken. Whether colour and block characters may be used is the caller's knowledge ([`TerminalStyle`]).
+
+use std::io;
+
+use crate::document::{Card, Cell, Document, Fact, Figure, Plot, Scale, Section, Series, Table, Tone};
+use crate::text::{printable, shorten, width, wrap};
+
+/// What the terminal can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalStyle {
+    /// Whether colour may be used: a terminal, and `NO_COLOR` is not set.
+    pub colour: bool,
+    /// Columns; fewer than 40 are treated as 40.
+    pub width: usize,
+    /// Whether characters beyond ASCII may be used for drawing.
+    pub unicode: bool,
+    /// How many rows of a table are shown.
+    pub rows: usize,
+}
+
+impl TerminalStyle {
+    /// What a file or a pipe gets.
+    pub const PLAIN: TerminalStyle = TerminalStyle { colour: false, width: 100, unicode: true, rows: 10 };
+}
+
+/// Writes the document for a terminal.
+///
+/// # Errors
+/// Those of `out`.
+pub fn render_terminal(document: &Document, style: TerminalStyle, out: &mut dyn io::Write) -> io::Result<()> {
+    let style = TerminalStyle { width: style.width.max(40), ..style };
+    Terminal { style, out }.document(document)
+}
+
+#[derive(Clone, Copy)]
+enum Ink {
+    Strong,
+    Faint,
+    Tone(Tone),
+}
+
+struct Terminal<'a> {
+    style: TerminalStyle,
+    out: &'a mut dyn io::Write,
+}
+
+impl Terminal<'_> {
+    fn document(&mut self, document: &Document) -> io::Result<()> {
+        let Document { title, subtitle, verdict, facts, findings, sections, provenance, .. } = document;
+        let title = printable(title);
+        let title = if subtitle.is_empty() { title.into_owned() } else { format!("{title} · {}", printable(subtitle)) };
+        self.paragraph(Some(Ink::Faint), "", &self.ascii(&title))?;
+        self.line("")?;
+        let symbol = self.symbol(verdict.tone);
+        self.paragraph(Some(Ink::Tone(verdict.tone)), &format!("{symbol} "), &verdict.sentence)?;
+        for reason in &verdict.reasons {
+            self.paragraph(None, "  ", reason)?;
+        }
+        if !facts.is_empty() {
+            self.line("")?;
+            self.facts(facts)?;
+        }
+        if !findings.is_empty() {
+            self.heading("What was found")?;
+            for (at, card) in findings.iter().enumerate() {
+                self.card(at + 1, card)?;
+            }
+        }
+        for section in sections {
+            self.section(section)?;
+        }
+        if !provenance.is_empty() {
+            self.heading("Where the numbers come from")?;
+            self.facts(provenance)?;
+        }
+        Ok(())
+    }
+
+    fn facts(&mut self, facts: &[Fact]) -> io::Result<()> {
+        let widest = facts.iter().map(|fact| width(&fact.label)).max().unwrap_or(0);
+        for Fact { label, value, note } in facts {
+            let lead = format!("  {label}{}  ", " ".repeat(widest - width(label)));
+            let value = printable(&value.text()).into_owned();
+            let text = if note.is_empty() { value } else { format!("{value}  ({})", printable(note)) };
+            self.paragraph(None, &lead, &text)?;
+        }
+        Ok(())
+    }
+
+    fn card(&mut self, rank: usize, card: &Card) -> io::Result<()> {
+        let symbol = self.symbol(card.tone);
+        self.paragraph(Some(Ink::Tone(card.tone)), &format!("{symbol} {rank}. "), &card.headline)?;
+        if !card.evidence.is_empty() {
+            let evidence: Vec<String> =
+                card.evidence.iter().map(|fact| format!("{} {}", fact.label, fact.value.text())).collect();
+            self.paragraph(Some(Ink::Faint), "     ", &evidence.join("; "))?;
+        }
+        self.paragraph(None, "     ", &card.consequence)?;
+        let arrow = if self.style.unicode { "   → " } else { "   > " };
+        for remedy in &card.remedies {
+            self.paragraph(None, arrow, remedy)?;
+        }
+        Ok(())
+    }
+
+    fn section(&mut self, section: &Section) -> io::Result<()> {
+        self.heading(&section.question)?;
+        self.paragraph(None, "", &section.answer)?;
+        for figure in &section.figures {
+            self.figure(figure)?;
+        }
+        for table in &section.tables {
+            self.line("")?;
+            self.table(table)?;
+        }
+        for note in &section.notes {
+            self.paragraph(Some(Ink::Faint), "  ", note)?;
+        }
+        Ok(())
+    }
+
+    /// What fits in a line: the course over time of each series. Other figures are told by their tables.
+    fn figure(&mut self, figure: &Figure) -> io::Result<()> {
+        let over_time = figure.x.scale == Scale::Time && matches!(figure.plot, Plot::Line | Plot::StackedArea | Plot::Step);
+        if !over_time || !self.style.unicode {
+            return Ok(());
+        }
+        let named: Vec<&Series> = figure.series.iter().filter(|series| series.y.iter().any(|y| *y > 0.0)).collect();
+        if named.is_empty() {
+            return Ok(());
+        }
+        self.line("")?;
+        self.paragraph(Some(Ink::Strong), "", &format!("{} over time", figure.title))?;
+        let label = named.iter().map(|series| width(&series.name)).max().unwrap_or(0).min(24);
+        // Name, two spaces, the line, two spaces, and "max 123 MiB/s".
+        let columns = self.style.width.saturating_sub(label + 22).clamp(8, 100);
+        for series in named {
+            let name = shorten(&printable(&series.name), label);
+            let most = series.y.iter().copied().filter(|y| y.is_finite()).fold(0.0, f64::max);
+            let pad = " ".repeat(label - width(&name));
+            let spark = sparkline(&series.y, columns);
+            self.line(&format!("  {name}{pad}  {spark}  max {}", figure.y.unit.format(most)))?;
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, table: &Table) -> io::Result<()> {
+        if !table.caption.is_empty() {
+            self.paragraph(Some(Ink::Strong), "", &table.caption)?;
+        }
+        let shown = &table.rows[..table.rows.len().min(self.style.rows)];
+        let text: Vec<Vec<String>> =
+            shown.iter().map(|row| row.iter().map(|cell| self.ascii(&printable(&cell.text()))).collect()).collect();
+        let mut columns: Vec<usize> = (0..table.columns.len()).collect();
+        let natural = |column: usize| {
+            let cells = text.iter().map(|row| width(&row[column])).max().unwrap_or(0);
+            cells.max(width(&table.columns[column].label))
+        };
+        // The longest text column gives way first, down to a width at which it still says something; then columns
+        // that the table can do without.
+        const LEAST: usize = 14;
+        let room = self.style.width - 2;
+        let mut widths: Vec<usize>;
+        loop {
+            widths = columns.iter().map(|&column| natural(column)).collect();
+            let mut excess = (widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)).saturating_sub(room);
+            while excess > 0 {
+                let flexible = columns.iter().enumerate().filter(|&(_, &column)| !table.is_numeric(column));
+                let Some((at, _)) = flexible.max_by_key(|&(at, _)| widths[at]).filter(|&(at, _)| widths[at] > LEAST)
+                else {
+                    break;
+                };
+                widths[at] -= 1;
+                excess -= 1;
+            }
+            if excess == 0 {
+                break;
+            }
+            match columns.iter().rposition(|&column| table.columns[column].optional) {
+                Some(at) => drop(columns.remove(at)),
+                None if columns.len() > 2 => drop(columns.pop()),
+                None => break,
+            }
+        }
+        let set = |text: &str, at: usize, column: usize| {
+            let text = shorten(text, widths[at]);
+            let pad = " ".repeat(widths[at] - width(&text));
+            if table.is_numeric(column) { format!("{pad}{text}") } else { format!("{text}{pad}") }
+        };
+        let head: Vec<String> =
+            columns.iter().enumerate().map(|(at, &column)| set(&table.columns[column].label, at, column)).collect();
+        let head = self.inked(Some(Ink::Faint), head.join("  ").trim_end());
+        self.line(&format!("  {head}"))?;
+        for (row, cells) in text.iter().zip(shown) {
+            let mut line = Vec::new();
+            for (at, &column) in columns.iter().enumerate() {
+                let set = set(&row[column], at, column);
+                line.push(match &cells[column] {
+                    Cell::Judgement(tone, _) => self.inked(Some(Ink::Tone(*tone)), &set),
+                    Cell::Unknown => self.inked(Some(Ink::Faint), &set),
+                    _ => set,
+                });
+            }
+            self.line(format!("  {}", line.join("  ")).trim_end())?;
+        }
+        let hidden = (table.rows.len() - shown.len()) as u64 + table.left_out;
+        if hidden > 0 {
+            self.paragraph(Some(Ink::Faint), "  ", &format!("and {} more", crate::number::Unit::Count.format(hidden as f64)))?;
+        }
+        Ok(())
+    }
+
+    fn heading(&mut self, text: &str) -> io::Result<()> {
+        self.line("")?;
+        self.paragraph(Some(Ink::Strong), "", text)
+    }
+
+    /// Wrapped text behind `lead`; further lines are indented as far as the first.
+    fn paragraph(&mut self, ink: Option<Ink>, lead: &str, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let indent = width(lead);
+        for (at, line) in wrap(&self.ascii(&printable(text)), self.style.width.saturating_sub(indent).max(20)).iter().enumerate()
+        {
+            let before = if at == 0 { lead.to_owned() } else { " ".repeat(indent) };
+            // Verdicts and findings carry their colour on the symbol too.
+            let line = self.inked(ink, line);
+            let before = if at == 0 { self.inked(ink.filter(|ink| matches!(ink, Ink::Tone(_))), &before) } else { before };
+            self.line(format!("{before}{line}").trim_end())?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{text}")
+    }
+
+    fn inked(&self, ink: Option<Ink>, text: &str) -> String {
+        let code = match ink {
+            Some(Ink::Strong) => "1",
+            Some(Ink::Faint) => "2",
+            Some(Ink::Tone(Tone::Good)) => "1;32",
+            Some(Ink::Tone(Tone::Plain)) => "1",
+            Some(Ink::Tone(Tone::Notice)) => "1;33",
+            Some(Ink::Tone(Tone::Bad)) => "1;31",
+            None => return text.to_owned(),
+        };
+        if !self.style.colour || text.trim().is_empty() {
+            return text.to_owned();
+        }
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    fn symbol(&self, tone: Tone) -> &'static str {
+        match (tone, self.style.unicode) {
+            (Tone::Good, true) => "✓",
+            (Tone::Plain, true) => "•",
+            (Tone::Notice, true) => "▲",
+            (Tone::Bad, true) => "✗",
+            (Tone::Good, false) => "+",
+            (Tone::Plain, false) => "-",
+            (Tone::Notice, false) => "!",
+            (Tone::Bad, false) => "X",
+        }
+    }
+
+    /// Our own typography in plain letters where the terminal has no other; names from outside stay as they are.
+    fn ascii(&self, text: &str) -> String {
+        if self.style.unicode {
+            return text.to_owned();
+        }
+        let mut out = String::with_capacity(text.len());
+        for c in text.chars() {
+            match c {
+                '–' | '—' => out.push('-'),
+                '…' => out.push_str("..."),
+                'µ' => out.push('u'),
+                '×' => out.push('x'),
+                '·' => out.push('|'),
+                '→' => out.push_str("->"),
+                '≤' => out.push_str("<="),
+                '≥' => out.push_str(">="),
+                '°' => {}
+                '’' => out.push('\''),
+                c => out.push(c),
+            }
+        }
+        out
+    }
+}
+
+/// `values` in `columns` characters of eight heights. Several values in one column show their greatest: peaks matter.
+pub(crate) fn sparkline(values: &[f64], columns: usize) -> String {
+    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);
+    let columns = columns.min(values.len());
+    (0..columns)
+        .map(|at| {
+            let part = &values[at * values.len() / columns..(at + 1) * values.len() / columns];
+            let peak = part.iter().copied().filter(|value| value.is_finite()).fold(f64::NAN, f64::max);
+            if peak.is_nan() {
+                ' '
+            } else if most <= 0.0 || peak <= 0.0 {
+                HEIGHTS[0]
+            } else {
+                // Anything above nothing is at least one step above it.
+                HEIGHTS[((peak / most * 7.0).round() as usize).clamp(1, 7)]
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Text that came from outside, made harmless for a terminal; and text set to a width.
+
+use std::borrow::Cow;
+
+use unicode_width::UnicodeWidthStr;
+
+/// `text` without control characters: a thread's name must not move the cursor or change the colour.
+///
+/// Tab and newline become a space; others are written as their code, `\x1b`. Directional overrides count as control
+/// characters here, since they reorder what stands beside them.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let foreign = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(foreign) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\t' | '\n' | '\r' => out.push(' '),
+            c if foreign(c) => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Terminal columns that `text` takes.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// `text` broken between words into lines of at most `columns`; a longer word stands on a line of its own.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if width(line) + 1 + width(word) <= columns {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+/// `text` in at most `columns`; what does not fit is left out in the middle, since paths differ at both ends.
+pub fn shorten(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let keep = columns.saturating_sub(1);
+    let (mut head, mut head_width) = (String::new(), 0);
+    for c in text.chars() {
+        let w = width(c.encode_utf8(&mut [0; 4]));
+        if head_width + w > keep / 2 {
+            break;
+        }
+        head.push(c);
+        head_width += w;
+    }
+    let (mut tail, mut tail_width) = (Vec::new(), 0);
+    for c in text.chars().rev() {
+        let w = width(c.encode_utf8(&mut [0; 4]));
+        if head_width + tail_width + w > keep {
+            break;
+        }
+        tail.push(c);
+        tail_width += w;
+    }
+    head.push('…');
+    head.extend(tail.into_iter().rev());
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_cannot_command_the_terminal() {
+        assert_eq!(printable("sqlite3"), "sqlite3");
+        assert_eq!(printable("a\x1b[31mb\tc\u{202e}d"), "a\\x1b[31mb c\\x202ed");
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("", 7), [""]);
+        assert_eq!(wrap("immeasurable", 4), ["immeasurable"]);
+    }
+
+    #[test]
+    fn long_names_lose_their_middle() {
+        assert_eq!(shorten("/var/lib/app/data.db", 11), "/var/…ta.db");
+        assert_eq!(shorten("日本語のファイル", 7), "日…イル");
+        assert_eq!(shorten("short", 11), "short");
+    }
+}

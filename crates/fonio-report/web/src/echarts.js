@@ -1,0 +1,33 @@
+// The parts of ECharts that the report draws with, and no others: the page carries them along.
+
+import { BarChart, CustomChart, LineChart, ScatterChart } from "echarts/charts";
+import {
+  AriaComponent,
+  DataZoomComponent,
+  GridComponent,
+  LegendPlainComponent,
+  MarkAreaComponent,
+  MarkLineComponent,
+  ToolboxComponent,
+  TooltipComponent,
+} from "echarts/components";
+import { init, use } from "echarts/core";
+import { CanvasRenderer } from "echarts/renderers";
+
+use([
+  AriaComponent,
+  BarChart,
+  CanvasRenderer,
+  CustomChart,
+  DataZoomComponent,
+  GridComponent,
+  LegendPlainComponent,
+  LineChart,
+  MarkAreaComponent,
+  MarkLineComponent,
+  ScatterChart,
+  ToolboxComponent,
+  TooltipComponent,
+]);
+
+export { init };

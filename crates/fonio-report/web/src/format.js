@@ -1,0 +1,88 @@
+// Numbers as people read them. The same rules as `number.rs`, which is where they are explained and tested.
+
+function grouped(value) {
+  return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+}
+
+function significant(value) {
+  const decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.9995 || value === 0 ? 2 : value >= 0.09995 ? 3 : 4;
+  const text = value.toFixed(decimals);
+  if (!text.includes(".")) return text;
+  const trimmed = text.replace(/\.?0+$/, "");
+  return trimmed === "0" && value > 0 ? "<0.0001" : trimmed;
+}
+
+function plain(value) {
+  if (value >= 999.5) return value < 1e15 ? grouped(value) : value.toExponential(2);
+  return significant(value);
+}
+
+function duration(ns) {
+  const seconds = ns / 1e9;
+  if (seconds >= 5999.5) {
+    const minutes = Math.round(seconds / 60);
+    return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+  }
+  if (seconds >= 119.95) {
+    const whole = Math.round(seconds);
+    return `${Math.floor(whole / 60)} min ${String(whole % 60).padStart(2, "0")} s`;
+  }
+  for (const [step, name] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]]) {
+    if (ns / step >= 0.9995) return `${significant(ns / step)} ${name}`;
+  }
+  return `${significant(ns)} ns`;
+}
+
+const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+function binary(bytes, per) {
+  let at = 0;
+  while (at + 1 < BINARY.length && bytes >= 1023.5) {
+    bytes /= 1024;
+    at += 1;
+  }
+  return `${plain(bytes).replace(/,/g, "")} ${BINARY[at]}${per}`;
+}
+
+function percent(share) {
+  const value = share * 100;
+  if (value > 0 && value < 0.01) return "<0.01 %";
+  if (share < 1 && value >= 99.95) return ">99.9 %";
+  return `${plain(Math.round(value * 100) / 100)} %`;
+}
+
+export function format(value, unit) {
+  if (!Number.isFinite(value)) return "–";
+  if (value < 0) return `-${format(-value, unit)}`;
+  switch (unit) {
+    case "nanos": return duration(value);
+    case "seconds": return duration(value * 1e9);
+    case "bytes": return binary(value, "");
+    case "bytes_per_second": return binary(value, "/s");
+    case "count": return Number.isInteger(value) ? grouped(value) : plain(value);
+    case "per_second": return `${plain(value)}/s`;
+    case "share": return percent(value);
+    case "times": return `${plain(value)}×`;
+    case "celsius": return `${plain(value)} °C`;
+    default: return plain(value);
+  }
+}
+
+/// How an axis is divided so that its ticks are round numbers of a unit people use: data are divided by `factor`, and
+/// `tick` writes a divided value.
+export function axisScale(unit, largest) {
+  const by = (factor, suffix) => ({ factor, tick: (value) => `${Number(value.toPrecision(6))}${suffix}` });
+  if (unit === "bytes" || unit === "bytes_per_second") {
+    let at = 0;
+    while (at + 1 < BINARY.length && largest / 1024 ** at >= 1024) at += 1;
+    return by(1024 ** at, ` ${BINARY[at]}${unit === "bytes" ? "" : "/s"}`);
+  }
+  if (unit === "seconds" && largest > 3 * 3600) return by(3600, " h");
+  if (unit === "seconds" && largest > 300) return by(60, " min");
+  if (unit === "share") return by(0.01, " %");
+  if ((unit === "count" || unit === "per_second" || unit === "plain") && largest >= 1e4) {
+    const [factor, suffix] = largest >= 1e9 ? [1e9, " G"] : largest >= 1e6 ? [1e6, " M"] : [1e3, " k"];
+    return by(factor, suffix + (unit === "per_second" ? "/s" : ""));
+  }
+  return { factor: 1, tick: (value) => format(value, unit) };
+}

@@ -1,5 +1,6 @@
 //! `cargo xtask`: developers' commands. They install or name what a fresh Debian machine lacks, then do their job.
 
+mod assets;
 mod demo;
 mod fuzz;
 mod process;
@@ -16,6 +17,7 @@ cargo xtask COMMAND
   test        everything that must pass: format, lints, documentation, invariants, fuzz targets, tests
   fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
+  assets      build the script and the style of the HTML report (cargo does it too when they are missing)
   setup       only install what the other commands need, or print the line that does
   help        this text
 ";
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         "demo-workload" => demo::workload(rest),
         "test" => test::run(rest),
         "fuzz" => fuzz::run(rest),
+        "assets" => assets::run(rest),
         "setup" => tools::ensure(tools::ALL),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

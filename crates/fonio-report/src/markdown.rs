@@ -79,7 +79,9 @@ fn question(out: &mut dyn io::Write, section: &Section) -> io::Result<()> {
         writeln!(out, "{}\n", escaped(&section.answer))?;
     }
     for figure in &section.figures {
-        if figure.x.scale != Scale::Time || !matches!(figure.plot, Plot::Line | Plot::StackedArea | Plot::Step) {
+        if figure.x.scale != Scale::Time
+            || !matches!(figure.plot, Plot::Line | Plot::StackedArea | Plot::Step)
+        {
             continue;
         }
         writeln!(out, "{} over time:\n", escaped(&figure.title))?;

@@ -51,7 +51,11 @@ impl Terminal<'_> {
     fn document(&mut self, document: &Document) -> io::Result<()> {
         let Document { title, subtitle, verdict, facts, findings, sections, provenance, .. } = document;
         let title = printable(title);
-        let title = if subtitle.is_empty() { title.into_owned() } else { format!("{title} · {}", printable(subtitle)) };
+        let title = if subtitle.is_empty() {
+            title.into_owned()
+        } else {
+            format!("{title} · {}", printable(subtitle))
+        };
         self.paragraph(Some(Ink::Faint), "", &self.ascii(&title))?;
         self.line("")?;
         let symbol = self.symbol(verdict.tone);
@@ -124,11 +128,13 @@ impl Terminal<'_> {
 
     /// What fits in a line: the course over time of each series. Other figures are told by their tables.
     fn figure(&mut self, figure: &Figure) -> io::Result<()> {
-        let over_time = figure.x.scale == Scale::Time && matches!(figure.plot, Plot::Line | Plot::StackedArea | Plot::Step);
+        let over_time = figure.x.scale == Scale::Time
+            && matches!(figure.plot, Plot::Line | Plot::StackedArea | Plot::Step);
         if !over_time || !self.style.unicode {
             return Ok(());
         }
-        let named: Vec<&Series> = figure.series.iter().filter(|series| series.y.iter().any(|y| *y > 0.0)).collect();
+        let named: Vec<&Series> =
+            figure.series.iter().filter(|series| series.y.iter().any(|y| *y > 0.0)).collect();
         if named.is_empty() {
             return Ok(());
         }
@@ -152,8 +158,10 @@ impl Terminal<'_> {
             self.paragraph(Some(Ink::Strong), "", &table.caption)?;
         }
         let shown = &table.rows[..table.rows.len().min(self.style.rows)];
-        let text: Vec<Vec<String>> =
-            shown.iter().map(|row| row.iter().map(|cell| self.ascii(&printable(&cell.text()))).collect()).collect();
+        let text: Vec<Vec<String>> = shown
+            .iter()
+            .map(|row| row.iter().map(|cell| self.ascii(&printable(&cell.text()))).collect())
+            .collect();
         let mut columns: Vec<usize> = (0..table.columns.len()).collect();
         let natural = |column: usize| {
             let cells = text.iter().map(|row| width(&row[column])).max().unwrap_or(0);
@@ -166,10 +174,12 @@ impl Terminal<'_> {
         let mut widths: Vec<usize>;
         loop {
             widths = columns.iter().map(|&column| natural(column)).collect();
-            let mut excess = (widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)).saturating_sub(room);
+            let mut excess =
+                (widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)).saturating_sub(room);
             while excess > 0 {
                 let flexible = columns.iter().enumerate().filter(|&(_, &column)| !table.is_numeric(column));
-                let Some((at, _)) = flexible.max_by_key(|&(at, _)| widths[at]).filter(|&(at, _)| widths[at] > LEAST)
+                let Some((at, _)) =
+                    flexible.max_by_key(|&(at, _)| widths[at]).filter(|&(at, _)| widths[at] > LEAST)
                 else {
                     break;
                 };
@@ -190,8 +200,11 @@ impl Terminal<'_> {
             let pad = " ".repeat(widths[at] - width(&text));
             if table.is_numeric(column) { format!("{pad}{text}") } else { format!("{text}{pad}") }
         };
-        let head: Vec<String> =
-            columns.iter().enumerate().map(|(at, &column)| set(&table.columns[column].label, at, column)).collect();
+        let head: Vec<String> = columns
+            .iter()
+            .enumerate()
+            .map(|(at, &column)| set(&table.columns[column].label, at, column))
+            .collect();
         let head = self.inked(Some(Ink::Faint), head.join("  ").trim_end());
         self.line(&format!("  {head}"))?;
         for (row, cells) in text.iter().zip(shown) {
@@ -208,7 +221,11 @@ impl Terminal<'_> {
         }
         let hidden = (table.rows.len() - shown.len()) as u64 + table.left_out;
         if hidden > 0 {
-            self.paragraph(Some(Ink::Faint), "  ", &format!("and {} more", crate::number::Unit::Count.format(hidden as f64)))?;
+            self.paragraph(
+                Some(Ink::Faint),
+                "  ",
+                &format!("and {} more", crate::number::Unit::Count.format(hidden as f64)),
+            )?;
         }
         Ok(())
     }
@@ -224,12 +241,18 @@ impl Terminal<'_> {
             return Ok(());
         }
         let indent = width(lead);
-        for (at, line) in wrap(&self.ascii(&printable(text)), self.style.width.saturating_sub(indent).max(20)).iter().enumerate()
+        for (at, line) in wrap(&self.ascii(&printable(text)), self.style.width.saturating_sub(indent).max(20))
+            .iter()
+            .enumerate()
         {
             let before = if at == 0 { lead.to_owned() } else { " ".repeat(indent) };
             // Verdicts and findings carry their colour on the symbol too.
             let line = self.inked(ink, line);
-            let before = if at == 0 { self.inked(ink.filter(|ink| matches!(ink, Ink::Tone(_))), &before) } else { before };
+            let before = if at == 0 {
+                self.inked(ink.filter(|ink| matches!(ink, Ink::Tone(_))), &before)
+            } else {
+                before
+            };
             self.line(format!("{before}{line}").trim_end())?;
         }
         Ok(())

@@ -10,7 +10,8 @@ use unicode_width::UnicodeWidthStr;
 /// characters here, since they reorder what stands beside them.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let foreign = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     if !text.contains(foreign) {
         return Cow::Borrowed(text);

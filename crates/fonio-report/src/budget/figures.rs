@@ -83,7 +83,11 @@ fn walk(value: &Value, steps: &mut Vec<Step>, out: &mut Vec<FigurePath>) {
         }
         Value::Number(number) => out.push(figure(steps, number.as_f64())),
         // Null may stand for an absent part as well as for an absent number; a unit in its name tells them apart.
-        Value::Null if steps.last().is_some_and(|step| suffix_unit(step.text()).is_some() || is_statistic(step.text())) => {
+        Value::Null
+            if steps
+                .last()
+                .is_some_and(|step| suffix_unit(step.text()).is_some() || is_statistic(step.text())) =>
+        {
             out.push(figure(steps, None));
         }
         _ => {}
@@ -128,12 +132,15 @@ fn is_statistic(name: &str) -> bool {
 }
 
 fn quantile(name: &str) -> bool {
-    name.strip_prefix('p').is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    name.strip_prefix('p')
+        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn unit_of(steps: &[Step]) -> Unit {
-    let fields: Vec<&str> =
-        steps.iter().filter_map(|step| if let Step::Field(name) = step { Some(name.as_str()) } else { None }).collect();
+    let fields: Vec<&str> = steps
+        .iter()
+        .filter_map(|step| if let Step::Field(name) = step { Some(name.as_str()) } else { None })
+        .collect();
     let Some((last, before)) = fields.split_last() else { return Unit::Plain };
     if let Some(unit) = suffix_unit(last) {
         return unit;
@@ -220,7 +227,8 @@ fn direct(mut value: &Value, asked: &[String]) -> Option<FigurePath> {
                 steps.push(Step::Field(segment.clone()));
             }
             Value::Array(elements) => {
-                let named = element_names(elements).and_then(|names| names.iter().position(|name| name == segment));
+                let named =
+                    element_names(elements).and_then(|names| names.iter().position(|name| name == segment));
                 value = elements.get(named.or_else(|| segment.parse().ok())?)?;
                 steps.push(Step::Element(segment.clone()));
             }
@@ -252,11 +260,15 @@ fn fits(asked: &str, segment: &str) -> bool {
 fn unknown(path: &str, asked: &[String], all: &[FigurePath]) -> BudgetError {
     // Shared words say more than shared letters: a path may have every segment right but one.
     let likeness = |figure: &FigurePath| {
-        let shared = asked.iter().filter(|segment| figure.segments.iter().any(|other| fits(segment, other))).count();
+        let shared =
+            asked.iter().filter(|segment| figure.segments.iter().any(|other| fits(segment, other))).count();
         shared as f64 + strsim::normalized_levenshtein(path, &figure.path)
     };
     let mut near: Vec<(f64, &FigurePath)> = all.iter().map(|figure| (likeness(figure), figure)).collect();
     near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     let near = near.into_iter().filter(|(likeness, _)| *likeness >= 0.45).take(NEAR);
-    BudgetError::UnknownPath { path: path.to_owned(), near: near.map(|(_, figure)| figure.path.clone()).collect() }
+    BudgetError::UnknownPath {
+        path: path.to_owned(),
+        near: near.map(|(_, figure)| figure.path.clone()).collect(),
+    }
 }

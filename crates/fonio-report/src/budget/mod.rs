@@ -67,7 +67,9 @@ pub enum BudgetError {
         text: String,
     },
     /// The threshold is not a number with a known unit.
-    #[error("{text:?} is not an amount: write a number and a unit (ns us ms s min h, B kB KiB MB MiB GB GiB, %, /s, x)")]
+    #[error(
+        "{text:?} is not an amount: write a number and a unit (ns us ms s min h, B kB KiB MB MiB GB GiB, %, /s, x)"
+    )]
     BadAmount {
         /// What was given.
         text: String,

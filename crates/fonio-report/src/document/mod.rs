@@ -358,7 +358,8 @@ impl Cell {
 impl Table {
     /// Whether the column holds numbers: those it knows are all numeric, and there is one.
     pub fn is_numeric(&self, column: usize) -> bool {
-        let mut known = self.rows.iter().map(|row| &row[column]).filter(|cell| **cell != Cell::Unknown).peekable();
+        let mut known =
+            self.rows.iter().map(|row| &row[column]).filter(|cell| **cell != Cell::Unknown).peekable();
         known.peek().is_some() && known.all(Cell::is_numeric)
     }
 }

@@ -151,7 +151,12 @@ impl Page<'_> {
         } else {
             f.write_str("<dl>")?;
             for Fact { label, value, .. } in &card.evidence {
-                write!(f, "<div><dt>{}</dt><dd>{}</dd></div>", self.prose.marked(label), Escaped(&value.text()))?;
+                write!(
+                    f,
+                    "<div><dt>{}</dt><dd>{}</dd></div>",
+                    self.prose.marked(label),
+                    Escaped(&value.text())
+                )?;
             }
             f.write_str("</dl>")?;
         }
@@ -287,7 +292,12 @@ fn write_cell(f: &mut fmt::Formatter<'_>, cell: &Cell, numeric: bool) -> fmt::Re
     match cell {
         Cell::Unknown => f.write_str(" aria-label=\"unknown\">–</td>"),
         Cell::Judgement(tone, text) => {
-            write!(f, " data-tone=\"{}\"><span class=\"judge\">{}</span></td>", tone_name(*tone), Escaped(text))
+            write!(
+                f,
+                " data-tone=\"{}\"><span class=\"judge\">{}</span></td>",
+                tone_name(*tone),
+                Escaped(text)
+            )
         }
         cell => write!(f, ">{}</td>", Escaped(&cell.text())),
     }

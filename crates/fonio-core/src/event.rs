@@ -94,6 +94,57 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// The name in [`Source::shows`](crate::meta::Source::shows), and the kind's place in a [`KindSet`].
+    fn entry(self) -> (usize, &'static str) {
+        match self {
+            EventKind::BioQueue => (0, "queue"),
+            EventKind::BackMerge => (1, "back_merge"),
+            EventKind::FrontMerge => (2, "front_merge"),
+            EventKind::RequestMerge => (3, "request_merge"),
+            EventKind::Bounce => (4, "bounce"),
+            EventKind::BioComplete => (5, "bio_complete"),
+            EventKind::GetRequest => (6, "get_request"),
+            EventKind::SleepRequest => (7, "sleep_request"),
+            EventKind::IoStart => (8, "io_start"),
+            EventKind::Insert => (9, "insert"),
+            EventKind::Issue => (10, "issue"),
+            EventKind::Requeue => (11, "requeue"),
+            EventKind::Complete => (12, "complete"),
+            EventKind::IoDone => (13, "io_done"),
+            EventKind::Split { .. } => (14, "split"),
+            EventKind::Remap { .. } => (15, "remap"),
+            EventKind::RequestRemap { .. } => (16, "request_remap"),
+            EventKind::Plug => (17, "plug"),
+            EventKind::Unplug { .. } => (18, "unplug"),
+        }
+    }
+
+    /// The name in [`Source::shows`](crate::meta::Source::shows).
+    pub fn name(self) -> &'static str {
+        self.entry().1
+    }
+}
+
+/// The kinds of event that a source was seen to give.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindSet {
+    names: [Option<&'static str>; 19],
+}
+
+impl KindSet {
+    /// Adds a kind.
+    pub fn insert(&mut self, kind: EventKind) {
+        let (place, name) = kind.entry();
+        self.names[place] = Some(name);
+    }
+
+    /// The kinds' names, for [`Source::shows`](crate::meta::Source::shows), in a fixed order.
+    pub fn names(&self) -> Vec<String> {
+        self.names.iter().flatten().map(|name| (*name).to_owned()).collect()
+    }
+}
+
 /// Events that were lost: a ring buffer overran, or bytes of a file could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostEvents {

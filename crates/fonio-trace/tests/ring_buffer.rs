@@ -226,7 +226,8 @@ fn pages_give_what_the_kernel_prints() {
         14828 dd
         12 kworker/u8:0
         14830 sync
-        14831 kworker/u8:3"#]].assert_eq(&names.join("\n"));
+        14831 kworker/u8:3"#]]
+    .assert_eq(&names.join("\n"));
 }
 
 #[test]
@@ -251,7 +252,8 @@ fn lost_events_are_found_with_their_number() {
                 ),
             },
         ]
-    "#]].assert_debug_eq(&batch.lost);
+    "#]]
+    .assert_debug_eq(&batch.lost);
     let gap = batch.lost[0];
     assert!(batch.events.iter().all(|event| event.time <= gap.after || event.time >= gap.before));
 }
@@ -351,5 +353,6 @@ fn layouts_of_android_kernels() {
         android_seed_N2F62_3.10.49 Issue error=None comm=Some("mmcqd/0")
         android_walleye_OPM5.171019.017.A1_4.4.88 Complete error=Some(-5) comm=None
         android_walleye_OPM5.171019.017.A1_4.4.88 Insert error=None comm=Some("mmcqd/0")
-        android_walleye_OPM5.171019.017.A1_4.4.88 Issue error=None comm=Some("mmcqd/0")"#]].assert_eq(&shown.join("\n"));
+        android_walleye_OPM5.171019.017.A1_4.4.88 Issue error=None comm=Some("mmcqd/0")"#]]
+    .assert_eq(&shown.join("\n"));
 }

@@ -1,0 +1,517 @@
+//! Which column of a table of requests holds what.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// A mapping that cannot be read, or does not fit the table.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum MappingError {
+    #[error("`{part}` is not KEY=VALUE; the keys are {}", KEYS.join(", "))]
+    NoValue { part: String },
+    #[error("there is no key `{key}`; the keys are {}", KEYS.join(", "))]
+    UnknownKey { key: String },
+    #[error("the key `{key}` is given twice")]
+    Twice { key: String },
+    #[error("`{key}={value}`: {allowed}")]
+    Value { key: String, value: String, allowed: String },
+    #[error(
+        "{missing}; a whole mapping looks like `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us`"
+    )]
+    Missing { missing: &'static str },
+    #[error("`{key}`: the table has no column `{column}`; its columns are {}", .columns.join(", "))]
+    NoSuchColumn { key: String, column: String, columns: Vec<String> },
+    #[error(
+        "`{key}={column}`: a column's name needs a header, and `header=no` says that there is none; give its number, from 1"
+    )]
+    NameWithoutHeader { key: String, column: String },
+}
+
+const KEYS: [&str; 15] = [
+    "time",
+    "queued",
+    "inserted",
+    "issued",
+    "completed",
+    "latency",
+    "op",
+    "offset",
+    "size",
+    "device",
+    "process",
+    "tid",
+    "cpu",
+    "delimiter",
+    "header",
+];
+
+/// A column by its name in the header or by its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// As in the header; ASCII case does not matter.
+    Name(String),
+    /// Counted from 1.
+    Number(usize),
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Column::Name(name) => f.write_str(name),
+            Column::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+/// The unit of a time or of a length of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// `s`, with a fraction or without, as all units.
+    Seconds,
+    /// `ms`.
+    Milliseconds,
+    /// `us`.
+    Microseconds,
+    /// `ns`.
+    Nanoseconds,
+    /// `100ns`.
+    HundredNanoseconds,
+    /// `filetime`: 100 ns since 1601, Windows' `FILETIME`.
+    FileTime,
+}
+
+impl TimeUnit {
+    const NAMES: [(&'static str, TimeUnit); 6] = [
+        ("s", TimeUnit::Seconds),
+        ("ms", TimeUnit::Milliseconds),
+        ("us", TimeUnit::Microseconds),
+        ("ns", TimeUnit::Nanoseconds),
+        ("100ns", TimeUnit::HundredNanoseconds),
+        ("filetime", TimeUnit::FileTime),
+    ];
+
+    /// Nanoseconds in one.
+    pub(super) fn nanos(self) -> u64 {
+        match self {
+            TimeUnit::Seconds => 1_000_000_000,
+            TimeUnit::Milliseconds => 1_000_000,
+            TimeUnit::Microseconds => 1_000,
+            TimeUnit::Nanoseconds => 1,
+            TimeUnit::HundredNanoseconds | TimeUnit::FileTime => 100,
+        }
+    }
+}
+
+/// The unit of an offset or a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeUnit {
+    /// `bytes`.
+    Bytes,
+    /// `sectors`, of 512 bytes.
+    Sectors,
+    /// `kb`, 1000 bytes.
+    Kilobytes,
+    /// `kib`, 1024 bytes.
+    Kibibytes,
+    /// `4kib`: pages of 4096 bytes.
+    Pages,
+}
+
+impl SizeUnit {
+    const NAMES: [(&'static str, SizeUnit); 5] = [
+        ("bytes", SizeUnit::Bytes),
+        ("sectors", SizeUnit::Sectors),
+        ("kb", SizeUnit::Kilobytes),
+        ("kib", SizeUnit::Kibibytes),
+        ("4kib", SizeUnit::Pages),
+    ];
+
+    /// Bytes in one.
+    pub(super) fn bytes(self) -> u64 {
+        match self {
+            SizeUnit::Bytes => 1,
+            SizeUnit::Sectors => 512,
+            SizeUnit::Kilobytes => 1000,
+            SizeUnit::Kibibytes => 1024,
+            SizeUnit::Pages => 4096,
+        }
+    }
+}
+
+/// What the words of the op column mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpWords {
+    /// `words`, the default: `r`, `read`, `w`, `write`, `d`, `trim`, `f`, `flush`, and fonio's own op names.
+    Words,
+    /// `rwbs`: the letters of the kernel's block tracepoints, `WSM` say.
+    Rwbs,
+    /// `0-is-read`: 0 is a read, 1 a write.
+    ZeroIsRead,
+    /// `1-is-read`: 1 is a read, 0 a write.
+    OneIsRead,
+}
+
+impl OpWords {
+    const NAMES: [(&'static str, OpWords); 4] = [
+        ("words", OpWords::Words),
+        ("rwbs", OpWords::Rwbs),
+        ("0-is-read", OpWords::ZeroIsRead),
+        ("1-is-read", OpWords::OneIsRead),
+    ];
+}
+
+/// What stands between two columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delimiter {
+    /// One such byte; columns may be quoted with `"`.
+    Byte(u8),
+    /// Any number of spaces and tabs; nothing is quoted.
+    Blanks,
+}
+
+/// Which column of a table of requests holds what.
+///
+/// As text it is `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us,device=dev`, see the
+/// [module](crate::csv).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// When the bio or request was queued.
+    pub queued: Option<(Column, TimeUnit)>,
+    /// When it entered the scheduler.
+    pub inserted: Option<(Column, TimeUnit)>,
+    /// When it was issued to the device.
+    pub issued: Option<(Column, TimeUnit)>,
+    /// When it completed.
+    pub completed: Option<(Column, TimeUnit)>,
+    /// From issue to completion; where there is no issue, from queue to completion.
+    pub latency: Option<(Column, TimeUnit)>,
+    /// Read, write, …
+    pub op: (Column, OpWords),
+    /// Where it begins on the device.
+    pub offset: (Column, SizeUnit),
+    /// How long it is.
+    pub size: (Column, SizeUnit),
+    /// The device; a table without is of one device.
+    pub device: Option<Column>,
+    /// The name of the thread or process.
+    pub process: Option<Column>,
+    /// The thread.
+    pub tid: Option<Column>,
+    /// The processor.
+    pub cpu: Option<Column>,
+    /// What stands between two columns.
+    pub delimiter: Delimiter,
+    /// Whether the first line names the columns.
+    pub header: bool,
+}
+
+impl Mapping {
+    /// The traces of Microsoft Research Cambridge (SNIA IOTTA): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,
+    /// ResponseTime`, no header, times as Windows file time. `Timestamp` is when the request was issued.
+    pub fn msr_cambridge() -> Mapping {
+        Mapping {
+            queued: None,
+            inserted: None,
+            issued: Some((Column::Number(1), TimeUnit::FileTime)),
+            completed: None,
+            latency: Some((Column::Number(7), TimeUnit::HundredNanoseconds)),
+            op: (Column::Number(4), OpWords::Words),
+            offset: (Column::Number(5), SizeUnit::Bytes),
+            size: (Column::Number(6), SizeUnit::Bytes),
+            device: Some(Column::Number(3)),
+            process: None,
+            tid: None,
+            cpu: None,
+            delimiter: Delimiter::Byte(b','),
+            header: false,
+        }
+    }
+
+    /// The ASCII traces of DiskSim and MQSim: `time device sector sectors type`, where type 1 is a read (MQSim's README)
+    /// and bit 0 of DiskSim's flags. The time is when the request arrives: MQSim's in nanoseconds, DiskSim's in
+    /// milliseconds.
+    pub fn disksim(time: TimeUnit) -> Mapping {
+        Mapping {
+            queued: Some((Column::Number(1), time)),
+            inserted: None,
+            issued: None,
+            completed: None,
+            latency: None,
+            op: (Column::Number(5), OpWords::OneIsRead),
+            offset: (Column::Number(3), SizeUnit::Sectors),
+            size: (Column::Number(4), SizeUnit::Sectors),
+            device: Some(Column::Number(2)),
+            process: None,
+            tid: None,
+            cpu: None,
+            delimiter: Delimiter::Blanks,
+            header: false,
+        }
+    }
+
+    /// What fonio's own CSV export writes.
+    pub fn fonio() -> Mapping {
+        let time = |name: &str| Some((Column::Name(name.into()), TimeUnit::Nanoseconds));
+        let column = |name: &str| Column::Name(name.into());
+        Mapping {
+            queued: time("queued_ns"),
+            inserted: time("inserted_ns"),
+            issued: time("issued_ns"),
+            completed: time("completed_ns"),
+            latency: None,
+            op: (column("op"), OpWords::Words),
+            offset: (column("sector"), SizeUnit::Sectors),
+            size: (column("bytes"), SizeUnit::Bytes),
+            device: Some(column("device")),
+            process: Some(column("process")),
+            tid: Some(column("tid")),
+            cpu: Some(column("cpu")),
+            delimiter: Delimiter::Byte(b','),
+            header: true,
+        }
+    }
+
+    /// Every column that is asked for, with its key.
+    pub(super) fn columns(&self) -> Vec<(&'static str, &Column)> {
+        let times = [
+            ("queued", &self.queued),
+            ("inserted", &self.inserted),
+            ("issued", &self.issued),
+            ("completed", &self.completed),
+            ("latency", &self.latency),
+        ];
+        let plain =
+            [("device", &self.device), ("process", &self.process), ("tid", &self.tid), ("cpu", &self.cpu)];
+        let mut columns = vec![("op", &self.op.0), ("offset", &self.offset.0), ("size", &self.size.0)];
+        columns.extend(times.into_iter().filter_map(|(key, time)| Some((key, &time.as_ref()?.0))));
+        columns.extend(plain.into_iter().filter_map(|(key, column)| Some((key, column.as_ref()?))));
+        columns
+    }
+}
+
+impl FromStr for Mapping {
+    type Err = MappingError;
+
+    fn from_str(text: &str) -> Result<Mapping, MappingError> {
+        let mut parts: Vec<(&str, &str)> = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| MappingError::NoValue { part: part.to_owned() })?;
+            let (key, value) = (key.trim(), value.trim());
+            if !KEYS.contains(&key) {
+                return Err(MappingError::UnknownKey { key: key.to_owned() });
+            }
+            if parts.iter().any(|(seen, _)| *seen == key) {
+                return Err(MappingError::Twice { key: key.to_owned() });
+            }
+            parts.push((key, value));
+        }
+        let value = |key: &str| parts.iter().find(|(found, _)| *found == key).map(|(_, value)| *value);
+        let time =
+            |key: &str| value(key).map(|text| with_unit(key, text, &TimeUnit::NAMES, None)).transpose();
+        let plain = |key: &str| value(key).map(|text| column(key, text)).transpose();
+        let needed = |key: &str, missing| value(key).ok_or(MappingError::Missing { missing });
+
+        let offset = needed("offset", "no `offset=COLUMN:UNIT` says where on the device a request begins")?;
+        let size = needed("size", "no `size=COLUMN:UNIT` says how long a request is")?;
+        let op = needed("op", "no `op=COLUMN` says whether a request reads or writes")?;
+        let mut issued = time("issued")?;
+        if let Some(time) = time("time")? {
+            if issued.is_some() {
+                return Err(MappingError::Twice { key: "issued (`time` is the same)".into() });
+            }
+            issued = Some(time);
+        }
+        let mapping = Mapping {
+            queued: time("queued")?,
+            inserted: time("inserted")?,
+            issued,
+            completed: time("completed")?,
+            latency: time("latency")?,
+            op: with_unit("op", op, &OpWords::NAMES, Some(OpWords::Words))?,
+            offset: with_unit("offset", offset, &SizeUnit::NAMES, None)?,
+            size: with_unit("size", size, &SizeUnit::NAMES, None)?,
+            device: plain("device")?,
+            process: plain("process")?,
+            tid: plain("tid")?,
+            cpu: plain("cpu")?,
+            delimiter: value("delimiter").map_or(Ok(Delimiter::Byte(b',')), delimiter)?,
+            header: match value("header") {
+                None | Some("yes") => true,
+                Some("no") => false,
+                Some(other) => return Err(not_allowed("header", other, "it is `yes` or `no`")),
+            },
+        };
+        if mapping.issued.is_none() && mapping.queued.is_none() && mapping.completed.is_none() {
+            return Err(MappingError::Missing {
+                missing: "none of `time`, `queued`, `issued` and `completed` says when a request was made",
+            });
+        }
+        if mapping.latency.is_some() && mapping.completed.is_some() {
+            return Err(MappingError::Twice { key: "completed (`latency` gives it too)".into() });
+        }
+        if mapping.latency.as_ref().is_some_and(|(_, unit)| *unit == TimeUnit::FileTime) {
+            return Err(not_allowed(
+                "latency",
+                "filetime",
+                "a length of time in file time has the unit `100ns`",
+            ));
+        }
+        if !mapping.header {
+            for (key, column) in mapping.columns() {
+                if let Column::Name(name) = column {
+                    return Err(MappingError::NameWithoutHeader { key: key.into(), column: name.clone() });
+                }
+            }
+        }
+        Ok(mapping)
+    }
+}
+
+fn not_allowed(key: &str, value: &str, allowed: impl Into<String>) -> MappingError {
+    MappingError::Value { key: key.to_owned(), value: value.to_owned(), allowed: allowed.into() }
+}
+
+fn column(key: &str, text: &str) -> Result<Column, MappingError> {
+    match text.parse() {
+        Ok(0) => Err(not_allowed(key, text, "columns are counted from 1")),
+        Ok(number) => Ok(Column::Number(number)),
+        Err(_) if text.is_empty() => Err(not_allowed(key, text, "a column's name or number is missing")),
+        Err(_) => Ok(Column::Name(text.to_owned())),
+    }
+}
+
+/// `COLUMN:UNIT`, or `COLUMN` alone where there is a `default`.
+fn with_unit<U: Copy>(
+    key: &str,
+    text: &str,
+    units: &[(&str, U)],
+    default: Option<U>,
+) -> Result<(Column, U), MappingError> {
+    let names = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let (name, unit) = match (text.rsplit_once(':'), default) {
+        (Some((name, unit)), _) => match units.iter().find(|(known, _)| *known == unit) {
+            Some((_, unit)) => (name, *unit),
+            None => {
+                return Err(not_allowed(
+                    key,
+                    text,
+                    format!("there is no unit `{unit}`; the units are {}", names()),
+                ));
+            }
+        },
+        (None, Some(default)) => (text, default),
+        (None, None) => {
+            let allowed = format!(
+                "the unit is missing, as in `{key}={text}:{}`; the units are {}",
+                units[0].0,
+                names()
+            );
+            return Err(not_allowed(key, text, allowed));
+        }
+    };
+    Ok((column(key, name)?, unit))
+}
+
+fn delimiter(text: &str) -> Result<Delimiter, MappingError> {
+    match text {
+        "comma" => Ok(Delimiter::Byte(b',')),
+        "semicolon" => Ok(Delimiter::Byte(b';')),
+        "tab" | "\\t" => Ok(Delimiter::Byte(b'\t')),
+        "space" | "blanks" => Ok(Delimiter::Blanks),
+        _ => match text.as_bytes() {
+            [byte] if byte.is_ascii_punctuation() && *byte != b'"' => Ok(Delimiter::Byte(*byte)),
+            _ => Err(not_allowed(
+                "delimiter",
+                text,
+                "it is one punctuation mark, `comma`, `semicolon`, `tab` or `space` (any run of blanks)",
+            )),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[test]
+    fn a_whole_mapping() {
+        let mapping: Mapping =
+            "time=ts:ms, op=rw:0-is-read,offset=3:sectors,size=len:bytes,latency=lat:us,device=dev,delimiter=;"
+                .parse()
+                .expect("it is right");
+        assert_eq!(mapping.issued, Some((Column::Name("ts".into()), TimeUnit::Milliseconds)));
+        assert_eq!(mapping.op, (Column::Name("rw".into()), OpWords::ZeroIsRead));
+        assert_eq!(mapping.offset, (Column::Number(3), SizeUnit::Sectors));
+        assert_eq!(mapping.delimiter, Delimiter::Byte(b';'));
+        assert!(mapping.header);
+    }
+
+    fn check(text: &str, expected: Expect) {
+        expected.assert_eq(&text.parse::<Mapping>().expect_err("it is wrong").to_string());
+    }
+
+    #[test]
+    fn errors_name_key_value_and_what_is_allowed() {
+        check(
+            "time",
+            expect![
+                "`time` is not KEY=VALUE; the keys are time, queued, inserted, issued, completed, latency, op, offset, size, device, process, tid, cpu, delimiter, header"
+            ],
+        );
+        check(
+            "tme=1:s",
+            expect![
+                "there is no key `tme`; the keys are time, queued, inserted, issued, completed, latency, op, offset, size, device, process, tid, cpu, delimiter, header"
+            ],
+        );
+        check("op=1,op=2", expect!["the key `op` is given twice"]);
+        check(
+            "op=rw,size=2:bytes",
+            expect![
+                "no `offset=COLUMN:UNIT` says where on the device a request begins; a whole mapping looks like `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us`"
+            ],
+        );
+        check(
+            "op=rw,size=2:bytes,offset=3:bytes",
+            expect![
+                "none of `time`, `queued`, `issued` and `completed` says when a request was made; a whole mapping looks like `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us`"
+            ],
+        );
+        check(
+            "op=rw,size=2,offset=3:bytes",
+            expect![
+                "`size=2`: the unit is missing, as in `size=2:bytes`; the units are bytes, sectors, kb, kib, 4kib"
+            ],
+        );
+        check(
+            "op=rw,size=2:parsecs,offset=3:bytes",
+            expect![
+                "`size=2:parsecs`: there is no unit `parsecs`; the units are bytes, sectors, kb, kib, 4kib"
+            ],
+        );
+        check("op=0,size=2:kib,offset=3:bytes,time=1:s", expect!["`op=0`: columns are counted from 1"]);
+        check(
+            "op=a,size=2:kib,offset=3:bytes,time=1:s,header=no",
+            expect![
+                "`op=a`: a column's name needs a header, and `header=no` says that there is none; give its number, from 1"
+            ],
+        );
+        check("op=a,size=2:kib,offset=3:bytes,time=1:s,header=x", expect!["`header=x`: it is `yes` or `no`"]);
+        check(
+            "op=a,size=2:kib,offset=3:bytes,time=1:s,delimiter=",
+            expect![
+                "`delimiter=`: it is one punctuation mark, `comma`, `semicolon`, `tab` or `space` (any run of blanks)"
+            ],
+        );
+        check(
+            "op=a,size=2:kib,offset=3:bytes,time=1:s,latency=2:s,completed=3:s",
+            expect!["the key `completed (`latency` gives it too)` is given twice"],
+        );
+    }
+}

@@ -1,0 +1,418 @@
+//! The block tracepoints as text.
+//!
+//! Kernel source: `TP_printk` in `include/trace/events/block.h` from 3.4 to 6.18. What changed on the way:
+//!
+//! - Up to 4.x, `bytes` is 0 except for passthrough commands, and `cmd` in parentheses holds those commands' bytes.
+//! - From 6.11 on, the request events have the I/O priority (`be,0,4`: class, hint, level) after the size.
+//! - Up to 4.12, `errors` at a completion is the driver's own status, positive or negative.
+
+use fonio_core::{ByteCount, DeviceId, EventKind, Op, Sector, parse_rwbs};
+use memchr::{memchr, memrchr};
+
+use super::line::number;
+
+/// What an event's text says, without the columns before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block<'a> {
+    pub kind: EventKind,
+    pub device: DeviceId,
+    pub op: Op,
+    pub flags: fonio_core::Flags,
+    pub sector: Sector,
+    pub bytes: ByteCount,
+    pub ioprio: Option<u16>,
+    pub error: Option<i32>,
+    /// The name that the running thread had at that moment.
+    pub comm: Option<&'a [u8]>,
+}
+
+/// How a tracepoint writes its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// `8,0 WS 4096 () 1024 + 8 [comm]`, the priority before the comm where the kernel has it.
+    Request,
+    /// `8,0 WS () 1024 + 8 [0]`, likewise.
+    RequestEnd,
+    /// `8,0 WS 1024 + 8 [comm]`.
+    Bio,
+    /// `8,0 WS 1024 + 8 [0]`.
+    BioEnd,
+    /// `8,0 WS 1024 / 1032 [comm]`.
+    Split,
+    /// `8,0 WS 3072 + 8 <- (8,1) 1024`.
+    BioRemap,
+    /// `8,0 WS 3072 + 8 <- (8,1) 1024 1`, the last being the number of bios; old kernels have none.
+    RequestRemap,
+    /// `[comm]`.
+    Plug,
+    /// `[comm] 3`.
+    Unplug,
+}
+
+/// The layout of a tracepoint and the event's kind where the text does not add to it.
+fn layout(event: &[u8]) -> Option<(Layout, EventKind)> {
+    let at = Sector(0);
+    Some(match event {
+        b"block_bio_queue" => (Layout::Bio, EventKind::BioQueue),
+        b"block_bio_backmerge" => (Layout::Bio, EventKind::BackMerge),
+        b"block_bio_frontmerge" => (Layout::Bio, EventKind::FrontMerge),
+        b"block_bio_bounce" => (Layout::Bio, EventKind::Bounce),
+        b"block_bio_complete" => (Layout::BioEnd, EventKind::BioComplete),
+        b"block_bio_remap" => {
+            (Layout::BioRemap, EventKind::Remap { from_device: DeviceId::default(), from_sector: at })
+        }
+        b"block_getrq" => (Layout::Bio, EventKind::GetRequest),
+        b"block_sleeprq" => (Layout::Bio, EventKind::SleepRequest),
+        b"block_split" => (Layout::Split, EventKind::Split { new_sector: at }),
+        b"block_rq_insert" => (Layout::Request, EventKind::Insert),
+        b"block_rq_issue" => (Layout::Request, EventKind::Issue),
+        b"block_rq_merge" => (Layout::Request, EventKind::RequestMerge),
+        b"block_io_start" => (Layout::Request, EventKind::IoStart),
+        b"block_io_done" => (Layout::Request, EventKind::IoDone),
+        b"block_rq_complete" => (Layout::RequestEnd, EventKind::Complete),
+        b"block_rq_requeue" => (Layout::RequestEnd, EventKind::Requeue),
+        b"block_rq_remap" => (
+            Layout::RequestRemap,
+            EventKind::RequestRemap { from_device: DeviceId::default(), from_sector: at },
+        ),
+        b"block_plug" => (Layout::Plug, EventKind::Plug),
+        b"block_unplug" | b"block_unplug_io" | b"block_unplug_timer" => {
+            (Layout::Unplug, EventKind::Unplug { count: 0 })
+        }
+        _ => return None,
+    })
+}
+
+/// What became of an event's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parsed<'a> {
+    /// No tracepoint that a request's life consists of. `block_rq_error` is one of these: the kernel gives it beside
+    /// the completion, which has the error too; so are `block_rq_abort` (before a completion) and the buffer events.
+    Ignored,
+    /// One that is, but with a text that no known kernel writes.
+    Unreadable,
+    Block(Block<'a>),
+}
+
+/// Reads the text of one event.
+pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Parsed<'a> {
+    match layout(event) {
+        None => Parsed::Ignored,
+        Some((layout, kind)) => fields(layout, kind, payload).map_or(Parsed::Unreadable, Parsed::Block),
+    }
+}
+
+fn fields(layout: Layout, kind: EventKind, payload: &[u8]) -> Option<Block<'_>> {
+    let mut text = Text(payload);
+    let mut block = Block {
+        kind,
+        device: DeviceId::default(),
+        op: Op::Other,
+        flags: fonio_core::Flags::NONE,
+        sector: Sector(0),
+        bytes: ByteCount(0),
+        ioprio: None,
+        error: None,
+        comm: None,
+    };
+    if matches!(layout, Layout::Plug | Layout::Unplug) {
+        block.comm = text.comm();
+        if layout == Layout::Unplug {
+            block.kind = EventKind::Unplug { count: u32::try_from(text.number()?).ok()? };
+        }
+        return Some(block);
+    }
+
+    block.device = text.device()?;
+    text.literal(b" ")?;
+    (block.op, block.flags) = parse_rwbs(text.word());
+    text.literal(b" ")?;
+    let mut bytes = 0;
+    if layout == Layout::Request {
+        bytes = text.number()?;
+        text.literal(b" ")?;
+    }
+    if matches!(layout, Layout::Request | Layout::RequestEnd) {
+        text.literal(b"(")?;
+        let command = text.until(b')')?;
+        if !command.trim_ascii().is_empty() {
+            block.op = Op::Other;
+        }
+        text.literal(b" ")?;
+    }
+    block.sector = Sector(text.number()?);
+    if layout == Layout::Split {
+        text.literal(b" / ")?;
+        block.kind = EventKind::Split { new_sector: Sector(text.number()?) };
+    } else {
+        text.literal(b" + ")?;
+        let sectors = text.number()?;
+        // Old kernels write 0 bytes for every request that is no passthrough command.
+        block.bytes = if bytes > 0 { ByteCount(bytes) } else { ByteCount::from_sectors(sectors) };
+    }
+    match layout {
+        Layout::BioRemap | Layout::RequestRemap => {
+            text.literal(b" <- (")?;
+            let from_device = text.device()?;
+            text.literal(b") ")?;
+            let from_sector = Sector(text.number()?);
+            block.kind = match kind {
+                EventKind::RequestRemap { .. } => EventKind::RequestRemap { from_device, from_sector },
+                _ => EventKind::Remap { from_device, from_sector },
+            };
+        }
+        Layout::RequestEnd | Layout::BioEnd => {
+            block.ioprio = text.priority();
+            text.literal(b" [")?;
+            block.error = Some(errno(text.signed()?));
+            text.literal(b"]")?;
+        }
+        Layout::Request | Layout::Bio | Layout::Split => {
+            block.ioprio = text.priority();
+            block.comm = text.comm();
+        }
+        Layout::Plug | Layout::Unplug => {}
+    }
+    Some(block)
+}
+
+/// A completion's status as 0 or a negative errno. Positive ones are a driver's own; the block layer of those kernels
+/// turned all of them into `EIO`.
+fn errno(status: i32) -> i32 {
+    const EIO: i32 = 5;
+    if status > 0 { -EIO } else { status }
+}
+
+/// What is left of an event's text.
+struct Text<'a>(&'a [u8]);
+
+impl<'a> Text<'a> {
+    fn literal(&mut self, literal: &[u8]) -> Option<()> {
+        self.0 = self.0.strip_prefix(literal)?;
+        Some(())
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let (value, rest) = number(self.0)?;
+        self.0 = rest;
+        Some(value)
+    }
+
+    fn signed(&mut self) -> Option<i32> {
+        let negative = self.literal(b"-").is_some();
+        let size = i32::try_from(self.number()?).ok()?;
+        Some(if negative { -size } else { size })
+    }
+
+    /// Up to the next space; empty where one follows at once.
+    fn word(&mut self) -> &'a [u8] {
+        let (word, rest) = self.0.split_at(memchr(b' ', self.0).unwrap_or(self.0.len()));
+        self.0 = rest;
+        word
+    }
+
+    /// Up to the next `end`, which is passed over.
+    fn until(&mut self, end: u8) -> Option<&'a [u8]> {
+        let at = memchr(end, self.0)?;
+        let found = &self.0[..at];
+        self.0 = &self.0[at + 1..];
+        Some(found)
+    }
+
+    fn device(&mut self) -> Option<DeviceId> {
+        let major = u32::try_from(self.number()?).ok()?;
+        self.literal(b",")?;
+        Some(DeviceId::new(major, u32::try_from(self.number()?).ok()?))
+    }
+
+    /// ` be,0,4`, the kernel's `IOPRIO_CLASS_*`, hint and level, as the 16 bits they come from.
+    fn priority(&mut self) -> Option<u16> {
+        let mut text = Text(self.0.strip_prefix(b" ")?);
+        let class = match text.until(b',')? {
+            b"none" => 0,
+            b"rt" => 1,
+            b"be" => 2,
+            b"idle" => 3,
+            b"invalid" => 7,
+            _ => return None,
+        };
+        let hint = text.number().filter(|hint| *hint < 1 << 10)?;
+        text.literal(b",")?;
+        let level = text.number().filter(|level| *level < 1 << 3)?;
+        self.0 = text.0;
+        Some(class << 13 | (hint as u16) << 3 | level as u16)
+    }
+
+    /// `[comm]`; the name may hold brackets, so it ends at the last.
+    fn comm(&mut self) -> Option<&'a [u8]> {
+        let begin = self.0.iter().position(|byte| *byte != b' ')?;
+        let text = self.0[begin..].strip_prefix(b"[")?;
+        let end = memrchr(b']', text)?;
+        self.0 = text[end + 1..].trim_ascii_start();
+        Some(&text[..end])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(event: &str, payload: &str, expected: Expect) {
+        let shown = match parse(event.as_bytes(), payload.as_bytes()) {
+            Parsed::Block(block) => format!(
+                "{:?} {} {} {:#x} sector {} bytes {} ioprio {:x?} error {:?} comm {:?}",
+                block.kind,
+                block.device,
+                block.op.name(),
+                block.flags.0,
+                block.sector.0,
+                block.bytes.0,
+                block.ioprio,
+                block.error,
+                block.comm.map(String::from_utf8_lossy),
+            ),
+            other => format!("{other:?}"),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn requests() {
+        check(
+            "block_rq_issue",
+            "254,0 WFSM 8192 () 65538 + 16 be,0,3 [jbd2/loop3-8]",
+            expect![[
+                r#"Issue 254:0 write 0x7 sector 65538 bytes 8192 ioprio Some(4003) error None comm Some("jbd2/loop3-8")"#
+            ]],
+        );
+        // Kernel 3.4: no bytes for a request of a file system.
+        check(
+            "block_rq_issue",
+            "179,0 WS 0 () 9182248 + 8 [mmcqd/0]",
+            expect![[
+                r#"Issue 179:0 write 0x1 sector 9182248 bytes 4096 ioprio None error None comm Some("mmcqd/0")"#
+            ]],
+        );
+        check(
+            "block_rq_insert",
+            "8,0 R 36 (12 00 00 00 24 00 ) 0 + 0 [udevd [x]]",
+            expect![[
+                r#"Insert 8:0 other 0x0 sector 0 bytes 36 ioprio None error None comm Some("udevd [x]")"#
+            ]],
+        );
+        check(
+            "block_io_done",
+            "7,3 FF 0 () 0 + 0 none,0,0 [ksoftirqd/1]",
+            expect![[
+                r#"IoDone 7:3 flush 0x8 sector 0 bytes 0 ioprio Some(0) error None comm Some("ksoftirqd/1")"#
+            ]],
+        );
+        check(
+            "block_rq_merge",
+            "259,131073 WS 4096 () 8 + 8 rt,3,7 []",
+            expect![[
+                r#"RequestMerge 259:131073 write 0x1 sector 8 bytes 4096 ioprio Some(201f) error None comm Some("")"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn ends() {
+        check(
+            "block_rq_complete",
+            "7,3 FF () 18446744073709551615 + 0 none,0,0 [0]",
+            expect![
+                "Complete 7:3 flush 0x8 sector 18446744073709551615 bytes 0 ioprio Some(0) error Some(0) comm None"
+            ],
+        );
+        check(
+            "block_rq_complete",
+            "8,0 WS () 0 + 0 [-5]",
+            expect!["Complete 8:0 write 0x1 sector 0 bytes 0 ioprio None error Some(-5) comm None"],
+        );
+        // Kernel 3.10, SCSI: DID_ERROR << 16.
+        check(
+            "block_rq_complete",
+            "8,0 R () 64 + 8 [458752]",
+            expect!["Complete 8:0 read 0x0 sector 64 bytes 4096 ioprio None error Some(-5) comm None"],
+        );
+        check(
+            "block_rq_requeue",
+            "8,0 W () 64 + 8 idle,0,0 [0]",
+            expect!["Requeue 8:0 write 0x0 sector 64 bytes 4096 ioprio Some(6000) error Some(0) comm None"],
+        );
+    }
+
+    #[test]
+    fn bios_plugs_and_remaps() {
+        check(
+            "block_bio_queue",
+            "8,0 FWS 0 + 0 [rep]",
+            expect![[r#"BioQueue 8:0 write 0x9 sector 0 bytes 0 ioprio None error None comm Some("rep")"#]],
+        );
+        check(
+            "block_bio_complete",
+            "253,0 RA 2048 + 256 [0]",
+            expect![
+                "BioComplete 253:0 read 0x10 sector 2048 bytes 131072 ioprio None error Some(0) comm None"
+            ],
+        );
+        check(
+            "block_split",
+            "8,0 R 0 / 2560 [cat]",
+            expect![[
+                r#"Split { new_sector: Sector(2560) } 8:0 read 0x0 sector 0 bytes 0 ioprio None error None comm Some("cat")"#
+            ]],
+        );
+        check(
+            "block_bio_remap",
+            "8,0 WS 3072 + 8 <- (8,1) 1024",
+            expect![
+                "Remap { from_device: DeviceId(8388609), from_sector: Sector(1024) } 8:0 write 0x1 sector 3072 bytes 4096 ioprio None error None comm None"
+            ],
+        );
+        check(
+            "block_rq_remap",
+            "8,16 R 64 + 8 <- (253,2) 64 1",
+            expect![
+                "RequestRemap { from_device: DeviceId(265289730), from_sector: Sector(64) } 8:16 read 0x0 sector 64 bytes 4096 ioprio None error None comm None"
+            ],
+        );
+        check(
+            "block_unplug",
+            "[fio [1]] 12",
+            expect![[
+                r#"Unplug { count: 12 } 0:0 other 0x0 sector 0 bytes 0 ioprio None error None comm Some("fio [1]")"#
+            ]],
+        );
+        check(
+            "block_plug",
+            "[fio]",
+            expect![[r#"Plug 0:0 other 0x0 sector 0 bytes 0 ioprio None error None comm Some("fio")"#]],
+        );
+    }
+
+    #[test]
+    fn others() {
+        check("block_touch_buffer", "8,0 sector=12 size=4096", expect!["Ignored"]);
+        check("block_rq_error", "8,0 R () 64 + 8 [-5]", expect!["Ignored"]);
+        check("sched_switch", "prev_comm=a", expect!["Ignored"]);
+        for damaged in [
+            "",
+            "8",
+            "8,0",
+            "8,0 ",
+            "8,0 R",
+            "8,0 R x",
+            "8,0 R ()",
+            "8,0 R () 1 + 8",
+            "8,0 R () 1 + 8 [",
+            "8,0 R (12",
+        ] {
+            check("block_rq_complete", damaged, expect!["Unreadable"]);
+        }
+        check("block_rq_issue", "8,0 R 4096 () 1 + 99999999999999999999 [a]", expect!["Unreadable"]);
+    }
+}

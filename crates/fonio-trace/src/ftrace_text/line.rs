@@ -1,0 +1,215 @@
+//! The columns that stand before every ftrace event.
+//!
+//! ```text
+//!  qemu-system-x86-3377    [000] ...1.  1995.629370: block_rq_insert: 254,0 RA 4096 () 20677408 + 8 be,0,4 [qemu-system-x86]
+//!           mmcqd/0-95    (   95) [000] d..2   123.456789: …       with the record-tgid (or Android's print-tgid) option
+//!            <...>-1234 (-----) [001]   50260.647576: …            with the irq-info option off
+//! ```
+//!
+//! Kernel source: `print_trace_line` in `kernel/trace/trace.c`, `trace_print_context` in `kernel/trace/trace_output.c`.
+//! The name may hold anything, brackets and dashes too, so the line is read from its one fixed point, the processor in
+//! brackets with a number before it and a time after it.
+
+use fonio_core::Timestamp;
+use memchr::{memchr, memchr_iter, memrchr};
+
+/// One event's columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head<'a> {
+    /// The name that the kernel remembers for the thread, which may be `<...>`.
+    pub comm: &'a [u8],
+    pub tid: u32,
+    /// The process, where there is a column for it and the kernel knew it.
+    pub pid: Option<u32>,
+    pub cpu: u32,
+    pub time: Timestamp,
+    /// The time has no fraction: it is a counter of the trace clock, not nanoseconds.
+    pub counter: bool,
+    /// The event's name; empty where the line has none (the function tracer's).
+    pub event: &'a [u8],
+    pub payload: &'a [u8],
+}
+
+/// Reads the columns of a line; `None` if it is not an event's.
+pub(super) fn parse(line: &[u8]) -> Option<Head<'_>> {
+    memchr_iter(b'[', line).find_map(|bracket| {
+        let (comm, tid, pid) = task(&line[..bracket])?;
+        let (cpu, rest) = number(&line[bracket + 1..])?;
+        let rest = skip_spaces(rest.strip_prefix(b"] ")?);
+        let (time, counter, rest) = match timestamp(rest) {
+            Some(found) => found,
+            None => timestamp(skip_spaces(&rest[memchr(b' ', rest)?..]))?,
+        };
+        let (event, payload) = event(skip_spaces(rest));
+        Some(Head { comm, tid, pid, cpu: u32::try_from(cpu).ok()?, time, counter, event, payload })
+    })
+}
+
+/// `comm-tid`, or `comm-tid (pid)`, with spaces on both sides.
+fn task(text: &[u8]) -> Option<(&[u8], u32, Option<u32>)> {
+    let text = text.trim_ascii();
+    let (text, pid) = match text.strip_suffix(b")") {
+        Some(inside) => {
+            let open = memrchr(b'(', inside)?;
+            let column = inside[open + 1..].trim_ascii();
+            let pid = match number(column) {
+                Some((pid, b"")) => Some(u32::try_from(pid).ok()?),
+                _ if !column.is_empty() && column.iter().all(|byte| *byte == b'-') => None,
+                _ => return None,
+            };
+            (inside[..open].trim_ascii_end(), pid)
+        }
+        None => (text, None),
+    };
+    let dash = memrchr(b'-', text)?;
+    match number(&text[dash + 1..])? {
+        (tid, b"") => Some((&text[..dash], u32::try_from(tid).ok()?, pid)),
+        _ => None,
+    }
+}
+
+/// `1995.629370:`, `1995.629370123:` or `123456:`.
+fn timestamp(text: &[u8]) -> Option<(Timestamp, bool, &[u8])> {
+    let (whole, rest) = number(text)?;
+    if let Some(rest) = rest.strip_prefix(b":") {
+        return Some((Timestamp(whole), true, rest));
+    }
+    let rest = rest.strip_prefix(b".")?;
+    let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
+    if digits == 0 || rest[digits] != b':' {
+        return None;
+    }
+    let nanos = (0..9).fold(0, |sum, at| sum * 10 + if at < digits { u64::from(rest[at] - b'0') } else { 0 });
+    let time = whole.checked_mul(1_000_000_000)?.checked_add(nanos)?;
+    Some((Timestamp(time), false, &rest[digits + 1..]))
+}
+
+/// The name before the first colon that a space or the line's end follows, and what comes after.
+fn event(text: &[u8]) -> (&[u8], &[u8]) {
+    for colon in memchr_iter(b':', text) {
+        match text.get(colon + 1) {
+            None => return (&text[..colon], b""),
+            Some(b' ') => return (&text[..colon], skip_spaces(&text[colon + 1..])),
+            Some(_) => {}
+        }
+    }
+    (b"", text)
+}
+
+/// Decimal digits at the beginning, and what follows them; `None` without digits or beyond 64 bits.
+pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0_u64;
+    let mut digits = 0;
+    for byte in text {
+        if !byte.is_ascii_digit() {
+            break;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
+        digits += 1;
+    }
+    (digits > 0).then(|| (value, &text[digits..]))
+}
+
+fn skip_spaces(text: &[u8]) -> &[u8] {
+    text.trim_ascii_start()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(line: &str, expected: Expect) {
+        let shown = match parse(line.as_bytes()) {
+            None => "no event".to_owned(),
+            Some(head) => format!(
+                "{:?} tid {} pid {:?} cpu {} at {}{}: {:?} {:?}",
+                String::from_utf8_lossy(head.comm),
+                head.tid,
+                head.pid,
+                head.cpu,
+                head.time.0,
+                if head.counter { " (counter)" } else { "" },
+                String::from_utf8_lossy(head.event),
+                String::from_utf8_lossy(head.payload),
+            ),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn columns_of_many_kernels() {
+        check(
+            " qemu-system-x86-3377    [000] ...1.  1995.629370: block_rq_insert: 254,0 RA 4096 () 8 + 8 [q]",
+            expect![[
+                r#""qemu-system-x86" tid 3377 pid None cpu 0 at 1995629370000: "block_rq_insert" "254,0 RA 4096 () 8 + 8 [q]""#
+            ]],
+        );
+        check(
+            "          <idle>-0     [001] d.s2 19654.923562001: block_rq_complete: 8,0 FF () 0 + 0 [0]",
+            expect![[
+                r#""<idle>" tid 0 pid None cpu 1 at 19654923562001: "block_rq_complete" "8,0 FF () 0 + 0 [0]""#
+            ]],
+        );
+        check(
+            "     kworker/0:0-13696 [000] 50260.647610: sched_switch: prev_comm=a",
+            expect![[
+                r#""kworker/0:0" tid 13696 pid None cpu 0 at 50260647610000: "sched_switch" "prev_comm=a""#
+            ]],
+        );
+        check(
+            "           mmcqd/0-95    (   95) [003] ...1   123.456789: block_rq_issue: x",
+            expect![[r#""mmcqd/0" tid 95 pid Some(95) cpu 3 at 123456789000: "block_rq_issue" "x""#]],
+        );
+        check(
+            "           <...>-1234  (-------) [1023] .....   123.456789: print: hello: world",
+            expect![[r#""<...>" tid 1234 pid None cpu 1023 at 123456789000: "print" "hello: world""#]],
+        );
+        check(
+            "            bash-77    [000] ..... 88: block_plug: [bash]",
+            expect![[r#""bash" tid 77 pid None cpu 0 at 88 (counter): "block_plug" "[bash]""#]],
+        );
+    }
+
+    #[test]
+    fn names_may_hold_anything() {
+        check(
+            " a [001] b-2 (3)-44 ( 55) [002] d..1. 1.000002: e: [003] 2.0: f: g",
+            expect![[r#""a [001] b-2 (3)" tid 44 pid Some(55) cpu 2 at 1000002000: "e" "[003] 2.0: f: g""#]],
+        );
+        check(
+            " Executor task l-31432   [001] ..s..  1.5: block_rq_complete: p",
+            expect![[r#""Executor task l" tid 31432 pid None cpu 1 at 1500000000: "block_rq_complete" "p""#]],
+        );
+        check("-12 [000] 1.0: e:", expect![[r#""" tid 12 pid None cpu 0 at 1000000000: "e" """#]]);
+    }
+
+    #[test]
+    fn function_tracer_lines_have_no_event() {
+        check(
+            "            bash-16939 [000]  6075.461561: mutex_unlock <-tracing_set_tracer",
+            expect![[
+                r#""bash" tid 16939 pid None cpu 0 at 6075461561000: "" "mutex_unlock <-tracing_set_tracer""#
+            ]],
+        );
+    }
+
+    #[test]
+    fn what_is_no_event() {
+        for line in [
+            "",
+            "# tracer: nop",
+            "CPU:1 [LOST 3 EVENTS]",
+            "bash-1 [000] ....",
+            "bash-1 [000] .... x: y: z",
+            "bash-1 [99999999999] .... 1.0: y: z",
+            "bash-99999999999 [0] .... 1.0: y: z",
+            "bash-1 [000] .... 99999999999999999999.0: y: z",
+            "bash-1 [000] .... 99999999999999.0: y: z",
+            "bash-1 (x) [000] .... 1.0: y: z",
+        ] {
+            check(line, expect!["no event"]);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! ftrace as text: what `trace` and `trace_pipe` in tracefs give, from kernel 3.4 to 6.18, with or without the header.
+//!
+//! `trace-cmd report` writes the same columns. The columns are read in [`line`], the block tracepoints in [`block`].
+//! Events of other kinds are passed over, except those that name threads, mark moments, or sample a quantity.
+
+mod block;
+mod line;
+mod lost;
+mod marks;
+mod other;
+mod threads;
+
+use std::io::{self, Read};
+
+use fonio_core::meta::{Clock, Source};
+use fonio_core::{Batch, BlockEvent, Diagnostic, Flags, KindSet, Severity, Timestamp};
+use memchr::memmem;
+
+use crate::complaints::{Complaints, Place};
+use crate::lines::{Line, Lines};
+use crate::reader::{Input, TraceReader};
+use block::Parsed;
+use lost::Gaps;
+use marks::Marks;
+use threads::{Origin, Threads};
+
+/// Events, and lines, after which a batch ends.
+const BATCH_EVENTS: usize = 4096;
+const BATCH_LINES: usize = 32 * 1024;
+
+/// Whether the beginning of a file looks like ftrace text.
+pub fn recognise(head: &[u8]) -> bool {
+    let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    lines.by_ref().take(1000).any(|line| {
+        line.starts_with(b"# tracer:") || line::parse(line).is_some_and(|head| !head.event.is_empty())
+    })
+}
+
+/// Reads ftrace text.
+pub struct FtraceReader {
+    text: FtraceText<Box<dyn Read + Send>>,
+    file: String,
+}
+
+impl FtraceReader {
+    /// A reader of `input`.
+    pub fn new(input: Input) -> FtraceReader {
+        FtraceReader { text: FtraceText::new(input.bytes, Some(input.name.clone())), file: input.name }
+    }
+}
+
+impl TraceReader for FtraceReader {
+    fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        self.text.next_batch(batch)
+    }
+
+    fn source(&self) -> Source {
+        Source { format: "ftrace".into(), files: vec![self.file.clone()], shows: self.text.shows() }
+    }
+
+    fn clock(&self) -> Clock {
+        self.text.clock()
+    }
+}
+
+/// Reads ftrace text from a stream that may be part of something else.
+pub(crate) struct FtraceText<R> {
+    lines: Lines<R>,
+    state: State,
+}
+
+/// Everything but the stream, so that a line borrowed from it can be worked on.
+struct State {
+    file: Option<String>,
+    /// Lines end in `\n\`, as in a string of JavaScript, before their real end.
+    escaped: bool,
+    shows: KindSet,
+    counter: bool,
+    unix_ns_at_zero: Option<i64>,
+    /// Lines that are neither events nor comments, and the first of them.
+    strange: u64,
+    first_strange: Option<(u64, u64)>,
+    latest: Timestamp,
+    threads: Threads,
+    marks: Marks,
+    gaps: Gaps,
+    complaints: Complaints,
+    finished: bool,
+}
+
+impl<R: Read> FtraceText<R> {
+    pub(crate) fn new(source: R, file: Option<String>) -> FtraceText<R> {
+        FtraceText {
+            lines: Lines::new(source),
+            state: State {
+                file,
+                escaped: false,
+                shows: KindSet::default(),
+                counter: false,
+                unix_ns_at_zero: None,
+                strange: 0,
+                first_strange: None,
+                latest: Timestamp(0),
+                threads: Threads::default(),
+                marks: Marks::default(),
+                gaps: Gaps::default(),
+                complaints: Complaints::default(),
+                finished: false,
+            },
+        }
+    }
+
+    /// Text that was embedded in JavaScript may have `\n\` at the end of its lines.
+    pub(crate) fn with_escaped_line_ends(mut self) -> FtraceText<R> {
+        self.state.escaped = true;
+        self
+    }
+
+    /// The stream behind.
+    pub(crate) fn source_mut(&mut self) -> &mut R {
+        self.lines.source_mut()
+    }
+
+    pub(crate) fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        batch.clear();
+        for _ in 0..BATCH_LINES {
+            let Some(line) = self.lines.next()? else {
+                self.state.finish(batch);
+                batch.diagnostics.append(&mut self.state.complaints.ready);
+                return Ok(false);
+            };
+            self.state.line(&line, batch);
+            if batch.events.len() >= BATCH_EVENTS {
+                break;
+            }
+        }
+        batch.diagnostics.append(&mut self.state.complaints.ready);
+        Ok(true)
+    }
+
+    pub(crate) fn shows(&self) -> Vec<String> {
+        self.state.shows.names()
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        // The text does not say which of the kernel's clocks it was, only whether it was a time at all.
+        let name = if self.state.counter { "counter" } else { "unknown" };
+        Clock { name: name.into(), unix_ns_at_zero: self.state.unix_ns_at_zero }
+    }
+}
+
+impl State {
+    fn line(&mut self, line: &Line<'_>, batch: &mut Batch) {
+        let mut bytes = line.bytes;
+        if self.escaped {
+            bytes = bytes.strip_suffix(b"\\n\\").unwrap_or(bytes);
+        }
+        if line.cut {
+            let message = "The line is longer than 65536 bytes; it was skipped.";
+            self.report(line, "long-line", || message.into());
+            return;
+        }
+        if bytes.first() == Some(&b'#') {
+            self.gaps.comment(bytes);
+            return;
+        }
+        let Some(head) = line::parse(bytes) else {
+            if self.gaps.lost_line(bytes) || bytes.trim_ascii().is_empty() {
+                return;
+            }
+            if memmem::find(bytes, b": block_").is_some() {
+                let message = "The line names a block event, but its columns cannot be read; it was skipped.";
+                self.report(line, "unreadable-line", || message.into());
+            } else {
+                self.strange += 1;
+                self.first_strange.get_or_insert((line.number, line.offset));
+            }
+            return;
+        };
+        self.event(&head, line, batch);
+    }
+
+    fn event<'a>(&mut self, head: &line::Head<'a>, line: &Line<'a>, batch: &mut Batch) {
+        if head.counter && !self.counter {
+            self.counter = true;
+            let message = "The times are whole numbers, so the trace clock was a counter (`counter`, `x86-tsc`, \
+                           `uptime`); they are taken as nanoseconds, and every length of time is in its units.";
+            self.report(line, "counter-clock", || message.into());
+        }
+        // Written by tools at the end of their HTML: an event of no thread at time 0.
+        let real = head.time.0 > 0 || head.comm != b"dummy";
+        if real {
+            self.latest = self.latest.max(head.time);
+            self.gaps.event(head.cpu, head.time, &mut batch.lost);
+            let row = self.threads.seen(head.tid, head.pid, Some(head.comm), Origin::Columns, head.time);
+            batch.threads.extend(row);
+        }
+        if !head.event.starts_with(b"block_") {
+            return self.other(head, batch);
+        }
+        match block::parse(head.event, head.payload) {
+            Parsed::Ignored => {}
+            Parsed::Unreadable => {
+                let event = String::from_utf8_lossy(head.event);
+                self.report(line, "unreadable-event", || {
+                    format!(
+                        "The text of this `{event}` is not as any known kernel writes it; it was skipped."
+                    )
+                });
+            }
+            Parsed::Block(block) => {
+                self.shows.insert(block.kind);
+                if let Some(comm) = block.comm {
+                    let row = self.threads.seen(head.tid, head.pid, Some(comm), Origin::Event, head.time);
+                    batch.threads.extend(row);
+                }
+                batch.events.push(BlockEvent {
+                    time: head.time,
+                    kind: block.kind,
+                    device: block.device,
+                    sector: block.sector,
+                    bytes: block.bytes,
+                    op: block.op,
+                    flags: block.flags,
+                    flags_known: Flags::KNOWN_FROM_RWBS,
+                    cpu: Some(head.cpu),
+                    tid: Some(head.tid),
+                    ioprio: block.ioprio,
+                    error: block.error,
+                });
+            }
+        }
+    }
+
+    fn other(&mut self, head: &line::Head<'_>, batch: &mut Batch) {
+        match other::parse(head.event, head.payload) {
+            other::Other::Nothing => {}
+            other::Other::Mark(text) => {
+                if let Some(zero) = other::unix_ns_at_zero(text, head.time) {
+                    self.unix_ns_at_zero = Some(zero);
+                }
+                batch.marks.extend(self.marks.wrote(text, head.tid, head.time));
+            }
+            other::Other::Names(names) => {
+                for (tid, pid, comm) in names.into_iter().flatten() {
+                    let row = self.threads.seen(tid, pid, Some(comm), Origin::Event, head.time);
+                    batch.threads.extend(row);
+                }
+            }
+            other::Other::Sample(metric, subject, value) => batch.samples.push(fonio_core::Sample {
+                time: head.time,
+                metric,
+                subject: Some(String::from_utf8_lossy(subject).into_owned()),
+                value,
+            }),
+        }
+    }
+
+    fn finish(&mut self, batch: &mut Batch) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
+        self.gaps.finish(self.latest, &mut batch.lost);
+        batch.marks.extend(self.marks.finish());
+        self.complaints.finish();
+        if let Some((record, offset)) = self.first_strange {
+            batch.diagnostics.push(Diagnostic {
+                severity: Severity::Note,
+                code: "no-event".into(),
+                message:
+                    "Lines that are no events of ftrace were passed over; the place is that of the first."
+                        .into(),
+                file: self.file.clone(),
+                record: Some(record),
+                offset: Some(offset),
+                count: self.strange,
+            });
+        }
+    }
+
+    fn report(&mut self, line: &Line<'_>, code: &'static str, message: impl FnOnce() -> String) {
+        let file = self.file.as_deref().unwrap_or_default();
+        let place = Place { file, record: Some(line.number), offset: Some(line.offset) };
+        self.complaints.add(Severity::Warning, code, place, message);
+    }
+}

@@ -1,0 +1,199 @@
+//! Lines of a text trace, in bounded memory whatever the input.
+
+use std::io::{self, Read};
+
+use memchr::memchr;
+
+/// A line longer than this is cut. The longest that the kernel writes is a page; thousands of columns are no trace.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Twice the longest line, so that a line that is whole in the buffer is the rule.
+const BUFFER_BYTES: usize = 4 * LINE_BYTES_MAX;
+
+/// One line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Its bytes without the line end (`\n` or `\r\n`).
+    pub bytes: &'a [u8],
+    /// Its number, from 1.
+    pub number: u64,
+    /// Where it begins, in bytes from the beginning of the stream.
+    pub offset: u64,
+    /// It was longer than [`LINE_BYTES_MAX`]; `bytes` is its beginning and the rest is not kept.
+    pub cut: bool,
+}
+
+/// Splits a stream into lines.
+pub struct Lines<R> {
+    source: R,
+    buffer: Vec<u8>,
+    /// What is in the buffer and not yet given out.
+    begin: usize,
+    end: usize,
+    /// Stream offset of `begin`.
+    offset: u64,
+    number: u64,
+    /// The rest of a cut line is still to be passed over.
+    skipping: bool,
+    ended: bool,
+}
+
+impl<R: Read> Lines<R> {
+    /// The lines of `source`.
+    pub fn new(source: R) -> Lines<R> {
+        Lines {
+            source,
+            buffer: vec![0; BUFFER_BYTES],
+            begin: 0,
+            end: 0,
+            offset: 0,
+            number: 0,
+            skipping: false,
+            ended: false,
+        }
+    }
+
+    /// The stream behind the lines. Reading from it takes bytes away from them.
+    pub fn source_mut(&mut self) -> &mut R {
+        &mut self.source
+    }
+
+    /// The next line, `None` after the last. The last line need not have a line end.
+    ///
+    /// # Errors
+    /// What the stream reports.
+    #[allow(clippy::should_implement_trait)] // An Iterator cannot lend from its own buffer.
+    pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        while self.skipping {
+            match memchr(b'\n', &self.buffer[self.begin..self.end]) {
+                Some(at) => {
+                    self.take(at + 1);
+                    self.skipping = false;
+                }
+                None => {
+                    self.take(self.end - self.begin);
+                    if !self.fill()? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        let mut searched = 0;
+        loop {
+            let rest = &self.buffer[self.begin + searched..self.end];
+            if let Some(at) = memchr(b'\n', rest) {
+                let len = searched + at;
+                return Ok(Some(self.line(len.min(LINE_BYTES_MAX), len + 1, len > LINE_BYTES_MAX)));
+            }
+            searched = self.end - self.begin;
+            if searched > LINE_BYTES_MAX {
+                self.skipping = true;
+                return Ok(Some(self.line(LINE_BYTES_MAX, searched, true)));
+            }
+            if !self.fill()? {
+                return Ok(if searched == 0 { None } else { Some(self.line(searched, searched, false)) });
+            }
+        }
+    }
+
+    /// The next `len` bytes as a line, of which `taken` are used up with it.
+    fn line(&mut self, len: usize, taken: usize, cut: bool) -> Line<'_> {
+        let (begin, offset) = (self.begin, self.offset);
+        self.take(taken);
+        self.number += 1;
+        let bytes = &self.buffer[begin..begin + len];
+        let bytes = if cut { bytes } else { bytes.strip_suffix(b"\r").unwrap_or(bytes) };
+        Line { bytes, number: self.number, offset, cut }
+    }
+
+    fn take(&mut self, count: usize) {
+        self.begin += count;
+        self.offset += count as u64;
+    }
+
+    /// Reads more; `false` at the end of the stream.
+    fn fill(&mut self) -> io::Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        if self.begin > 0 && self.buffer.len() - self.end < BUFFER_BYTES / 2 {
+            self.buffer.copy_within(self.begin..self.end, 0);
+            self.end -= self.begin;
+            self.begin = 0;
+        }
+        assert!(self.end < self.buffer.len(), "a line longer than the limit was not cut");
+        loop {
+            match self.source.read(&mut self.buffer[self.end..]) {
+                Ok(0) => {
+                    self.ended = true;
+                    return Ok(false);
+                }
+                Ok(count) => {
+                    self.end += count;
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Gives at most `step` bytes at a time.
+    struct Steps<'a>(&'a [u8], usize);
+
+    impl Read for Steps<'_> {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            let count = self.1.min(to.len());
+            self.0.read(&mut to[..count])
+        }
+    }
+
+    fn lines(bytes: &[u8], step: usize) -> Vec<(Vec<u8>, u64, u64, bool)> {
+        let mut lines = Lines::new(Steps(bytes, step));
+        let mut out = Vec::new();
+        while let Some(line) = lines.next().expect("memory reads") {
+            out.push((line.bytes.to_vec(), line.number, line.offset, line.cut));
+        }
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn same_as_splitting(bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), any::<u8>()], 0..200), step in 1_usize..40) {
+            let mut expected = Vec::new();
+            let mut offset = 0;
+            for (at, piece) in bytes.split(|byte| *byte == b'\n').enumerate() {
+                let line = piece.strip_suffix(b"\r").unwrap_or(piece);
+                expected.push((line.to_vec(), at as u64 + 1, offset, false));
+                offset += piece.len() as u64 + 1;
+            }
+            // What follows the last line end is a line only if there is something.
+            if bytes.is_empty() || bytes.ends_with(b"\n") {
+                expected.pop();
+            }
+            prop_assert_eq!(lines(&bytes, step), expected);
+        }
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_the_next_is_whole() {
+        for extra in [0, 1, 2, LINE_BYTES_MAX, 3 * LINE_BYTES_MAX, 10 * LINE_BYTES_MAX] {
+            let mut text = b"first\n".to_vec();
+            text.extend(vec![b'x'; LINE_BYTES_MAX + extra]);
+            text.extend(b"\nlast");
+            for step in [1000, 60_000, usize::MAX] {
+                let found = lines(&text, step);
+                assert_eq!(found.len(), 3, "{extra} {step}");
+                assert_eq!((found[1].0.len(), found[1].3), (LINE_BYTES_MAX, extra > 0), "{extra} {step}");
+                assert_eq!(found[2], (b"last".to_vec(), 3, (LINE_BYTES_MAX + extra) as u64 + 7, false));
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Which format a file has, told by its content, and the reader for it.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+
+use flate2::read::MultiGzDecoder;
+use fonio_core::meta::{Clock, Source};
+use fonio_core::{Batch, Diagnostic, Severity};
+use thiserror::Error;
+
+use crate::blktrace::{self, BlktraceReader};
+use crate::csv::{Mapping, MappingError};
+use crate::ftrace_text::{self, FtraceReader};
+use crate::reader::{Input, TraceReader};
+
+/// How much of a file is looked at.
+pub const HEAD_BYTES: usize = 64 * 1024;
+
+/// A format that fonio reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// blktrace's binary, per processor or merged.
+    Blktrace,
+    /// blkparse's default text.
+    Blkparse,
+    /// ftrace's `trace` or `trace_pipe` as text.
+    Ftrace,
+    /// systrace or atrace: HTML, or `TRACE:` and what follows, compressed or not.
+    Systrace,
+    /// The CSV of the MSR Cambridge traces.
+    MsrCambridge,
+    /// The ASCII traces of DiskSim and MQSim.
+    DiskSim,
+    /// Any other CSV; it needs a [`Mapping`], except fonio's own.
+    Csv,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Format; 7] = [
+        Format::Blktrace,
+        Format::Blkparse,
+        Format::Ftrace,
+        Format::Systrace,
+        Format::MsrCambridge,
+        Format::DiskSim,
+        Format::Csv,
+    ];
+
+    /// The name on the command line and in `meta.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Blktrace => "blktrace",
+            Format::Blkparse => "blkparse",
+            Format::Ftrace => "ftrace",
+            Format::Systrace => "systrace",
+            Format::MsrCambridge => "msr-cambridge",
+            Format::DiskSim => "disksim",
+            Format::Csv => "csv",
+        }
+    }
+
+    fn describe(self) -> &'static str {
+        match self {
+            Format::Blktrace => "blktrace (binary)",
+            Format::Blkparse => "blkparse (its default text)",
+            Format::Ftrace => "ftrace (text of trace or trace_pipe)",
+            Format::Systrace => "systrace (HTML, or atrace's output)",
+            Format::MsrCambridge => "msr-cambridge (CSV)",
+            Format::DiskSim => "disksim (ASCII, MQSim's too)",
+            Format::Csv => "csv (any, with a column mapping)",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no format has.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("there is no format `{name}`; there are: {}", names())]
+pub struct UnknownFormat {
+    /// The name.
+    pub name: String,
+}
+
+fn names() -> String {
+    Format::ALL.map(Format::name).join(", ")
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+    fn from_str(name: &str) -> Result<Format, UnknownFormat> {
+        Format::ALL
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| UnknownFormat { name: name.to_owned() })
+    }
+}
+
+/// What the user said about the input.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// The columns of a CSV; it makes the format [`Format::Csv`] unless another is given.
+    pub csv: Option<Mapping>,
+    /// The format, not to be told by the content.
+    pub format: Option<Format>,
+}
+
+/// Why no reader was found.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum OpenError {
+    #[error("no input was given")]
+    NoInput,
+    #[error("{file}: it cannot be read")]
+    Read { file: String, source: io::Error },
+    #[error("{file}: {found}. fonio reads {}. {way_out}", accepted())]
+    Unknown { file: String, found: String, way_out: String },
+    #[error(
+        "{file}: a table with the columns {}; say which holds what with a column mapping, as in `{example}`",
+        .columns.join(", ")
+    )]
+    NeedsMapping { file: String, columns: Vec<String>, example: String },
+    #[error("{file}: the column mapping does not fit")]
+    Mapping { file: String, source: MappingError },
+    #[error(
+        "{second}: a trace in the format {format} is one file, and {first} was given before; read them one by one"
+    )]
+    OneFile { format: Format, first: String, second: String },
+}
+
+fn accepted() -> String {
+    let all = Format::ALL.map(Format::describe);
+    format!("{}, each also compressed with gzip", all.join(", "))
+}
+
+/// The format of a file that begins with `head` (64 KiB of it or all); `None` if it is none that fonio reads.
+pub fn recognise(head: &[u8]) -> Option<Format> {
+    if blktrace::recognise(head) {
+        return Some(Format::Blktrace);
+    }
+    if ftrace_text::recognise(head) {
+        return Some(Format::Ftrace);
+    }
+    None
+}
+
+/// A reader for `inputs`, which are one trace: per-processor files of blktrace, or a single file of any other format.
+///
+/// The format is told by the first input's content, unless `options` say otherwise; gzip is seen through.
+///
+/// # Errors
+/// Where the inputs cannot be read, or are in no format that fonio reads.
+pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceReader>, OpenError> {
+    let mut damage = Vec::new();
+    let mut opened = Vec::new();
+    for input in inputs {
+        let name = input.name.clone();
+        let failed = |source| OpenError::Read { file: name.clone(), source };
+        let (head, mut input) = peek(input).map_err(failed)?;
+        let head = if head.starts_with(&[0x1f, 0x8b, 8]) {
+            let noted = Arc::new(Mutex::new(None));
+            damage.push((name.clone(), Arc::clone(&noted)));
+            let inflated = Gunzip { decoder: MultiGzDecoder::new(input.bytes), damage: noted };
+            let (head, inner) =
+                peek(Input { name: name.clone(), bytes: Box::new(inflated) }).map_err(failed)?;
+            input = inner;
+            head
+        } else {
+            head
+        };
+        opened.push((head, input));
+    }
+    let Some((head, first)) = opened.first() else { return Err(OpenError::NoInput) };
+    let format = match (options.format, &options.csv) {
+        (Some(format), _) => format,
+        (None, Some(_)) => Format::Csv,
+        (None, None) => recognise(head).ok_or_else(|| unknown(&first.name, head))?,
+    };
+    if let Some((_, second)) = opened.get(1)
+        && format != Format::Blktrace
+    {
+        return Err(OpenError::OneFile { format, first: first.name.clone(), second: second.name.clone() });
+    }
+    if format == Format::Blktrace {
+        let inputs = opened.into_iter().map(|(_, input)| input).collect();
+        return Ok(undamaged(Box::new(BlktraceReader::new(inputs)), damage));
+    }
+    let (head, input) = opened.swap_remove(0);
+    let inner: Box<dyn TraceReader> = match format {
+        Format::Ftrace => Box::new(FtraceReader::new(input)),
+        _ => return Err(unknown(&input.name, &head)),
+    };
+    Ok(undamaged(inner, damage))
+}
+
+fn undamaged(inner: Box<dyn TraceReader>, damage: Vec<(String, Damage)>) -> Box<dyn TraceReader> {
+    if damage.is_empty() { inner } else { Box::new(Compressed { inner, damage }) }
+}
+
+/// The first bytes of an input, and the input with them still in it.
+fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    (&mut input.bytes).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    let bytes = Box::new(io::Cursor::new(head.clone()).chain(input.bytes));
+    Ok((head, Input { name: input.name, bytes }))
+}
+
+/// What went wrong in decompression, once it has.
+type Damage = Arc<Mutex<Option<String>>>;
+
+/// gzip that ends where its stream is damaged, so that what came before is kept.
+struct Gunzip<R> {
+    decoder: MultiGzDecoder<R>,
+    damage: Damage,
+}
+
+impl<R: Read> Read for Gunzip<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+        let mut damage = self.damage.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if damage.is_some() {
+            return Ok(0);
+        }
+        match self.decoder.read(to) {
+            Err(error) if matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof) => {
+                *damage = Some(error.to_string());
+                Ok(0)
+            }
+            result => result,
+        }
+    }
+}
+
+/// A reader of compressed files, which says at the end where the compression was damaged.
+struct Compressed {
+    inner: Box<dyn TraceReader>,
+    damage: Vec<(String, Damage)>,
+}
+
+impl TraceReader for Compressed {
+    fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        let more = self.inner.next_batch(batch)?;
+        if !more {
+            for (file, damage) in self.damage.drain(..) {
+                let found = damage.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+                batch.diagnostics.extend(found.map(|found| Diagnostic {
+                    severity: Severity::Error,
+                    code: "damaged-gzip".into(),
+                    message: format!(
+                        "The gzip data is damaged or cut short ({found}); what comes after is not read."
+                    ),
+                    file: Some(file),
+                    record: None,
+                    offset: None,
+                    count: 1,
+                }));
+            }
+        }
+        Ok(more)
+    }
+
+    fn source(&self) -> Source {
+        self.inner.source()
+    }
+
+    fn clock(&self) -> Clock {
+        self.inner.clock()
+    }
+}
+
+/// The error for a file that begins with `head`.
+fn unknown(file: &str, head: &[u8]) -> OpenError {
+    let (found, way_out) = foreign(head);
+    OpenError::Unknown { file: file.to_owned(), found, way_out: way_out.to_owned() }
+}
+
+const CONVERT: &str = "Give it the trace in one of these";
+
+/// What a file seems to be instead, and what to do about it.
+fn foreign(head: &[u8]) -> (String, &'static str) {
+    const DECOMPRESS: &str = "Decompress it first";
+    let magics: [(&[u8], &str, &str); 15] = [
+        (
+            b"\x17\x08\x44tracing",
+            "it is a trace.dat of trace-cmd",
+            "Convert it: trace-cmd report trace.dat > trace.txt",
+        ),
+        (b"PERFILE2", "it is a perf.data", "Record with tracefs, blktrace or trace-cmd"),
+        (b"PAR1", "it is a Parquet file", "A recording is opened by its directory, not by a file in it"),
+        (b"\x7fELF", "it is an ELF program", CONVERT),
+        (b"SQLite format 3\0", "it is a SQLite database", CONVERT),
+        (b"\x28\xb5\x2f\xfd", "it is compressed with zstd", DECOMPRESS),
+        (b"\xfd7zXZ", "it is compressed with xz", DECOMPRESS),
+        (b"BZh", "it is compressed with bzip2", DECOMPRESS),
+        (b"\x04\x22\x4d\x18", "it is compressed with lz4", DECOMPRESS),
+        (b"PK\x03\x04", "it is a zip archive", DECOMPRESS),
+        (b"7z\xbc\xaf\x27\x1c", "it is a 7-Zip archive", DECOMPRESS),
+        (b"fio version ", "it is an iolog of fio, which has no completions", CONVERT),
+        (b"\xff\xfe", "it is UTF-16 text, as PowerShell's `>` writes it", "Convert it to UTF-8"),
+        (b"\xfe\xff", "it is UTF-16 text", "Convert it to UTF-8"),
+        (b"\x1f\x8b", "it is compressed with gzip twice", DECOMPRESS),
+    ];
+    if head.is_empty() {
+        return ("it is empty".into(), "Record again");
+    }
+    if let Some((_, found, way_out)) = magics.into_iter().find(|(magic, _, _)| head.starts_with(magic)) {
+        return (found.into(), way_out);
+    }
+    if head.get(257..262) == Some(b"ustar") {
+        return ("it is a tar archive".into(), "Unpack it first");
+    }
+    if looks_like_perfetto(head) {
+        return (
+            "it looks like a Perfetto trace (protobuf)".into(),
+            "Convert it with Perfetto's traceconv: traceconv systrace TRACE OUT",
+        );
+    }
+    let text = head.iter().take(1024).all(|byte| *byte >= b' ' || b"\t\r\n\x1b".contains(byte));
+    if text {
+        let line =
+            head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line[..line.len().min(60)]).trim_end().to_owned();
+        (format!("it is text that begins with `{}`, in which no event is seen", line.escape_debug()), CONVERT)
+    } else {
+        let bytes: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        (format!("it is binary and begins with the bytes {}", bytes.join(" ")), CONVERT)
+    }
+}
+
+/// A `Trace` message is a sequence of length-delimited fields 1; two in a row are no accident.
+fn looks_like_perfetto(head: &[u8]) -> bool {
+    let mut at = 0;
+    for packets in 0..4 {
+        if head.get(at) != Some(&0x0a) {
+            return false;
+        }
+        let (mut len, mut shift) = (0_usize, 0);
+        loop {
+            at += 1;
+            let Some(byte) = head.get(at) else { return packets > 0 };
+            len |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+            if shift > 28 {
+                return false;
+            }
+        }
+        at += 1 + len;
+        if at >= head.len() {
+            return packets > 0 || len > 16;
+        }
+    }
+    true
+}

@@ -15,9 +15,9 @@ pub struct FilterOptions {
     pub tids: Vec<u32>,
     /// Ops by name: `read`, `write`, `flush`, …
     pub ops: Vec<String>,
-    /// From this instant on, in nanoseconds of the recording's clock.
+    /// From this instant on, in nanoseconds after the recording's begin (`RowSink::began`; else the first row's time).
     pub from_ns: Option<u64>,
-    /// Up to but without this instant.
+    /// Up to but without this instant, likewise.
     pub until_ns: Option<u64>,
 }
 

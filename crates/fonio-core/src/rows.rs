@@ -346,6 +346,11 @@ pub struct Diagnostic {
 /// sink's own failure (a full disk) and ends the producer.
 #[allow(missing_docs, unused_variables)]
 pub trait RowSink {
+    /// Said once, before any row: the first instant covered, where there is one. Times that people state count from it.
+    /// Sinks that hand rows on hand this on too.
+    fn began(&mut self, at: Timestamp) -> io::Result<()> {
+        Ok(())
+    }
     fn request(&mut self, row: &Request) -> io::Result<()> {
         Ok(())
     }

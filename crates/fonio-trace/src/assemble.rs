@@ -30,7 +30,11 @@ pub fn assemble(
     let mut seen = Seen::default();
     loop {
         let more = reader.next_batch(&mut batch)?;
+        let fresh = seen.span.is_none();
         seen.batch(&batch);
+        if let (true, Some((began, _))) = (fresh, seen.span) {
+            sink.began(began)?;
+        }
         for row in &batch.threads {
             sink.thread(row)?;
         }

@@ -3,6 +3,7 @@
 mod assets;
 mod demo;
 mod fuzz;
+mod gen_trace;
 mod process;
 mod test;
 mod tidy;
@@ -16,6 +17,7 @@ cargo xtask COMMAND
   demo        run the main job: record a real workload (root) or explain a shipped trace, and show the report
   test        everything that must pass: format, lints, documentation, invariants, fuzz targets, tests
   fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
+  gen-trace   write a blktrace capture of any size: [--out PREFIX] [--ios N] [--seed N] [--cpus N]
   bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
   assets      build the script and the style of the HTML report (cargo does it too when they are missing)
   setup       only install what the other commands need, or print the line that does
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "fuzz" => fuzz::run(rest),
         "assets" => assets::run(rest),
+        "gen-trace" => gen_trace::run(rest),
         "setup" => tools::ensure(tools::ALL),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

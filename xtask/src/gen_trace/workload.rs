@@ -1,0 +1,378 @@
+//! The disk and the processes whose trace it is.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+
+use super::Options;
+use super::record::*;
+
+/// The disk has 64 GiB.
+const SECTORS: u64 = 128 << 20;
+/// Requests that the disk takes at once.
+const DEPTH: usize = 32;
+/// The first record's time on the monotonic clock.
+const BEGINS_NS: u64 = 1_000_000_000_000;
+/// A process waits before it queues more once its bios have waited so long for the disk.
+const BACKLOG_NS: u64 = 10_000_000;
+
+/// What a process does.
+struct Process {
+    comm: &'static str,
+    pid: u32,
+    /// Of all I/Os, in 256ths.
+    share: u64,
+    /// Categories of its ordinary I/O.
+    rwbs: u32,
+    /// Smallest size, and by how many doublings it varies.
+    sectors: u64,
+    doublings: u64,
+    /// I/Os in 256 that do not continue where the last one ended.
+    jumps: u64,
+    /// I/Os in 256 that bring bios which are merged.
+    merges: u64,
+    /// I/Os in 256 that are followed by a flush.
+    flushes: u64,
+}
+
+const PROCESSES: [Process; 8] = [
+    process("cp", 811, 44, TC_READ | TC_AHEAD, 256, 0, 4, 20, 0),
+    process("postgres", 902, 72, TC_READ, 16, 0, 250, 0, 0),
+    process("postgres: wal", 903, 24, TC_WRITE | TC_SYNC, 16, 3, 6, 10, 64),
+    process("sqlite3", 1044, 24, TC_WRITE | TC_SYNC, 8, 1, 120, 0, 96),
+    process("kworker/u4:1", 37, 64, TC_WRITE, 8, 6, 40, 40, 0),
+    process("jbd2/sda1-8", 214, 12, TC_WRITE | TC_SYNC | TC_META | TC_FUA, 8, 4, 2, 30, 8),
+    process("find", 1300, 14, TC_READ | TC_META, 8, 0, 220, 0, 0),
+    process("fstrim", 1377, 2, TC_WRITE | TC_SYNC | TC_DISCARD, 2048, 4, 30, 0, 0),
+];
+
+#[allow(clippy::too_many_arguments)]
+const fn process(
+    comm: &'static str,
+    pid: u32,
+    share: u64,
+    rwbs: u32,
+    sectors: u64,
+    doublings: u64,
+    jumps: u64,
+    merges: u64,
+    flushes: u64,
+) -> Process {
+    Process { comm, pid, share, rwbs, sectors, doublings, jumps, merges, flushes }
+}
+
+/// What changes of a process while it runs.
+#[derive(Clone, Copy)]
+struct State {
+    cpu: u64,
+    next_sector: u64,
+    named: bool,
+}
+
+/// One request as it is planned.
+#[derive(Clone, Copy)]
+struct Io {
+    pid: u32,
+    cpu: u64,
+    rwbs: u32,
+    sector: u64,
+    sectors: u64,
+}
+
+/// Plans the trace and writes it in the order of time.
+pub struct Generator<W> {
+    /// Each processor's file.
+    pub files: Vec<W>,
+    sequences: Vec<u32>,
+    random: SplitMix64,
+    cpus: u64,
+    now: u64,
+    /// Planned and not yet written.
+    planned: BinaryHeap<Reverse<Record>>,
+    order: u64,
+    /// When each of the disk's places is free again, and the sectors in it until then.
+    places: [(u64, u64, u64); DEPTH],
+    /// When the last flush is done.
+    flushed: u64,
+    processes: [State; PROCESSES.len()],
+    /// Records by which the plan is short of five for each I/O; negative: beyond.
+    saved: i64,
+    counts: Counts,
+}
+
+impl<W: Write> Generator<W> {
+    /// At the beginning of the trace; one file for each processor.
+    pub fn new(options: &Options, files: Vec<W>) -> Generator<W> {
+        let mut random = SplitMix64(options.seed);
+        let processes = std::array::from_fn(|_| State {
+            cpu: random.below(options.cpus),
+            next_sector: random.below(SECTORS / 8) * 8,
+            named: false,
+        });
+        Generator {
+            sequences: vec![0; files.len()],
+            files,
+            random,
+            cpus: options.cpus,
+            now: BEGINS_NS,
+            planned: BinaryHeap::new(),
+            order: 0,
+            places: [(BEGINS_NS, 0, 0); DEPTH],
+            flushed: BEGINS_NS,
+            processes,
+            saved: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Writes the whole trace.
+    pub fn run(&mut self, ios: u64) -> io::Result<Counts> {
+        self.note(self.now, 0, NOTE_CLOCK, 0, Payload::Clock);
+        let mut left = ios;
+        while left > 0 {
+            left -= self.step(left);
+            self.write_until(self.now)?;
+        }
+        self.write_until(u64::MAX - 1)?;
+        while self.saved > 0 {
+            self.note(self.now, 0, NOTE_MESSAGE, 0, Payload::Message);
+        }
+        self.write_until(u64::MAX)?;
+        Ok(self.counts)
+    }
+
+    /// Plans the next request with the bios merged into it, and perhaps a flush; returns how many I/Os that are.
+    fn step(&mut self, left: u64) -> u64 {
+        let mut at = 0;
+        let mut draw = self.random.below(256);
+        while draw >= PROCESSES[at].share {
+            draw -= PROCESSES[at].share;
+            at += 1;
+        }
+        let process = &PROCESSES[at];
+        if self.random.below(512) == 0 {
+            self.processes[at].cpu = self.random.below(self.cpus);
+        }
+        let cpu = self.processes[at].cpu;
+        if !self.processes[at].named {
+            self.processes[at].named = true;
+            self.note(self.now, cpu, NOTE_PROCESS, process.pid, Payload::Name(process.comm));
+        }
+        let sectors = process.sectors << self.random.below(process.doublings + 1);
+        // The last ones have no merges, so that there is time to save what they cost.
+        let merge = left > 200 && self.random.below(256) < process.merges;
+        let merged = if merge { 1 + self.random.below(4) } else { 0 };
+        let all = sectors * (1 + merged);
+        let mut sector = self.processes[at].next_sector;
+        while self.random.below(256) < process.jumps || sector + all > SECTORS || self.in_flight(sector, all)
+        {
+            sector = self.random.below((SECTORS - all) / 8) * 8;
+        }
+        self.processes[at].next_sector = sector + all;
+        let io = Io { pid: process.pid, cpu, rwbs: process.rwbs, sector, sectors };
+        let waited = self.request(io, merged);
+        let mut ios = 1;
+        if ios < left && self.random.below(256) < process.flushes {
+            self.flush(io);
+            ios += 1;
+        }
+        self.now += self.think(waited);
+        ios
+    }
+
+    /// Whether a request on those sectors is on its way; the kernel's page lock would keep another one back.
+    fn in_flight(&self, sector: u64, sectors: u64) -> bool {
+        self.places
+            .iter()
+            .any(|(until, from, to)| *until >= self.now && sector < *to && *from < sector + sectors)
+    }
+
+    /// Plans one request; returns how long it waited for the disk.
+    fn request(&mut self, io: Io, merged: u64) -> u64 {
+        let mut time = self.now;
+        let plugged = if merged > 0 { self.random.below(8) != 0 } else { self.saved >= 2 };
+        let inserted = self.saved >= 0;
+        // A front merge puts the bio before the request.
+        let front = merged == 1 && self.random.below(16) == 0;
+        let first = if front { io.sector + io.sectors } else { io.sector };
+        let whole = Io { sectors: io.sectors * (1 + merged), ..io };
+        let bio = |sector| Io { sector, ..io };
+
+        self.event(time, QUEUE, bio(first));
+        time += 200 + self.random.below(400);
+        self.event(time, GET_REQUEST, bio(first));
+        if plugged {
+            time += 60 + self.random.below(100);
+            self.event(time, PLUG, Io { rwbs: TC_READ, sector: 0, sectors: 0, ..io });
+        } else if inserted {
+            time += 200 + self.random.below(300);
+            self.event(time, INSERT, bio(first));
+        }
+        for part in 1..=merged {
+            let sector = if front { io.sector } else { io.sector + part * io.sectors };
+            time += 300 + self.random.below(900);
+            self.event(time, QUEUE, bio(sector));
+            time += 100 + self.random.below(200);
+            self.event(time, if front { FRONT_MERGE } else { BACK_MERGE }, bio(sector));
+        }
+        if plugged {
+            time += 100 + self.random.below(300);
+            let unplug = Io { rwbs: TC_READ, sector: 0, sectors: 0, ..io };
+            self.plan(time, UNPLUG, unplug, Payload::Unplug(1));
+            if inserted {
+                time += 100 + self.random.below(200);
+                self.event(time, INSERT, whole);
+            }
+        }
+        self.saved += 5;
+        let ready = time + 300 + self.random.below(700);
+        let (mut issue, place) = self.place(ready);
+        self.event(issue, ISSUE, whole);
+        if merged > 0 && self.random.below(2_000) == 0 {
+            let back = issue + 20_000 + self.random.below(20_000);
+            self.event(back, REQUEUE, whole);
+            issue = back + 3_000_000 + self.random.below(1_000_000);
+            self.event(issue, ISSUE, whole);
+        }
+        let done = issue + self.service(whole);
+        self.places[place] = (done, whole.sector, whole.sector + whole.sectors);
+        self.complete(done, whole);
+        issue - time
+    }
+
+    /// Plans a flush: the bio that asks for it is an empty write, what is issued is the flush request.
+    fn flush(&mut self, after: Io) {
+        let asked = Io { rwbs: TC_WRITE | TC_FLUSH | TC_SYNC, sector: 0, sectors: 0, ..after };
+        let flush = Io { rwbs: TC_READ | TC_FLUSH, ..asked };
+        // It is asked for when the write before it is done.
+        let asked_at = self.places.iter().map(|place| place.0).fold(self.flushed, u64::max);
+        self.event(asked_at, QUEUE, asked);
+        let time = asked_at + 200 + self.random.below(300);
+        self.event(time, GET_REQUEST, asked);
+        let time = time + 200 + self.random.below(300);
+        self.event(time, ISSUE, flush);
+        let done = time + 400_000 + self.random.tail(600_000);
+        let cpu = self.complete(done, flush);
+        // The kernel has one flush on its way at a time.
+        self.flushed = done + 1_000;
+        self.plan(done + 500, COMPLETE, Io { cpu, pid: 0, ..asked }, Payload::None);
+        self.saved += 5;
+    }
+
+    /// The earliest time from `time` on at which the disk takes a request, and the place it takes there.
+    fn place(&mut self, time: u64) -> (u64, usize) {
+        let mut best = 0;
+        for (at, place) in self.places.iter().enumerate() {
+            if place.0 < self.places[best].0 {
+                best = at;
+            }
+        }
+        (time.max(self.places[best].0 + 2_000), best)
+    }
+
+    /// Plans the completion, half the time on another processor; returns on which.
+    fn complete(&mut self, time: u64, io: Io) -> u64 {
+        let cpu = if self.random.below(2) == 0 { self.random.below(self.cpus) } else { io.cpu };
+        let pid = if self.random.below(4) == 0 { io.pid } else { 0 };
+        self.plan(time, COMPLETE, Io { cpu, pid, ..io }, Payload::None);
+        cpu
+    }
+
+    /// How long the disk works on it: a flash device's read or write, the transfer, and now and then a long pause.
+    fn service(&mut self, io: Io) -> u64 {
+        let base = match io.rwbs {
+            rwbs if rwbs & TC_DISCARD != 0 => 300_000,
+            rwbs if rwbs & TC_WRITE != 0 => 30_000 + self.random.tail(20_000),
+            _ => 80_000 + self.random.tail(30_000),
+        };
+        let transfer = if io.rwbs & TC_DISCARD != 0 { 0 } else { io.sectors * 1_100 };
+        let pause = if self.random.below(1000) == 0 { self.random.below(20_000_000) } else { 0 };
+        base + transfer + pause
+    }
+
+    /// The time to the next I/O.
+    fn think(&mut self, waited: u64) -> u64 {
+        if waited > BACKLOG_NS {
+            return waited;
+        }
+        match self.random.below(1024) {
+            0 => 5_000_000 + self.random.below(20_000_000),
+            1..700 => 1_000 + self.random.below(20_000),
+            _ => 20_000 + self.random.tail(60_000),
+        }
+    }
+
+    fn event(&mut self, time: u64, action: u32, io: Io) {
+        self.plan(time, action, io, Payload::None);
+    }
+
+    fn note(&mut self, time: u64, cpu: u64, action: u32, pid: u32, payload: Payload) {
+        let io = Io { pid, cpu, rwbs: 0, sector: 0, sectors: 0 };
+        self.plan(time, action, io, payload);
+    }
+
+    fn plan(&mut self, time: u64, action: u32, io: Io, payload: Payload) {
+        let is_note = action & TC_NOTIFY != 0;
+        self.order += 1;
+        self.saved -= 1;
+        self.planned.push(Reverse(Record {
+            time,
+            order: self.order,
+            cpu: io.cpu,
+            sector: io.sector,
+            bytes: (io.sectors * 512) as u32,
+            action: action | if is_note { 0 } else { io.rwbs | TC_FS },
+            pid: io.pid,
+            payload,
+        }));
+    }
+
+    fn write_until(&mut self, time: u64) -> io::Result<()> {
+        while let Some(Reverse(record)) = self.planned.peek() {
+            if record.time >= time {
+                break;
+            }
+            let record = *record;
+            self.planned.pop();
+            self.now = self.now.max(record.time);
+            self.write(&record)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, record: &Record) -> io::Result<()> {
+        let cpu = record.cpu as usize;
+        let mut sequence = 0;
+        if !record.is_note() {
+            self.sequences[cpu] = self.sequences[cpu].wrapping_add(1);
+            sequence = self.sequences[cpu];
+        }
+        let bytes = record.write(sequence, &mut self.files[cpu])?;
+        self.counts.add(record, bytes);
+        Ok(())
+    }
+}
+
+/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Even over `0..below`.
+    fn below(&mut self, below: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(below)) >> 64) as u64
+    }
+
+    /// Mostly below `scale`, with a long tail: half of the values of each doubling come in the next.
+    fn tail(&mut self, scale: u64) -> u64 {
+        let doublings = self.next().leading_zeros().min(10);
+        self.below(scale << doublings)
+    }
+}

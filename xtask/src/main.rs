@@ -5,7 +5,6 @@ mod demo;
 mod fuzz;
 mod gen_trace;
 mod process;
-mod report_bench;
 mod test;
 mod tidy;
 mod tools;
@@ -36,7 +35,6 @@ fn main() -> ExitCode {
         "demo-workload" => demo::workload(rest),
         "test" => test::run(rest),
         "fuzz" => fuzz::run(rest),
-        "bench" => report_bench::run(rest),
         "assets" => assets::run(rest),
         "gen-trace" => gen_trace::run(rest),
         "setup" => tools::ensure(tools::ALL),

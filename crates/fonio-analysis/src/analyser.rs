@@ -1,28 +1,34 @@
 //! The analyser: takes rows, asks each question, gives the analysis.
 
-use fonio_core::{Meta, RowSink};
+use std::io;
+
+use fonio_core::{DeviceId, Flags, Meta, Request, RowSink, Sample, Thread, Timestamp};
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Class;
 use crate::filter::FilterOptions;
-use crate::findings::Finding;
-use crate::flushes::Flushes;
-use crate::interference::Interference;
-use crate::io_share::IoShare;
-use crate::latency::Latency;
-use crate::locality::Locality;
-use crate::machine::Machine;
-use crate::points::Points;
-use crate::processes::Processes;
-use crate::queueing::Queueing;
-use crate::sequentiality::Sequentiality;
-use crate::series::Series;
-use crate::size_latency::SizeLatency;
-use crate::sizes::Sizes;
-use crate::slices::Slices;
-use crate::spatial::Spatial;
-use crate::totals::Totals;
-use crate::validity::Validity;
+use crate::findings::{self, Finding};
+use crate::flushes::{FlushTally, Flushes};
+use crate::interference::{Interference, InterferenceTally};
+use crate::io_share::{IoShare, ShareTally};
+use crate::latency::{Latency, ResponseTally};
+use crate::locality::{Locality, PlaceTally};
+use crate::machine::{Machine, MachineTally};
+use crate::points::{PointTally, Points};
+use crate::processes::{ProcessTally, Processes};
+use crate::queueing::{QueueTally, Queueing};
+use crate::seen::Seen;
+use crate::sequentiality::{SequentialTally, Sequentiality};
+use crate::series::{Series, SeriesTally};
+use crate::size_latency::{ServiceTally, SizeLatency};
+use crate::sizes::{SizeTally, Sizes};
+use crate::slices::{SliceTally, Slices};
+use crate::spatial::{Maps, Spatial};
+use crate::threads::Threads;
+use crate::totals::{self, Totals};
+use crate::validity::{Validity, ValidityTally};
 
 /// The version of the analysis's JSON schema.
 pub const ANALYSIS_VERSION: u32 = 1;
@@ -146,20 +152,245 @@ pub struct DeviceInfo {
 #[derive(Debug)]
 pub struct Analyser {
     options: AnalysisOptions,
+    /// When the recording began, as its producer said.
+    began: Option<u64>,
+    /// Where the filter's time range ends: what is in flight is cut there.
+    cut: u64,
+    first: Option<u64>,
+    last: u64,
+    /// Where the last row stood in the table.
+    at: u64,
+    devices: Vec<DeviceId>,
+    device_numbers: FxHashMap<DeviceId, usize>,
+    last_device: usize,
+    device_requests: Vec<u64>,
+    threads: Threads,
+    validity: ValidityTally,
+    totals: totals::Counter,
+    sizes: SizeTally,
+    response: ResponseTally,
+    service: ServiceTally,
+    maps: Maps,
+    flushes: FlushTally,
+    places: PlaceTally,
+    share: ShareTally,
+    sequential: SequentialTally,
+    queue: QueueTally,
+    interference: InterferenceTally,
+    processes: ProcessTally,
+    machine: MachineTally,
+    series: SeriesTally,
+    points: PointTally,
+    slices: SliceTally,
 }
 
 impl Analyser {
     /// An analyser that has seen nothing.
     pub fn new(options: AnalysisOptions) -> Analyser {
-        Analyser { options }
+        Analyser {
+            began: None,
+            cut: u64::MAX,
+            first: None,
+            last: 0,
+            at: 0,
+            devices: Vec::new(),
+            device_numbers: FxHashMap::default(),
+            last_device: 0,
+            device_requests: Vec::new(),
+            threads: Threads::default(),
+            validity: ValidityTally::default(),
+            totals: totals::Counter::default(),
+            sizes: SizeTally::default(),
+            response: ResponseTally::default(),
+            service: ServiceTally::default(),
+            maps: Maps::default(),
+            flushes: FlushTally::new(options.fua_counts_as_flush),
+            places: PlaceTally::default(),
+            share: ShareTally::default(),
+            sequential: SequentialTally::new(options.sequential_window),
+            queue: QueueTally::default(),
+            interference: InterferenceTally::default(),
+            processes: ProcessTally::default(),
+            machine: MachineTally::default(),
+            series: SeriesTally::default(),
+            points: PointTally::new(options.sample_points),
+            slices: SliceTally::default(),
+            options,
+        }
     }
+
     /// The analysis of what was seen.
-    pub fn finish(self, _meta: &Meta) -> Analysis {
-        Analysis { analysis_version: ANALYSIS_VERSION, filter: self.options.filter, ..Analysis::default() }
+    ///
+    /// # Panics
+    /// If the embedded rules cannot be read, which a test rules out.
+    pub fn finish(mut self, meta: &Meta) -> Analysis {
+        let (span, ended) = self.span(meta);
+        let began = span.began_ns;
+        let duration = span.duration_ns;
+        let (processes, places) = self.processes.finish(&self.threads);
+        let latency = self.response.finish(&self.service);
+        let devices = self.device_infos(meta);
+        let mut analysis = Analysis {
+            analysis_version: ANALYSIS_VERSION,
+            verdict: String::new(),
+            findings: Vec::new(),
+            validity: self.validity.finish(meta, &latency),
+            totals: self.totals.finish(duration),
+            sizes: self.sizes.finish(),
+            size_latency: self.service.finish(),
+            latency,
+            spatial: self.maps.finish(began),
+            flushes: self.flushes.finish(duration),
+            locality: self.places.finish(),
+            io_share: self.share.finish(duration),
+            sequentiality: self.sequential.finish(began, ended),
+            queueing: self.queue.finish(duration),
+            interference: self.interference.finish(),
+            processes,
+            machine: self.machine.finish(began),
+            series: self.series.finish(began, ended),
+            points: self.points.finish(began, &places),
+            slices: self.slices.finish(began, ended),
+            span,
+            filter: self.options.filter,
+            devices,
+        };
+        let (verdict, findings) = findings::judge(&analysis);
+        analysis.verdict = verdict;
+        analysis.findings = findings;
+        analysis
+    }
+
+    /// The span, and its end on the recording's clock.
+    fn span(&self, meta: &Meta) -> (Span, u64) {
+        let known = meta.began.zip(meta.ended).map(|(began, ended)| (began.0, ended.0));
+        let seen = self.first.map(|first| (first, self.last.max(first)));
+        let (began, ended) = match (known, seen) {
+            (Some(known), Some(seen)) => (known.0.min(seen.0), known.1.max(seen.1)),
+            (Some(span), None) | (None, Some(span)) => span,
+            (None, None) => (0, 0),
+        };
+        let source = if known.is_some() { SpanSource::Recording } else { SpanSource::Requests };
+        let filter = self.options.filter.as_ref().filter(|filter| filter.has_range());
+        let (began, ended, source) = match filter {
+            Some(filter) => {
+                let (from, until) = filter.range(self.began.unwrap_or(began));
+                (began.max(from), ended.min(until), SpanSource::Filter)
+            }
+            None => (began, ended, source),
+        };
+        let ended = ended.max(began);
+        (Span { began_ns: began, duration_ns: ended - began, source }, ended)
+    }
+
+    fn device_infos(&self, meta: &Meta) -> Vec<DeviceInfo> {
+        let info = |(id, requests): (&DeviceId, &u64)| {
+            let known = meta.devices.iter().find(|device| device.id == *id);
+            DeviceInfo {
+                device: id.to_string(),
+                name: known.and_then(|device| device.name.clone()),
+                model: known.and_then(|device| device.model.clone()),
+                scheduler: known.and_then(|device| device.scheduler.clone()),
+                requests: *requests,
+            }
+        };
+        self.devices.iter().zip(&self.device_requests).map(info).collect()
+    }
+
+    #[inline]
+    fn device_number(&mut self, id: DeviceId) -> usize {
+        if self.devices.get(self.last_device) != Some(&id) {
+            self.last_device = *self.device_numbers.entry(id).or_insert_with(|| {
+                self.devices.push(id);
+                self.device_requests.push(0);
+                self.devices.len() - 1
+            });
+        }
+        self.device_requests[self.last_device] += 1;
+        self.last_device
+    }
+
+    #[inline]
+    fn see(&mut self, row: &Request) -> Seen {
+        let time = row.order_time().0;
+        self.first = Some(self.first.map_or(time, |first| first.min(time)));
+        // The questions count on the table's order; a row out of order stands where the one ahead of it does.
+        self.at = self.at.max(time);
+        let begins = row.issued.or(row.queued);
+        let flight = begins.zip(row.completed).and_then(|(_, completed)| {
+            let end = completed.0.min(self.cut);
+            (end >= self.at).then_some((self.at, end))
+        });
+        self.last = self.last.max(time).max(row.completed.map_or(0, |completed| completed.0));
+        let process_time = row.queued.map_or(time, |queued| queued.0);
+        Seen {
+            id: row.request_id,
+            device: self.device_number(row.device),
+            op: row.op,
+            class: Class::of(row),
+            flags: row.flags,
+            sector: row.sector.map(|sector| sector.0),
+            bytes: row.bytes.0,
+            queued: row.queued.map(|queued| queued.0),
+            at: self.at,
+            flight,
+            service: row.service().map(|time| time.0),
+            response: row.response().map(|time| time.0),
+            queue: row.queue().map(|time| time.0),
+            process: self.threads.name_at(row.cause_tid.or(row.tid), process_time),
+            flush: false,
+            sequential: None,
+        }
     }
 }
 
 impl RowSink for Analyser {
+    fn began(&mut self, at: Timestamp) -> io::Result<()> {
+        self.began = Some(at.0);
+        let (from, until) = match &self.options.filter {
+            Some(filter) => filter.range(at.0),
+            None => (at.0, u64::MAX),
+        };
+        self.cut = until;
+        self.maps.begin_at(from);
+        self.sequential.begin_at(from);
+        self.series.begin_at(from);
+        self.slices.begin_at(from);
+        Ok(())
+    }
+
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        let mut seen = self.see(row);
+        self.validity.add(row, &seen);
+        seen.flush = self.flushes.add(&seen);
+        seen.sequential = self.sequential.add(&seen);
+        let before = self.queue.before(&seen);
+        self.interference.add(&seen, before);
+        self.queue.add(&seen, row.requeues);
+        self.totals.add(&seen);
+        self.sizes.add(&seen);
+        self.service.add(&seen);
+        self.response.add(&seen, row.flags_known.contains(Flags::READAHEAD));
+        self.processes.add(&seen);
+        self.maps.add(&seen);
+        self.points.add(&seen);
+        let busy = self.share.add(&seen);
+        self.series.add(&seen);
+        self.slices.add(&seen, busy);
+        self.places.add(&seen);
+        Ok(())
+    }
+
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.threads.add(row);
+        Ok(())
+    }
+
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        self.machine.add(row);
+        Ok(())
+    }
+
     fn wants_bios(&self) -> bool {
         false
     }

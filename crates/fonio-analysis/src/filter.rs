@@ -1,48 +1,254 @@
 //! Filters: device, process, op, time range.
+//!
+//! A [`Filter`] stands before another sink and passes on only the rows that match. Whatever the sink behind it derives
+//! from several requests (what was in flight, the gap to the last flush, what is sequential) then refers to the requests
+//! that passed.
 
-use fonio_core::RowSink;
+use std::io;
+
+use fonio_core::{
+    Bio, Call, DeviceId, Diagnostic, File, Link, Mark, Op, Request, RowSink, Sample, Thread, Timestamp, Wait,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What to let through. An empty list or an absent bound lets everything through.
+use crate::threads::Threads;
+
+/// What to let through. An empty list or an absent bound lets everything through; of a list, any entry may match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FilterOptions {
     /// Devices, as `major:minor`.
     pub devices: Vec<String>,
-    /// Process names (`comm`), exact.
+    /// Process names (the thread's `comm` at that time); one that ends with `*` matches every name that begins so.
+    /// Kernel workers are all called `kworker`.
     pub comms: Vec<String>,
-    /// Threads.
+    /// Threads by id. A request passes if its thread matches `comms` or `tids`.
     pub tids: Vec<u32>,
     /// Ops by name: `read`, `write`, `flush`, …
     pub ops: Vec<String>,
-    /// From this instant on, in nanoseconds after the recording's begin (`RowSink::began`; else the first row's time).
+    /// From this instant on, in nanoseconds since the recording began.
     pub from_ns: Option<u64>,
-    /// Up to but without this instant, likewise.
+    /// Up to but without this instant, in nanoseconds since the recording began.
     pub until_ns: Option<u64>,
 }
 
-/// Passes on what matches.
+/// A filter that means nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// A device that is not `major:minor`.
+    #[error("{device:?} is no device number; say major:minor, 179:0 for example")]
+    Device {
+        /// What was said.
+        device: String,
+    },
+    /// An op that there is none of.
+    #[error("{op:?} is no op; there are {}", Op::ALL.map(Op::name).join(", "))]
+    Op {
+        /// What was said.
+        op: String,
+    },
+    /// A range that ends before it begins.
+    #[error("the time range ends at {until_ns} ns, before it begins at {from_ns} ns")]
+    EmptyRange {
+        /// Its begin in nanoseconds since the recording began.
+        from_ns: u64,
+        /// Its end.
+        until_ns: u64,
+    },
+}
+
+impl FilterOptions {
+    /// Whether everything passes.
+    pub fn is_empty(&self) -> bool {
+        *self == FilterOptions::default()
+    }
+
+    /// Whether there is a time range.
+    pub(crate) fn has_range(&self) -> bool {
+        self.from_ns.is_some() || self.until_ns.is_some()
+    }
+
+    /// The time range on the clock of a recording that began at `began`.
+    pub(crate) fn range(&self, began: u64) -> (u64, u64) {
+        (
+            began.saturating_add(self.from_ns.unwrap_or(0)),
+            self.until_ns.map_or(u64::MAX, |until| began.saturating_add(until)),
+        )
+    }
+}
+
+/// Passes on what matches to the sink behind it.
+///
+/// Requests and bios pass by device, process, op and time (a request's place in the table, a bio's queueing); calls and
+/// waits by process and time of their begin; marks and samples by time. Threads, files, links and diagnostics always
+/// pass, since others refer to them.
 #[derive(Debug)]
 pub struct Filter<S> {
     options: FilterOptions,
+    devices: Vec<DeviceId>,
+    ops: Vec<Op>,
+    /// Whether a process name passes, by the name's number; `None` where it was not asked yet.
+    names: Vec<Option<bool>>,
+    threads: Threads,
+    /// The time range; known once the recording began.
+    range: Option<(u64, u64)>,
     next: S,
 }
 
 impl<S: RowSink> Filter<S> {
     /// Filters what goes to `next`.
-    pub fn new(options: FilterOptions, next: S) -> Filter<S> {
-        Filter { options, next }
+    ///
+    /// # Errors
+    /// A device that is not `major:minor`, an unknown op, or a range that ends before it begins.
+    pub fn new(options: FilterOptions, next: S) -> Result<Filter<S>, FilterError> {
+        let device = |device: &String| {
+            let number = || {
+                let (major, minor) = device.split_once(':')?;
+                Some(DeviceId::new(major.parse().ok()?, minor.parse().ok()?))
+            };
+            number().ok_or_else(|| FilterError::Device { device: device.clone() })
+        };
+        let op = |op: &String| Op::from_name(op).ok_or_else(|| FilterError::Op { op: op.clone() });
+        if let (Some(from_ns), Some(until_ns)) = (options.from_ns, options.until_ns)
+            && until_ns < from_ns
+        {
+            return Err(FilterError::EmptyRange { from_ns, until_ns });
+        }
+        Ok(Filter {
+            devices: options.devices.iter().map(device).collect::<Result<_, _>>()?,
+            ops: options.ops.iter().map(op).collect::<Result<_, _>>()?,
+            names: Vec::new(),
+            threads: Threads::default(),
+            range: None,
+            options,
+            next,
+        })
     }
+
+    /// What is let through.
+    pub fn options(&self) -> &FilterOptions {
+        &self.options
+    }
+
     /// The sink behind.
     pub fn into_inner(self) -> S {
         self.next
     }
-}
-impl<S: RowSink> RowSink for Filter<S> {}
 
-impl<S> Filter<S> {
-    /// What is let through.
-    pub fn options(&self) -> &FilterOptions {
-        &self.options
+    fn in_range(&mut self, time: Timestamp) -> bool {
+        if !self.options.has_range() {
+            return true;
+        }
+        let (from, until) = *self.range.get_or_insert_with(|| self.options.range(time.0));
+        (from..until).contains(&time.0)
+    }
+
+    fn process_passes(&mut self, tids: [Option<u32>; 2], time: Timestamp) -> bool {
+        let FilterOptions { comms, tids: wanted, .. } = &self.options;
+        if comms.is_empty() && wanted.is_empty() {
+            return true;
+        }
+        if tids.iter().flatten().any(|tid| wanted.contains(tid)) {
+            return true;
+        }
+        if comms.is_empty() {
+            return false;
+        }
+        // The thread that the analysis counts it for.
+        let tid = tids[0].or(tids[1]);
+        let number = self.threads.name_at(tid, time.0);
+        let name = self.threads.name(number);
+        *crate::seen::at(&mut self.names, number as usize).get_or_insert_with(|| {
+            comms.iter().any(|comm| match comm.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => name == comm,
+            })
+        })
+    }
+
+    fn passes(&mut self, device: DeviceId, op: Op, tids: [Option<u32>; 2], named: Timestamp) -> bool {
+        (self.devices.is_empty() || self.devices.contains(&device))
+            && (self.ops.is_empty() || self.ops.contains(&op))
+            && self.process_passes(tids, named)
+    }
+}
+
+impl<S: RowSink> RowSink for Filter<S> {
+    fn began(&mut self, at: Timestamp) -> io::Result<()> {
+        self.range = Some(self.options.range(at.0));
+        self.next.began(at)
+    }
+
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        let time = row.order_time();
+        let named = row.queued.unwrap_or(time);
+        if self.in_range(time) && self.passes(row.device, row.op, [row.cause_tid, row.tid], named) {
+            return self.next.request(row);
+        }
+        Ok(())
+    }
+
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        if self.in_range(row.queued) && self.passes(row.device, row.op, [row.cause_tid, row.tid], row.queued)
+        {
+            return self.next.bio(row);
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, row: &Link) -> io::Result<()> {
+        self.next.link(row)
+    }
+
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        if self.in_range(row.entered) && self.process_passes([Some(row.tid), None], row.entered) {
+            return self.next.call(row);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        if self.in_range(row.began) && self.process_passes([Some(row.tid), None], row.began) {
+            return self.next.wait(row);
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        self.next.file(row)
+    }
+
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        if !self.options.comms.is_empty() {
+            self.threads.add(row);
+        }
+        self.next.thread(row)
+    }
+
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        if self.in_range(row.time) {
+            return self.next.sample(row);
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        if self.in_range(row.at) {
+            return self.next.mark(row);
+        }
+        Ok(())
+    }
+
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        self.next.diagnostic(row)
+    }
+
+    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
+        self.next.settled(before)
+    }
+
+    fn wants_bios(&self) -> bool {
+        self.next.wants_bios()
     }
 }

@@ -41,3 +41,7 @@ pub struct Finding {
     /// Where the rule comes from: a paper's section, or `ours`.
     pub source: String,
 }
+
+pub(crate) fn judge(_analysis: &crate::Analysis) -> (String, Vec<Finding>) {
+    (String::new(), Vec::new())
+}

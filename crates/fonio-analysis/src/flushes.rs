@@ -1,6 +1,7 @@
 //! How often the device is flushed: requests, bytes and time between consecutive flushes of a device (the block-trace
 //! study's Figure 5 and Table II).
 
+use fonio_core::{Flags, Op};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ pub struct Flushes {
     pub fua_writes: u64,
     /// Whether writes with FUA were counted as flushes (option).
     pub fua_counted: bool,
+    /// Of the flushes, writes with FUA that were counted so.
+    pub fua_flushes: u64,
     /// Flushes in a second of the span.
     pub flushes_per_s: Option<f64>,
     /// Write requests to a flush; absent without flushes.
@@ -58,4 +61,135 @@ pub struct DeviceFlushes {
     pub writes: u64,
     /// Gaps; absent with fewer than two flushes.
     pub gaps: Option<FlushGaps>,
+}
+
+use crate::seen::{Seen, at, per_second, ratio};
+use crate::tally::{Curve, Tally};
+
+/// Finds flushes and collects gaps.
+#[derive(Debug, Default)]
+pub(crate) struct FlushTally {
+    fua_counts: bool,
+    flush_requests: u64,
+    preflush_writes: u64,
+    fua_flushes: u64,
+    fua_writes: u64,
+    devices: Vec<Device>,
+}
+
+#[derive(Debug, Default)]
+struct Device {
+    flushes: u64,
+    writes: u64,
+    write_bytes: u64,
+    last_flush: Option<u64>,
+    /// The last flush request, as long as no write with preflush has claimed it.
+    last_flush_request: Option<u64>,
+    requests_since: u64,
+    bytes_since: u64,
+    gaps: Option<Box<Gaps>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Gaps {
+    requests: Tally,
+    bytes: Tally,
+    time_ns: Tally,
+}
+
+impl FlushTally {
+    pub(crate) fn new(fua_counts: bool) -> FlushTally {
+        FlushTally { fua_counts, ..FlushTally::default() }
+    }
+
+    /// Takes a request and says whether it is a flush.
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) -> bool {
+        let device = at(&mut self.devices, seen.device);
+        let write = seen.class.is_write();
+        let mut flush = false;
+        let mut carried_out = false;
+        if seen.op == Op::Flush {
+            self.flush_requests += 1;
+            device.last_flush_request = Some(seen.at);
+            flush = true;
+        } else if write && seen.flags.0 & (Flags::PREFLUSH | Flags::FUA).0 != 0 {
+            let fua = seen.flags.contains(Flags::FUA);
+            self.fua_writes += u64::from(fua);
+            if seen.flags.contains(Flags::PREFLUSH) {
+                let request = device.last_flush_request.take();
+                carried_out = request.is_some_and(|at| seen.queued.is_none_or(|queued| at >= queued));
+                flush = !carried_out;
+                self.preflush_writes += u64::from(flush);
+            }
+            if fua && self.fua_counts && !flush && !carried_out {
+                self.fua_flushes += 1;
+                flush = true;
+            }
+        }
+        if flush {
+            device.flushes += 1;
+            if let Some(last) = device.last_flush.replace(seen.at) {
+                let gaps = device.gaps.get_or_insert_default();
+                gaps.requests.add(device.requests_since);
+                gaps.bytes.add(device.bytes_since);
+                gaps.time_ns.add(seen.at - last);
+            }
+            (device.requests_since, device.bytes_since) = (0, 0);
+        }
+        if seen.has_data() {
+            device.requests_since += 1;
+            device.bytes_since = device.bytes_since.saturating_add(seen.bytes);
+        }
+        if write {
+            device.writes += 1;
+            device.write_bytes = device.write_bytes.saturating_add(seen.bytes);
+        }
+        flush
+    }
+
+    pub(crate) fn finish(&self, span_ns: u64) -> Flushes {
+        let flushes = self.devices.iter().map(|device| device.flushes).sum();
+        let writes: u64 = self.devices.iter().map(|device| device.writes).sum();
+        let write_bytes = self.devices.iter().map(|device| device.write_bytes).fold(0, u64::saturating_add);
+        let of = |gaps: fn(&Gaps) -> &Tally| {
+            Tally::together(self.devices.iter().filter_map(|device| device.gaps.as_deref()).map(gaps))
+        };
+        let all =
+            Gaps { requests: of(|g| &g.requests), bytes: of(|g| &g.bytes), time_ns: of(|g| &g.time_ns) };
+        Flushes {
+            flushes,
+            flush_requests: self.flush_requests,
+            preflush_writes: self.preflush_writes,
+            fua_writes: self.fua_writes,
+            fua_counted: self.fua_counts,
+            fua_flushes: self.fua_flushes,
+            flushes_per_s: per_second(flushes, span_ns),
+            writes_per_flush: ratio(writes, flushes),
+            write_bytes_per_flush: ratio(write_bytes, flushes),
+            gaps: all.finish(),
+            devices: self
+                .devices
+                .iter()
+                .enumerate()
+                .filter(|(_, device)| device.flushes > 0)
+                .map(|(index, device)| DeviceFlushes {
+                    device: index as u32,
+                    flushes: device.flushes,
+                    writes: device.writes,
+                    gaps: device.gaps.as_deref().and_then(Gaps::finish),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Gaps {
+    fn finish(&self) -> Option<FlushGaps> {
+        Some(FlushGaps {
+            requests: self.requests.distribution(1, Curve::With)?,
+            bytes: self.bytes.distribution(1, Curve::With)?,
+            time_ns: self.time_ns.distribution(1, Curve::With)?,
+        })
+    }
 }

@@ -50,3 +50,72 @@ pub struct SlowdownSide {
     /// Mean size in bytes: where it differs much between the sides, so may the response without any interference.
     pub mean_bytes: Option<f64>,
 }
+
+use crate::queueing::InFlight;
+use crate::seen::{Seen, ratio};
+
+/// Compares requests that met the other op with those that did not.
+#[derive(Debug, Default)]
+pub(crate) struct InterferenceTally {
+    /// Reads and writes, without and with.
+    ops: [[Side; 2]; 2],
+}
+
+#[derive(Debug, Default)]
+struct Side {
+    requests: u64,
+    bytes: u64,
+    service_sum: u64,
+    responses: u64,
+    response_sum: u64,
+}
+
+impl InterferenceTally {
+    /// Takes a request; `before` is what is in flight on its device at its issue.
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen, before: &InFlight) {
+        let Some(service) = seen.service.filter(|_| seen.has_data()) else { return };
+        let write = seen.class.is_write();
+        let (others, last_end) =
+            if write { (before.reads, before.last_read_end) } else { (before.writes, before.last_write_end) };
+        let met = others > 0 || seen.queued.is_some_and(|queued| last_end > queued);
+        let side = &mut self.ops[usize::from(write)][usize::from(met)];
+        side.requests += 1;
+        side.bytes = side.bytes.saturating_add(seen.bytes);
+        side.service_sum = side.service_sum.saturating_add(service);
+        if let Some(response) = seen.response {
+            side.responses += 1;
+            side.response_sum = side.response_sum.saturating_add(response);
+        }
+    }
+
+    pub(crate) fn finish(&self) -> Interference {
+        let [read, write] = &self.ops;
+        Interference { read: slowdown(read), write: slowdown(write) }
+    }
+}
+
+fn slowdown([without, with]: &[Side; 2]) -> Slowdown {
+    let over = |with: Option<f64>, without: Option<f64>| {
+        without.filter(|without| *without > 0.0).and_then(|without| Some(with? / without))
+    };
+    let (with_side, without_side) = (with.finish(), without.finish());
+    Slowdown {
+        response_slowdown: over(with_side.mean_response_ns, without_side.mean_response_ns),
+        service_slowdown: over(with_side.mean_service_ns, without_side.mean_service_ns),
+        enough: with.requests >= ENOUGH && without.requests >= ENOUGH,
+        with: with_side,
+        without: without_side,
+    }
+}
+
+impl Side {
+    fn finish(&self) -> SlowdownSide {
+        SlowdownSide {
+            requests: self.requests,
+            mean_response_ns: ratio(self.response_sum, self.responses),
+            mean_service_ns: ratio(self.service_sum, self.requests),
+            mean_bytes: ratio(self.bytes, self.requests),
+        }
+    }
+}

@@ -29,6 +29,8 @@ pub struct IoShare {
     pub all: Option<Share>,
     /// Each device.
     pub devices: Vec<DeviceShare>,
+    /// Requests whose issue the source does not show; their time counts from queueing.
+    pub counted_from_queueing: u64,
 }
 
 /// One share, both ways.
@@ -53,4 +55,77 @@ pub struct DeviceShare {
     pub device: u32,
     /// The share.
     pub share: Share,
+}
+
+use crate::seen::{Seen, at};
+
+/// Sums latency and time in flight.
+#[derive(Debug, Default)]
+pub(crate) struct ShareTally {
+    all: Union,
+    devices: Vec<Union>,
+    from_queueing: u64,
+}
+
+#[derive(Debug, Default)]
+struct Union {
+    latency_sum: u64,
+    busy: u64,
+    busy_until: u64,
+}
+
+impl ShareTally {
+    /// Takes a request and gives the new stretch of time in which a request of any device is in flight.
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) -> Option<(u64, u64)> {
+        let (start, end) = seen.flight?;
+        self.from_queueing += u64::from(seen.service.is_none());
+        at(&mut self.devices, seen.device).add(start, end, seen);
+        self.all.add(start, end, seen)
+    }
+
+    pub(crate) fn finish(&self, span_ns: u64) -> IoShare {
+        IoShare {
+            all: self.all.finish(span_ns),
+            devices: (self.devices.iter().enumerate())
+                .filter_map(|(device, union)| {
+                    Some(DeviceShare { device: device as u32, share: union.finish(span_ns)? })
+                })
+                .collect(),
+            counted_from_queueing: self.from_queueing,
+        }
+    }
+}
+
+impl Union {
+    #[inline]
+    fn add(&mut self, start: u64, end: u64, seen: &Seen) -> Option<(u64, u64)> {
+        self.latency_sum = self.latency_sum.saturating_add(seen.time_in_flight());
+        // Requests come by their start, so all that is open is one interval's end.
+        let from = start.max(self.busy_until);
+        if end <= from {
+            return None;
+        }
+        self.busy += end - from;
+        self.busy_until = end;
+        Some((from, end))
+    }
+
+    fn finish(&self, span_ns: u64) -> Option<Share> {
+        if self.latency_sum == 0 || span_ns == 0 {
+            return None;
+        }
+        let latency_sum_share = self.latency_sum as f64 / span_ns as f64;
+        Some(Share {
+            latency_sum_share,
+            busy_union_share: self.busy as f64 / span_ns as f64,
+            latency_sum_ns: self.latency_sum,
+            busy_union_ns: self.busy,
+            level: match latency_sum_share {
+                share if share < LIGHT_BELOW => Level::Light,
+                share if share < HEAVY_FROM => Level::Moderate,
+                _ => Level::Heavy,
+            },
+        })
+    }
 }

@@ -56,3 +56,61 @@ pub struct LatencyShares {
     /// The rest.
     pub other: f64,
 }
+
+use crate::Class;
+use crate::seen::{Seen, ratio};
+use crate::size_latency::ServiceTally;
+use crate::tally::{Curve, Tally};
+
+/// Collects response by class; service comes from the question of size against latency, which keeps it finer.
+#[derive(Debug, Default)]
+pub(crate) struct ResponseTally {
+    requests: [u64; Class::COUNT],
+    response: [Tally; Class::COUNT],
+    readahead_unknown: u64,
+}
+
+impl ResponseTally {
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen, readahead_known: bool) {
+        self.requests[seen.class as usize] += 1;
+        if let Some(response) = seen.response {
+            self.response[seen.class as usize].add(response);
+        }
+        self.readahead_unknown += u64::from(seen.class == Class::Read && !readahead_known);
+    }
+
+    pub(crate) fn finish(&self, service: &ServiceTally) -> Latency {
+        let sum = |class: Class| service.sum_ns(class);
+        let service_sum_ns = Class::ALL.into_iter().map(sum).fold(0, u64::saturating_add);
+        let share = |class: Class| sum(class) as f64 / service_sum_ns as f64;
+        let groups = Group::ALL.into_iter().filter_map(|group| {
+            let classes = || Class::ALL.into_iter().filter(move |class| group.includes(*class));
+            let requests: u64 = classes().map(|class| self.requests[class as usize]).sum();
+            let response = Tally::together(classes().map(|class| &self.response[class as usize]));
+            (requests > 0).then(|| LatencyRow {
+                group,
+                requests,
+                service_ns: service.of_group(group).distribution(1, Curve::With),
+                response_ns: response.distribution(1, Curve::With),
+                latency_share: ratio(classes().map(sum).sum(), service_sum_ns),
+            })
+        });
+        Latency {
+            groups: groups.collect(),
+            service_sum_ns,
+            shares: (service_sum_ns > 0).then(|| LatencyShares {
+                read: share(Class::Read),
+                readahead: share(Class::Readahead),
+                write_sync: share(Class::WriteSync),
+                write_async: share(Class::WriteAsync),
+                write_unknown: share(Class::WriteUnknown),
+                flush: share(Class::Flush),
+                discard: share(Class::Discard),
+                other: share(Class::Other),
+            }),
+            readahead_known: self.readahead_unknown == 0,
+            sync_known: self.requests[Class::WriteUnknown as usize] == 0,
+        }
+    }
+}

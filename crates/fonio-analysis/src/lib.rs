@@ -20,6 +20,7 @@
 //! | and against another recording | [`compare`](mod@compare) |
 
 pub mod analyser;
+mod bins;
 pub mod class;
 pub mod compare;
 pub mod distribution;
@@ -35,12 +36,15 @@ pub mod machine;
 pub mod points;
 pub mod processes;
 pub mod queueing;
+mod seen;
 pub mod sequentiality;
 pub mod series;
 pub mod size_latency;
 pub mod sizes;
 pub mod slices;
 pub mod spatial;
+mod tally;
+mod threads;
 pub mod totals;
 pub mod validity;
 
@@ -49,5 +53,5 @@ pub use class::{Class, Group};
 pub use compare::{Comparison, Named, compare};
 pub use distribution::{Cdf, Distribution};
 pub use figures::{Figure, Unit};
-pub use filter::{Filter, FilterOptions};
+pub use filter::{Filter, FilterError, FilterOptions};
 pub use findings::{Finding, Severity};

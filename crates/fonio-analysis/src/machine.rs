@@ -1,6 +1,8 @@
 //! What the rest of the machine did: CPU ticks active, idle and iowait, memory, pressure, heat, network (Kim et al.,
 //! Figures 11 and 12; Nguyen et al., section 4.2).
 
+use fonio_core::{Metric, Sample};
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -156,4 +158,327 @@ pub struct MetricSeries {
     pub counter: bool,
     /// For each bin: of a counter its increase in the bin, of a gauge the mean; absent where there is no sample.
     pub values: Vec<Option<f64>>,
+}
+
+use crate::bins::{Bins, Fold};
+use crate::seen::{per_second, ratio};
+
+/// Bins at most.
+const BINS: usize = 512;
+/// Metrics with their subjects at most; a phone has some thirty.
+const KEYS_MAX: usize = 512;
+
+/// Collects samples.
+#[derive(Debug)]
+pub(crate) struct MachineTally {
+    samples: u64,
+    keys: FxHashMap<(Metric, Option<String>), usize>,
+    readings: Vec<Reading>,
+    /// One value for each reading; rows grow as metrics appear.
+    bins: Bins<Bin>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    metric: Metric,
+    subject: Option<String>,
+    samples: u64,
+    first_time: u64,
+    last_time: u64,
+    last: i64,
+    /// Of a counter: how much it rose in all, falls (a counter that began anew) left out.
+    rise: u64,
+    min: i64,
+    max: i64,
+    sum: i128,
+}
+
+/// For each reading: the sum of rises or of values, and of how many samples.
+#[derive(Debug, Default)]
+struct Bin(Vec<(f64, u64)>);
+
+impl Fold for Bin {
+    fn fold(&mut self, later: Bin) {
+        if self.0.len() < later.0.len() {
+            self.0.resize(later.0.len(), (0.0, 0));
+        }
+        for ((sum, count), (more, samples)) in self.0.iter_mut().zip(later.0) {
+            *sum += more;
+            *count += samples;
+        }
+    }
+}
+
+impl Bin {
+    fn add(&mut self, reading: usize, value: f64) {
+        if reading >= self.0.len() {
+            self.0.resize(reading + 1, (0.0, 0));
+        }
+        self.0[reading].0 += value;
+        self.0[reading].1 += 1;
+    }
+}
+
+/// Whether the metric counts since some origin.
+fn is_counter(metric: Metric) -> bool {
+    match metric {
+        Metric::CpuActiveTicks
+        | Metric::CpuIdleTicks
+        | Metric::CpuIowaitTicks
+        | Metric::CpuStealTicks
+        | Metric::SwapInPages
+        | Metric::SwapOutPages
+        | Metric::MajorFaults
+        | Metric::DiskBusyMs
+        | Metric::DiskReadBytes
+        | Metric::DiskWriteBytes
+        | Metric::NetReceiveBytes
+        | Metric::NetTransmitBytes
+        | Metric::PressureSomeUs
+        | Metric::PressureFullUs => true,
+        Metric::MemoryTotalBytes
+        | Metric::MemoryAvailableBytes
+        | Metric::MemoryDirtyBytes
+        | Metric::MemoryWritebackBytes
+        | Metric::TemperatureMillicelsius
+        | Metric::CpuFrequencyKhz
+        | Metric::CpuFrequencyMaxKhz => false,
+    }
+}
+
+impl Default for MachineTally {
+    fn default() -> MachineTally {
+        MachineTally { samples: 0, keys: FxHashMap::default(), readings: Vec::new(), bins: Bins::new(BINS) }
+    }
+}
+
+impl MachineTally {
+    pub(crate) fn add(&mut self, sample: &Sample) {
+        let key = (sample.metric, sample.subject.clone());
+        let known = self.keys.get(&key).copied();
+        if known.is_none() && self.readings.len() >= KEYS_MAX {
+            return;
+        }
+        self.samples += 1;
+        let (time, value) = (sample.time.0, sample.value);
+        let Some(index) = known else {
+            self.keys.insert(key, self.readings.len());
+            if !is_counter(sample.metric) {
+                self.bins.at(time).add(self.readings.len(), value as f64);
+            } else {
+                self.bins.at(time);
+            }
+            self.readings.push(Reading {
+                metric: sample.metric,
+                subject: sample.subject.clone(),
+                samples: 1,
+                first_time: time,
+                last_time: time,
+                last: value,
+                rise: 0,
+                min: value,
+                max: value,
+                sum: i128::from(value),
+            });
+            return;
+        };
+        let reading = &mut self.readings[index];
+        reading.samples += 1;
+        reading.min = reading.min.min(value);
+        reading.max = reading.max.max(value);
+        reading.sum += i128::from(value);
+        if is_counter(sample.metric) {
+            let rise = value.checked_sub(reading.last).and_then(|rise| u64::try_from(rise).ok()).unwrap_or(0);
+            reading.rise = reading.rise.saturating_add(rise);
+            let passed = time.saturating_sub(reading.last_time);
+            if passed > 0 {
+                let rate = rise as f64 / passed as f64;
+                self.bins.spread(reading.last_time, time, |bin, part| bin.add(index, rate * part as f64));
+            }
+        } else {
+            self.bins.at(time).add(index, value as f64);
+        }
+        reading.last = value;
+        reading.last_time = time.max(reading.last_time);
+    }
+
+    fn of(&self, metric: Metric) -> impl Iterator<Item = &Reading> {
+        let mut readings: Vec<_> =
+            self.readings.iter().filter(move |reading| reading.metric == metric).collect();
+        readings.sort_by(|a, b| a.subject.cmp(&b.subject));
+        readings.into_iter()
+    }
+
+    fn subject_of(&self, metric: Metric, subject: &Option<String>) -> Option<&Reading> {
+        self.of(metric).find(|reading| reading.subject == *subject)
+    }
+
+    /// How much a counter without subject rose; `None` where it was not sampled twice.
+    fn rise(&self, metric: Metric) -> Option<u64> {
+        let readings = || self.of(metric).filter(|reading| reading.samples > 1);
+        readings().next().map(|_| readings().map(|reading| reading.rise).fold(0, u64::saturating_add))
+    }
+
+    fn rise_per_second(&self, metric: Metric) -> Option<f64> {
+        self.of(metric).next().and_then(|reading| per_second(self.rise(metric)?, reading.sampled()))
+    }
+
+    pub(crate) fn finish(mut self, began_ns: u64) -> Machine {
+        Machine {
+            samples: self.samples,
+            cpu: self.cpu(),
+            memory: self.memory(),
+            pressure: self.pressure(),
+            temperature: (self.of(Metric::TemperatureMillicelsius))
+                .map(|reading| Temperature {
+                    zone: reading.subject.clone().unwrap_or_default(),
+                    mean_millicelsius: reading.mean(),
+                    max_millicelsius: reading.max,
+                })
+                .collect(),
+            frequency: self.frequency(),
+            network: self.network(),
+            disks: self.disks(),
+            series: self.series(began_ns),
+        }
+    }
+
+    fn cpu(&self) -> Option<Cpu> {
+        let active_ticks = self.rise(Metric::CpuActiveTicks)?;
+        let idle_ticks = self.rise(Metric::CpuIdleTicks)?;
+        let iowait_ticks = self.rise(Metric::CpuIowaitTicks).unwrap_or(0);
+        let steal_ticks = self.rise(Metric::CpuStealTicks).unwrap_or(0);
+        let all = active_ticks + idle_ticks + iowait_ticks + steal_ticks;
+        Some(Cpu {
+            active_ticks,
+            idle_ticks,
+            iowait_ticks,
+            steal_ticks,
+            active_share: ratio(active_ticks, all),
+            iowait_share: ratio(iowait_ticks, all),
+            iowait_of_not_idle_share: ratio(iowait_ticks, active_ticks + iowait_ticks),
+        })
+    }
+
+    fn memory(&self) -> Option<Memory> {
+        let least = |metric| self.of(metric).next().and_then(|reading| u64::try_from(reading.min).ok());
+        let most = |metric| self.of(metric).next().and_then(|reading| u64::try_from(reading.max).ok());
+        let memory = Memory {
+            total_bytes: most(Metric::MemoryTotalBytes),
+            available_min_bytes: least(Metric::MemoryAvailableBytes),
+            available_min_share: least(Metric::MemoryAvailableBytes)
+                .and_then(|least| ratio(least, most(Metric::MemoryTotalBytes)?)),
+            dirty_max_bytes: most(Metric::MemoryDirtyBytes),
+            writeback_max_bytes: most(Metric::MemoryWritebackBytes),
+            swap_in_pages: self.rise(Metric::SwapInPages),
+            swap_out_pages: self.rise(Metric::SwapOutPages),
+            swap_pages_per_s: match (
+                self.rise_per_second(Metric::SwapInPages),
+                self.rise_per_second(Metric::SwapOutPages),
+            ) {
+                (None, None) => None,
+                (swapped_in, swapped_out) => Some(swapped_in.unwrap_or(0.0) + swapped_out.unwrap_or(0.0)),
+            },
+            major_faults: self.rise(Metric::MajorFaults),
+            major_faults_per_s: self.rise_per_second(Metric::MajorFaults),
+        };
+        (memory != Memory::default()).then_some(memory)
+    }
+
+    fn pressure(&self) -> Vec<Pressure> {
+        let share = |reading: &Reading| ratio(reading.rise.saturating_mul(1000), reading.sampled());
+        let of_resource = |reading: &Reading| Pressure {
+            resource: reading.subject.clone().unwrap_or_default(),
+            some_share: share(reading),
+            full_share: self.subject_of(Metric::PressureFullUs, &reading.subject).and_then(share),
+        };
+        self.of(Metric::PressureSomeUs).map(of_resource).collect()
+    }
+
+    fn frequency(&self) -> Option<Frequency> {
+        let (sum, samples) = self
+            .of(Metric::CpuFrequencyKhz)
+            .fold((0i128, 0u64), |sum, reading| (sum.0 + reading.sum, sum.1 + reading.samples));
+        let limits = || self.of(Metric::CpuFrequencyMaxKhz);
+        let capped = limits().filter(|limit| limit.max > 0).map(|limit| limit.min as f64 / limit.max as f64);
+        let frequency = Frequency {
+            mean_khz: (samples > 0).then(|| sum as f64 / samples as f64),
+            limit_min_khz: limits().map(|limit| limit.min).min(),
+            limit_max_khz: limits().map(|limit| limit.max).max(),
+            capped_to_share: capped.min_by(f64::total_cmp),
+        };
+        (frequency != Frequency::default()).then_some(frequency)
+    }
+
+    fn network(&self) -> Vec<Network> {
+        let of_interface = |receive: &Reading| {
+            let transmit = self.subject_of(Metric::NetTransmitBytes, &receive.subject);
+            Network {
+                interface: receive.subject.clone().unwrap_or_default(),
+                receive_bytes: receive.rise,
+                transmit_bytes: transmit.map_or(0, |transmit| transmit.rise),
+                receive_bytes_per_s: per_second(receive.rise, receive.sampled()),
+                transmit_bytes_per_s: transmit
+                    .and_then(|transmit| per_second(transmit.rise, transmit.sampled())),
+            }
+        };
+        let interfaces = self.of(Metric::NetReceiveBytes);
+        interfaces.filter(|receive| receive.subject.as_deref() != Some("lo")).map(of_interface).collect()
+    }
+
+    fn disks(&self) -> Vec<Disk> {
+        let of_disk = |busy: &Reading| {
+            let rise = |metric| self.subject_of(metric, &busy.subject).map_or(0, |reading| reading.rise);
+            Disk {
+                name: busy.subject.clone().unwrap_or_default(),
+                busy_share: ratio(busy.rise.saturating_mul(1_000_000), busy.sampled()),
+                read_bytes: rise(Metric::DiskReadBytes),
+                write_bytes: rise(Metric::DiskWriteBytes),
+            }
+        };
+        self.of(Metric::DiskBusyMs).map(of_disk).collect()
+    }
+
+    fn series(&mut self, began_ns: u64) -> MachineSeries {
+        // No finer than the samples are, or most bins of a gauge would be empty.
+        let most_samples = self.readings.iter().map(|reading| reading.samples).max().unwrap_or(0);
+        while self.bins.bins().len() as u64 > most_samples.max(1) {
+            self.bins.halve();
+        }
+        let mut order: Vec<usize> = (0..self.readings.len()).collect();
+        let key = |index: &usize| (self.readings[*index].metric, self.readings[*index].subject.clone());
+        order.sort_by_key(key);
+        let metrics = order.into_iter().map(|index| {
+            let reading = &self.readings[index];
+            let counter = is_counter(reading.metric);
+            let value = |bin: &Bin| {
+                let (sum, samples) = bin.0.get(index).copied().filter(|(_, samples)| *samples > 0)?;
+                Some(if counter { sum } else { sum / samples as f64 })
+            };
+            MetricSeries {
+                metric: reading.metric.name().to_owned(),
+                subject: reading.subject.clone(),
+                counter,
+                values: self.bins.bins().iter().map(value).collect(),
+            }
+        });
+        let metrics = metrics.collect();
+        let start = i128::from(self.bins.origin()) - i128::from(began_ns);
+        MachineSeries {
+            start_ns: start.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
+            bin_ns: self.bins.width(),
+            metrics,
+        }
+    }
+}
+
+impl Reading {
+    /// The time between its first and its last sample.
+    fn sampled(&self) -> u64 {
+        self.last_time.saturating_sub(self.first_time)
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum as f64 / self.samples as f64
+    }
 }

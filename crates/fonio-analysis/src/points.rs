@@ -1,5 +1,8 @@
 //! Single requests for scatter plots: a sample chosen by a hash of the request's id, and the slowest.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,4 +40,94 @@ pub struct Point {
     pub response_ns: Option<u64>,
     /// Index into the list of processes.
     pub process: u32,
+}
+
+use crate::seen::Seen;
+
+/// The slowest that are kept.
+const SLOWEST: usize = 1000;
+
+/// Samples requests: those with the least hashes (a uniform sample without a random number), and the slowest.
+#[derive(Debug)]
+pub(crate) struct PointTally {
+    sample_max: usize,
+    of_requests: u64,
+    /// Hash and where the point is; the greatest hash on top.
+    sample: BinaryHeap<(u64, u32)>,
+    points: Vec<Point>,
+    /// Latency, then the lower id first; the least slow on top.
+    slow: BinaryHeap<Reverse<(u64, Reverse<u64>, u32)>>,
+    slow_points: Vec<Point>,
+}
+
+/// splitmix64's finaliser: a bijection, so that different ids never have the same hash.
+#[inline]
+fn hash(id: u64) -> u64 {
+    let mut hash = id.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ hash >> 31
+}
+
+fn point(seen: &Seen) -> Point {
+    Point {
+        request_id: seen.id,
+        at_ns: seen.at,
+        device: seen.device as u32,
+        class: seen.class,
+        sector: seen.sector,
+        bytes: seen.bytes,
+        service_ns: seen.service,
+        response_ns: seen.response,
+        process: seen.process,
+    }
+}
+
+impl PointTally {
+    pub(crate) fn new(sample_max: u32) -> PointTally {
+        PointTally {
+            sample_max: sample_max as usize,
+            of_requests: 0,
+            sample: BinaryHeap::new(),
+            points: Vec::new(),
+            slow: BinaryHeap::new(),
+            slow_points: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) {
+        self.of_requests += 1;
+        let hash = hash(seen.id);
+        if self.points.len() < self.sample_max {
+            self.sample.push((hash, self.points.len() as u32));
+            self.points.push(point(seen));
+        } else if let Some(mut top) = self.sample.peek_mut().filter(|top| hash < top.0) {
+            self.points[top.1 as usize] = point(seen);
+            top.0 = hash;
+        }
+        let Some(latency) = seen.response.or(seen.service) else { return };
+        if self.slow_points.len() < SLOWEST {
+            self.slow.push(Reverse((latency, Reverse(seen.id), self.slow_points.len() as u32)));
+            self.slow_points.push(point(seen));
+        } else if let Some(mut top) =
+            self.slow.peek_mut().filter(|top| (latency, Reverse(seen.id)) > (top.0.0, top.0.1))
+        {
+            let place = top.0.2;
+            self.slow_points[place as usize] = point(seen);
+            *top = Reverse((latency, Reverse(seen.id), place));
+        }
+    }
+
+    /// `places` gives the place of each process in the table of processes.
+    pub(crate) fn finish(mut self, began_ns: u64, places: &[u32]) -> Points {
+        for point in self.points.iter_mut().chain(&mut self.slow_points) {
+            point.at_ns = point.at_ns.saturating_sub(began_ns);
+            point.process = places[point.process as usize];
+        }
+        self.points.sort_by_key(|point| (point.at_ns, point.request_id));
+        self.slow_points
+            .sort_by_key(|point| (Reverse(point.response_ns.or(point.service_ns)), point.request_id));
+        Points { of_requests: self.of_requests, sample: self.points, slowest: self.slow_points }
+    }
 }

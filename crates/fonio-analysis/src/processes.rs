@@ -41,3 +41,80 @@ pub struct Process {
     /// Share of all requests' summed service time.
     pub latency_share: Option<f64>,
 }
+
+use crate::Class;
+use crate::seen::{Seen, at, ratio};
+use crate::threads::Threads;
+
+/// Counts by process name.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessTally {
+    counts: Vec<Count>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    requests: u64,
+    reads: u64,
+    writes: u64,
+    sync_writes: u64,
+    flushes: u64,
+    read_bytes: u64,
+    write_bytes: u64,
+    service_sum: u64,
+    service_max: u64,
+}
+
+impl ProcessTally {
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) {
+        let count = at(&mut self.counts, seen.process as usize);
+        count.requests += 1;
+        if seen.class.is_read() {
+            count.reads += 1;
+            count.read_bytes = count.read_bytes.saturating_add(seen.bytes);
+        } else if seen.class.is_write() {
+            count.writes += 1;
+            count.write_bytes = count.write_bytes.saturating_add(seen.bytes);
+            count.sync_writes += u64::from(seen.class == Class::WriteSync);
+        }
+        count.flushes += u64::from(seen.flush);
+        if let Some(service) = seen.service {
+            count.service_sum = count.service_sum.saturating_add(service);
+            count.service_max = count.service_max.max(service);
+        }
+    }
+
+    /// The table, and for each name's number its place in it.
+    pub(crate) fn finish(&self, threads: &Threads) -> (Processes, Vec<u32>) {
+        let service_sum = self.counts.iter().map(|count| count.service_sum).fold(0, u64::saturating_add);
+        let mut order: Vec<usize> =
+            (0..self.counts.len()).filter(|at| self.counts[*at].requests > 0).collect();
+        order.sort_by(|a, b| {
+            let key = |at: usize| (self.counts[at].service_sum, self.counts[at].requests);
+            key(*b).cmp(&key(*a)).then_with(|| threads.name(*a as u32).cmp(threads.name(*b as u32)))
+        });
+        let mut places = vec![0; self.counts.len()];
+        for (place, number) in order.iter().enumerate() {
+            places[*number] = place as u32;
+        }
+        let process = |number: &usize| {
+            let count = &self.counts[*number];
+            Process {
+                name: threads.name(*number as u32).to_owned(),
+                requests: count.requests,
+                reads: count.reads,
+                writes: count.writes,
+                sync_writes: count.sync_writes,
+                flushes: count.flushes,
+                read_bytes: count.read_bytes,
+                write_bytes: count.write_bytes,
+                service_sum_ns: count.service_sum,
+                service_max_ns: count.service_max,
+                latency_share: ratio(count.service_sum, service_sum),
+            }
+        };
+        let processes = order.iter().map(process).collect();
+        (Processes { processes, names_beyond_cap: threads.beyond_cap }, places)
+    }
+}

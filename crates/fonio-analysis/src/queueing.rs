@@ -1,5 +1,8 @@
 //! Queue and service time, depth, busy.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,4 +59,185 @@ pub struct DeviceDepth {
     pub busy_share: Option<f64>,
     /// Mean number of requests already in flight when one was issued.
     pub mean_depth_at_issue: Option<f64>,
+}
+
+use crate::Class;
+use crate::seen::{Seen, at, ratio};
+use crate::tally::{Curve, Tally};
+
+/// Depths that are told apart; the last stands for all greater ones. 64 is more than eMMC, SD and UFS queues hold.
+const DEPTHS: usize = 65;
+
+/// Collects queue times and follows what is in flight.
+#[derive(Debug, Default)]
+pub(crate) struct QueueTally {
+    queue: [Tally; Class::COUNT],
+    queue_sum: u64,
+    response_sum: u64,
+    requeues: Option<Requeues>,
+    devices: Vec<InFlight>,
+}
+
+/// What is in flight on one device at the moment up to which requests were taken.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    /// Ends, the earliest on top, with what ends.
+    ends: BinaryHeap<Reverse<(u64, Kind)>>,
+    now: u64,
+    pub(crate) reads: u32,
+    pub(crate) writes: u32,
+    /// When the last read and the last write ended that were in flight before now.
+    pub(crate) last_read_end: u64,
+    pub(crate) last_write_end: u64,
+    max_depth: u64,
+    time_at_depth: [u64; DEPTHS],
+    depth_time: u128,
+    depth_at_issue: u64,
+    issues: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Read,
+    Write,
+    Neither,
+}
+
+impl Default for InFlight {
+    fn default() -> InFlight {
+        InFlight {
+            ends: BinaryHeap::new(),
+            now: 0,
+            reads: 0,
+            writes: 0,
+            last_read_end: 0,
+            last_write_end: 0,
+            max_depth: 0,
+            time_at_depth: [0; DEPTHS],
+            depth_time: 0,
+            depth_at_issue: 0,
+            issues: 0,
+        }
+    }
+}
+
+impl InFlight {
+    /// Lets end what ends up to `time`.
+    #[inline]
+    fn advance(&mut self, time: u64) {
+        while let Some(Reverse((end, kind))) = self.ends.peek().copied() {
+            if end > time {
+                break;
+            }
+            self.pass(end);
+            self.ends.pop();
+            match kind {
+                Kind::Read => {
+                    self.reads -= 1;
+                    self.last_read_end = end;
+                }
+                Kind::Write => {
+                    self.writes -= 1;
+                    self.last_write_end = end;
+                }
+                Kind::Neither => {}
+            }
+        }
+        if !self.ends.is_empty() {
+            self.pass(time);
+        }
+        self.now = time;
+    }
+
+    #[inline]
+    fn pass(&mut self, time: u64) {
+        let depth = self.ends.len();
+        let passed = time - self.now;
+        self.time_at_depth[depth.min(DEPTHS - 1)] += passed;
+        self.depth_time += u128::from(passed) * depth as u128;
+        self.now = time;
+    }
+
+    #[inline]
+    fn start(&mut self, end: u64, class: Class) {
+        self.depth_at_issue += self.ends.len() as u64;
+        self.issues += 1;
+        let kind = if class.is_read() {
+            self.reads += 1;
+            Kind::Read
+        } else if class.is_write() {
+            self.writes += 1;
+            Kind::Write
+        } else {
+            Kind::Neither
+        };
+        self.ends.push(Reverse((end, kind)));
+        self.max_depth = self.max_depth.max(self.ends.len() as u64);
+    }
+
+    fn finish(&mut self, device: u32, span_ns: u64) -> DeviceDepth {
+        self.advance(u64::MAX);
+        let busy_ns = self.time_at_depth[1..].iter().sum::<u64>();
+        let deepest = self.time_at_depth.iter().rposition(|time| *time > 0).unwrap_or(0);
+        let mut time_at_depth_ns = self.time_at_depth[..=deepest].to_vec();
+        time_at_depth_ns[0] = span_ns.saturating_sub(busy_ns);
+        let mean_over = |time: u64| (time > 0).then(|| self.depth_time as f64 / time as f64);
+        DeviceDepth {
+            device,
+            mean_depth: mean_over(span_ns),
+            mean_depth_when_busy: mean_over(busy_ns),
+            max_depth: self.max_depth,
+            time_at_depth_ns,
+            busy_ns,
+            busy_share: ratio(busy_ns, span_ns),
+            mean_depth_at_issue: ratio(self.depth_at_issue, self.issues),
+        }
+    }
+}
+
+impl QueueTally {
+    /// Lets time pass on the request's device and gives what is in flight there before it.
+    #[inline]
+    pub(crate) fn before(&mut self, seen: &Seen) -> &InFlight {
+        let device = at(&mut self.devices, seen.device);
+        device.advance(seen.at);
+        device
+    }
+
+    /// Takes the request.
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen, requeues: Option<u32>) {
+        if let Some(queue) = seen.queue {
+            self.queue[seen.class as usize].add(queue);
+            if let Some(response) = seen.response {
+                self.queue_sum = self.queue_sum.saturating_add(queue);
+                self.response_sum = self.response_sum.saturating_add(response);
+            }
+        }
+        if let Some(times) = requeues {
+            let requeues = self.requeues.get_or_insert_default();
+            requeues.requests += u64::from(times > 0);
+            requeues.requeues += u64::from(times);
+        }
+        if let Some((_, end)) = seen.flight {
+            at(&mut self.devices, seen.device).start(end, seen.class);
+        }
+    }
+
+    pub(crate) fn finish(&mut self, span_ns: u64) -> Queueing {
+        let groups = Group::ALL.into_iter().filter_map(|group| {
+            let classes = Class::ALL.into_iter().filter(|class| group.includes(*class));
+            let queue = Tally::together(classes.map(|class| &self.queue[class as usize]));
+            Some(QueueRow { group, queue_ns: queue.distribution(1, Curve::With)? })
+        });
+        Queueing {
+            groups: groups.collect(),
+            queue_share_of_response: ratio(self.queue_sum, self.response_sum),
+            requeues: self.requeues.clone(),
+            devices: (self.devices.iter_mut().enumerate())
+                .filter(|(_, device)| device.issues > 0)
+                .map(|(index, device)| device.finish(index as u32, span_ns))
+                .collect(),
+        }
+    }
 }

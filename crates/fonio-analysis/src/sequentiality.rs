@@ -47,3 +47,123 @@ pub struct CumulativeCurves {
     /// Bytes written at random.
     pub random_write_bytes: Vec<u64>,
 }
+
+use crate::bins::{Bins, Fold};
+use crate::seen::{Seen, at, ratio};
+
+/// The most ends that can be remembered.
+pub const WINDOW_MAX: usize = 16;
+/// Bins of the curves.
+const BINS: usize = 512;
+
+/// Tells sequential from random.
+#[derive(Debug)]
+pub(crate) struct SequentialTally {
+    window: usize,
+    /// For each device, the last ends of reads and of writes.
+    devices: Vec<[Ends; 2]>,
+    read: SequentialShare,
+    write: SequentialShare,
+    bins: Bins<Bin>,
+}
+
+#[derive(Debug, Default)]
+struct Ends {
+    ends: [u64; WINDOW_MAX],
+    seen: usize,
+}
+
+/// Bytes: sequential read, random read, sequential write, random write.
+#[derive(Debug, Default)]
+struct Bin([u64; 4]);
+
+impl Fold for Bin {
+    fn fold(&mut self, later: Bin) {
+        for (bytes, more) in self.0.iter_mut().zip(later.0) {
+            *bytes = bytes.saturating_add(more);
+        }
+    }
+}
+
+impl Ends {
+    /// Whether `start` is one of the last ends; remembers `end`.
+    #[inline]
+    fn follows(&mut self, start: u64, end: u64, window: usize) -> bool {
+        let sequential = self.ends[..window.min(self.seen)].contains(&start);
+        self.ends[self.seen % window] = end;
+        self.seen += 1;
+        sequential
+    }
+}
+
+impl SequentialTally {
+    pub(crate) fn new(window: u32) -> SequentialTally {
+        SequentialTally {
+            window: (window as usize).clamp(1, WINDOW_MAX),
+            devices: Vec::new(),
+            read: SequentialShare::default(),
+            write: SequentialShare::default(),
+            bins: Bins::new(BINS),
+        }
+    }
+
+    pub(crate) fn begin_at(&mut self, origin: u64) {
+        self.bins.begin_at(origin);
+    }
+
+    /// Takes a request and says whether it is sequential; `None` where it is no read or write or has no place.
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) -> Option<bool> {
+        let start = seen.sector?;
+        if !seen.has_data() {
+            return None;
+        }
+        let write = seen.class.is_write();
+        let end = start.saturating_add(seen.bytes.div_ceil(fonio_core::SECTOR_BYTES));
+        let ends = &mut at(&mut self.devices, seen.device)[usize::from(write)];
+        let sequential = ends.follows(start, end, self.window);
+        let share = if write { &mut self.write } else { &mut self.read };
+        let (requests, bytes) = if sequential {
+            (&mut share.sequential_requests, &mut share.sequential_bytes)
+        } else {
+            (&mut share.random_requests, &mut share.random_bytes)
+        };
+        *requests += 1;
+        *bytes = bytes.saturating_add(seen.bytes);
+        let bin = &mut self.bins.at(seen.at).0[usize::from(write) * 2 + usize::from(!sequential)];
+        *bin = bin.saturating_add(seen.bytes);
+        Some(sequential)
+    }
+
+    pub(crate) fn finish(mut self, began_ns: u64, ended_ns: u64) -> Sequentiality {
+        self.bins.extend_to(ended_ns);
+        let curve = |which: usize| {
+            let mut sum = 0u64;
+            let add = |bin: &Bin| {
+                sum = sum.saturating_add(bin.0[which]);
+                sum
+            };
+            self.bins.bins().iter().map(add).collect()
+        };
+        let share = |share: &SequentialShare| SequentialShare {
+            sequential_bytes_share: ratio(
+                share.sequential_bytes,
+                share.sequential_bytes + share.random_bytes,
+            ),
+            ..share.clone()
+        };
+        Sequentiality {
+            window: self.window as u32,
+            read: share(&self.read),
+            write: share(&self.write),
+            cumulative: CumulativeCurves {
+                start_ns: self.bins.origin().saturating_sub(began_ns),
+                bin_ns: self.bins.width(),
+                sequential_read_bytes: curve(0),
+                random_read_bytes: curve(1),
+                sequential_write_bytes: curve(2),
+                random_write_bytes: curve(3),
+            },
+        }
+    }
+}

@@ -33,3 +33,122 @@ pub struct Series {
     /// Requests in flight on all devices, mean over the bin.
     pub mean_depth: Vec<f64>,
 }
+
+use crate::bins::{Bins, Fold};
+use crate::seen::{Seen, ratio};
+
+/// Bins at most: about the width of a picture.
+const BINS: usize = 512;
+
+/// Collects the series.
+#[derive(Debug)]
+pub(crate) struct SeriesTally {
+    bins: Bins<Bin>,
+}
+
+#[derive(Debug, Default)]
+struct Bin {
+    requests: u64,
+    reads: u64,
+    writes: u64,
+    read_bytes: u64,
+    write_bytes: u64,
+    flushes: u64,
+    service: Service,
+    read_service: Service,
+    write_service: Service,
+    service_max: u64,
+    in_flight: u64,
+}
+
+#[derive(Debug, Default)]
+struct Service {
+    count: u64,
+    sum: u64,
+}
+
+impl Service {
+    fn add(&mut self, count: u64, sum: u64) {
+        self.count += count;
+        self.sum = self.sum.saturating_add(sum);
+    }
+}
+
+impl Fold for Bin {
+    fn fold(&mut self, later: Bin) {
+        self.requests += later.requests;
+        self.reads += later.reads;
+        self.writes += later.writes;
+        self.read_bytes = self.read_bytes.saturating_add(later.read_bytes);
+        self.write_bytes = self.write_bytes.saturating_add(later.write_bytes);
+        self.flushes += later.flushes;
+        self.service.add(later.service.count, later.service.sum);
+        self.read_service.add(later.read_service.count, later.read_service.sum);
+        self.write_service.add(later.write_service.count, later.write_service.sum);
+        self.service_max = self.service_max.max(later.service_max);
+        self.in_flight = self.in_flight.saturating_add(later.in_flight);
+    }
+}
+
+impl Default for SeriesTally {
+    fn default() -> SeriesTally {
+        SeriesTally { bins: Bins::new(BINS) }
+    }
+}
+
+impl SeriesTally {
+    pub(crate) fn begin_at(&mut self, origin: u64) {
+        self.bins.begin_at(origin);
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) {
+        let bin = self.bins.at(seen.at);
+        bin.requests += 1;
+        bin.flushes += u64::from(seen.flush);
+        if let Some(service) = seen.service {
+            bin.service.add(1, service);
+            bin.service_max = bin.service_max.max(service);
+        }
+        if seen.class.is_read() {
+            bin.reads += 1;
+            bin.read_bytes = bin.read_bytes.saturating_add(seen.bytes);
+            bin.read_service.add(u64::from(seen.service.is_some()), seen.service.unwrap_or(0));
+        } else if seen.class.is_write() {
+            bin.writes += 1;
+            bin.write_bytes = bin.write_bytes.saturating_add(seen.bytes);
+            bin.write_service.add(u64::from(seen.service.is_some()), seen.service.unwrap_or(0));
+        }
+        if let Some((start, end)) = seen.flight {
+            self.bins.spread(start, end, |bin, time| bin.in_flight = bin.in_flight.saturating_add(time));
+        }
+    }
+
+    pub(crate) fn finish(mut self, began_ns: u64, ended_ns: u64) -> Series {
+        self.bins.extend_to(ended_ns);
+        let width = self.bins.width();
+        let bins = self.bins.bins();
+        let count = |value: fn(&Bin) -> u64| bins.iter().map(value).collect();
+        let mean = |service: fn(&Bin) -> &Service| {
+            bins.iter().map(|bin| ratio(service(bin).sum, service(bin).count)).collect()
+        };
+        Series {
+            start_ns: self.bins.origin().saturating_sub(began_ns),
+            bin_ns: width,
+            requests: count(|bin| bin.requests),
+            reads: count(|bin| bin.reads),
+            writes: count(|bin| bin.writes),
+            read_bytes: count(|bin| bin.read_bytes),
+            write_bytes: count(|bin| bin.write_bytes),
+            flushes: count(|bin| bin.flushes),
+            mean_service_ns: mean(|bin| &bin.service),
+            max_service_ns: bins
+                .iter()
+                .map(|bin| (bin.service.count > 0).then_some(bin.service_max))
+                .collect(),
+            mean_read_service_ns: mean(|bin| &bin.read_service),
+            mean_write_service_ns: mean(|bin| &bin.write_service),
+            mean_depth: bins.iter().map(|bin| bin.in_flight as f64 / width as f64).collect(),
+        }
+    }
+}

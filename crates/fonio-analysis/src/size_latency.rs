@@ -24,3 +24,73 @@ pub struct SizeLatencyRow {
     /// Issue to completion in nanoseconds, without curve.
     pub service_ns: Distribution,
 }
+
+use crate::Class;
+use crate::seen::Seen;
+use crate::tally::{Curve, Tally};
+
+/// Upper bounds of the size classes in bytes: the first holds a page, each following twice as much; one more class takes
+/// what is larger.
+const BOUNDS: [u64; 10] =
+    [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
+const SIZES: usize = BOUNDS.len() + 1;
+
+/// The groups that are listed.
+const GROUPS: [Group; 5] = [Group::Reads, Group::Writes, Group::WriteSync, Group::WriteAsync, Group::Discard];
+
+/// Collects service times by class and size class.
+#[derive(Debug)]
+pub(crate) struct ServiceTally {
+    tallies: Vec<[Tally; SIZES]>,
+}
+
+impl Default for ServiceTally {
+    fn default() -> ServiceTally {
+        ServiceTally { tallies: (0..Class::COUNT).map(|_| Default::default()).collect() }
+    }
+}
+
+fn size_class(bytes: u64) -> usize {
+    // Whole pages, less one, have as many bits as there are doublings of the page.
+    let pages = bytes.div_ceil(BOUNDS[0]);
+    ((u64::BITS - pages.saturating_sub(1).leading_zeros()) as usize).min(SIZES - 1)
+}
+
+impl ServiceTally {
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) {
+        if let Some(service) = seen.service {
+            self.tallies[seen.class as usize][size_class(seen.bytes)].add(service);
+        }
+    }
+
+    /// The summed service time of a class.
+    pub(crate) fn sum_ns(&self, class: Class) -> u64 {
+        self.tallies[class as usize].iter().map(|tally| tally.sum).fold(0, u64::saturating_add)
+    }
+
+    /// Service times of a group, whatever the size.
+    pub(crate) fn of_group(&self, group: Group) -> Tally {
+        let classes = Class::ALL.into_iter().filter(|class| group.includes(*class));
+        Tally::together(classes.flat_map(|class| &self.tallies[class as usize]))
+    }
+
+    pub(crate) fn finish(&self) -> SizeLatency {
+        let mut rows = Vec::new();
+        for group in GROUPS {
+            for size in 0..SIZES {
+                let classes = Class::ALL.into_iter().filter(|class| group.includes(*class));
+                let tally = Tally::together(classes.map(|class| &self.tallies[class as usize][size]));
+                if let Some(service_ns) = tally.distribution(1, Curve::Without) {
+                    rows.push(SizeLatencyRow {
+                        group,
+                        over_bytes: size.checked_sub(1).map_or(0, |below| BOUNDS[below]),
+                        up_to_bytes: BOUNDS.get(size).copied(),
+                        service_ns,
+                    });
+                }
+            }
+        }
+        SizeLatency { rows }
+    }
+}

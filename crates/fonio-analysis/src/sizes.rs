@@ -26,3 +26,47 @@ pub struct SizeRow {
     /// Share of requests below 64 KiB.
     pub below_64k_share: f64,
 }
+
+use crate::Class;
+use crate::seen::Seen;
+use crate::tally::{Curve, Tally};
+
+/// The sizes that the study names, in bytes: up to 4 KiB, below 16 KiB, below 64 KiB.
+const BOUNDS: [u64; 3] = [4096 + 1, 16 * 1024, 64 * 1024];
+/// Sizes are kept in sectors, which makes them exact up to 1 MiB.
+const SCALE: u64 = fonio_core::SECTOR_BYTES;
+
+/// Collects sizes by class.
+#[derive(Debug, Default)]
+pub(crate) struct SizeTally {
+    classes: [(Tally, [u64; BOUNDS.len()]); Class::COUNT],
+}
+
+impl SizeTally {
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) {
+        if seen.class == Class::Flush {
+            return;
+        }
+        let (tally, below) = &mut self.classes[seen.class as usize];
+        tally.add_scaled(seen.bytes, seen.bytes.div_ceil(SCALE));
+        for (count, bound) in below.iter_mut().zip(BOUNDS) {
+            *count += u64::from(seen.bytes < bound);
+        }
+    }
+
+    pub(crate) fn finish(&self) -> Sizes {
+        let groups = Group::ALL.into_iter().filter_map(|group| {
+            let classes = || Class::ALL.into_iter().filter(move |class| group.includes(*class));
+            let tally = Tally::together(classes().map(|class| &self.classes[class as usize].0));
+            let bytes = tally.distribution(SCALE, Curve::With)?;
+            let share = |bound: usize| {
+                classes().map(|class| self.classes[class as usize].1[bound]).sum::<u64>() as f64
+                    / bytes.count as f64
+            };
+            let (up_to_4k_share, below_16k_share, below_64k_share) = (share(0), share(1), share(2));
+            Some(SizeRow { group, bytes, up_to_4k_share, below_16k_share, below_64k_share })
+        });
+        Sizes { groups: groups.collect() }
+    }
+}

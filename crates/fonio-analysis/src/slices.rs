@@ -51,3 +51,204 @@ pub struct SliceTimes {
     /// 99th percentile in nanoseconds, within 1.6 percent.
     pub p99_ns: Vec<Option<u64>>,
 }
+
+use crate::Class;
+use crate::bins::{Bins, Fold};
+use crate::seen::Seen;
+
+/// Slices at most.
+const SLICES: usize = 64;
+
+/// Collects slices.
+#[derive(Debug)]
+pub(crate) struct SliceTally {
+    slices: Bins<Slice>,
+}
+
+#[derive(Debug, Default)]
+struct Slice {
+    requests: u64,
+    read_bytes: u64,
+    write_bytes: u64,
+    flushes: u64,
+    service_sum: u64,
+    busy: u64,
+    /// Service and response of reads, sync writes and other writes.
+    times: [[Times; 2]; 3],
+}
+
+/// A sum and a coarse histogram: 32 steps to each doubling.
+#[derive(Debug, Default)]
+struct Times {
+    count: u64,
+    sum: u64,
+    steps: Vec<u32>,
+}
+
+const STEP_BITS: u32 = 5;
+
+/// The step of a value.
+#[inline]
+fn step(value: u64) -> usize {
+    if value < 1 << STEP_BITS {
+        return value as usize;
+    }
+    let shift = value.ilog2() - STEP_BITS;
+    ((shift as usize) << STEP_BITS) + (value >> shift) as usize
+}
+
+/// The middle of a step.
+fn middle(step: usize) -> u64 {
+    if step < 2 << STEP_BITS {
+        return step as u64;
+    }
+    let shift = (step >> STEP_BITS) - 1;
+    let low = ((step & ((1 << STEP_BITS) - 1)) as u64 + (1 << STEP_BITS)) << shift;
+    low + ((1 << shift) >> 1)
+}
+
+impl Times {
+    #[inline]
+    fn add(&mut self, time: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(time);
+        let step = step(time);
+        if step >= self.steps.len() {
+            // Whole powers of two, so that few additions need room.
+            self.steps.resize((step + 1).next_multiple_of(256), 0);
+        }
+        self.steps[step] = self.steps[step].saturating_add(1);
+    }
+
+    fn fold(&mut self, later: Times) {
+        self.count += later.count;
+        self.sum = self.sum.saturating_add(later.sum);
+        if self.steps.len() < later.steps.len() {
+            self.steps.resize(later.steps.len(), 0);
+        }
+        for (count, more) in self.steps.iter_mut().zip(later.steps) {
+            *count = count.saturating_add(more);
+        }
+    }
+
+    fn percentile(&self, percent: u64) -> Option<u64> {
+        let rank = (self.count * percent).div_ceil(100);
+        let mut seen = 0;
+        self.steps.iter().enumerate().find_map(|(step, count)| {
+            seen += u64::from(*count);
+            (seen >= rank && *count > 0).then(|| middle(step))
+        })
+    }
+}
+
+impl Fold for Slice {
+    fn fold(&mut self, later: Slice) {
+        self.requests += later.requests;
+        self.read_bytes = self.read_bytes.saturating_add(later.read_bytes);
+        self.write_bytes = self.write_bytes.saturating_add(later.write_bytes);
+        self.flushes += later.flushes;
+        self.service_sum = self.service_sum.saturating_add(later.service_sum);
+        self.busy = self.busy.saturating_add(later.busy);
+        for (kind, later) in self.times.iter_mut().zip(later.times) {
+            for (times, later) in kind.iter_mut().zip(later) {
+                times.fold(later);
+            }
+        }
+    }
+}
+
+impl Default for SliceTally {
+    fn default() -> SliceTally {
+        SliceTally { slices: Bins::new(SLICES) }
+    }
+}
+
+impl SliceTally {
+    pub(crate) fn begin_at(&mut self, origin: u64) {
+        self.slices.begin_at(origin);
+    }
+
+    /// Takes a request, and the new stretch of time in which any is in flight.
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen, busy: Option<(u64, u64)>) {
+        let slice = self.slices.at(seen.at);
+        slice.requests += 1;
+        slice.flushes += u64::from(seen.flush);
+        slice.service_sum = slice.service_sum.saturating_add(seen.time_in_flight());
+        let kind = match seen.class {
+            Class::Read | Class::Readahead => Some(0),
+            Class::WriteSync => Some(1),
+            Class::WriteAsync | Class::WriteUnknown => Some(2),
+            Class::Flush | Class::Discard | Class::Other => None,
+        };
+        if let Some(kind) = kind {
+            let bytes = if kind == 0 { &mut slice.read_bytes } else { &mut slice.write_bytes };
+            *bytes = bytes.saturating_add(seen.bytes);
+            for (times, time) in slice.times[kind].iter_mut().zip([seen.service, seen.response]) {
+                if let Some(time) = time {
+                    times.add(time);
+                }
+            }
+        }
+        if let Some((from, until)) = busy {
+            self.slices.spread(from, until, |slice, time| slice.busy += time);
+        }
+    }
+
+    pub(crate) fn finish(mut self, began_ns: u64, ended_ns: u64) -> Slices {
+        self.slices.extend_to(ended_ns);
+        let (origin, width) = (self.slices.origin(), self.slices.width());
+        let slices = self.slices.bins();
+        let count = |value: fn(&Slice) -> u64| slices.iter().map(value).collect();
+        let covered = |index: usize| {
+            // What the span covers before the first request belongs to the first slice.
+            let from = if index == 0 { began_ns } else { origin.saturating_add(index as u64 * width) };
+            let until = origin.saturating_add((index as u64 + 1).saturating_mul(width));
+            let until = if index + 1 == slices.len() { until.min(ended_ns) } else { until };
+            until.saturating_sub(from)
+        };
+        let latency =
+            |kind: usize| SliceLatency { service: times(slices, kind, 0), response: times(slices, kind, 1) };
+        Slices {
+            slice_ns: width,
+            covered_ns: (0..slices.len()).map(covered).collect(),
+            requests: count(|slice| slice.requests),
+            read_bytes: count(|slice| slice.read_bytes),
+            write_bytes: count(|slice| slice.write_bytes),
+            flushes: count(|slice| slice.flushes),
+            service_sum_ns: count(|slice| slice.service_sum),
+            busy_ns: count(|slice| slice.busy),
+            read: latency(0),
+            write_sync: latency(1),
+            write_async: latency(2),
+        }
+    }
+}
+
+fn times(slices: &[Slice], kind: usize, which: usize) -> SliceTimes {
+    let times = || slices.iter().map(move |slice| &slice.times[kind][which]);
+    SliceTimes {
+        count: times().map(|times| times.count).collect(),
+        sum_ns: times().map(|times| times.sum).collect(),
+        p50_ns: times().map(|times| times.percentile(50)).collect(),
+        p99_ns: times().map(|times| times.percentile(99)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_in_order_and_near() {
+        let values = (0..200)
+            .chain((6..63).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + (1 << (bits - 2))]));
+        let mut last = 0;
+        for value in values {
+            let step = step(value);
+            assert!(step >= last, "{value}");
+            last = step;
+            assert!(middle(step).abs_diff(value) as f64 <= 0.016 * value as f64, "{value} {}", middle(step));
+        }
+    }
+}

@@ -34,3 +34,134 @@ pub struct SpatialMap {
     /// Bytes written, likewise.
     pub write_bytes: Vec<u64>,
 }
+
+use crate::seen::{Seen, at};
+
+/// Columns and rows at most; 64 by 64 is what a small picture shows.
+const COLUMNS: usize = 64;
+const ROWS: usize = 64;
+/// Devices with a map; each takes 64 KiB.
+const DEVICES: usize = 16;
+/// The first width of a column, 2^20 ns, about a millisecond, and height of a row, 2^11 sectors, 1 MiB.
+const FIRST_COLUMN_SHIFT: u32 = 20;
+const FIRST_ROW_SHIFT: u32 = 11;
+
+/// Collects maps.
+#[derive(Debug, Default)]
+pub(crate) struct Maps {
+    began: Option<u64>,
+    devices: Vec<Option<Map>>,
+}
+
+#[derive(Debug)]
+struct Map {
+    origin: u64,
+    column_shift: u32,
+    row_shift: u32,
+    columns: usize,
+    rows: usize,
+    first_sector: u64,
+    end_sector: u64,
+    /// Bytes read and written, row by row.
+    cells: Vec<[u64; 2]>,
+}
+
+impl Maps {
+    pub(crate) fn begin_at(&mut self, origin: u64) {
+        self.began = Some(origin);
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) {
+        let Some(sector) = seen.sector else { return };
+        if seen.device < DEVICES && seen.has_data() {
+            let began = self.began.unwrap_or(seen.at);
+            at(&mut self.devices, seen.device).get_or_insert_with(|| Map::new(began)).add(
+                seen.at,
+                sector,
+                seen.bytes,
+                seen.class.is_write(),
+            );
+        }
+    }
+
+    pub(crate) fn finish(&self, began_ns: u64) -> Spatial {
+        let maps = self.devices.iter().enumerate();
+        Spatial {
+            devices: maps
+                .filter_map(|(device, map)| Some(map.as_ref()?.finish(device as u32, began_ns)))
+                .collect(),
+        }
+    }
+}
+
+impl Map {
+    fn new(origin: u64) -> Map {
+        Map {
+            origin,
+            column_shift: FIRST_COLUMN_SHIFT,
+            row_shift: FIRST_ROW_SHIFT,
+            columns: 0,
+            rows: 0,
+            first_sector: u64::MAX,
+            end_sector: 0,
+            cells: vec![[0; 2]; COLUMNS * ROWS],
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, time: u64, sector: u64, bytes: u64, write: bool) {
+        let offset = time.saturating_sub(self.origin);
+        while offset >> self.column_shift >= COLUMNS as u64 {
+            self.fold(|row, column| (row, column / 2));
+            self.column_shift += 1;
+            self.columns = self.columns.div_ceil(2);
+        }
+        while sector >> self.row_shift >= ROWS as u64 {
+            self.fold(|row, column| (row / 2, column));
+            self.row_shift += 1;
+            self.rows = self.rows.div_ceil(2);
+        }
+        let column = (offset >> self.column_shift) as usize;
+        let row = (sector >> self.row_shift) as usize;
+        self.columns = self.columns.max(column + 1);
+        self.rows = self.rows.max(row + 1);
+        self.first_sector = self.first_sector.min(sector);
+        self.end_sector =
+            self.end_sector.max(sector.saturating_add(bytes.div_ceil(fonio_core::SECTOR_BYTES)));
+        let cell = &mut self.cells[row * COLUMNS + column][usize::from(write)];
+        *cell = cell.saturating_add(bytes);
+    }
+
+    fn fold(&mut self, to: impl Fn(usize, usize) -> (usize, usize)) {
+        for row in 0..ROWS {
+            for column in 0..COLUMNS {
+                let moved = std::mem::take(&mut self.cells[row * COLUMNS + column]);
+                let (row, column) = to(row, column);
+                for (cell, bytes) in self.cells[row * COLUMNS + column].iter_mut().zip(moved) {
+                    *cell = cell.saturating_add(bytes);
+                }
+            }
+        }
+    }
+
+    fn finish(&self, device: u32, began_ns: u64) -> SpatialMap {
+        let side = |side: usize| {
+            (0..self.rows)
+                .flat_map(|row| (0..self.columns).map(move |column| self.cells[row * COLUMNS + column][side]))
+                .collect()
+        };
+        SpatialMap {
+            device,
+            start_ns: self.origin.saturating_sub(began_ns),
+            column_ns: 1 << self.column_shift,
+            row_sectors: 1 << self.row_shift,
+            columns: self.columns as u32,
+            rows: self.rows as u32,
+            first_sector: Some(self.first_sector),
+            end_sector: Some(self.end_sector),
+            read_bytes: side(0),
+            write_bytes: side(1),
+        }
+    }
+}

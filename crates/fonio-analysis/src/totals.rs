@@ -1,5 +1,6 @@
 //! How much: requests and bytes by op, and reads to a write (the block-trace study's Table I).
 
+use fonio_core::{Flags, Op};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,4 +57,67 @@ pub struct ClassTotal {
     pub requests: u64,
     /// Bytes.
     pub bytes: u64,
+}
+
+use crate::Class;
+use crate::seen::{Seen, per_second, ratio};
+
+/// Counts requests and bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Counter {
+    by_op: [(u64, u64); Op::ALL.len()],
+    by_class: [(u64, u64); Class::COUNT],
+    fua_writes: u64,
+    meta_requests: u64,
+}
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) {
+        for (requests, bytes) in [&mut self.by_op[seen.op as usize], &mut self.by_class[seen.class as usize]]
+        {
+            *requests += 1;
+            *bytes = bytes.saturating_add(seen.bytes);
+        }
+        self.fua_writes += u64::from(seen.class.is_write() && seen.flags.contains(Flags::FUA));
+        self.meta_requests += u64::from(seen.flags.contains(Flags::META));
+    }
+
+    pub(crate) fn finish(&self, span_ns: u64) -> Totals {
+        let of = |wanted: fn(Class) -> bool| {
+            Class::ALL.into_iter().filter(|class| wanted(*class)).fold((0, 0u64), |sum, class| {
+                let (requests, bytes) = self.by_class[class as usize];
+                (sum.0 + requests, sum.1.saturating_add(bytes))
+            })
+        };
+        let (requests, _) = of(|_| true);
+        let (reads, read_bytes) = of(Class::is_read);
+        let (writes, write_bytes) = of(Class::is_write);
+        Totals {
+            requests,
+            reads,
+            writes,
+            read_bytes,
+            write_bytes,
+            read_write_ratio: ratio(reads, writes),
+            read_write_bytes_ratio: ratio(read_bytes, write_bytes),
+            requests_per_s: per_second(requests, span_ns),
+            read_bytes_per_s: per_second(read_bytes, span_ns),
+            write_bytes_per_s: per_second(write_bytes, span_ns),
+            by_op: Op::ALL
+                .into_iter()
+                .zip(self.by_op)
+                .filter(|(_, (requests, _))| *requests > 0)
+                .map(|(op, (requests, bytes))| OpTotal { op: op.name().to_owned(), requests, bytes })
+                .collect(),
+            by_class: Class::ALL
+                .into_iter()
+                .zip(self.by_class)
+                .filter(|(_, (requests, _))| *requests > 0)
+                .map(|(class, (requests, bytes))| ClassTotal { class, requests, bytes })
+                .collect(),
+            fua_writes: self.fua_writes,
+            meta_requests: self.meta_requests,
+        }
+    }
 }

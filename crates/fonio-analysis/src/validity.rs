@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fonio_core::{Meta, Request};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,4 +39,127 @@ pub struct Validity {
     pub gaps: u64,
     /// What the assembler counted, by its names.
     pub assembly: BTreeMap<String, u64>,
+}
+
+use crate::seen::{Seen, ratio};
+
+/// From this share of events lost on, the figures say too little about what happened. Ours: at one in a hundred the
+/// 99th percentile may lie in what was lost.
+const LOST_SHARE_MAX: f64 = 0.01;
+/// From this share of ambiguous pairs on, latencies may be those of other requests. Ours, for the same reason.
+const AMBIGUOUS_SHARE_MAX: f64 = 0.01;
+/// From this share of requests without completion on, the figures leave out too much. Ours: a capture's end cuts off a
+/// queue full of requests, not every tenth.
+const INCOMPLETE_SHARE_MAX: f64 = 0.1;
+/// A recording of this many requests may lack a queue full of completions.
+const QUEUE_FULL: u64 = 64;
+/// Events that a request leaves in a trace at least: issue and completion.
+const EVENTS_OF_REQUEST: u64 = 2;
+
+/// Counts what is missing.
+#[derive(Debug, Default)]
+pub(crate) struct ValidityTally {
+    requests: u64,
+    with_service: u64,
+    with_response: u64,
+    with_queue: u64,
+    with_process: u64,
+    with_requeues: u64,
+    without_issue: u64,
+    without_completion: u64,
+    out_of_order_times: u64,
+    out_of_order_rows: u64,
+    errors: u64,
+}
+
+impl ValidityTally {
+    #[inline]
+    pub(crate) fn add(&mut self, row: &Request, seen: &Seen) {
+        self.requests += 1;
+        self.with_service += u64::from(seen.service.is_some());
+        self.with_response += u64::from(seen.response.is_some());
+        self.with_queue += u64::from(row.queued.is_some());
+        self.with_process += u64::from(row.tid.is_some() || row.cause_tid.is_some());
+        self.with_requeues += u64::from(row.requeues.is_some());
+        self.without_issue += u64::from(row.issued.is_none());
+        self.without_completion += u64::from(row.completed.is_none());
+        let early = row.completed.is_some_and(|completed| {
+            row.issued.is_some_and(|issued| completed < issued)
+                || row.queued.is_some_and(|queued| completed < queued)
+        }) || matches!((row.queued, row.issued), (Some(queued), Some(issued)) if issued < queued);
+        self.out_of_order_times += u64::from(early);
+        self.out_of_order_rows += u64::from(row.order_time().0 < seen.at);
+        self.errors += u64::from(row.error.is_some_and(|error| error != 0));
+    }
+
+    pub(crate) fn finish(&self, meta: &Meta, latency: &crate::latency::Latency) -> Validity {
+        let ambiguous = (meta.assembly.iter())
+            .filter(|(name, _)| name.contains("ambiguous"))
+            .fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+        let mut problems = Vec::new();
+        if self.requests == 0 {
+            problems.push("There are no requests to analyse.".to_owned());
+        } else if self.without_completion == self.requests {
+            problems.push("No completion was seen, so nothing is known about latency.".to_owned());
+        } else if self.without_completion > QUEUE_FULL {
+            let share = ratio(self.without_completion, self.requests).unwrap_or(0.0);
+            if share >= INCOMPLETE_SHARE_MAX {
+                problems.push(format!(
+                    "The completions of {} of {} requests were not seen.",
+                    self.without_completion, self.requests
+                ));
+            }
+        }
+        let events = self.requests.saturating_mul(EVENTS_OF_REQUEST).saturating_add(meta.lost.events);
+        if ratio(meta.lost.events, events).is_some_and(|share| share >= LOST_SHARE_MAX) {
+            problems.push(format!(
+                "{} events were lost while recording, beside {} requests that were seen.",
+                meta.lost.events, self.requests
+            ));
+        }
+        if ratio(ambiguous, self.requests).is_some_and(|share| share >= AMBIGUOUS_SHARE_MAX) {
+            problems.push(format!(
+                "{ambiguous} events fit more than one of the {} requests, so latencies may be those of others.",
+                self.requests
+            ));
+        }
+        if ratio(self.out_of_order_times, self.requests).is_some_and(|share| share >= AMBIGUOUS_SHARE_MAX) {
+            problems.push(format!(
+                "{} of {} requests complete or are issued before they begin: the clock of the source is damaged.",
+                self.out_of_order_times, self.requests
+            ));
+        }
+        Validity {
+            ok: problems.is_empty(),
+            problems,
+            unknown: if self.requests == 0 { Vec::new() } else { self.unknown(latency) },
+            requests: self.requests,
+            with_service: self.with_service,
+            with_response: self.with_response,
+            without_issue: self.without_issue,
+            without_completion: self.without_completion,
+            out_of_order_times: self.out_of_order_times,
+            out_of_order_rows: self.out_of_order_rows,
+            errors: self.errors,
+            ambiguous,
+            lost_events: meta.lost.events,
+            gaps: meta.lost.gaps.len() as u64,
+            assembly: meta.assembly.clone(),
+        }
+    }
+
+    fn unknown(&self, latency: &crate::latency::Latency) -> Vec<String> {
+        let cases = [
+            (self.with_queue == 0, "The source shows no queueing: queue time and response are unknown."),
+            (
+                self.without_issue == self.requests,
+                "The source shows no issue: service time is unknown, and requests count as in flight from queueing.",
+            ),
+            (self.with_process == 0, "The source does not show which thread a request belongs to."),
+            (self.with_requeues == 0, "The source does not show whether requests were requeued."),
+            (!latency.sync_known, "The source does not show which writes somebody waits for."),
+            (!latency.readahead_known, "The source does not show which reads are readahead."),
+        ];
+        cases.into_iter().filter(|(unknown, _)| *unknown).map(|(_, sentence)| sentence.to_owned()).collect()
+    }
 }

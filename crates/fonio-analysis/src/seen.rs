@@ -1,0 +1,62 @@
+//! A request as the questions look at it: what several of them need is worked out once.
+
+use fonio_core::{Flags, Op};
+
+use crate::Class;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) id: u64,
+    /// Index of the device.
+    pub(crate) device: usize,
+    pub(crate) op: Op,
+    pub(crate) class: Class,
+    pub(crate) flags: Flags,
+    pub(crate) sector: Option<u64>,
+    pub(crate) bytes: u64,
+    pub(crate) queued: Option<u64>,
+    /// Issued, else queued, else completed: where it stands in the table, never before the request ahead of it.
+    pub(crate) at: u64,
+    /// In flight from … to: issue (else queueing) to completion, cut at the end of the filter's time range.
+    pub(crate) flight: Option<(u64, u64)>,
+    pub(crate) service: Option<u64>,
+    pub(crate) response: Option<u64>,
+    pub(crate) queue: Option<u64>,
+    /// Index of the process.
+    pub(crate) process: u32,
+    /// Whether the flush question counts it as a flush.
+    pub(crate) flush: bool,
+    /// Whether it starts where an earlier one ended; `None` where that cannot be asked.
+    pub(crate) sequential: Option<bool>,
+}
+
+impl Seen {
+    /// Whether it moves data.
+    pub(crate) fn has_data(&self) -> bool {
+        self.class.is_read() || self.class.is_write()
+    }
+
+    /// Issue to completion; queueing to completion where the source shows no issue.
+    pub(crate) fn time_in_flight(&self) -> u64 {
+        self.flight.map_or(0, |(start, end)| end - start)
+    }
+}
+
+/// `part / whole`, where there is a whole.
+pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// So many in a second of `span_ns`.
+pub(crate) fn per_second(count: u64, span_ns: u64) -> Option<f64> {
+    (span_ns > 0).then(|| count as f64 * 1e9 / span_ns as f64)
+}
+
+/// The element of a list that grows on demand.
+#[inline]
+pub(crate) fn at<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
+    if index >= list.len() {
+        list.resize_with(index + 1, T::default);
+    }
+    &mut list[index]
+}

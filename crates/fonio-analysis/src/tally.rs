@@ -1,0 +1,231 @@
+//! Collects a distribution: exact sums, and a histogram for the quantiles.
+
+use hdrhistogram::Histogram;
+
+use crate::distribution::{Cdf, Distribution};
+
+/// Decimal digits that the histogram keeps: a quantile is at most 0.1 percent off, and exact below 2048.
+const DIGITS: u8 = 3;
+/// Values below this have a bucket each.
+const EXACT_BELOW: u64 = 2048;
+/// The histogram's own limit. In nanoseconds this is 73 years: only damaged times are longer.
+const GREATEST_KEY: u64 = 1 << 61;
+/// The greatest relative error of a quantile from 2048 on.
+const RELATIVE_ERROR: f64 = 0.001;
+
+/// The quantiles of a [`Distribution`] as fractions, with how many values each needs.
+const QUANTILES: [(u64, u64, u64); 7] = [
+    (50, 100, 1),
+    (80, 100, 1),
+    (90, 100, 1),
+    (95, 100, 20),
+    (99, 100, 100),
+    (999, 1_000, 1_000),
+    (9_999, 10_000, 10_000),
+];
+
+/// A distribution in the making. It holds no histogram before the first value.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Tally {
+    pub(crate) count: u64,
+    pub(crate) sum: u64,
+    min: u64,
+    max: u64,
+    histogram: Option<Box<Histogram<u32>>>,
+}
+
+/// Whether a [`Cdf`] is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Curve {
+    With,
+    Without,
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) fn add(&mut self, value: u64) {
+        self.add_scaled(value, value);
+    }
+
+    /// Sums `value`, but puts `key` into the histogram: sizes are kept in sectors there, which makes them exact.
+    #[inline]
+    pub(crate) fn add_scaled(&mut self, value: u64, key: u64) {
+        let histogram = match &mut self.histogram {
+            Some(histogram) => {
+                self.min = self.min.min(value);
+                self.max = self.max.max(value);
+                histogram
+            }
+            None => {
+                (self.min, self.max) = (value, value);
+                let histogram = Histogram::new(DIGITS).expect("3 digits are within 0 to 5");
+                self.histogram.insert(Box::new(histogram))
+            }
+        };
+        histogram.record(key.min(GREATEST_KEY)).expect("it grows by itself");
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+    }
+
+    /// Several together.
+    pub(crate) fn together<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> Tally {
+        let mut all = Tally::default();
+        for tally in tallies {
+            let Some(histogram) = &tally.histogram else { continue };
+            match &mut all.histogram {
+                None => all = tally.clone(),
+                Some(sum) => {
+                    sum.add(histogram.as_ref()).expect("it grows by itself");
+                    all.count += tally.count;
+                    all.sum = all.sum.saturating_add(tally.sum);
+                    all.min = all.min.min(tally.min);
+                    all.max = all.max.max(tally.max);
+                }
+            }
+        }
+        all
+    }
+
+    /// The distribution; `None` without values. `scale` is what one histogram step stands for.
+    pub(crate) fn distribution(&self, scale: u64, curve: Curve) -> Option<Distribution> {
+        let histogram = self.histogram.as_ref()?;
+        let mut quantiles = [None; QUANTILES.len()];
+        let mut cdf = Cdf::default();
+        let mut next_quantile = 0;
+        let mut step = Step::at_or_below(self.min / scale);
+        let mut seen = 0;
+        for entry in histogram.iter_recorded() {
+            let value = entry.value_iterated_to().saturating_mul(scale).clamp(self.min, self.max);
+            while curve == Curve::With && step.value().saturating_mul(scale) < value {
+                cdf.up_to.push(step.value().saturating_mul(scale));
+                cdf.cumulative.push(seen);
+                step.advance();
+            }
+            seen += entry.count_since_last_iteration();
+            while next_quantile < QUANTILES.len() {
+                let (part, whole, needs) = QUANTILES[next_quantile];
+                let rank = (u128::from(self.count) * u128::from(part)).div_ceil(u128::from(whole));
+                if u128::from(seen) < rank {
+                    break;
+                }
+                quantiles[next_quantile] = (self.count >= needs).then_some(value);
+                next_quantile += 1;
+            }
+        }
+        cdf.up_to.push(self.max);
+        cdf.cumulative.push(seen);
+        let [p50, p80, p90, p95, p99, p999, p9999] = quantiles;
+        Some(Distribution {
+            count: self.count,
+            min: self.min,
+            max: self.max,
+            sum: self.sum,
+            mean: self.sum as f64 / self.count as f64,
+            p50,
+            p80,
+            p90,
+            p95,
+            p99,
+            p999,
+            p9999,
+            relative_error: if self.max / scale < EXACT_BELOW { 0.0 } else { RELATIVE_ERROR },
+            cdf: (curve == Curve::With).then_some(cdf),
+        })
+    }
+}
+
+/// The grid of a curve: 4, 5, 6 and 7 quarters of each power of two.
+struct Step {
+    quarters: u64,
+    exponent: u32,
+}
+
+impl Step {
+    fn at_or_below(value: u64) -> Step {
+        Step { quarters: 4, exponent: value.max(1).ilog2() }
+    }
+    fn value(&self) -> u64 {
+        (u128::from(self.quarters) << self.exponent >> 2) as u64
+    }
+    fn advance(&mut self) {
+        let before = self.value();
+        // Below 4 the quarters are no whole numbers.
+        while self.value() == before && self.exponent < 63 {
+            self.quarters += 1;
+            if self.quarters == 8 {
+                self.quarters = 4;
+                self.exponent += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tally(values: &[u64]) -> Tally {
+        let mut tally = Tally::default();
+        values.iter().for_each(|value| tally.add(*value));
+        tally
+    }
+
+    #[test]
+    fn ten_values_by_hand() {
+        let values = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3];
+        let d = tally(&values).distribution(1, Curve::With).unwrap();
+        assert_eq!((d.count, d.min, d.max, d.sum, d.mean), (10, 1, 9, 39, 3.9));
+        assert_eq!((d.p50, d.p80, d.p90, d.p95, d.p99), (Some(3), Some(5), Some(6), None, None));
+        assert_eq!(d.relative_error, 0.0);
+        let cdf = d.cdf.unwrap();
+        assert_eq!(cdf.up_to, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(cdf.cumulative, [2, 3, 5, 6, 8, 9, 9, 9, 10]);
+    }
+
+    #[test]
+    fn sizes_in_sectors_are_exact() {
+        let mut sizes = Tally::default();
+        for bytes in [4096, 4096, 524_288, 1_048_064] {
+            sizes.add_scaled(bytes, bytes / 512);
+        }
+        let d = sizes.distribution(512, Curve::Without).unwrap();
+        assert_eq!((d.p50, d.p80, d.relative_error), (Some(4096), Some(1_048_064), 0.0));
+    }
+
+    #[test]
+    fn nothing_and_the_extremes() {
+        assert_eq!(Tally::default().distribution(1, Curve::With), None);
+        let d = tally(&[0, u64::MAX]).distribution(1, Curve::With).unwrap();
+        assert_eq!((d.min, d.max, d.p50), (0, u64::MAX, Some(0)));
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_within_the_stated_error(mut values in prop::collection::vec(0u64..1 << 45, 1..400)) {
+            let d = tally(&values).distribution(1, Curve::With).unwrap();
+            values.sort_unstable();
+            for (found, part) in [(d.p50, 50), (d.p80, 80), (d.p90, 90), (d.p95, 95), (d.p99, 99)] {
+                let Some(found) = found else { continue };
+                let exact = values[(values.len() * part).div_ceil(100) - 1];
+                prop_assert!(found.abs_diff(exact) as f64 <= d.relative_error * exact as f64, "{found} {exact}");
+            }
+            let cdf = d.cdf.unwrap();
+            for (up_to, cumulative) in cdf.up_to.iter().zip(&cdf.cumulative) {
+                let slack = (*up_to as f64 * d.relative_error) as u64 + 1;
+                let least = values.partition_point(|value| *value <= up_to.saturating_sub(slack)) as u64;
+                let most = values.partition_point(|value| *value <= up_to + slack) as u64;
+                prop_assert!(least <= *cumulative && *cumulative <= most);
+            }
+            prop_assert_eq!(cdf.cumulative.last(), Some(&d.count));
+        }
+
+        #[test]
+        fn together_is_as_if_from_one(a in prop::collection::vec(0u64..1 << 40, 0..50), b in prop::collection::vec(0u64..1 << 40, 0..50)) {
+            let both: Vec<u64> = a.iter().chain(&b).copied().collect();
+            let together = Tally::together([&tally(&a), &tally(&b)]).distribution(1, Curve::With);
+            prop_assert_eq!(together, tally(&both).distribution(1, Curve::With));
+        }
+    }
+}

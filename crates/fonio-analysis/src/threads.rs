@@ -1,0 +1,175 @@
+//! Names of threads at a time.
+
+use fonio_core::Thread;
+use rustc_hash::FxHashMap;
+
+/// Distinct names that are told apart. A phone has a few hundred.
+pub(crate) const NAMES_MAX: usize = 1024;
+/// Rows that are remembered; beyond them a thread keeps the name it had.
+const ROWS_MAX: usize = 1 << 20;
+/// Slots of the memory for the threads asked for last.
+const SLOTS: usize = 256;
+
+/// What stands for a name that there is none of.
+pub(crate) const UNKNOWN: u32 = 0;
+/// What stands for the names beyond [`NAMES_MAX`].
+pub(crate) const OTHER: u32 = 1;
+
+/// Which name a thread had when.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    names: Vec<String>,
+    numbers: FxHashMap<String, u32>,
+    pub(crate) beyond_cap: u64,
+    /// For each thread, from when on it had which name, by time.
+    rows: FxHashMap<u32, Vec<(u64, u32)>>,
+    row_count: usize,
+    slots: Box<[Slot; SLOTS]>,
+}
+
+/// `tid` has `name` in `from..until`.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    tid: u32,
+    from: u64,
+    until: u64,
+    name: u32,
+}
+
+const EMPTY: Slot = Slot { tid: 0, from: 1, until: 0, name: UNKNOWN };
+
+impl Default for Threads {
+    fn default() -> Threads {
+        Threads {
+            names: vec!["(unknown)".to_owned(), "(other)".to_owned()],
+            numbers: FxHashMap::default(),
+            beyond_cap: 0,
+            rows: FxHashMap::default(),
+            row_count: 0,
+            slots: Box::new([EMPTY; SLOTS]),
+        }
+    }
+}
+
+impl Threads {
+    pub(crate) fn add(&mut self, row: &Thread) {
+        let Some(comm) = &row.comm else { return };
+        if self.row_count >= ROWS_MAX {
+            return;
+        }
+        // Workers are renamed with every piece of work: kworker/0:1-events, kworker/u8:3-flush-179:0.
+        let name = if comm.starts_with("kworker/") { "kworker" } else { comm };
+        let number = self.number(name);
+        let rows = self.rows.entry(row.tid).or_default();
+        let at = rows.partition_point(|(from, _)| *from <= row.from.0);
+        if at > 0 && rows[at - 1].1 == number {
+            return;
+        }
+        rows.insert(at, (row.from.0, number));
+        self.row_count += 1;
+        self.slots[row.tid as usize % SLOTS] = EMPTY;
+    }
+
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        if self.names.len() >= NAMES_MAX {
+            self.beyond_cap += 1;
+            return OTHER;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    /// The name's number. Before a thread's first row its first name is taken: the source saw it too late.
+    #[inline]
+    pub(crate) fn name_at(&mut self, tid: Option<u32>, time: u64) -> u32 {
+        let Some(tid) = tid else { return UNKNOWN };
+        let slot = self.slots[tid as usize % SLOTS];
+        if slot.tid == tid && slot.from <= time && time < slot.until {
+            return slot.name;
+        }
+        let slot = self.look_up(tid, time);
+        self.slots[tid as usize % SLOTS] = slot;
+        slot.name
+    }
+
+    fn look_up(&mut self, tid: u32, time: u64) -> Slot {
+        if !self.rows.contains_key(&tid) {
+            let number = self.number(&format!("tid {tid}"));
+            if self.row_count < ROWS_MAX {
+                self.row_count += 1;
+                self.rows.insert(tid, vec![(0, number)]);
+            }
+            return Slot { tid, from: 0, until: u64::MAX, name: number };
+        }
+        let rows = &self.rows[&tid];
+        let next = rows.partition_point(|(from, _)| *from <= time);
+        Slot {
+            tid,
+            from: if next <= 1 { 0 } else { rows[next - 1].0 },
+            until: rows.get(next.max(1)).map_or(u64::MAX, |(from, _)| *from),
+            name: rows[next.saturating_sub(1)].1,
+        }
+    }
+
+    /// The name of that number.
+    pub(crate) fn name(&self, number: u32) -> &str {
+        &self.names[number as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::Timestamp;
+
+    use super::*;
+
+    fn row(tid: u32, from: u64, comm: &str) -> Thread {
+        Thread { tid, from: Timestamp(from), comm: Some(comm.to_owned()), ..Thread::default() }
+    }
+
+    #[test]
+    fn names_change_over_time() {
+        let mut threads = Threads::default();
+        for thread in [
+            row(7, 10, "sh"),
+            row(7, 20, "fio"),
+            row(7, 30, "fio"),
+            row(8, 0, "kworker/0:1"),
+            row(8, 5, "kworker/u8:3-flush-179:0"),
+        ] {
+            threads.add(&thread);
+        }
+        for (tid, time, name) in [
+            (Some(7), 5, "sh"),
+            (Some(7), 10, "sh"),
+            (Some(7), 19, "sh"),
+            (Some(7), 20, "fio"),
+            (Some(7), 99, "fio"),
+            (Some(8), 99, "kworker"),
+            (Some(9), 1, "tid 9"),
+            (Some(9), 1, "tid 9"),
+            (None, 1, "(unknown)"),
+        ] {
+            let number = threads.name_at(tid, time);
+            assert_eq!(threads.name(number), name, "{tid:?} at {time}");
+        }
+        threads.add(&row(7, 15, "make"));
+        let number = threads.name_at(Some(7), 19);
+        assert_eq!(threads.name(number), "make");
+    }
+
+    #[test]
+    fn names_beyond_the_cap_are_counted_together() {
+        let mut threads = Threads::default();
+        for tid in 0..2000 {
+            threads.add(&row(tid, 0, &format!("p{tid}")));
+        }
+        assert_eq!(threads.name_at(Some(1999), 0), OTHER);
+        assert_eq!(threads.beyond_cap, 2000 - (NAMES_MAX as u64 - 2));
+    }
+}

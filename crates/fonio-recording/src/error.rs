@@ -67,6 +67,24 @@ pub enum RecordingError {
         /// What was found.
         value: String,
     },
+    /// A row that is not in its table's order.
+    #[error("{}: row {row} is not in the table's order; sort the table as docs/recording.md says", path.display())]
+    Order {
+        /// The table's file.
+        path: PathBuf,
+        /// The row, counted from 0.
+        row: u64,
+    },
+    /// A table has more or fewer rows than `meta.json` says.
+    #[error("{} has {found} rows and should have {expected}; copy the whole directory again", path.display())]
+    RowCount {
+        /// The table's file.
+        path: PathBuf,
+        /// What `meta.json` says.
+        expected: u64,
+        /// What the table has.
+        found: u64,
+    },
     /// `meta.json`, or a line of `diagnostics.jsonl`, is not what it should be.
     #[error("{}, line {line}: not valid; copy it again or record anew", path.display())]
     Json {
@@ -113,6 +131,15 @@ impl RecordingError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordingError {
         let path = path.to_owned();
         move |source| RecordingError::Io { action, path, source }
+    }
+
+    /// The error inside an `io::Error` that the conversion below made; another one was met while working in `dir`.
+    pub(crate) fn from_sink(error: io::Error, dir: &Path) -> RecordingError {
+        error.downcast().unwrap_or_else(|source| RecordingError::Io {
+            action: "write",
+            path: dir.to_owned(),
+            source,
+        })
     }
 }
 

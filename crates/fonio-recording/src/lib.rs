@@ -8,6 +8,8 @@
 
 mod error;
 mod recording;
+mod schema;
+mod sequence;
 mod sequencer;
 mod table;
 mod writer;

@@ -1,0 +1,252 @@
+//! Opening and replaying a recording.
+
+mod table_file;
+
+use std::fs::{self, File as OsFile};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use fonio_core::meta::SCHEMA_VERSION;
+use fonio_core::{Bio, Call, File, Link, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait};
+
+use crate::schema::Row;
+use crate::sequence::Sequenced;
+use crate::writer::{DIAGNOSTICS_FILE, META_FILE};
+use crate::{RecordingError, Table, Tables};
+use table_file::{Rows, TableFile};
+
+/// Whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. It may still be damaged.
+pub fn is_recording(path: &Path) -> bool {
+    path.join(META_FILE).is_file() && path.join(Table::Requests.file_name()).is_file()
+}
+
+/// A recording on disk.
+#[derive(Debug)]
+pub struct Recording {
+    dir: PathBuf,
+    meta: Meta,
+    requests: Option<TableFile<Request>>,
+    bios: Option<TableFile<Bio>>,
+    links: Option<TableFile<Link>>,
+    calls: Option<TableFile<Call>>,
+    waits: Option<TableFile<Wait>>,
+    files: Option<TableFile<File>>,
+    threads: Option<TableFile<Thread>>,
+    samples: Option<TableFile<Sample>>,
+    marks: Option<TableFile<Mark>>,
+}
+
+impl Recording {
+    /// Opens a recording: reads `meta.json` and each table's footer.
+    ///
+    /// # Errors
+    /// Each names the file and the way out.
+    pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
+        let meta = read_meta(dir)?;
+        let rows = |table: Table| meta.rows.get(table.name()).copied();
+        Ok(Recording {
+            requests: TableFile::open(dir, rows(Table::Requests))?,
+            bios: TableFile::open(dir, rows(Table::Bios))?,
+            links: TableFile::open(dir, rows(Table::Links))?,
+            calls: TableFile::open(dir, rows(Table::Calls))?,
+            waits: TableFile::open(dir, rows(Table::Waits))?,
+            files: TableFile::open(dir, rows(Table::Files))?,
+            threads: TableFile::open(dir, rows(Table::Threads))?,
+            samples: TableFile::open(dir, rows(Table::Samples))?,
+            marks: TableFile::open(dir, rows(Table::Marks))?,
+            dir: dir.to_owned(),
+            meta,
+        })
+    }
+
+    /// `meta.json`.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The number of rows of a table; 0 where it is not there.
+    pub fn rows(&self, table: Table) -> u64 {
+        let rows = match table {
+            Table::Requests => self.requests.as_ref().map(TableFile::rows),
+            Table::Bios => self.bios.as_ref().map(TableFile::rows),
+            Table::Links => self.links.as_ref().map(TableFile::rows),
+            Table::Calls => self.calls.as_ref().map(TableFile::rows),
+            Table::Waits => self.waits.as_ref().map(TableFile::rows),
+            Table::Files => self.files.as_ref().map(TableFile::rows),
+            Table::Threads => self.threads.as_ref().map(TableFile::rows),
+            Table::Samples => self.samples.as_ref().map(TableFile::rows),
+            Table::Marks => self.marks.as_ref().map(TableFile::rows),
+        };
+        rows.unwrap_or(0)
+    }
+
+    /// Gives the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples; then requests and
+    /// bios interleaved by time (a bio before a request of the same instant), with `settled` marks; then links, calls,
+    /// waits; then diagnostics. Bios and links are left out where the sink does not want them.
+    ///
+    /// Memory is bounded whatever the recording's size.
+    ///
+    /// # Errors
+    /// [`RecordingError::Sink`] where the sink failed, else what is wrong with the recording.
+    pub fn replay(&self, sink: &mut dyn RowSink, tables: Tables) -> Result<(), RecordingError> {
+        let bios = sink.wants_bios();
+        let wanted = |table| tables.contains(table);
+        each(self.threads.as_ref().filter(|_| wanted(Table::Threads)), |row| sink.thread(row))?;
+        each(self.files.as_ref().filter(|_| wanted(Table::Files)), |row| sink.file(row))?;
+        each(self.marks.as_ref().filter(|_| wanted(Table::Marks)), |row| sink.mark(row))?;
+        each(self.samples.as_ref().filter(|_| wanted(Table::Samples)), |row| sink.sample(row))?;
+        interleaved(
+            self.requests.as_ref().filter(|_| wanted(Table::Requests)),
+            self.bios.as_ref().filter(|_| bios && wanted(Table::Bios)),
+            sink,
+        )?;
+        each(self.links.as_ref().filter(|_| bios && wanted(Table::Links)), |row| sink.link(row))?;
+        each(self.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
+        each(self.waits.as_ref().filter(|_| wanted(Table::Waits)), |row| sink.wait(row))?;
+        if tables.has_diagnostics() { self.replay_diagnostics(sink) } else { Ok(()) }
+    }
+
+    fn replay_diagnostics(&self, sink: &mut dyn RowSink) -> Result<(), RecordingError> {
+        let path = self.dir.join(DIAGNOSTICS_FILE);
+        let file = match OsFile::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(RecordingError::io("read", &path)(error)),
+        };
+        for (line, text) in (1..).zip(BufReader::new(file).lines()) {
+            let text = text.map_err(RecordingError::io("read", &path))?;
+            let row = serde_json::from_str(&text).map_err(|source| RecordingError::Json {
+                path: path.clone(),
+                line,
+                source,
+            })?;
+            sink.diagnostic(&row).map_err(RecordingError::Sink)?;
+        }
+        Ok(())
+    }
+}
+
+fn read_meta(dir: &Path) -> Result<Meta, RecordingError> {
+    let not_a_recording = |why: String| RecordingError::NotARecording { path: dir.to_owned(), why };
+    let path = dir.join(META_FILE);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !dir.exists() => {
+            return Err(not_a_recording("it does not exist".to_owned()));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(not_a_recording(format!("it has no {META_FILE}")));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(not_a_recording("it is a file".to_owned()));
+        }
+        Err(error) => return Err(RecordingError::io("read", &path)(error)),
+    };
+    /// What every version of `meta.json` has.
+    #[derive(serde::Deserialize)]
+    struct Version {
+        schema_version: u32,
+        #[serde(default)]
+        writer: String,
+    }
+    let invalid = |source: serde_json::Error| RecordingError::Json {
+        path: path.clone(),
+        line: source.line() as u64,
+        source,
+    };
+    let version: Version = serde_json::from_slice(&text).map_err(invalid)?;
+    if version.schema_version > SCHEMA_VERSION {
+        return Err(RecordingError::NewerSchema {
+            path: dir.to_owned(),
+            found: version.schema_version,
+            known: SCHEMA_VERSION,
+            writer: version.writer,
+        });
+    }
+    serde_json::from_slice(&text).map_err(invalid)
+}
+
+fn each<R: Row>(
+    table: Option<&TableFile<R>>,
+    mut give: impl FnMut(&R) -> io::Result<()>,
+) -> Result<(), RecordingError> {
+    let Some(table) = table else { return Ok(()) };
+    let mut rows = table.read()?;
+    while let Some(row) = rows.head()? {
+        give(row).map_err(RecordingError::Sink)?;
+        rows.advance();
+    }
+    Ok(())
+}
+
+/// Rows between two settled marks.
+const ROWS_PER_MARK: u32 = 4096;
+
+fn interleaved(
+    requests: Option<&TableFile<Request>>,
+    bios: Option<&TableFile<Bio>>,
+    sink: &mut dyn RowSink,
+) -> Result<(), RecordingError> {
+    let mut requests = requests.map(TableFile::read).transpose()?.map(InOrder::new);
+    let mut bios = bios.map(TableFile::read).transpose()?.map(InOrder::new);
+    let mut since_mark = 0;
+    loop {
+        let request = requests.as_mut().map(InOrder::head).transpose()?.flatten();
+        let bio = bios.as_mut().map(InOrder::head).transpose()?.flatten();
+        let request_time = request.map(|row| row.key().0);
+        let bio_time = bio.map(|row| row.key().0);
+        let Some(time) = request_time.into_iter().chain(bio_time).min() else { return Ok(()) };
+        if since_mark == ROWS_PER_MARK {
+            sink.settled(Timestamp(time)).map_err(RecordingError::Sink)?;
+            since_mark = 0;
+        }
+        since_mark += 1;
+        match (request, bio) {
+            (_, Some(bio)) if bio_time == Some(time) => {
+                sink.bio(bio).map_err(RecordingError::Sink)?;
+                bios.as_mut().map(InOrder::advance).transpose()?;
+            }
+            (Some(request), _) => {
+                sink.request(request).map_err(RecordingError::Sink)?;
+                requests.as_mut().map(InOrder::advance).transpose()?;
+            }
+            _ => unreachable!("one of the two has the earliest time"),
+        }
+    }
+}
+
+/// Rows that are checked to be in order: consumers rely on it, and other tools can rewrite a table.
+struct InOrder<'t, R> {
+    rows: Rows<'t, R>,
+    last: (u64, u64),
+}
+
+impl<'t, R: Row + Sequenced> InOrder<'t, R> {
+    fn new(rows: Rows<'t, R>) -> InOrder<'t, R> {
+        InOrder { rows, last: (0, 0) }
+    }
+
+    #[inline]
+    fn head(&mut self) -> Result<Option<&R>, RecordingError> {
+        self.rows.head()
+    }
+
+    /// Goes on to the next row.
+    #[inline]
+    fn advance(&mut self) -> Result<(), RecordingError> {
+        if let Some(row) = self.rows.head()? {
+            self.last = row.key();
+        }
+        self.rows.advance();
+        let next = self.rows.head()?.map(Sequenced::key);
+        if next.is_some_and(|next| next < self.last) {
+            return Err(RecordingError::Order { path: self.rows.path().to_owned(), row: self.rows.row() });
+        }
+        Ok(())
+    }
+}

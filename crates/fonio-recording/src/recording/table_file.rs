@@ -1,0 +1,175 @@
+//! One table of a recording while it is read.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+
+use arrow::error::ArrowError;
+use fonio_core::meta::SCHEMA_VERSION;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+
+use crate::RecordingError;
+use crate::schema::{self, Row, TABLE_KEY, VERSION_KEY};
+
+/// Rows decoded at once.
+const BATCH_ROWS: usize = 4096;
+
+/// A table whose footer has been read and found right.
+#[derive(Debug)]
+pub(super) struct TableFile<R> {
+    path: PathBuf,
+    metadata: ArrowReaderMetadata,
+    /// Which of the file's columns to read.
+    mask: ProjectionMask,
+    /// Where in what is read then each column of the schema is.
+    order: Vec<usize>,
+    _row: PhantomData<R>,
+}
+
+impl<R: Row> TableFile<R> {
+    /// Opens the table in `dir`. `None` where an optional table is not there.
+    pub(super) fn open(
+        dir: &Path,
+        expected_rows: Option<u64>,
+    ) -> Result<Option<TableFile<R>>, RecordingError> {
+        let path = dir.join(R::TABLE.file_name());
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let needed = R::TABLE.always_written() || expected_rows.is_some_and(|rows| rows > 0);
+                return if needed { Err(RecordingError::MissingTable { path }) } else { Ok(None) };
+            }
+            Err(error) => return Err(RecordingError::io("read", &path)(error)),
+        };
+        let damaged = |source: ParquetError| RecordingError::Damaged { path: path.clone(), source };
+        // What the file says of Arrow types is not needed: the types are the schema's.
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let metadata = ArrowReaderMetadata::load(&file, options).map_err(damaged)?;
+        check_key_values::<R>(&metadata, &path)?;
+        let (file_schema, places) = schema::match_columns::<R>(metadata.schema(), &path)?;
+        let options = ArrowReaderOptions::new().with_schema(file_schema);
+        let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)
+            .map_err(|error| RecordingError::Columns { path: path.clone(), why: error.to_string() })?;
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), places.iter().copied());
+        let order = places.iter().map(|place| places.iter().filter(|other| *other < place).count()).collect();
+        let table = TableFile { path, metadata, mask, order, _row: PhantomData };
+        let found = table.rows();
+        match expected_rows {
+            Some(expected) if expected != found => {
+                Err(RecordingError::RowCount { path: table.path, expected, found })
+            }
+            _ => Ok(Some(table)),
+        }
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.metadata.metadata().file_metadata().num_rows().max(0) as u64
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The rows from the first.
+    pub(super) fn read(&self) -> Result<Rows<'_, R>, RecordingError> {
+        let file = File::open(&self.path).map_err(RecordingError::io("read", &self.path))?;
+        let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+            .with_projection(self.mask.clone())
+            .with_batch_size(BATCH_ROWS)
+            .build()
+            .map_err(|source| RecordingError::Damaged { path: self.path.clone(), source })?;
+        Ok(Rows { table: self, batches, decoded: Vec::new(), at: 0, decoded_before: 0 })
+    }
+}
+
+/// A file under a wrong name would read as nonsense, and one of a later version wrongly.
+fn check_key_values<R: Row>(metadata: &ArrowReaderMetadata, path: &Path) -> Result<(), RecordingError> {
+    let pairs = metadata.metadata().file_metadata().key_value_metadata();
+    // Other tools drop these when they rewrite a table; then the columns alone decide.
+    let value = |key: &str| pairs?.iter().find(|pair| pair.key == key)?.value.as_deref();
+    if let Some(name) = value(TABLE_KEY)
+        && name != R::TABLE.name()
+    {
+        let why = format!("it is the table {name:?}");
+        return Err(RecordingError::Columns { path: path.to_owned(), why });
+    }
+    match value(VERSION_KEY).map(str::parse::<u32>) {
+        Some(Ok(found)) if found > SCHEMA_VERSION => Err(RecordingError::NewerSchema {
+            path: path.to_owned(),
+            found,
+            known: SCHEMA_VERSION,
+            writer: metadata.metadata().file_metadata().created_by().unwrap_or("unknown").to_owned(),
+        }),
+        Some(Err(_)) => {
+            let why = format!("its metadata has a {VERSION_KEY} that is not a number");
+            Err(RecordingError::Columns { path: path.to_owned(), why })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The rows of a table, a batch in memory at a time.
+pub(super) struct Rows<'t, R> {
+    table: &'t TableFile<R>,
+    batches: ParquetRecordBatchReader,
+    decoded: Vec<R>,
+    at: usize,
+    /// Rows of the batches before.
+    decoded_before: u64,
+}
+
+impl<R: Row> Rows<'_, R> {
+    /// The row that [`advance`](Rows::advance) leaves.
+    #[inline]
+    pub(super) fn head(&mut self) -> Result<Option<&R>, RecordingError> {
+        if self.at == self.decoded.len() && !self.decode()? {
+            return Ok(None);
+        }
+        Ok(self.decoded.get(self.at))
+    }
+
+    #[inline]
+    pub(super) fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    /// Where the head is in the table, from 0.
+    pub(super) fn row(&self) -> u64 {
+        self.decoded_before + self.at as u64
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.table.path()
+    }
+
+    #[cold]
+    fn decode(&mut self) -> Result<bool, RecordingError> {
+        let path = || self.table.path.clone();
+        self.decoded_before += self.decoded.len() as u64;
+        self.at = 0;
+        self.decoded.clear();
+        let Some(batch) = self.batches.next() else { return Ok(false) };
+        let batch = batch
+            .and_then(|batch| batch.project(&self.table.order))
+            .map_err(|error| RecordingError::Damaged { path: path(), source: parquet_error(error) })?;
+        R::decode(&batch, &mut self.decoded).map_err(|bad| RecordingError::Value {
+            path: path(),
+            column: bad.column,
+            row: self.decoded_before + bad.row as u64,
+            value: bad.value,
+        })?;
+        Ok(!self.decoded.is_empty())
+    }
+}
+
+fn parquet_error(error: ArrowError) -> ParquetError {
+    match error {
+        ArrowError::ParquetError(message) => ParquetError::General(message),
+        other => ParquetError::ArrowError(other.to_string()),
+    }
+}

@@ -1,0 +1,281 @@
+//! What a column can hold, and how it becomes an Arrow array and comes back.
+//!
+//! 64-bit quantities are signed columns although the rows hold `u64`: SQL and pandas subtract instants, sectors and
+//! sizes, and an unsigned difference below zero is an error there. The bits are kept, so that a number from 2^63 on
+//! (which only a damaged trace has) reads as negative elsewhere and comes back exactly here.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, Int32Array, PrimitiveArray, StringArray,
+    StringBuilder,
+};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Int32Type, Int64Type, UInt16Type, UInt32Type};
+use fonio_core::{ByteCount, Content, DeviceId, Flags, LinkEnd, LinkKind, Metric, Op, Sector, Timestamp};
+
+use super::BadCell;
+
+/// A field of a row: a [`Value`] or an `Option` of one.
+pub(crate) trait Cell: Sized {
+    const NULLABLE: bool;
+    type Value: Value;
+
+    fn data_type() -> DataType {
+        <Self::Value as Value>::data_type()
+    }
+    fn get(&self) -> Option<&Self::Value>;
+    /// `None` where a null is not allowed.
+    fn from_value(value: Option<Self::Value>) -> Option<Self>;
+}
+
+impl<V: Value> Cell for V {
+    const NULLABLE: bool = false;
+    type Value = V;
+
+    fn get(&self) -> Option<&V> {
+        Some(self)
+    }
+    fn from_value(value: Option<V>) -> Option<V> {
+        value
+    }
+}
+
+impl<V: Value> Cell for Option<V> {
+    const NULLABLE: bool = true;
+    type Value = V;
+
+    fn get(&self) -> Option<&V> {
+        self.as_ref()
+    }
+    fn from_value(value: Option<V>) -> Option<Option<V>> {
+        Some(value)
+    }
+}
+
+/// A type with a column type of its own.
+pub(crate) trait Value: Sized {
+    /// A column's values while it is read.
+    type Column;
+
+    fn data_type() -> DataType;
+    fn encode<'r>(cells: impl ExactSizeIterator<Item = Option<&'r Self>>) -> ArrayRef
+    where
+        Self: 'r;
+    fn open(array: &ArrayRef) -> Self::Column;
+    /// The value at `row`, where it is not null; what is found there instead, if that is not a value of this type.
+    fn read(column: &Self::Column, row: usize) -> Result<Self, String>;
+}
+
+/// The column of `field` in `rows`.
+pub(crate) fn encode<R, C: Cell>(rows: &[R], field: impl Fn(&R) -> &C) -> ArrayRef {
+    C::Value::encode(rows.iter().map(|row| field(row).get()))
+}
+
+/// A column under way from Arrow to rows.
+pub(crate) struct Cells<C: Cell> {
+    name: &'static str,
+    nulls: Option<NullBuffer>,
+    column: <C::Value as Value>::Column,
+}
+
+/// Opens a column of a batch that was read in the schema of [`super::arrow_schema`].
+pub(crate) fn open<C: Cell>(name: &'static str, array: Option<&ArrayRef>) -> Cells<C> {
+    let array = array.expect("a batch has every column of its schema");
+    // `logical_nulls` sees a null in a dictionary's values, too.
+    let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+    Cells { name, nulls, column: C::Value::open(array) }
+}
+
+impl<C: Cell> Cells<C> {
+    #[inline]
+    pub(crate) fn at(&mut self, row: usize) -> Result<C, BadCell> {
+        let null = self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        let found = if null { Ok(None) } else { C::Value::read(&self.column, row).map(Some) };
+        match found.map(C::from_value) {
+            Ok(Some(cell)) => Ok(cell),
+            Ok(None) => Err(BadCell { column: self.name, row, value: "null".to_owned() }),
+            Err(value) => Err(BadCell { column: self.name, row, value }),
+        }
+    }
+}
+
+macro_rules! numbers {
+    ($($value:ty, $arrow:ty, $to:expr, $from:expr;)*) => {$(
+        impl Value for $value {
+            type Column = ScalarBuffer<<$arrow as ArrowPrimitiveType>::Native>;
+
+            fn data_type() -> DataType {
+                <$arrow>::DATA_TYPE
+            }
+            fn encode<'r>(cells: impl ExactSizeIterator<Item = Option<&'r Self>>) -> ArrayRef {
+                let to: fn($value) -> <$arrow as ArrowPrimitiveType>::Native = $to;
+                Arc::new(cells.map(|cell| cell.map(|value| to(*value))).collect::<PrimitiveArray<$arrow>>())
+            }
+            fn open(array: &ArrayRef) -> Self::Column {
+                array.as_primitive::<$arrow>().values().clone()
+            }
+            #[inline]
+            fn read(column: &Self::Column, row: usize) -> Result<$value, String> {
+                let from: fn(<$arrow as ArrowPrimitiveType>::Native) -> $value = $from;
+                Ok(from(column[row]))
+            }
+        }
+    )*};
+}
+
+numbers! {
+    u64, Int64Type, |value| value as i64, |stored| stored as u64;
+    i64, Int64Type, |value| value, |stored| stored;
+    Timestamp, Int64Type, |value| value.0 as i64, |stored| Timestamp(stored as u64);
+    Sector, Int64Type, |value| value.0 as i64, |stored| Sector(stored as u64);
+    ByteCount, Int64Type, |value| value.0 as i64, |stored| ByteCount(stored as u64);
+    u32, UInt32Type, |value| value, |stored| stored;
+    Flags, UInt32Type, |value| value.0, |stored| Flags(stored);
+    u16, UInt16Type, |value| value, |stored| stored;
+    i32, Int32Type, |value| value, |stored| stored;
+}
+
+impl Value for String {
+    type Column = StringArray;
+
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+    fn encode<'r>(cells: impl ExactSizeIterator<Item = Option<&'r String>>) -> ArrayRef {
+        let mut builder = StringBuilder::with_capacity(cells.len(), 16 * cells.len());
+        for cell in cells {
+            builder.append_option(cell);
+        }
+        Arc::new(builder.finish())
+    }
+    fn open(array: &ArrayRef) -> StringArray {
+        array.as_string::<i32>().clone()
+    }
+    fn read(column: &StringArray, row: usize) -> Result<String, String> {
+        Ok(column.value(row).to_owned())
+    }
+}
+
+/// A column of names: the row's index into the batch's dictionary, and what each entry there means.
+pub(crate) struct Names<V> {
+    keys: ScalarBuffer<i32>,
+    values: Vec<Result<V, String>>,
+}
+
+/// Signed 32-bit keys, since pandas categories have no unsigned ones.
+fn dictionary_type() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+fn open_names<V>(array: &ArrayRef, parse: impl Fn(&str) -> Option<V>) -> Names<V> {
+    let dictionary = array.as_dictionary::<Int32Type>();
+    let values = dictionary.values().as_string::<i32>();
+    let values = values.iter().map(|name| {
+        let name = name.unwrap_or("null");
+        parse(name).ok_or_else(|| name.to_owned())
+    });
+    Names { keys: dictionary.keys().values().clone(), values: values.collect() }
+}
+
+#[inline]
+fn read_name<V: Copy>(names: &Names<V>, row: usize) -> Result<V, String> {
+    match &names.values[names.keys[row] as usize] {
+        Ok(value) => Ok(*value),
+        Err(name) => Err(name.clone()),
+    }
+}
+
+macro_rules! names {
+    ($($value:ident),*) => {$(
+        impl Value for $value {
+            type Column = Names<$value>;
+
+            fn data_type() -> DataType {
+                dictionary_type()
+            }
+            fn encode<'r>(cells: impl ExactSizeIterator<Item = Option<&'r Self>>) -> ArrayRef {
+                let keys: Int32Array = cells.map(|cell| cell.map(|value| *value as i32)).collect();
+                let values = $value::ALL.iter().map(|value| Some(value.name())).collect::<StringArray>();
+                Arc::new(DictionaryArray::new(keys, Arc::new(values)))
+            }
+            fn open(array: &ArrayRef) -> Names<$value> {
+                open_names(array, $value::from_name)
+            }
+            #[inline]
+            fn read(column: &Names<$value>, row: usize) -> Result<$value, String> {
+                read_name(column, row)
+            }
+        }
+    )*};
+}
+// A value's discriminant is its place in `ALL`; a test below holds that.
+names!(Op, Content, LinkKind, LinkEnd, Metric);
+
+impl Value for DeviceId {
+    type Column = Names<DeviceId>;
+
+    fn data_type() -> DataType {
+        dictionary_type()
+    }
+    fn encode<'r>(cells: impl ExactSizeIterator<Item = Option<&'r DeviceId>>) -> ArrayRef {
+        // A batch has few devices, mostly one after itself.
+        let mut seen: Vec<DeviceId> = Vec::new();
+        let mut last = 0;
+        let keys: Int32Array = cells
+            .map(|cell| {
+                let device = *cell?;
+                if seen.get(last) != Some(&device) {
+                    last = seen.iter().position(|known| *known == device).unwrap_or_else(|| {
+                        seen.push(device);
+                        seen.len() - 1
+                    });
+                }
+                Some(last as i32)
+            })
+            .collect();
+        let values = seen.iter().map(|device| Some(device.to_string())).collect::<StringArray>();
+        Arc::new(DictionaryArray::new(keys, Arc::new(values)))
+    }
+    fn open(array: &ArrayRef) -> Names<DeviceId> {
+        open_names(array, parse_device)
+    }
+    #[inline]
+    fn read(column: &Names<DeviceId>, row: usize) -> Result<DeviceId, String> {
+        read_name(column, row)
+    }
+}
+
+/// `major:minor` in decimal, each within the bits that [`DeviceId`] has for it.
+fn parse_device(text: &str) -> Option<DeviceId> {
+    let (major, minor) = text.split_once(':')?;
+    let device = DeviceId::new(major.parse().ok()?, minor.parse().ok()?);
+    (device.to_string() == text).then_some(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_discriminant_is_the_place_in_all() {
+        macro_rules! check {
+            ($($enum:ident),*) => {$(
+                for (place, value) in $enum::ALL.iter().enumerate() {
+                    assert_eq!(*value as usize, place);
+                }
+            )*};
+        }
+        check!(Op, Content, LinkKind, LinkEnd, Metric);
+    }
+
+    #[test]
+    fn devices_are_major_and_minor() {
+        for device in [0, 8 << 20, 179 << 20 | 2, u32::MAX].map(DeviceId) {
+            assert_eq!(parse_device(&device.to_string()), Some(device));
+        }
+        for text in ["", "8", "8:", ":0", "8:0:0", "08:0", "4096:0", "0:1048576", "-1:0"] {
+            assert_eq!(parse_device(text), None, "{text}");
+        }
+    }
+}

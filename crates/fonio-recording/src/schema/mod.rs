@@ -1,0 +1,132 @@
+//! The tables' columns: one line per column in [`tables`], the types that a column can have in [`cell`].
+
+pub(crate) mod cell;
+mod tables;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use fonio_core::meta::SCHEMA_VERSION;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+
+use crate::{RecordingError, Table};
+
+/// Key of a table's name in the Parquet file's key-value metadata.
+pub(crate) const TABLE_KEY: &str = "fonio.table";
+/// Key of the schema version, a decimal number.
+pub(crate) const VERSION_KEY: &str = "fonio.schema_version";
+
+/// Rows of a row group. Larger groups make the footer smaller (at 10^9 rows it has 4000 groups) and the encoder's
+/// memory larger (about 60 bytes a row).
+pub(crate) const ROW_GROUP_ROWS: usize = 256 * 1024;
+
+/// How a column's values are laid out in Parquet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Each value is near the one before it: the differences are packed.
+    Near,
+    /// Few distinct values: a dictionary.
+    Few,
+}
+
+/// One column of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub name: &'static str,
+    pub data_type: DataType,
+    pub nullable: bool,
+    pub layout: Layout,
+}
+
+/// A row type of `fonio-core` that has a table.
+pub(crate) trait Row: Clone {
+    const TABLE: Table;
+
+    fn columns() -> Vec<Column>;
+
+    /// One array per column, in the order of [`columns`](Row::columns).
+    fn encode(rows: &[Self]) -> Vec<ArrayRef>;
+
+    /// Appends the rows of a batch, whose columns are as in [`columns`](Row::columns), to `rows`.
+    fn decode(batch: &RecordBatch, rows: &mut Vec<Self>) -> Result<(), BadCell>;
+}
+
+/// A value that its column cannot have; `row` counts within the batch.
+#[derive(Debug)]
+pub(crate) struct BadCell {
+    pub column: &'static str,
+    pub row: usize,
+    pub value: String,
+}
+
+pub(crate) fn arrow_schema<R: Row>() -> SchemaRef {
+    let fields =
+        R::columns().into_iter().map(|column| Field::new(column.name, column.data_type, column.nullable));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_created_by(concat!("fonio ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_key_value_metadata(Some(vec![
+            KeyValue::new(TABLE_KEY.to_owned(), R::TABLE.name().to_owned()),
+            KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),
+        ]))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        // Minimum and maximum of a row group let a reader skip it. Those of every page, and the page offsets, would be
+        // held in memory until the file is closed and save little in rows of one narrow width.
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true);
+    for column in R::columns() {
+        let path = ColumnPath::from(column.name);
+        properties = match column.layout {
+            Layout::Few => properties.set_column_dictionary_enabled(path, true),
+            Layout::Near => properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
+        };
+    }
+    properties.build()
+}
+
+/// Finds this build's columns in a file's schema, whatever their order and whatever else is there. Returns the schema
+/// in which to read the file and, for each of our columns, its place in the file.
+pub(crate) fn match_columns<R: Row>(
+    file_schema: &Schema,
+    path: &Path,
+) -> Result<(SchemaRef, Vec<usize>), RecordingError> {
+    let wrong = |why: String| RecordingError::Columns { path: path.to_owned(), why };
+    let mut fields = file_schema.fields().to_vec();
+    let mut places = Vec::new();
+    for column in R::columns() {
+        let (place, found) = file_schema
+            .column_with_name(column.name)
+            .ok_or_else(|| wrong(format!("there is no column {:?}", column.name)))?;
+        if stored_type(found.data_type()) != stored_type(&column.data_type) {
+            return Err(wrong(format!(
+                "column {:?} is {} instead of {}",
+                column.name,
+                found.data_type(),
+                column.data_type
+            )));
+        }
+        fields[place] = Arc::new(Field::new(column.name, column.data_type, found.is_nullable()));
+        places.push(place);
+    }
+    Ok((Arc::new(Schema::new(fields)), places))
+}
+
+/// What Parquet stores; whether strings come as a dictionary is the reader's choice.
+fn stored_type(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, value) => stored_type(value),
+        DataType::LargeUtf8 | DataType::Utf8View => &DataType::Utf8,
+        other => other,
+    }
+}

@@ -1,0 +1,138 @@
+//! Every table of a recording, a line per column: the field of the row, its type, the column's name, its layout.
+//!
+//! A change here is a change of the schema: raise `SCHEMA_VERSION` and tell of it in `docs/recording.md`.
+
+use arrow::array::{ArrayRef, RecordBatch};
+use fonio_core::{
+    Bio, ByteCount, Call, Content, DeviceId, File, Flags, Link, LinkEnd, LinkKind, Mark, Metric, Op, Request,
+    Sample, Sector, Thread, Timestamp, Wait,
+};
+
+use super::cell::{self, Cell};
+use super::{BadCell, Column, Layout, Row};
+use crate::Table;
+
+macro_rules! tables {
+    ($($row:ident => $table:ident { $($field:ident: $cell:ty => $name:literal $layout:ident,)* })*) => {$(
+        impl Row for $row {
+            const TABLE: Table = Table::$table;
+
+            fn columns() -> Vec<Column> {
+                vec![$(Column {
+                    name: $name,
+                    data_type: <$cell as Cell>::data_type(),
+                    nullable: <$cell as Cell>::NULLABLE,
+                    layout: Layout::$layout,
+                }),*]
+            }
+
+            fn encode(rows: &[$row]) -> Vec<ArrayRef> {
+                vec![$(cell::encode::<$row, $cell>(rows, |row| &row.$field)),*]
+            }
+
+            fn decode(batch: &RecordBatch, rows: &mut Vec<$row>) -> Result<(), BadCell> {
+                let mut columns = batch.columns().iter();
+                $(let mut $field = cell::open::<$cell>($name, columns.next());)*
+                rows.reserve(batch.num_rows());
+                for row in 0..batch.num_rows() {
+                    rows.push($row { $($field: $field.at(row)?),* });
+                }
+                Ok(())
+            }
+        }
+    )*};
+}
+
+tables! {
+    Request => Requests {
+        request_id: u64 => "request_id" Near,
+        device: DeviceId => "device" Few,
+        op: Op => "op" Few,
+        flags: Flags => "flags" Few,
+        flags_known: Flags => "flags_known" Few,
+        sector: Option<Sector> => "sector" Near,
+        bytes: ByteCount => "bytes" Few,
+        queued: Option<Timestamp> => "queued_ns" Near,
+        inserted: Option<Timestamp> => "inserted_ns" Near,
+        issued: Option<Timestamp> => "issued_ns" Near,
+        reissued: Option<Timestamp> => "reissued_ns" Near,
+        completed: Option<Timestamp> => "completed_ns" Near,
+        requeues: Option<u32> => "requeues" Few,
+        cpu: Option<u32> => "cpu" Few,
+        tid: Option<u32> => "tid" Few,
+        cause_tid: Option<u32> => "cause_tid" Few,
+        file_id: Option<u32> => "file_id" Few,
+        content: Content => "content" Few,
+        ioprio: Option<u16> => "ioprio" Few,
+        error: Option<i32> => "error" Few,
+    }
+    Bio => Bios {
+        bio_id: u64 => "bio_id" Near,
+        device: DeviceId => "device" Few,
+        op: Op => "op" Few,
+        flags: Flags => "flags" Few,
+        flags_known: Flags => "flags_known" Few,
+        sector: Option<Sector> => "sector" Near,
+        bytes: ByteCount => "bytes" Few,
+        queued: Timestamp => "queued_ns" Near,
+        completed: Option<Timestamp> => "completed_ns" Near,
+        tid: Option<u32> => "tid" Few,
+        cause_tid: Option<u32> => "cause_tid" Few,
+        file_id: Option<u32> => "file_id" Few,
+        request_id: Option<u64> => "request_id" Near,
+    }
+    Link => Links {
+        kind: LinkKind => "kind" Few,
+        parent_table: LinkEnd => "parent_table" Few,
+        parent: u64 => "parent" Near,
+        child_table: LinkEnd => "child_table" Few,
+        child: u64 => "child" Near,
+    }
+    Call => Calls {
+        call_id: u64 => "call_id" Near,
+        name: String => "name" Few,
+        tid: u32 => "tid" Few,
+        file_id: Option<u32> => "file_id" Few,
+        offset: Option<u64> => "offset" Near,
+        bytes: Option<ByteCount> => "bytes" Few,
+        entered: Timestamp => "entered_ns" Near,
+        exited: Option<Timestamp> => "exited_ns" Near,
+        result: Option<i64> => "result" Few,
+    }
+    Wait => Waits {
+        tid: u32 => "tid" Few,
+        began: Timestamp => "began_ns" Near,
+        ended: Option<Timestamp> => "ended_ns" Near,
+        reason: String => "reason" Few,
+        request_id: Option<u64> => "request_id" Near,
+        waker_tid: Option<u32> => "waker_tid" Few,
+    }
+    File => Files {
+        file_id: u32 => "file_id" Near,
+        from: Timestamp => "from_ns" Near,
+        device: Option<DeviceId> => "device" Few,
+        inode: Option<u64> => "inode" Near,
+        path: Option<String> => "path" Few,
+        content: Content => "content" Few,
+    }
+    Thread => Threads {
+        tid: u32 => "tid" Few,
+        from: Timestamp => "from_ns" Near,
+        pid: Option<u32> => "pid" Few,
+        comm: Option<String> => "comm" Few,
+        cgroup: Option<String> => "cgroup" Few,
+        uid: Option<u32> => "uid" Few,
+    }
+    Sample => Samples {
+        time: Timestamp => "time_ns" Near,
+        metric: Metric => "metric" Few,
+        subject: Option<String> => "subject" Few,
+        value: i64 => "value" Few,
+    }
+    Mark => Marks {
+        at: Timestamp => "at_ns" Near,
+        until: Option<Timestamp> => "until_ns" Near,
+        name: String => "name" Few,
+        tid: Option<u32> => "tid" Few,
+    }
+}

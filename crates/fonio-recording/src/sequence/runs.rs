@@ -1,0 +1,208 @@
+//! Sorted runs on disk, and the merge of them.
+//!
+//! Each run is an unlinked file of fixed-size rows, read from the front and appended to at the end. Rows that are spilled
+//! extend the run that ends nearest before them, so that nearly sorted input makes one run however long it is, and a run
+//! that was read to its end is used again from its start. Input in reverse order makes a new run every time: when
+//! [`FAN_IN`] runs of a level have come together they are merged into one of the next level, which bounds the open files
+//! and the read buffers and moves a row at most `log(runs) / log(FAN_IN)` times.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use super::{Key, Sequenced};
+
+/// Runs merged at once. With three levels of them: 64^3 runs, 192 open files, 12 MiB of read buffers.
+const FAN_IN: usize = 64;
+
+/// Bytes read from a run at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Bytes written to a run at once.
+const WRITE_BYTES: usize = 1024 * 1024;
+
+pub(super) struct Runs<T> {
+    dir: PathBuf,
+    runs: Vec<Run<T>>,
+    /// The key of each run's head, and the run. A run that was read to its end has none.
+    heads: BinaryHeap<Reverse<(Key, usize)>>,
+    /// Keeps the row that was popped last, to lend it.
+    popped: Option<T>,
+}
+
+impl<T: Sequenced> Runs<T> {
+    pub(super) fn new(dir: PathBuf) -> Runs<T> {
+        Runs { dir, runs: Vec::new(), heads: BinaryHeap::new(), popped: None }
+    }
+
+    #[inline]
+    pub(super) fn head(&self) -> Option<Key> {
+        self.heads.peek().map(|Reverse((key, _))| *key)
+    }
+
+    /// The first row of all runs; there must be one.
+    pub(super) fn pop(&mut self) -> io::Result<&T> {
+        let mut top = self.heads.peek_mut().expect("pop follows head");
+        let run = &mut self.runs[top.0.1];
+        let row = run.head.take();
+        run.advance()?;
+        match &run.head {
+            Some(head) => top.0.0 = head.key(),
+            None => {
+                std::collections::binary_heap::PeekMut::pop(top);
+            }
+        }
+        self.popped = row;
+        Ok(self.popped.as_ref().expect("a run in the heap has a head"))
+    }
+
+    /// Takes `rows`, which are in order and at least one.
+    pub(super) fn spill<'r>(&mut self, rows: impl Iterator<Item = &'r T>) -> io::Result<()>
+    where
+        T: 'r,
+    {
+        let mut rows = rows.peekable();
+        let first = rows.peek().expect("an empty run is not spilled").key();
+        let place = match self.place_for(first) {
+            Some(place) => place,
+            None => {
+                self.make_room()?;
+                self.runs.push(Run::create(&self.dir, 0)?);
+                self.runs.len() - 1
+            }
+        };
+        let run = &mut self.runs[place];
+        if run.head.is_none() {
+            run.restart()?;
+        }
+        let mut out = Vec::with_capacity(WRITE_BYTES + T::ENCODED_BYTES);
+        let mut last = first;
+        for row in rows {
+            row.encode(&mut out);
+            last = row.key();
+            if out.len() >= WRITE_BYTES {
+                run.append(&mut out)?;
+            }
+        }
+        run.append(&mut out)?;
+        run.last = last;
+        if run.head.is_none() {
+            run.advance()?;
+            self.heads.push(Reverse((first, place)));
+        }
+        Ok(())
+    }
+
+    /// The run to extend with rows from `first` on: of those that end before it the one that ends last, else one that
+    /// was read to its end.
+    fn place_for(&self, first: Key) -> Option<usize> {
+        let live = |run: &Run<T>| run.head.is_some();
+        let (extended, _) = self
+            .runs
+            .iter()
+            .enumerate()
+            .filter(|(_, run)| live(run) && run.last <= first)
+            .max_by_key(|(_, run)| run.last)
+            .unzip();
+        extended.or_else(|| self.runs.iter().position(|run| !live(run)))
+    }
+
+    /// Merges runs, from the lowest level up, as long as a level is full.
+    fn make_room(&mut self) -> io::Result<()> {
+        let mut level = 0;
+        while self.runs.iter().filter(|run| run.level == level).count() >= FAN_IN {
+            let (mut merged, kept) = self.runs.drain(..).partition::<Vec<_>, _>(|run| run.level == level);
+            let mut heads: BinaryHeap<_> = heads_of(&merged);
+            let mut target = Run::create(&self.dir, level + 1)?;
+            let mut out = Vec::with_capacity(WRITE_BYTES + T::ENCODED_BYTES);
+            while let Some(mut top) = heads.peek_mut() {
+                let run = &mut merged[top.0.1];
+                run.head.as_ref().expect("a run in the heap has a head").encode(&mut out);
+                target.last = top.0.0;
+                run.advance()?;
+                match &run.head {
+                    Some(head) => top.0.0 = head.key(),
+                    None => {
+                        std::collections::binary_heap::PeekMut::pop(top);
+                    }
+                }
+                if out.len() >= WRITE_BYTES {
+                    target.append(&mut out)?;
+                }
+            }
+            target.append(&mut out)?;
+            target.advance()?;
+            self.runs = kept;
+            self.runs.push(target);
+            self.heads = heads_of(&self.runs);
+            level += 1;
+        }
+        Ok(())
+    }
+}
+
+fn heads_of<T: Sequenced>(runs: &[Run<T>]) -> BinaryHeap<Reverse<(Key, usize)>> {
+    let heads = runs.iter().enumerate();
+    heads.filter_map(|(place, run)| Some(Reverse((run.head.as_ref()?.key(), place)))).collect()
+}
+
+struct Run<T> {
+    file: File,
+    level: u32,
+    /// Bytes in the file.
+    written: u64,
+    /// Bytes taken from the file into `buffer`.
+    read: u64,
+    buffer: Vec<u8>,
+    /// Where in `buffer` the row after `head` begins.
+    next: usize,
+    /// The first row that was not given out.
+    head: Option<T>,
+    /// The key of the last row.
+    last: Key,
+}
+
+impl<T: Sequenced> Run<T> {
+    fn create(dir: &std::path::Path, level: u32) -> io::Result<Run<T>> {
+        let file = tempfile::tempfile_in(dir).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot create a spill file in {}: {error}", dir.display()))
+        })?;
+        let (buffer, last) = (Vec::new(), (0, 0));
+        Ok(Run { file, level, written: 0, read: 0, buffer, next: 0, head: None, last })
+    }
+
+    /// Gives back the disk space of a run that was read to its end.
+    fn restart(&mut self) -> io::Result<()> {
+        assert_eq!(self.read, self.written, "a run without a head was read to its end");
+        self.file.set_len(0)?;
+        (self.written, self.read, self.next) = (0, 0, 0);
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn append(&mut self, rows: &mut Vec<u8>) -> io::Result<()> {
+        self.file.write_all_at(rows, self.written)?;
+        self.written += rows.len() as u64;
+        rows.clear();
+        Ok(())
+    }
+
+    fn advance(&mut self) -> io::Result<()> {
+        if self.next == self.buffer.len() {
+            let rows = READ_BYTES / T::ENCODED_BYTES;
+            let bytes = ((rows * T::ENCODED_BYTES) as u64).min(self.written - self.read) as usize;
+            self.buffer.resize(bytes, 0);
+            self.file.read_exact_at(&mut self.buffer, self.read)?;
+            self.read += bytes as u64;
+            self.next = 0;
+        }
+        self.head = self.buffer.get(self.next..self.next + T::ENCODED_BYTES).map(T::decode);
+        if self.head.is_some() {
+            self.next += T::ENCODED_BYTES;
+        }
+        Ok(())
+    }
+}

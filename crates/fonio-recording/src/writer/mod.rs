@@ -1,0 +1,122 @@
+//! Writing a recording.
+
+mod staging;
+mod tables;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fonio_core::meta::SCHEMA_VERSION;
+use fonio_core::{
+    Bio, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait,
+};
+
+use crate::RecordingError;
+use crate::sequence::ordered::Ordered;
+use staging::Staging;
+use tables::TableSet;
+
+pub(crate) use tables::{DIAGNOSTICS_FILE, META_FILE};
+
+/// How a recording is written.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// Replace a recording that is there. What is not a recording is never replaced.
+    pub overwrite: bool,
+    /// Memory for requests and bios that wait to be put in order, in bytes. Encoding takes up to about 60 MB more.
+    pub memory_bytes: usize,
+    /// Where rows beyond `memory_bytes` go, as unlinked files; `None` is beside the recording, where there has to be
+    /// room for it anyway.
+    pub spill_dir: Option<PathBuf>,
+}
+
+impl Default for WriterOptions {
+    fn default() -> WriterOptions {
+        WriterOptions { overwrite: false, memory_bytes: 64 << 20, spill_dir: None }
+    }
+}
+
+/// A [`RowSink`] that leaves a recording.
+///
+/// Requests and bios may come in any order that the producer's `settled` marks allow; rows of other tables are written
+/// in the order in which they come. Everything goes to a directory `.NAME.partial-PID` beside the place asked for, which
+/// gets its name in [`finish`](Writer::finish): whatever stops the run before leaves nothing that looks like a recording.
+/// A writer that is dropped removes that directory; what a killed one left is removed by the next writer that is to
+/// leave a recording of the same name there.
+pub struct Writer {
+    ordered: Ordered,
+    tables: TableSet,
+    staging: Staging,
+}
+
+impl Writer {
+    /// Begins a recording that will be at `dir`. The directory above must exist.
+    ///
+    /// # Errors
+    /// [`RecordingError::Exists`] where there is a recording and `overwrite` is not set, [`RecordingError::NotOurs`]
+    /// where there is anything else but an empty directory, [`RecordingError::Io`].
+    pub fn create(dir: &Path, options: WriterOptions) -> Result<Writer, RecordingError> {
+        let staging = Staging::create(dir, options.overwrite)?;
+        let spill_dir = options.spill_dir.as_deref().unwrap_or(staging.path());
+        // Two tables share the memory. A waiting row is held with its key, and twice while rows are moved together.
+        let row_bytes = size_of::<Request>().max(size_of::<Bio>()) + size_of::<(u64, u64, u32)>();
+        let ordered = Ordered::new(options.memory_bytes / 2 / (2 * row_bytes), spill_dir);
+        let tables = TableSet::create(staging.path())?;
+        Ok(Writer { ordered, tables, staging })
+    }
+
+    /// Writes the last rows and `meta.json`, makes all durable and puts the recording in its place. Returns `meta` as it
+    /// was written: with `schema_version`, `rows`, and, where it was empty, `writer` filled in.
+    ///
+    /// # Errors
+    /// [`RecordingError::Io`] and the like; nothing is left behind then.
+    pub fn finish(mut self, mut meta: Meta) -> Result<Meta, RecordingError> {
+        let ordered = self.ordered.finish(&mut self.tables);
+        ordered.map_err(|error| RecordingError::from_sink(error, self.staging.path()))?;
+        meta.schema_version = SCHEMA_VERSION;
+        meta.rows = self.tables.finish()?;
+        if meta.writer.is_empty() {
+            meta.writer = concat!("fonio ", env!("CARGO_PKG_VERSION")).to_owned();
+        }
+        tables::write_meta(self.staging.path(), &meta)?;
+        self.staging.install()?;
+        Ok(meta)
+    }
+}
+
+impl RowSink for Writer {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.ordered.request(row, &mut self.tables)
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        self.ordered.bio(row, &mut self.tables)
+    }
+    fn link(&mut self, row: &Link) -> io::Result<()> {
+        self.tables.link(row)
+    }
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        self.tables.call(row)
+    }
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        self.tables.wait(row)
+    }
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        self.tables.file(row)
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.tables.thread(row)
+    }
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        self.tables.sample(row)
+    }
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        self.tables.mark(row)
+    }
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        self.tables.diagnostic(row)
+    }
+    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
+        self.ordered.settled(before);
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! The directory in which a recording is written, beside the place where it will be.
+//!
+//! Life: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and renamed to NAME.
+//! If a recording is replaced, the two change names in one step; on file systems that cannot do so, the old one is
+//! `.NAME.replaced-PID` in between. A directory of these names is a leftover if its process is gone *and* nobody holds its
+//! lock: the process id alone is not enough, as containers use the same few ids again and again.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::process::{Pid, test_kill_process};
+
+use super::{DIAGNOSTICS_FILE, META_FILE};
+use crate::{RecordingError, Table};
+
+pub(super) struct Staging {
+    target: PathBuf,
+    partial: PathBuf,
+    overwrite: bool,
+    /// Held as long as this process works in the directory. `None` on file systems without locks.
+    _lock: Option<File>,
+}
+
+/// Between a directory's creation and its lock, another writer of this process must not take it for a leftover.
+static CREATION: Mutex<()> = Mutex::new(());
+
+impl Staging {
+    pub(super) fn create(dir: &Path, overwrite: bool) -> Result<Staging, RecordingError> {
+        // A link to a recording stays a link: what it points to is replaced.
+        let target = match fs::symlink_metadata(dir) {
+            Ok(found) if found.is_symlink() => {
+                fs::canonicalize(dir).map_err(RecordingError::io("follow the link", dir))?
+            }
+            _ => dir.to_owned(),
+        };
+        let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
+            let why = "a recording needs a name of its own".to_owned();
+            return Err(RecordingError::NotOurs { path: dir.to_owned(), why });
+        };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let _creation = CREATION.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        clear_leftovers(parent, name, &target);
+        check_target(&target, overwrite)?;
+        for attempt in 0_u32.. {
+            let suffix = if attempt == 0 { String::new() } else { format!("-{attempt}") };
+            let partial = parent.join(beside(name, "partial", &suffix));
+            match fs::create_dir(&partial) {
+                Ok(()) => {
+                    let lock = File::open(&partial).ok().filter(|file| file.try_lock().is_ok());
+                    return Ok(Staging { target, partial, overwrite, _lock: lock });
+                }
+                // Another writer of this process, or a directory that is not known to be a leftover.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 1000 => {}
+                Err(error) => return Err(RecordingError::io("create", &partial)(error)),
+            }
+        }
+        unreachable!("the loop ends with an error")
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Makes the directory durable and gives it its name. The files in it must be durable already.
+    pub(super) fn install(self) -> Result<(), RecordingError> {
+        sync_dir(&self.partial).map_err(RecordingError::io("write", &self.partial))?;
+        // Time has passed since `create`.
+        check_target(&self.target, self.overwrite)?;
+        self.rename().map_err(RecordingError::io("create", &self.target))?;
+        if let Some(parent) = self.target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            sync_dir(parent).map_err(RecordingError::io("write", parent))?;
+        }
+        Ok(())
+    }
+
+    fn rename(&self) -> io::Result<()> {
+        match fs::rename(&self.partial, &self.target) {
+            Err(error) if self.overwrite && error.kind() == ErrorKind::DirectoryNotEmpty => {}
+            done => return done,
+        }
+        // What was the recording has the partial directory's name then, and goes with it.
+        if renameat_with(CWD, &self.partial, CWD, &self.target, RenameFlags::EXCHANGE).is_ok() {
+            return Ok(());
+        }
+        let name = self.target.file_name().unwrap_or_default();
+        let replaced = self.partial.with_file_name(beside(name, "replaced", ""));
+        fs::rename(&self.target, &replaced)?;
+        if let Err(error) = fs::rename(&self.partial, &self.target) {
+            fs::rename(&replaced, &self.target)?;
+            return Err(error);
+        }
+        fs::remove_dir_all(&replaced)
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure, and the next writer tries again.
+        let _ = fs::remove_dir_all(&self.partial);
+    }
+}
+
+fn beside(name: &OsStr, what: &str, suffix: &str) -> std::ffi::OsString {
+    let mut beside = std::ffi::OsString::from(".");
+    beside.push(name);
+    beside.push(format!(".{what}-{}{suffix}", std::process::id()));
+    beside
+}
+
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    match File::open(dir)?.sync_all() {
+        // Some file systems cannot sync a directory.
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
+        done => done,
+    }
+}
+
+/// Whether a recording can be put at `target`.
+fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
+    let entries = match fs::read_dir(target) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            return Err(RecordingError::NotOurs { path: target.to_owned(), why: "it is a file".to_owned() });
+        }
+        Err(error) => return Err(RecordingError::io("read", target)(error)),
+    };
+    let (mut files, mut has_meta) = (0, false);
+    for entry in entries {
+        let name = entry.map_err(RecordingError::io("read", target))?.file_name();
+        let ours = Table::ALL.iter().any(|table| name.to_str() == Some(&table.file_name()))
+            || name == META_FILE
+            || name == DIAGNOSTICS_FILE;
+        if !ours {
+            let why = format!("it holds {name:?}, which is no part of a recording");
+            return Err(RecordingError::NotOurs { path: target.to_owned(), why });
+        }
+        files += 1;
+        has_meta |= name == META_FILE;
+    }
+    if files == 0 {
+        Ok(())
+    } else if !has_meta {
+        let why = format!("it holds no {META_FILE}");
+        Err(RecordingError::NotOurs { path: target.to_owned(), why })
+    } else if !overwrite {
+        Err(RecordingError::Exists { path: target.to_owned() })
+    } else {
+        Ok(())
+    }
+}
+
+/// Removes what killed writers of the same recording left. A recording that was out of its place when its writer was
+/// killed is put back. Failures are of no consequence.
+fn clear_leftovers(parent: &Path, name: &OsStr, target: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match leftover(entry.file_name().as_bytes(), name.as_bytes()) {
+            Some(("replaced", pid)) if is_gone(pid, &path) && !target.exists() => {
+                let _ = fs::rename(&path, target);
+            }
+            Some((_, pid)) if is_gone(pid, &path) => {
+                let _ = fs::remove_dir_all(&path);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What `entry` is to the recording `name`, and whose.
+fn leftover(entry: &[u8], name: &[u8]) -> Option<(&'static str, i32)> {
+    let rest = entry.strip_prefix(b".")?.strip_prefix(name)?;
+    let (what, rest) = [("partial", &b".partial-"[..]), ("replaced", &b".replaced-"[..])]
+        .into_iter()
+        .find_map(|(what, prefix)| Some((what, rest.strip_prefix(prefix)?)))?;
+    let mut numbers = str::from_utf8(rest).ok()?.split('-').map(str::parse::<i32>);
+    let pid = numbers.next()?.ok().filter(|pid| *pid > 0)?;
+    numbers.all(|number| number.is_ok()).then_some((what, pid))
+}
+
+fn is_gone(pid: i32, dir: &Path) -> bool {
+    let alive = pid as u32 != std::process::id()
+        && Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH));
+    let locked = || match File::open(dir).map(|file| file.try_lock()) {
+        Ok(Ok(())) => false,
+        Ok(Err(TryLockError::WouldBlock)) => true,
+        // Without locks only another process can be told from this one.
+        Ok(Err(TryLockError::Error(_))) | Err(_) => pid as u32 == std::process::id(),
+    };
+    dir.is_dir() && !alive && !locked()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_these_names_are_leftovers() {
+        let check = |entry: &str, expected| {
+            assert_eq!(leftover(entry.as_bytes(), b"run"), expected, "{entry}");
+        };
+        check(".run.partial-12", Some(("partial", 12)));
+        check(".run.partial-12-3", Some(("partial", 12)));
+        check(".run.replaced-12", Some(("replaced", 12)));
+        for entry in
+            ["run", "run.partial-12", ".run.partial-", ".run.partial-x", ".run.partial-0", ".run2.partial-1"]
+        {
+            check(entry, None);
+        }
+        check(".run.partial-1-x", None);
+        check(".run.partial--1", None);
+    }
+}

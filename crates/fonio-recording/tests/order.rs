@@ -1,0 +1,227 @@
+//! What comes out of a sequencer is in order, whatever went in.
+
+mod generated;
+
+use std::cell::Cell;
+use std::io;
+
+use fonio_core::{Bio, ByteCount, DeviceId, Flags, Op, Request, RowSink, Timestamp};
+use fonio_recording::{Sequencer, SequencerOptions};
+use generated::{Checked, Generated, Random};
+use proptest::prelude::*;
+
+/// Everything that comes out, requests and bios in one list.
+#[derive(Default)]
+struct Collected {
+    rows: Vec<(u64, bool, u64)>,
+    requests: Vec<Request>,
+    bios: Vec<Bio>,
+}
+
+impl RowSink for Collected {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.rows.push((row.order_time().0, true, row.request_id));
+        self.requests.push(row.clone());
+        Ok(())
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        self.rows.push((row.queued.0, false, row.bio_id));
+        self.bios.push(row.clone());
+        Ok(())
+    }
+}
+
+fn request(id: u64, time: u64) -> Request {
+    let mut row = Request::new(DeviceId::new(8, 0), Op::Write, ByteCount(4096));
+    row.request_id = id;
+    row.issued = Some(Timestamp(time));
+    row
+}
+
+fn bio(id: u64, time: u64) -> Bio {
+    Bio {
+        bio_id: id,
+        device: DeviceId::new(8, 0),
+        op: Op::Read,
+        flags: Flags::SYNC,
+        flags_known: Flags::KNOWN_FROM_RWBS,
+        sector: None,
+        bytes: ByteCount(512),
+        queued: Timestamp(time),
+        completed: None,
+        tid: Some(7),
+        cause_tid: None,
+        file_id: None,
+        request_id: Some(id),
+    }
+}
+
+/// How the instants of the rows go along.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Rising,
+    Falling,
+    Random,
+    /// Rising, within a window of so much disorder.
+    Nearly(u64),
+    /// Few different instants.
+    Equal,
+    /// Rising saw teeth.
+    Teeth(u64),
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    prop_oneof![
+        Just(Shape::Rising),
+        Just(Shape::Falling),
+        Just(Shape::Random),
+        (1..5000_u64).prop_map(Shape::Nearly),
+        Just(Shape::Equal),
+        (1..8000_u64).prop_map(Shape::Teeth),
+    ]
+}
+
+impl Shape {
+    fn time(self, place: u64, random: &mut Random) -> u64 {
+        match self {
+            Shape::Rising => place * 10,
+            Shape::Falling => 10_000_000 - place * 10,
+            Shape::Random => random.next() >> 20,
+            Shape::Nearly(window) => place * 10 + random.below(window * 10),
+            Shape::Equal => random.below(4),
+            Shape::Teeth(length) => (place / length) * 10 + (place % length) * 1000,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Against sorting everything at the end. The mark is as far as it can be at some rows, and stands still between.
+    #[test]
+    fn as_if_sorted_at_the_end(
+        seed: u64,
+        count in 0..40_000_u64,
+        shape in shape(),
+        bio_shape in shape(),
+        bios in 0..3_u64,
+        marks in 1..20_000_u64,
+    ) {
+        let mut random = Random(seed);
+        let requests: Vec<Request> = (0..count).map(|id| request(id, shape.time(id, &mut random))).collect();
+        let bios: Vec<Bio> = (0..count * bios / 2).map(|id| bio(id, bio_shape.time(id, &mut random))).collect();
+        let steps = requests.len().max(bios.len());
+        // The earliest instant that is still to come at each step.
+        let mut earliest = vec![u64::MAX; steps + 1];
+        for step in (0..steps).rev() {
+            let request = requests.get(step).map_or(u64::MAX, |row| row.order_time().0);
+            let bio = bios.get(step).map_or(u64::MAX, |row| row.queued.0);
+            earliest[step] = earliest[step + 1].min(request).min(bio);
+        }
+
+        let mut collected = Collected::default();
+        let options = SequencerOptions { rows_in_memory: 2048, spill_dir: None };
+        let mut sequencer = Sequencer::new(&mut collected, options);
+        for step in 0..steps {
+            if let Some(row) = requests.get(step) {
+                sequencer.request(row).unwrap();
+            }
+            if let Some(row) = bios.get(step) {
+                sequencer.bio(row).unwrap();
+            }
+            if random.below(marks) == 0 {
+                sequencer.settled(Timestamp(earliest[step + 1])).unwrap();
+            }
+        }
+        sequencer.finish().unwrap();
+
+        let mut oracle_requests = requests;
+        oracle_requests.sort_by(Request::order);
+        let mut oracle_bios = bios;
+        oracle_bios.sort_by_key(|row| (row.queued, row.bio_id));
+        let mut oracle: Vec<(u64, bool, u64)> = Vec::new();
+        oracle.extend(oracle_requests.iter().map(|row| (row.order_time().0, true, row.request_id)));
+        oracle.extend(oracle_bios.iter().map(|row| (row.queued.0, false, row.bio_id)));
+        oracle.sort();
+        prop_assert!(collected.requests == oracle_requests);
+        prop_assert!(collected.bios == oracle_bios);
+        prop_assert!(collected.rows == oracle);
+    }
+}
+
+/// The worst input makes the most runs, which are merged level by level.
+#[test]
+fn reverse_order() {
+    const ROWS: u64 = 400_000;
+    let mut checked = Checked::default();
+    let options = SequencerOptions { rows_in_memory: 2048, spill_dir: None };
+    let mut sequencer = Sequencer::new(&mut checked, options);
+    for id in 0..ROWS {
+        sequencer.request(&request(id, ROWS - id)).unwrap();
+    }
+    sequencer.finish().unwrap();
+    assert_eq!(checked.requests, ROWS);
+}
+
+/// Rows come out while the input goes on, and the sink hears how far they are.
+#[test]
+fn rows_come_out_on_the_way() {
+    struct Watch<'a>(&'a Cell<u64>, &'a Cell<u64>);
+    impl RowSink for Watch<'_> {
+        fn request(&mut self, _: &Request) -> io::Result<()> {
+            self.0.set(self.0.get() + 1);
+            Ok(())
+        }
+        fn settled(&mut self, before: Timestamp) -> io::Result<()> {
+            self.1.set(before.0);
+            Ok(())
+        }
+    }
+    let (given, settled) = (Cell::new(0), Cell::new(0));
+    let mut watch = Watch(&given, &settled);
+    let mut sequencer = Sequencer::new(&mut watch, SequencerOptions::default());
+    for id in 0..100_000 {
+        sequencer.request(&request(id, 1000 + id)).unwrap();
+        sequencer.settled(Timestamp(1000 + id - id % 50)).unwrap();
+        assert!(given.get() + 5000 > id, "{} of {id}", given.get());
+    }
+    assert!(settled.get() > 90_000);
+    sequencer.finish().unwrap();
+    assert_eq!(given.get(), 100_000);
+}
+
+#[test]
+fn a_row_behind_the_mark_is_an_error() {
+    let mut collected = Collected::default();
+    let mut sequencer = Sequencer::new(&mut collected, SequencerOptions::default());
+    sequencer.settled(Timestamp(5000)).unwrap();
+    let error = (0..10_000).find_map(|id| sequencer.request(&request(id, 4999)).err());
+    let error = error.expect("it is noticed");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    assert!(error.to_string().contains("is ordered at 4999 ns"), "{error}");
+}
+
+#[test]
+fn a_request_that_never_completes() {
+    let feed = |stuck| {
+        let mut checked = Checked::default();
+        let options = SequencerOptions { rows_in_memory: 4096, spill_dir: None };
+        let mut sequencer = Sequencer::new(&mut checked, options);
+        let trace = Generated { requests: 300_000, bios: true, stuck, ..Generated::default() };
+        trace.feed(&mut sequencer).unwrap();
+        sequencer.finish().unwrap();
+        (checked.requests, checked.bios, checked.digest)
+    };
+    let stuck = feed(true);
+    assert_eq!(stuck.0, 300_000);
+    assert_eq!(stuck, feed(false));
+}
+
+#[test]
+fn a_spill_directory_that_is_not_there_is_named() {
+    let mut collected = Collected::default();
+    let options = SequencerOptions { rows_in_memory: 2048, spill_dir: Some("/nonexistent/spill".into()) };
+    let mut sequencer = Sequencer::new(&mut collected, options);
+    let error = (0..10_000).find_map(|id| sequencer.request(&request(id, id)).err()).expect("it spills");
+    assert!(error.to_string().contains("/nonexistent/spill"), "{error}");
+}

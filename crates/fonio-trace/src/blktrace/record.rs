@@ -70,22 +70,26 @@ pub(super) const TN_TIMESTAMP: u64 = 1;
 /// Text of a scheduler or of whoever wrote to the trace's `msg` file.
 pub(super) const TN_MESSAGE: u64 = 2;
 
-/// The actions that need nothing but the header, by number.
-const PLAIN: [Option<EventKind>; 32] = {
-    let mut kinds = [None; 32];
-    kinds[1] = Some(EventKind::BioQueue);
-    kinds[2] = Some(EventKind::BackMerge);
-    kinds[3] = Some(EventKind::FrontMerge);
-    kinds[4] = Some(EventKind::GetRequest);
-    kinds[5] = Some(EventKind::SleepRequest);
-    kinds[6] = Some(EventKind::Requeue);
-    kinds[7] = Some(EventKind::Issue);
-    kinds[8] = Some(EventKind::Complete);
-    kinds[9] = Some(EventKind::Plug);
-    kinds[12] = Some(EventKind::Insert);
-    kinds[14] = Some(EventKind::Bounce);
+/// The actions that need nothing but the header, by number; the others stand as [`EventKind::Plug`].
+const PLAIN: [EventKind; 16] = {
+    let mut kinds = [EventKind::Plug; 16];
+    kinds[1] = EventKind::BioQueue;
+    kinds[2] = EventKind::BackMerge;
+    kinds[3] = EventKind::FrontMerge;
+    kinds[4] = EventKind::GetRequest;
+    kinds[5] = EventKind::SleepRequest;
+    kinds[6] = EventKind::Requeue;
+    kinds[7] = EventKind::Issue;
+    kinds[8] = EventKind::Complete;
+    kinds[9] = EventKind::Plug;
+    kinds[12] = EventKind::Insert;
+    kinds[14] = EventKind::Bounce;
     kinds
 };
+/// The numbers of those actions, a bit each.
+const PLAIN_ACTIONS: u32 = 0b0101_0011_1111_1110;
+/// Actions of which the error says something: requeue and complete.
+const WITH_ERROR: u32 = 1 << 6 | 1 << 8;
 
 /// The four ways in which a record can be written; its first word tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,21 +203,36 @@ impl Header {
         if self.action & TA_CGROUP != 0 { pdu.get(CGROUP_ID..).unwrap_or_default() } else { pdu }
     }
 
-    /// The event, where the record is one.
+    /// Whether [`plain_event`](Header::plain_event) has all that the event needs.
     #[inline]
+    pub fn is_plain(&self) -> bool {
+        let action = (self.action & 0xff) as u32;
+        action < 16 && PLAIN_ACTIONS >> action & 1 != 0
+    }
+
+    /// The event of a record that [`is_plain`](Header::is_plain).
+    #[inline]
+    pub fn plain_event(&self) -> BlockEvent {
+        let action = (self.action & 15) as u32;
+        // The kernel stores the negative errno in 16 bits without a sign.
+        let error = (WITH_ERROR >> action & 1 != 0).then_some(i32::from(self.error as i16));
+        self.event_of_kind(PLAIN[action as usize], DeviceId(self.device), error)
+    }
+
+    /// The event, where the record is one.
     pub fn event(&self, pdu: &[u8]) -> Result<BlockEvent, NoEvent> {
+        if self.is_plain() {
+            return Ok(self.plain_event());
+        }
         let mut device = DeviceId(self.device);
-        let kind = match PLAIN[(self.action & 31) as usize] {
-            Some(kind) if self.action & 0xe0 == 0 => kind,
-            _ => self.kind_with_payload(pdu, &mut device)?,
-        };
+        let kind = self.kind_with_payload(pdu, &mut device)?;
+        Ok(self.event_of_kind(kind, device, None))
+    }
+
+    #[inline]
+    fn event_of_kind(&self, kind: EventKind, device: DeviceId, error: Option<i32>) -> BlockEvent {
         let (op, flags) = self.op();
-        let error = match kind {
-            // The kernel stores the negative errno in 16 bits without a sign.
-            EventKind::Complete | EventKind::Requeue => Some(i32::from(self.error as i16)),
-            _ => None,
-        };
-        Ok(BlockEvent {
+        BlockEvent {
             time: Timestamp(self.time),
             kind,
             device,
@@ -226,11 +245,9 @@ impl Header {
             tid: Some(self.pid),
             ioprio: None,
             error,
-        })
+        }
     }
 
-    #[cold]
-    #[inline(never)]
     fn kind_with_payload(&self, pdu: &[u8], device: &mut DeviceId) -> Result<EventKind, NoEvent> {
         let payload = self.payload(pdu);
         match self.action & 0xff {

@@ -18,7 +18,8 @@ use super::window::Window;
 use crate::complaints::{Complaints, Place};
 use crate::reader::Input;
 
-const BUFFER: usize = 1 << 20;
+/// Of each input; a trace has an input for each processor. Larger ones were not faster.
+const BUFFER: usize = 256 * 1024;
 /// With so many bytes in the buffer a record and the header after it are there whole.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
 /// Threads whose names are remembered; beyond that all are forgotten, and named again where they come again.
@@ -57,11 +58,9 @@ impl Beside {
     }
 }
 
-/// The record that stands next.
+/// The record that stands next: where its payload begins, counted from its first byte, and where it ends.
 #[derive(Clone, Copy)]
 struct Head {
-    header: Header,
-    /// Where its payload begins, counted from its first byte, and where the record ends.
     pdu: usize,
     len: usize,
 }
@@ -142,7 +141,7 @@ impl Stream {
 
     /// Finds the next event and returns its time, the smaller of it and its successor's: one damaged time far ahead
     /// must not hold back the whole input. At the end of the input, `u64::MAX`.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self, beside: &mut Beside) -> io::Result<u64> {
         let bytes = &self.buf[self.pos..self.end];
         if bytes.len() >= WHOLE
@@ -156,7 +155,7 @@ impl Stream {
             if next.len() >= 16 && u32_at::<false>(next, 0) == self.word {
                 let time =
                     if self.layout.big_endian { u64_at::<true>(next, 8) } else { u64_at::<false>(next, 8) };
-                self.head = Some(Head { header, pdu, len });
+                self.head = Some(Head { pdu, len });
                 return Ok(header.time.min(time).min(u64::MAX - 1));
             }
         }
@@ -173,10 +172,13 @@ impl Stream {
         beside: &mut Beside,
     ) -> io::Result<u64> {
         while key <= until && !window.is_full() {
-            let Some(Head { header, pdu, len }) = self.head.take() else { break };
-            match header.event(&self.buf[self.pos + pdu..self.pos + len]) {
-                Ok(event) => window.push(event),
-                Err(why) => self.no_event(why, header, beside),
+            let Some(Head { pdu, len }) = self.head.take() else { break };
+            // Read anew rather than kept: it is in the nearest cache, and loads of what was just stored in parts stall.
+            let Some(header) = Header::read(self.layout, &self.buf[self.pos..self.end]) else { break };
+            if header.is_plain() {
+                window.push(header.plain_event());
+            } else {
+                self.take_with_payload(&header, pdu, len, window, beside);
             }
             self.actions |= header.action;
             match self.sequences.see(header.device, header.cpu, header.sequence, header.time) {
@@ -196,6 +198,21 @@ impl Stream {
         Ok(key)
     }
 
+    #[inline(never)]
+    fn take_with_payload(
+        &mut self,
+        header: &Header,
+        pdu: usize,
+        len: usize,
+        window: &mut Window,
+        beside: &mut Beside,
+    ) {
+        match header.event(&self.buf[self.pos + pdu..self.pos + len]) {
+            Ok(event) => window.push(event),
+            Err(why) => self.no_event(why, header, beside),
+        }
+    }
+
     #[cold]
     fn missing(&mut self, verdict: Verdict, cpu: u32, beside: &mut Beside) {
         match verdict {
@@ -212,7 +229,7 @@ impl Stream {
     }
 
     #[cold]
-    fn no_event(&mut self, why: NoEvent, header: Header, beside: &mut Beside) {
+    fn no_event(&mut self, why: NoEvent, header: &Header, beside: &mut Beside) {
         let place = place(&self.name, Some(self.records + 1), Some(self.base + self.pos as u64));
         match why {
             NoEvent::NotShown => {}
@@ -284,7 +301,7 @@ impl Stream {
                 continue;
             }
             self.first_event_after_notes(header.time, beside);
-            self.head = Some(Head { header, pdu, len });
+            self.head = Some(Head { pdu, len });
             return Ok(header.time.min(u64::MAX - 1));
         }
     }

@@ -13,3 +13,5 @@ pub mod lines;
 pub mod reader;
 pub mod recognise;
 pub mod ring_buffer;
+pub mod systrace;
+mod threads;

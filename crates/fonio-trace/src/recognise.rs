@@ -11,9 +11,10 @@ use fonio_core::{Batch, Diagnostic, Severity};
 use thiserror::Error;
 
 use crate::blktrace::{self, BlktraceReader};
-use crate::csv::{Mapping, MappingError};
+use crate::csv::{self, CsvError, CsvReader, Mapping, MappingError};
 use crate::ftrace_text::{self, FtraceReader};
 use crate::reader::{Input, TraceReader};
+use crate::systrace::{self, SystraceReader};
 
 /// How much of a file is looked at.
 pub const HEAD_BYTES: usize = 64 * 1024;
@@ -147,10 +148,13 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     if blktrace::recognise(head) {
         return Some(Format::Blktrace);
     }
+    if systrace::recognise(head) {
+        return Some(Format::Systrace);
+    }
     if ftrace_text::recognise(head) {
         return Some(Format::Ftrace);
     }
-    None
+    csv::recognise(head)
 }
 
 /// A reader for `inputs`, which are one trace: per-processor files of blktrace, or a single file of any other format.
@@ -197,6 +201,20 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
     let (head, input) = opened.swap_remove(0);
     let inner: Box<dyn TraceReader> = match format {
         Format::Ftrace => Box::new(FtraceReader::new(input)),
+        Format::Systrace => Box::new(SystraceReader::new(input)),
+        Format::MsrCambridge | Format::DiskSim | Format::Csv => {
+            let mapping = match (&options.csv, format) {
+                (Some(mapping), _) => mapping.clone(),
+                (None, Format::MsrCambridge) => Mapping::msr_cambridge(),
+                (None, Format::DiskSim) => Mapping::disksim(csv::disksim_unit(&head)),
+                (None, _) => csv::own(&head).ok_or_else(|| needs_mapping(&input.name, &head))?,
+            };
+            let file = input.name.clone();
+            Box::new(CsvReader::new(input, &mapping, format.name()).map_err(|error| match error {
+                CsvError::Read(source) => OpenError::Read { file, source },
+                CsvError::Mapping(source) => OpenError::Mapping { file, source },
+            })?)
+        }
         _ => return Err(unknown(&input.name, &head)),
     };
     Ok(undamaged(inner, damage))
@@ -275,6 +293,26 @@ impl TraceReader for Compressed {
     fn clock(&self) -> Clock {
         self.inner.clock()
     }
+}
+
+/// The error for a table of which nobody said what its columns hold.
+fn needs_mapping(file: &str, head: &[u8]) -> OpenError {
+    let columns = csv::header(head).unwrap_or_default();
+    let like = |words: &[&str], other: &'static str| {
+        let found = columns.iter().find(|column| {
+            let column = column.to_ascii_lowercase();
+            words.iter().any(|word| column.contains(word))
+        });
+        found.map_or(other, String::as_str).to_owned()
+    };
+    let example = format!(
+        "time={}:ms,op={},offset={}:bytes,size={}:bytes",
+        like(&["time", "ts", "stamp"], "TIME"),
+        like(&["op", "rw", "type", "cmd"], "OP"),
+        like(&["offset", "lba", "sector", "addr", "pos"], "OFFSET"),
+        like(&["size", "len", "bytes", "count"], "SIZE"),
+    );
+    OpenError::NeedsMapping { file: file.to_owned(), columns, example }
 }
 
 /// The error for a file that begins with `head`.

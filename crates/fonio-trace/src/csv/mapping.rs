@@ -186,7 +186,8 @@ pub struct Mapping {
     pub issued: Option<(Column, TimeUnit)>,
     /// When it completed.
     pub completed: Option<(Column, TimeUnit)>,
-    /// From issue to completion; where there is no issue, from queue to completion.
+    /// From issue to completion; where there is no issue, from queue to completion. With a completion and neither, it
+    /// gives the issue.
     pub latency: Option<(Column, TimeUnit)>,
     /// Read, write, …
     pub op: (Column, OpWords),
@@ -350,7 +351,8 @@ impl FromStr for Mapping {
                 missing: "none of `time`, `queued`, `issued` and `completed` says when a request was made",
             });
         }
-        if mapping.latency.is_some() && mapping.completed.is_some() {
+        let began = mapping.issued.is_some() || mapping.queued.is_some();
+        if began && mapping.latency.is_some() && mapping.completed.is_some() {
             return Err(MappingError::Twice { key: "completed (`latency` gives it too)".into() });
         }
         if mapping.latency.as_ref().is_some_and(|(_, unit)| *unit == TimeUnit::FileTime) {

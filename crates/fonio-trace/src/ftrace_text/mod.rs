@@ -8,7 +8,6 @@ mod line;
 mod lost;
 mod marks;
 mod other;
-mod threads;
 
 use std::io::{self, Read};
 
@@ -19,10 +18,10 @@ use memchr::memmem;
 use crate::complaints::{Complaints, Place};
 use crate::lines::{Line, Lines};
 use crate::reader::{Input, TraceReader};
+use crate::threads::{Origin, Threads};
 use block::Parsed;
 use lost::Gaps;
 use marks::Marks;
-use threads::{Origin, Threads};
 
 /// Events, and lines, after which a batch ends.
 const BATCH_EVENTS: usize = 4096;

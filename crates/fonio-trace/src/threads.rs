@@ -21,7 +21,7 @@ struct Known {
 
 /// Where a name was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// In the columns before the event.
     Columns,
     /// In the event.
@@ -30,7 +30,7 @@ pub(super) enum Origin {
 
 /// The threads seen lately. A thread that was forgotten is told again when it returns.
 #[derive(Default)]
-pub(super) struct Threads {
+pub(crate) struct Threads {
     young: FxHashMap<u32, Known>,
     old: FxHashMap<u32, Known>,
 }

@@ -1,0 +1,189 @@
+//! What stands in one cell of a table.
+
+use fonio_core::{ByteCount, DeviceId, Flags, Op, Timestamp, parse_rwbs};
+
+use super::mapping::{OpWords, SizeUnit, TimeUnit};
+
+/// From Windows' epoch, 1601, to Unix', 1970, in units of 100 ns.
+const FILE_TIME_UNIX_EPOCH: u64 = 116_444_736_000_000_000;
+
+/// `digits[.digits][e[+-]digits]` or `0x` with hexadecimal digits, times `unit`; what is below one is cut off.
+/// `None` for anything else, and beyond 64 bits.
+pub(super) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
+    if let Some(hex) = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")) {
+        let value = u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?;
+        return value.checked_mul(unit);
+    }
+    let (mut mantissa, mut exponent, mut digits, mut point) = (0_u128, 0_i32, 0, false);
+    let mut rest = text;
+    while let Some((byte, tail)) = rest.split_first() {
+        match byte {
+            b'0'..=b'9' => {
+                digits += 1;
+                // Twenty-five digits hold 64 bits with five more for the unit's sake; later ones cannot matter.
+                if mantissa < 10_u128.pow(25) {
+                    mantissa = mantissa * 10 + u128::from(byte - b'0');
+                    exponent -= i32::from(point);
+                } else {
+                    exponent = exponent.checked_add(i32::from(!point))?;
+                }
+            }
+            b'.' if !point => point = true,
+            b'e' | b'E' if digits > 0 => {
+                let power: i32 = std::str::from_utf8(tail).ok()?.parse().ok()?;
+                exponent = exponent.checked_add(power)?;
+                break;
+            }
+            _ => return None,
+        }
+        rest = tail;
+    }
+    if digits == 0 {
+        return None;
+    }
+    let mut value = mantissa.checked_mul(u128::from(unit))?;
+    if value == 0 {
+        return Some(0);
+    }
+    for _ in 0..exponent.max(0) {
+        value = value.checked_mul(10)?;
+    }
+    for _ in exponent..0 {
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    u64::try_from(value).ok()
+}
+
+/// Whether a cell says that there is no value.
+pub(super) fn absent(text: &[u8]) -> bool {
+    text.is_empty()
+        || [b"-".as_slice(), b"na", b"n/a", b"nan", b"null", b"none"]
+            .iter()
+            .any(|word| text.eq_ignore_ascii_case(word))
+}
+
+/// An instant.
+pub(super) fn time(text: &[u8], unit: TimeUnit) -> Option<Timestamp> {
+    match unit {
+        TimeUnit::FileTime => {
+            let since_1970 = decimal(text, 1)?.checked_sub(FILE_TIME_UNIX_EPOCH)?;
+            since_1970.checked_mul(100).map(Timestamp)
+        }
+        _ => decimal(text, unit.nanos()).map(Timestamp),
+    }
+}
+
+/// A number of bytes.
+pub(super) fn bytes(text: &[u8], unit: SizeUnit) -> Option<ByteCount> {
+    decimal(text, unit.bytes()).map(ByteCount)
+}
+
+/// What the request does, the flags that are set, and those that the words can show.
+pub(super) fn op(text: &[u8], words: OpWords) -> Option<(Op, Flags, Flags)> {
+    let plain = |op| Some((op, Flags::NONE, Flags::NONE));
+    match (words, text) {
+        (OpWords::Rwbs, b"") => None,
+        (OpWords::Rwbs, _) => {
+            let (op, flags) = parse_rwbs(text);
+            Some((op, flags, Flags::KNOWN_FROM_RWBS))
+        }
+        (OpWords::ZeroIsRead, b"0") | (OpWords::OneIsRead, b"1") => plain(Op::Read),
+        (OpWords::ZeroIsRead, b"1") | (OpWords::OneIsRead, b"0") => plain(Op::Write),
+        (OpWords::ZeroIsRead | OpWords::OneIsRead, _) => None,
+        (OpWords::Words, _) => {
+            let word = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
+            plain(match word.as_str() {
+                "r" | "rd" => Op::Read,
+                "w" | "wr" => Op::Write,
+                "d" | "trim" | "unmap" => Op::Discard,
+                "f" | "fsync" | "sync" => Op::Flush,
+                word => Op::from_name(word)?,
+            })
+        }
+    }
+}
+
+/// A device by its number: `8,0`, `8:0`, or a plain number, which is taken as a minor number of major 0.
+pub(super) fn device(text: &[u8]) -> Option<DeviceId> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (major, minor) = text.split_once([',', ':']).unwrap_or(("0", text));
+    let (major, minor) = (major.trim().parse().ok()?, minor.trim().parse().ok()?);
+    (major < 1 << 12 && minor < 1 << 20).then(|| DeviceId::new(major, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        let cases: &[(&str, u64, Option<u64>)] = &[
+            ("0", 1, Some(0)),
+            ("12", 1000, Some(12_000)),
+            ("1.5", 1_000_000_000, Some(1_500_000_000)),
+            (".25", 1000, Some(250)),
+            ("3.", 10, Some(30)),
+            ("1.2345678901234567890123456789012345", 1_000_000_000, Some(1_234_567_890)),
+            ("1.6e9", 1_000_000_000, Some(1_600_000_000_000_000_000)),
+            ("25E-1", 1000, Some(2500)),
+            ("0x1f", 512, Some(31 * 512)),
+            ("18446744073709551615", 1, Some(u64::MAX)),
+            ("18446744073709551616", 1, None),
+            ("18446744073709551615", 2, None),
+            ("0e999999999", 1, Some(0)),
+            ("1e999999999", 1, None),
+            ("1e-999999999", 1, Some(0)),
+            ("1e99999999999", 1, None),
+            ("", 1, None),
+            (".", 1, None),
+            ("e5", 1, None),
+            ("-1", 1, None),
+            ("1 2", 1, None),
+            ("1.2.3", 1, None),
+        ];
+        for (text, unit, expected) in cases {
+            assert_eq!(decimal(text.as_bytes(), *unit), *expected, "{text} × {unit}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nanoseconds_survive_as_seconds(nanos in any::<u64>()) {
+            let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
+            prop_assert_eq!(decimal(text.as_bytes(), 1_000_000_000), Some(nanos));
+        }
+    }
+
+    #[test]
+    fn file_time() {
+        // 2007-02-22 17:00:00.3061629 UTC, the first line of the MSR Cambridge trace hm_0.
+        let time = time(b"128166372003061629", TimeUnit::FileTime).expect("it is after 1970");
+        assert_eq!(time.0, 1_172_163_600_306_162_900);
+        assert_eq!(super::time(b"1", TimeUnit::FileTime), None);
+    }
+
+    #[test]
+    fn devices() {
+        assert_eq!(device(b"8,1"), Some(DeviceId::new(8, 1)));
+        assert_eq!(device(b"259:0"), Some(DeviceId::new(259, 0)));
+        assert_eq!(device(b"3"), Some(DeviceId::new(0, 3)));
+        assert_eq!(device(b"sda"), None);
+        assert_eq!(device(b"9999,0"), None);
+    }
+
+    #[test]
+    fn ops() {
+        let op = |text: &str, words| super::op(text.as_bytes(), words).map(|(op, _, _)| op);
+        assert_eq!(op("Read", OpWords::Words), Some(Op::Read));
+        assert_eq!(op("W", OpWords::Words), Some(Op::Write));
+        assert_eq!(op("write_zeroes", OpWords::Words), Some(Op::WriteZeroes));
+        assert_eq!(op("0", OpWords::Words), None);
+        assert_eq!(op("0", OpWords::OneIsRead), Some(Op::Write));
+        assert_eq!(op("FWFS", OpWords::Rwbs), Some(Op::Write));
+    }
+}

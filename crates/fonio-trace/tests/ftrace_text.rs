@@ -1,0 +1,270 @@
+//! ftrace text of several kernels, from the bytes to the events.
+
+use expect_test::{Expect, expect, expect_file};
+use fonio_core::{Batch, BlockEvent, EventKind, Op};
+use fonio_trace::ftrace_text::{FtraceReader, recognise};
+use fonio_trace::reader::{Input, TraceReader};
+
+/// Everything that a reader gives.
+fn read_all(bytes: &[u8]) -> (Batch, FtraceReader) {
+    let mut reader = FtraceReader::new(Input {
+        name: "trace.txt".into(),
+        bytes: Box::new(std::io::Cursor::new(bytes.to_vec())),
+    });
+    let (mut all, mut batch) = (Batch::default(), Batch::default());
+    loop {
+        let more = reader.next_batch(&mut batch).expect("memory reads");
+        all.events.append(&mut batch.events);
+        all.threads.append(&mut batch.threads);
+        all.marks.append(&mut batch.marks);
+        all.samples.append(&mut batch.samples);
+        all.lost.append(&mut batch.lost);
+        all.diagnostics.append(&mut batch.diagnostics);
+        if !more {
+            return (all, reader);
+        }
+    }
+}
+
+fn event(event: &BlockEvent) -> String {
+    let mut line = format!(
+        "{} {:?} {} {} {:#x} {}+{} cpu {} tid {}",
+        event.time.0,
+        event.kind,
+        event.device,
+        event.op.name(),
+        event.flags.0,
+        event.sector.0,
+        event.bytes.0,
+        event.cpu.map_or("?".into(), |cpu| cpu.to_string()),
+        event.tid.map_or("?".into(), |tid| tid.to_string()),
+    );
+    if let Some(ioprio) = event.ioprio {
+        line += &format!(" ioprio {}/{}/{}", ioprio >> 13, ioprio >> 3 & 0x3ff, ioprio & 7);
+    }
+    if let Some(error) = event.error {
+        line += &format!(" error {error}");
+    }
+    line
+}
+
+fn show(bytes: &[u8]) -> String {
+    let (all, reader) = read_all(bytes);
+    let mut text = format!("{:?}\n{:?}\n", reader.source(), reader.clock());
+    text.extend(all.events.iter().map(|one| event(one) + "\n"));
+    for one in &all.threads {
+        text += &format!("thread {} from {} pid {:?} {:?}\n", one.tid, one.from.0, one.pid, one.comm);
+    }
+    text.extend(all.marks.iter().map(|one| format!("{one:?}\n")));
+    text.extend(all.samples.iter().map(|one| format!("{one:?}\n")));
+    text.extend(all.lost.iter().map(|one| format!("{one:?}\n")));
+    for one in &all.diagnostics {
+        text += &format!(
+            "{:?} {} line {:?} byte {:?} ×{}: {}\n",
+            one.severity, one.code, one.record, one.offset, one.count, one.message
+        );
+    }
+    text
+}
+
+#[test]
+fn kernel_3_4_with_tgid_column() {
+    let trace = include_bytes!("data/ftrace-3.4-tgid.txt");
+    assert!(recognise(trace));
+    expect_file!["data/ftrace-3.4-tgid.expected"].assert_eq(&show(trace));
+}
+
+#[test]
+fn without_the_latency_columns() {
+    let trace = include_bytes!("data/ftrace-nolatency.txt");
+    assert!(recognise(trace));
+    expect_file!["data/ftrace-nolatency.expected"].assert_eq(&show(trace));
+}
+
+#[test]
+fn kernel_6_18_with_ioprio() {
+    let trace = include_bytes!("data/ftrace-6.18.txt");
+    expect_file!["data/ftrace-6.18.expected"].assert_eq(&show(trace));
+}
+
+#[test]
+fn carriage_returns_and_a_missing_header_change_nothing() {
+    let trace = include_str!("data/ftrace-6.18.txt");
+    let bare: String =
+        trace.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\r\n")).collect();
+    assert!(recognise(bare.as_bytes()));
+    assert_eq!(read_all(bare.as_bytes()).0.events, read_all(trace.as_bytes()).0.events);
+}
+
+fn check(trace: &str, expected: Expect) {
+    expected.assert_eq(&show(trace.as_bytes()));
+}
+
+#[test]
+fn nanoseconds_and_counters() {
+    check(
+        "a-1 [000] ..... 12.000000345: block_plug: [a]\n",
+        expect![[r#"
+            Source { format: "ftrace", files: ["trace.txt"], shows: ["plug"] }
+            Clock { name: "unknown", unix_ns_at_zero: None }
+            12000000345 Plug 0:0 other 0x0 0+0 cpu 0 tid 1
+            thread 1 from 12000000345 pid None Some("a")
+        "#]],
+    );
+    check(
+        "a-1 [000] ..... 345: block_plug: [a]\n",
+        expect![[r#"
+            Source { format: "ftrace", files: ["trace.txt"], shows: ["plug"] }
+            Clock { name: "counter", unix_ns_at_zero: None }
+            345 Plug 0:0 other 0x0 0+0 cpu 0 tid 1
+            thread 1 from 345 pid None Some("a")
+            Warning counter-clock line Some(1) byte Some(0) ×1: The times are whole numbers, so the trace clock was a counter (`counter`, `x86-tsc`, `uptime`); they are taken as nanoseconds, and every length of time is in its units.
+        "#]],
+    );
+}
+
+#[test]
+fn damage_is_told_with_its_place_and_the_rest_is_read() {
+    let long = "x".repeat(100_000);
+    check(
+        &format!(
+            "garbage\na-1 [000] 1.0: block_rq_issue: 8,0 R\n{long}\n  [000] 1.0: block_rq_issue: 8,0 R 0 () 1 + 8 [a]\na-1 [000] 1.5: block_rq_issue: 8,0 R 0 () 1 + 8 [a]\na-1 [000] 1.6: block_rq_is"
+        ),
+        expect![[r#"
+            Source { format: "ftrace", files: ["trace.txt"], shows: ["issue"] }
+            Clock { name: "unknown", unix_ns_at_zero: None }
+            1500000000 Issue 8:0 read 0x0 1+4096 cpu 0 tid 1
+            thread 1 from 1000000000 pid None Some("a")
+            Note no-event line Some(1) byte Some(0) ×1: Lines that are no events of ftrace were passed over; the place is that of the first.
+            Warning unreadable-event line Some(2) byte Some(8) ×1: The text of this `block_rq_issue` is not as any known kernel writes it; it was skipped.
+            Warning long-line line Some(3) byte Some(45) ×1: The line is longer than 65536 bytes; it was skipped.
+            Warning unreadable-line line Some(4) byte Some(100046) ×1: The line names a block event, but its columns cannot be read; it was skipped.
+        "#]],
+    );
+}
+
+/// The whole trace of which the golden test above has the beginning.
+#[test]
+fn every_line_of_a_real_trace_is_understood() {
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/ftrace-6.18-block.txt");
+    let Ok(trace) = std::fs::read(&path) else {
+        eprintln!("skipped: the real trace is not beside the repository");
+        return;
+    };
+    let (all, _) = read_all(&trace);
+    assert_eq!(all.diagnostics, []);
+    let lines = trace.split(|byte| *byte == b'\n');
+    let named = lines.filter(|line| line.windows(8).any(|part| part == b": block_")).count();
+    assert_eq!(all.events.len(), named);
+    let flushes =
+        all.events.iter().filter(|event| event.kind == EventKind::Issue && event.op == Op::Flush).count();
+    assert!(flushes > 10, "{flushes} flushes");
+}
+
+mod properties {
+    use fonio_core::{ByteCount, DeviceId, Flags, Sector, Timestamp};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Writes an event as the kernels from 6.11 on do.
+    fn write(event: &BlockEvent, comm: &str, rwbs: &str) -> String {
+        let (seconds, micros) = (event.time.0 / 1_000_000_000, event.time.0 / 1000 % 1_000_000);
+        let (tid, cpu) = (event.tid.unwrap_or(0), event.cpu.unwrap_or(0));
+        let (name, body) = {
+            let (major, minor) = (event.device.major(), event.device.minor());
+            let place = format!("{} + {}", event.sector.0, event.bytes.0 / 512);
+            let ioprio = event.ioprio.unwrap_or(0);
+            let class = ["none", "rt", "be", "idle"][usize::from(ioprio >> 13)];
+            let priority = format!("{class},{},{}", ioprio >> 3 & 0x3ff, ioprio & 7);
+            match event.kind {
+                EventKind::Issue => (
+                    "block_rq_issue",
+                    format!("{major},{minor} {rwbs} {} () {place} {priority} [{comm}]", event.bytes.0),
+                ),
+                EventKind::Complete => (
+                    "block_rq_complete",
+                    format!("{major},{minor} {rwbs} () {place} {priority} [{}]", event.error.unwrap_or(0)),
+                ),
+                EventKind::Remap { from_device, from_sector } => (
+                    "block_bio_remap",
+                    format!(
+                        "{major},{minor} {rwbs} {place} <- ({},{}) {}",
+                        from_device.major(),
+                        from_device.minor(),
+                        from_sector.0
+                    ),
+                ),
+                _ => ("block_bio_queue", format!("{major},{minor} {rwbs} {place} [{comm}]")),
+            }
+        };
+        format!("{comm:>16}-{tid:<7} [{cpu:03}] ..s1. {seconds:>5}.{micros:06}: {name}: {body}\n")
+    }
+
+    fn kinds() -> impl Strategy<Value = EventKind> {
+        prop_oneof![
+            Just(EventKind::Issue),
+            Just(EventKind::Complete),
+            Just(EventKind::BioQueue),
+            (any::<u32>(), any::<u64>()).prop_map(|(device, sector)| EventKind::Remap {
+                from_device: DeviceId(device),
+                from_sector: Sector(sector)
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn an_event_written_is_the_event_read(
+            (micros, kind, device) in (0_u64..1 << 50, kinds(), any::<u32>()),
+            (sector, sectors) in (any::<u64>(), 1_u64..1 << 23),
+            (rwbs, op, flags) in prop_oneof![
+                Just(("RA", Op::Read, Flags::READAHEAD)),
+                Just(("WFSM", Op::Write, Flags::FUA | Flags::SYNC | Flags::META)),
+                Just(("FF", Op::Flush, Flags::PREFLUSH)),
+                Just(("D", Op::Discard, Flags::NONE)),
+            ],
+            (cpu, tid) in (0_u32..4096, 1_u32..1 << 22),
+            comm in "[ -~]{1,15}",
+            (class, low, error) in (0_u16..4, 0_u16..1 << 13, -133_i32..=0),
+        ) {
+            let ends = kind == EventKind::Complete;
+            let has_priority = ends || kind == EventKind::Issue;
+            let expected = BlockEvent {
+                time: Timestamp(micros * 1000),
+                kind,
+                device: DeviceId(device),
+                sector: Sector(sector),
+                bytes: ByteCount(sectors * 512),
+                op,
+                flags,
+                flags_known: Flags::KNOWN_FROM_RWBS,
+                cpu: Some(cpu),
+                tid: Some(tid),
+                ioprio: has_priority.then_some(class << 13 | low),
+                error: ends.then_some(error),
+            };
+            let text = write(&expected, &comm, rwbs);
+            // A name that is itself the beginning of an event cannot be told from one.
+            let (all, _) = read_all(text.as_bytes());
+            prop_assert_eq!(&all.events, &[expected], "{}", text);
+            prop_assert_eq!(&all.diagnostics, &[]);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            recognise(&bytes);
+            read_all(&bytes);
+        }
+
+        #[test]
+        fn no_damage_makes_it_panic(cut in 0_usize..4000, at in 0_usize..4000, byte in any::<u8>()) {
+            let mut trace = include_bytes!("data/ftrace-3.4-tgid.txt").to_vec();
+            let place = at % trace.len();
+            trace[place] = byte;
+            trace.truncate(trace.len() - cut % trace.len());
+            read_all(&trace);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The flush machinery: one device flush serves several waiters (`block/blk-flush.c`).
+
+use std::io;
+
+use fonio_core::{LinkEnd, LinkKind, Op, RowSink};
+
+use super::open::{Entry, FLUSH_SECTOR, Key, State, seen};
+use super::pick::move_median;
+use super::tally::Counter;
+use super::{Assembler, Step};
+
+/// Data requests of one device remembered as waiting for a flush.
+const PARENTS_MAX: usize = 256;
+
+/// What a device's next flush is for, and what the last ones still owe.
+#[derive(Debug, Default)]
+pub(super) struct FlushState {
+    /// Waiting data requests with preflush: slot and serial number.
+    before_data: Vec<(u32, u64)>,
+    /// Completed data requests that asked for FUA and were issued without.
+    after_data: Vec<AfterData>,
+    /// Flush bios that a flush request has taken and whose own end is still to come.
+    ends_due: u64,
+    /// Of these, ends of the flush whose completion was last inferred.
+    ends_of_inferred: u64,
+}
+
+#[derive(Debug)]
+struct AfterData {
+    request_id: u64,
+    sector: u64,
+    tid: Option<u32>,
+}
+
+impl FlushState {
+    pub fn clear(&mut self) {
+        *self = FlushState::default();
+    }
+
+    /// Notes a data request that waits for its preflush.
+    pub fn expect_preflush(&mut self, index: u32, serial: u64) {
+        if self.before_data.len() == PARENTS_MAX {
+            self.before_data.remove(0);
+        }
+        self.before_data.push((index, serial));
+    }
+}
+
+impl Assembler {
+    /// D of a flush: it takes all flush bios that wait.
+    pub(super) fn issue_flush(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.collect(step, |entry| entry.state == State::Waiting);
+        let mut waiters = std::mem::take(&mut self.candidates);
+        waiters.sort_unstable_by_key(|&index| (self.open.at(index).began(), self.open.at(index).serial));
+        let in_flight = self.open.chain(step.key).any(|(_, entry)| entry.state == State::Flying);
+        if in_flight {
+            self.retire(step.key, true, sink)?;
+        }
+        let index = match waiters.first() {
+            Some(&first) => first,
+            None => self
+                .open_entry(Entry::new(step.key, step.event.device, step.op, step.bytes, step.time), sink)?,
+        };
+        let request_id = self.request_id_of(index);
+        for &waiter in &waiters {
+            let entry = *self.open.at(waiter);
+            self.give_bio(waiter, Some(request_id), None, sink)?;
+            if entry.has(seen::BIO) {
+                let bio = (LinkEnd::Bio, entry.bio_id);
+                self.link(LinkKind::Flush, bio, (LinkEnd::Request, request_id), sink)?;
+            }
+            if waiter != index {
+                let request = self.open.at_mut(index);
+                request.flags |= entry.flags;
+                request.flags_known |= entry.flags_known;
+                request.inserted = request.inserted.min(entry.inserted);
+                self.open.remove(waiter);
+            }
+        }
+        let flush = &mut self.devices[step.key.device as usize].flush;
+        flush.ends_due += waiters.len() as u64;
+        self.open.at_mut(index).waiters = waiters.len() as u32;
+        self.candidates = waiters;
+        self.adopt_parents(index, request_id, step, sink)?;
+        self.launch(index, step);
+        Ok(())
+    }
+
+    /// Links the data requests that need this flush.
+    fn adopt_parents(
+        &mut self,
+        index: u32,
+        request_id: u64,
+        step: &Step<'_>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let device = step.key.device as usize;
+        let mut cause = None;
+        for (parent, serial) in std::mem::take(&mut self.devices[device].flush.before_data) {
+            let waits = self.open.get(parent, serial).is_some_and(|entry| entry.state == State::Waiting);
+            if !waits {
+                continue;
+            }
+            let parent_id = self.request_id_of(parent);
+            let entry = self.open.at(parent);
+            cause = cause.or(entry.root_tid).or(entry.tid);
+            let ends = ((LinkEnd::Request, parent_id), (LinkEnd::Request, request_id));
+            self.link(LinkKind::Flush, ends.0, ends.1, sink)?;
+        }
+        for parent in std::mem::take(&mut self.devices[device].flush.after_data) {
+            cause = cause.or(parent.tid);
+            let ends = ((LinkEnd::Request, parent.request_id), (LinkEnd::Request, request_id));
+            self.link(LinkKind::Flush, ends.0, ends.1, sink)?;
+        }
+        let flush = self.open.at_mut(index);
+        flush.root_tid = flush.root_tid.or(flush.tid).or(cause);
+        Ok(())
+    }
+
+    /// A data request ended that is durable only after a flush.
+    #[cold]
+    pub(super) fn await_flush(&mut self, index: u32) {
+        let request_id = self.request_id_of(index);
+        let entry = self.open.at(index);
+        let waiting = &mut self.devices[entry.key.device as usize].flush.after_data;
+        if waiting.len() == PARENTS_MAX {
+            waiting.remove(0);
+        }
+        let tid = entry.root_tid.or(entry.tid);
+        waiting.push(AfterData { request_id, sector: entry.key.sector, tid });
+    }
+
+    /// C without data of a write: a flush sequence ends.
+    pub(super) fn end_flush_sequence(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.tally.add(Counter::FlushSequenceEnds, 1);
+        let device = &mut self.devices[step.key.device as usize];
+        // Without the flush that it would have waited for, the device has no volatile cache.
+        device.flush.after_data.retain(|parent| parent.sector != step.event.sector.0);
+        let of_a_waiter = device.flush.ends_due > 0;
+        device.flush.ends_due = device.flush.ends_due.saturating_sub(1);
+        let key = Key { sector: FLUSH_SECTOR, ..step.key };
+        let flush = Step { key, op: Op::Flush, bytes: 0, ..*step };
+        if !device.shows_flush_completion {
+            if device.flush.ends_of_inferred > 0 {
+                device.flush.ends_of_inferred -= 1;
+                return Ok(());
+            }
+            self.collect(&flush, |entry| entry.state == State::Flying);
+            if !self.candidates.is_empty() {
+                self.tally.add(Counter::FlushCompletionsInferred, 1);
+                let index = self.pick(step.time, 0);
+                let entry = self.open.at(index);
+                let service = step.time - entry.began();
+                let device = &mut self.devices[step.key.device as usize];
+                device.flush.ends_of_inferred = u64::from(entry.waiters.saturating_sub(1));
+                move_median(&mut device.service[Op::Flush as usize], service);
+                return self.end_request(index, &flush, sink);
+            }
+        }
+        // A flush bio that no flush request took: there was nothing to flush.
+        if of_a_waiter || !matches!(step.event.sector.0, 0 | u64::MAX) {
+            return Ok(());
+        }
+        self.collect(&flush, |entry| entry.state == State::Waiting);
+        let Some(&index) = self.candidates.first() else { return Ok(()) };
+        self.end_unissued(index, &flush, sink)
+    }
+}

@@ -1,0 +1,179 @@
+//! Rows are given out here, and only here.
+
+use std::io;
+
+use fonio_core::{Bio, ByteCount, Link, LinkEnd, LinkKind, Op, Request, RowSink, Sector, Timestamp};
+
+use super::Assembler;
+use super::open::{Entry, FLUSH_SECTOR, NEVER, NIL, State, seen};
+use super::tally::Counter;
+
+/// Why something is given out before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    LostEvents,
+    Horizon,
+    OpenLimit,
+    Superseded,
+    End,
+}
+
+fn instant(time: u64) -> Option<Timestamp> {
+    (time != NEVER).then_some(Timestamp(time))
+}
+
+fn sector(entry: &Entry, sector: u64) -> Option<Sector> {
+    let no_data = entry.op == Op::Flush && entry.key.sector == FLUSH_SECTOR;
+    (!no_data).then_some(Sector(sector))
+}
+
+/// The thread at the top of the stack, where it is another.
+fn cause(entry: &Entry) -> Option<u32> {
+    entry.root_tid.filter(|_| entry.root_tid != entry.tid)
+}
+
+impl Assembler {
+    /// Takes an entry in; makes room first where there is none.
+    #[inline]
+    pub(super) fn open_entry(&mut self, entry: Entry, sink: &mut dyn RowSink) -> io::Result<u32> {
+        while self.open.len() >= self.options.open_max.max(1) {
+            self.cut(self.open.oldest(), Cut::OpenLimit, sink)?;
+        }
+        let (index, excess) = self.open.insert(entry);
+        if let Some(excess) = excess {
+            self.cut(excess, Cut::OpenLimit, sink)?;
+        }
+        Ok(index)
+    }
+
+    /// The id of the request that this entry is or will be.
+    pub(super) fn request_id_of(&mut self, index: u32) -> u64 {
+        if self.open.at(index).request_id == 0 {
+            self.open.at_mut(index).request_id = self.new_request_id();
+        }
+        self.open.at(index).request_id
+    }
+
+    /// Gives out a request and closes it.
+    #[inline]
+    pub(super) fn give_request(
+        &mut self,
+        index: u32,
+        completed: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let request_id = self.request_id_of(index);
+        let entry = self.open.at(index);
+        let row = Request {
+            request_id,
+            sector: sector(entry, entry.first_sector),
+            flags: entry.flags,
+            flags_known: entry.flags_known,
+            queued: instant(entry.queued),
+            inserted: instant(entry.inserted),
+            issued: instant(entry.issued),
+            reissued: instant(entry.reissued),
+            completed: completed.map(Timestamp),
+            requeues: (entry.requeues > 0 || self.requeues_shown).then_some(entry.requeues),
+            cpu: entry.cpu,
+            tid: entry.tid,
+            cause_tid: cause(entry),
+            ioprio: entry.ioprio,
+            error: completed.and(entry.error),
+            ..Request::new(entry.device, entry.op, ByteCount(entry.issued_bytes))
+        };
+        self.open.remove(index);
+        sink.request(&row)
+    }
+
+    /// Gives out the row of an entry that is a bio, as part of a request or not. The entry stays.
+    #[inline]
+    pub(super) fn give_bio(
+        &mut self,
+        index: u32,
+        request_id: Option<u64>,
+        completed: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let entry = self.open.at(index);
+        if !self.wants_bios || !entry.has(seen::BIO) {
+            return Ok(());
+        }
+        sink.bio(&Bio {
+            bio_id: entry.bio_id,
+            device: entry.device,
+            op: entry.op,
+            flags: entry.flags,
+            flags_known: entry.flags_known,
+            sector: sector(entry, entry.key.sector),
+            bytes: ByteCount(entry.bytes),
+            queued: Timestamp(entry.queued),
+            completed: completed.map(Timestamp),
+            tid: entry.tid,
+            cause_tid: cause(entry),
+            file_id: None,
+            request_id,
+        })
+    }
+
+    pub(super) fn link(
+        &self,
+        kind: LinkKind,
+        (parent_table, parent): (LinkEnd, u64),
+        (child_table, child): (LinkEnd, u64),
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        if !self.wants_bios {
+            return Ok(());
+        }
+        sink.link(&Link { kind, parent_table, parent, child_table, child })
+    }
+
+    /// Gives out an entry as far as it has come and closes it.
+    pub(super) fn cut(&mut self, index: u32, why: Cut, sink: &mut dyn RowSink) -> io::Result<()> {
+        assert!(index != NIL, "only what is open can be cut");
+        let entry = *self.open.at(index);
+        if entry.state == State::Passed && !entry.has(seen::BIO) {
+            self.open.remove(index);
+            return Ok(());
+        }
+        let request = match entry.state {
+            State::Flying | State::Returned => true,
+            State::Waiting => entry.has(seen::REQUEST),
+            State::Passed => false,
+        };
+        let counter = match (why, request, entry.state) {
+            (Cut::Superseded, true, State::Flying | State::Returned) => Counter::SupersededIssues,
+            (Cut::Superseded, _, _) => Counter::SupersededBios,
+            (_, false, State::Passed) => Counter::BiosWithoutCompletion,
+            (_, false, _) => Counter::BiosWithoutRequest,
+            (Cut::LostEvents, ..) => Counter::RequestsCutByLostEvents,
+            (Cut::Horizon, ..) => Counter::RequestsBeyondHorizon,
+            (Cut::OpenLimit, ..) => Counter::RequestsBeyondOpenLimit,
+            (Cut::End, ..) => Counter::RequestsOpenAtEnd,
+        };
+        let place = || {
+            format!(
+                "device {}, {} at sector {}, {} bytes, begun at {} ns",
+                entry.device,
+                entry.op.name(),
+                entry.first_sector,
+                entry.issued_bytes,
+                entry.order
+            )
+        };
+        self.tally.note_place(counter, sink, place)?;
+        if !request {
+            self.give_bio(index, None, None, sink)?;
+            self.open.remove(index);
+            return Ok(());
+        }
+        if entry.state == State::Waiting {
+            self.tally.add(Counter::RequestsNeverIssued, 1);
+            let request_id = self.request_id_of(index);
+            self.give_bio(index, Some(request_id), None, sink)?;
+            self.open.at_mut(index).issued_bytes = entry.bytes;
+        }
+        self.give_request(index, None, sink)
+    }
+}

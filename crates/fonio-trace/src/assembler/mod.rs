@@ -1,0 +1,441 @@
+//! The assembler: block events in, requests, bios and links out, whatever the source.
+//!
+//! # The life of an entry
+//!
+//! Everything open is an *entry* under a device and a sector ([`open`]):
+//!
+//! ```text
+//!            Q, A (a bio), G, io_start, I (a request)
+//!                          │
+//!     A to another      waiting ──── D ────▶ flying ── C ──▶ row
+//!     device: passed ◀─────┘                 │    ▲
+//!                                            R    D
+//!                                            ▼    │
+//!                                           returned
+//! ```
+//!
+//! A bio's entry becomes its request's when it is issued. The other bios of a request are not merged when M or F says
+//! so, but when the request is issued: it then takes all waiting bios that tile its range. That gives the same result
+//! for back, front and request merges, does not depend on what blktrace's M means, and works where merges are not shown.
+//!
+//! # What an event is paired with
+//!
+//! Never by device and sector alone. A candidate is on the same device, begins at the same sector, has the same op, and
+//! no event of it is later than the event at hand. Then:
+//!
+//! - *Completion*: a request in flight whose remaining size equals the completed size; else one with more remaining (a
+//!   partial completion: it goes on at a higher sector with less); else a returned request of equal size; else a bio
+//!   that went on to a device below; else a waiting one: on a device that issues nothing (or where the source says so)
+//!   that is a bio, else a request whose issue was not seen; else nothing.
+//! - *Issue*: a returned request of equal size; else a waiting one of equal size, those that were inserted first; else
+//!   the newest smaller one, which grew by merges; else the newest larger bio, which must have been split; else a
+//!   returned request that is smaller; else a request of which nothing was seen before.
+//! - *Requeue*: a request in flight of equal size, else of any.
+//! - *G, io_start, I*: the newest waiting one that has not yet seen such an event: of equal size, else, for I, a
+//!   smaller one, else a larger bio, which must have been split.
+//!
+//! Where several are equal the one that began first is taken, and the choice is counted, except where that one is
+//! probably stale: its time to the event would be more than four times that of the next one, and the product of the
+//! two exceeds the square of what is typical (the running median of unambiguous ones on that device and op; 0 while
+//! nothing is known). So two requests truly in flight together are paired first in, first out, while one whose
+//! completion was lost does not shift all later pairs of that sector. What was passed over may still be paired alone;
+//! when another equal one begins, it is given out without completion.
+//!
+//! # Flushes
+//!
+//! The kernel turns a bio with preflush or FUA into up to three steps: flush, data, flush. A flush request (`FF`, `FN`,
+//! in old kernels `FWS`, all without data) takes every waiting flush bio of its device: those are its bios, and the
+//! first of them says who queued it. Data requests that wait for their preflush, or that ended and need a flush since
+//! they asked for FUA and were issued without, are its parents in `links`, and their thread is its `cause_tid`. The
+//! completion without data that ends such a sequence (`WS 0 + 0`) belongs to no request: it is counted. Kernels that do
+//! not show the flush request's own completion do show that one: it stands for it, and that is counted.
+//!
+//! # Queue time
+//!
+//! `queued` is the Q of the first bio. Where Q is not shown, `block_io_start` or G stands for it: it is called by the
+//! submitting thread when the first bio has got a request, after the attempt to merge. So it lacks only the wait for a
+//! free request. I is not used so: plugging and flushes lie before it.
+//!
+//! # Stacked devices
+//!
+//! A bio that is remapped stays open until it completes; its parts below are bios of their own. Where the upper device
+//! is a partition, whose bios have no Q, the remap is its queueing. A request that is remapped (multipath) takes its
+//! identity to the device below: only the lowest device has requests.
+//!
+//! # Gaps
+//!
+//! Where events were lost everything open before the end of the gap is given out without what would have come later.
+
+mod flush;
+mod give;
+mod open;
+mod pick;
+mod queue;
+mod service;
+mod tally;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+
+use fonio_core::event::LostEvents;
+use fonio_core::{Batch, BlockEvent, DeviceId, EventKind, Flags, Nanos, Op, Request, RowSink, Timestamp};
+use rustc_hash::FxHashMap;
+
+use give::Cut;
+use open::{FLUSH_SECTOR, Key, NEVER, NIL, Open};
+use tally::{Counter, Tally};
+
+/// Completions kept for an issue that comes later in the input though it is earlier in time.
+const ORPHANS_MAX: usize = 64;
+
+/// What the assembler may be told.
+#[derive(Clone, Debug)]
+pub struct AssemblerOptions {
+    /// A request open for longer than this is given out without a completion.
+    pub horizon: Nanos,
+    /// Requests and bios open at once; beyond that the oldest are given out incomplete.
+    pub open_max: usize,
+    /// How late an event may come and still find its rows in order: [`RowSink::settled`] stays that far behind.
+    pub disorder: Nanos,
+}
+
+impl Default for AssemblerOptions {
+    /// Ten minutes: longer than any driver's timeout with its retries. A million: 10 s of a fast device that completes
+    /// nothing. 100 ms: what a trace merged from several processors' buffers was seen to be out of order, tenfold.
+    fn default() -> AssemblerOptions {
+        AssemblerOptions { horizon: Nanos(600_000_000_000), open_max: 1 << 20, disorder: Nanos(100_000_000) }
+    }
+}
+
+/// Turns block events into requests, bios and links, whatever the source.
+///
+/// Rows come as soon as they are complete, so not in the tables' order; [`RowSink::settled`] says what is final.
+#[derive(Debug)]
+pub struct Assembler {
+    options: AssemblerOptions,
+    open: Open,
+    devices: Vec<Device>,
+    device_index: FxHashMap<DeviceId, u32>,
+    /// The device of the event before, which is nearly always that of the next.
+    last_device: (DeviceId, u32),
+    tally: Tally,
+    /// The ids given last.
+    request_id: u64,
+    bio_id: u64,
+    /// The latest event seen.
+    latest: u64,
+    /// Of the requests that came whole, the latest order.
+    latest_whole: Option<u64>,
+    settled: u64,
+    /// Gaps that no event has reached yet, by their ends.
+    gaps: VecDeque<LostEvents>,
+    next_gap: u64,
+    /// Until then a completion without issue is put down to the last gap.
+    gap_echo: u64,
+    orphans: VecDeque<Orphan>,
+    requeues_shown: bool,
+    wants_bios: bool,
+    /// Memory for sorting a batch.
+    sorted: Vec<BlockEvent>,
+    /// Memory for choosing among equals.
+    candidates: Vec<u32>,
+}
+
+/// What is known of a device beside what is open on it.
+#[derive(Debug)]
+struct Device {
+    shows_queue: bool,
+    shows_issue: bool,
+    shows_completion: bool,
+    shows_bio_completion: bool,
+    shows_flush_completion: bool,
+    /// Bios that went on from here.
+    passed: u64,
+    /// Running median of service, by op, and of the time from queue to issue. 0 while nothing is known.
+    service: [u64; Op::ALL.len()],
+    queue: u64,
+    flush: flush::FlushState,
+    /// Bios of which only the front went on: where the rest begins.
+    partly_passed: Vec<queue::PartlyPassed>,
+}
+
+/// A completion without issue.
+#[derive(Clone, Copy, Debug)]
+struct Orphan {
+    key: Key,
+    op: Op,
+    bytes: u64,
+    time: u64,
+    error: Option<i32>,
+}
+
+/// An event with its place worked out.
+#[derive(Clone, Copy, Debug)]
+struct Step<'a> {
+    event: &'a BlockEvent,
+    key: Key,
+    op: Op,
+    bytes: u64,
+    time: u64,
+}
+
+/// What an event's sector and op are for the purpose of pairing.
+fn canonical(event: &BlockEvent) -> (u64, Op) {
+    let flush = event.op == Op::Flush || event.op == Op::Write && event.flags.contains(Flags::PREFLUSH);
+    if event.bytes.0 == 0 && flush {
+        return (FLUSH_SECTOR, Op::Flush);
+    }
+    // A passthrough command has no sector: shown as 0 when issued, as the largest number when completed.
+    let sector = if event.op == Op::Other && event.sector.0 == u64::MAX { 0 } else { event.sector.0 };
+    (sector, event.op)
+}
+
+impl Assembler {
+    /// An assembler at the beginning of a trace.
+    pub fn new(options: AssemblerOptions) -> Assembler {
+        Assembler {
+            options,
+            open: Open::new(),
+            devices: Vec::new(),
+            device_index: FxHashMap::default(),
+            last_device: (DeviceId::default(), NIL),
+            tally: Tally::new(),
+            request_id: 0,
+            bio_id: 0,
+            latest: 0,
+            latest_whole: None,
+            settled: 0,
+            gaps: VecDeque::new(),
+            next_gap: NEVER,
+            gap_echo: 0,
+            orphans: VecDeque::new(),
+            requeues_shown: false,
+            wants_bios: true,
+            sorted: Vec::new(),
+            candidates: Vec::new(),
+        }
+    }
+
+    /// Takes the events, whole requests and gaps of one batch; its other rows are the caller's to pass on.
+    ///
+    /// # Errors
+    /// What the sink reports.
+    pub fn batch(&mut self, batch: &Batch, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.wants_bios = sink.wants_bios();
+        for gap in &batch.lost {
+            self.announce_gap(*gap, sink)?;
+        }
+        for request in &batch.requests {
+            self.whole(request, sink)?;
+        }
+        if batch.events.is_sorted_by_key(|event| event.time) {
+            for event in &batch.events {
+                self.event(event, sink)?;
+            }
+        } else {
+            let mut sorted = std::mem::take(&mut self.sorted);
+            sorted.clone_from(&batch.events);
+            let descents = sorted.windows(2).filter(|pair| pair[0].time > pair[1].time).count();
+            self.tally.add(Counter::EventsOutOfOrder, descents as u64);
+            sorted.sort_by_key(|event| event.time);
+            for event in &sorted {
+                self.event(event, sink)?;
+            }
+            self.sorted = sorted;
+        }
+        self.expire(sink)?;
+        self.settle(sink)
+    }
+
+    /// Ends the trace: gives out what is still open, and what was counted on the way, by name.
+    ///
+    /// # Errors
+    /// What the sink reports.
+    pub fn finish(mut self, sink: &mut dyn RowSink) -> io::Result<BTreeMap<String, u64>> {
+        self.wants_bios = sink.wants_bios();
+        while let Some(gap) = self.gaps.pop_front() {
+            self.gap(&gap, sink)?;
+        }
+        while self.open.oldest() != NIL {
+            self.cut(self.open.oldest(), Cut::End, sink)?;
+        }
+        self.tally.finish(sink)
+    }
+
+    /// A request that the source knows whole.
+    fn whole(&mut self, request: &Request, sink: &mut dyn RowSink) -> io::Result<()> {
+        let order = request.order_time().0;
+        self.latest_whole = Some(self.latest_whole.map_or(order, |latest| latest.max(order)));
+        let request_id = self.new_request_id();
+        sink.request(&Request { request_id, ..request.clone() })
+    }
+
+    fn event(&mut self, event: &BlockEvent, sink: &mut dyn RowSink) -> io::Result<()> {
+        let time = event.time.0.min(NEVER - 1);
+        if time >= self.next_gap {
+            self.reach_gaps(time, sink)?;
+        }
+        if time < self.latest {
+            self.late(event, sink)?;
+        } else {
+            self.latest = time;
+        }
+        let kind = event.kind;
+        if matches!(
+            kind,
+            EventKind::BackMerge
+                | EventKind::FrontMerge
+                | EventKind::RequestMerge
+                | EventKind::Bounce
+                | EventKind::SleepRequest
+                | EventKind::Plug
+                | EventKind::Unplug { .. }
+        ) {
+            return Ok(());
+        }
+        let device = self.device(event.device);
+        let (sector, op) = canonical(event);
+        let step = Step { event, key: Key { sector, device }, op, bytes: event.bytes.0, time };
+        match kind {
+            EventKind::BioQueue => self.queue(&step, sink),
+            EventKind::GetRequest => self.allocate(&step, open::seen::GET, sink),
+            EventKind::IoStart => self.allocate(&step, open::seen::START, sink),
+            EventKind::Insert => self.insert(&step, sink),
+            EventKind::Issue => self.issue(&step, sink),
+            EventKind::Requeue => self.requeue(&step, sink),
+            EventKind::Complete => self.complete(&step, sink),
+            EventKind::BioComplete => self.complete_bio(&step, sink),
+            EventKind::IoDone => self.io_done(&step, sink),
+            EventKind::Split { new_sector } => self.split(&step, new_sector.0, sink),
+            EventKind::Remap { from_device, from_sector } => {
+                self.remap(&step, from_device, from_sector.0, sink)
+            }
+            EventKind::RequestRemap { from_device, from_sector } => {
+                self.remap_request(&step, from_device, from_sector.0, sink)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn late(&mut self, event: &BlockEvent, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.tally.note(Counter::EventsOutOfOrder, event, sink)?;
+        if event.time.0 < self.settled {
+            self.tally.note(Counter::EventsBeforeSettled, event, sink)?;
+        }
+        Ok(())
+    }
+
+    /// The index of a device.
+    #[inline]
+    fn device(&mut self, id: DeviceId) -> u32 {
+        if self.last_device == (id, self.last_device.1) && self.last_device.1 != NIL {
+            return self.last_device.1;
+        }
+        let devices = &mut self.devices;
+        let index = *self.device_index.entry(id).or_insert_with(|| {
+            devices.push(Device::new());
+            (devices.len() - 1) as u32
+        });
+        self.last_device = (id, index);
+        index
+    }
+
+    fn new_request_id(&mut self) -> u64 {
+        self.request_id += 1;
+        self.request_id
+    }
+
+    fn new_bio_id(&mut self) -> u64 {
+        self.bio_id += 1;
+        self.bio_id
+    }
+
+    /// Gives out what has been open for longer than the horizon.
+    fn expire(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
+        let limit = self.latest.saturating_sub(self.options.horizon.0);
+        loop {
+            let oldest = self.open.oldest();
+            if oldest == NIL || self.open.at(oldest).order >= limit {
+                return Ok(());
+            }
+            self.cut(oldest, Cut::Horizon, sink)?;
+        }
+    }
+
+    /// Says before which instant nothing will come any more.
+    fn settle(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
+        let mut before = self.latest.saturating_sub(self.options.disorder.0);
+        if let Some(whole) = self.latest_whole {
+            // Such sources list requests when they complete, so an earlier one may be as late as it took.
+            let whole = whole.saturating_sub(self.options.horizon.0);
+            before = if self.latest == 0 { whole } else { before.min(whole) };
+        }
+        let oldest = self.open.oldest();
+        if oldest != NIL {
+            before = before.min(self.open.at(oldest).order);
+        }
+        if before > self.settled {
+            self.settled = before;
+            sink.settled(Timestamp(before))?;
+        }
+        Ok(())
+    }
+
+    fn announce_gap(&mut self, gap: LostEvents, sink: &mut dyn RowSink) -> io::Result<()> {
+        if gap.before.0 <= self.latest {
+            return self.gap(&gap, sink);
+        }
+        let place = self.gaps.partition_point(|other| other.before <= gap.before);
+        self.gaps.insert(place, gap);
+        self.next_gap = self.gaps[0].before.0;
+        Ok(())
+    }
+
+    #[cold]
+    fn reach_gaps(&mut self, time: u64, sink: &mut dyn RowSink) -> io::Result<()> {
+        while let Some(gap) = self.gaps.pop_front_if(|gap| gap.before.0 <= time) {
+            self.gap(&gap, sink)?;
+        }
+        self.next_gap = self.gaps.front().map_or(NEVER, |gap| gap.before.0);
+        Ok(())
+    }
+
+    /// Gives out everything that was open in a gap.
+    fn gap(&mut self, gap: &LostEvents, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.tally.note_place(Counter::GapsOfLostEvents, sink, || {
+            let count = gap.count.map_or("an unknown number".to_owned(), |count| count.to_string());
+            format!("{count}, between {} ns and {} ns", gap.after.0, gap.before.0)
+        })?;
+        self.gap_echo = self.gap_echo.max(gap.before.0.saturating_add(self.options.horizon.0));
+        self.orphans.clear();
+        for device in &mut self.devices {
+            device.flush.clear();
+            device.partly_passed.clear();
+        }
+        loop {
+            let oldest = self.open.oldest();
+            if oldest == NIL || self.open.at(oldest).order >= gap.before.0 {
+                return Ok(());
+            }
+            self.cut(oldest, Cut::LostEvents, sink)?;
+        }
+    }
+}
+
+impl Device {
+    fn new() -> Device {
+        Device {
+            shows_queue: false,
+            shows_issue: false,
+            shows_completion: false,
+            shows_bio_completion: false,
+            shows_flush_completion: false,
+            passed: 0,
+            service: [0; Op::ALL.len()],
+            queue: 0,
+            flush: flush::FlushState::default(),
+            partly_passed: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! What is open: bios not yet issued and requests not yet completed, found by device and sector, listed by age.
+//!
+//! A slab of [`Entry`] with a free list. Each entry hangs in two intrusive lists: the *chain* of all entries with the
+//! same [`Key`], in the order in which they came, and the *age list* of all entries, sorted by [`Entry::order`]. Both
+//! cost no allocation once the slab has grown to the depth of the trace.
+
+use std::collections::hash_map;
+
+use fonio_core::{DeviceId, Flags, Op};
+use rustc_hash::FxHashMap;
+
+/// No entry.
+pub(super) const NIL: u32 = u32::MAX;
+/// An instant that was not seen. Event times are kept below it.
+pub(super) const NEVER: u64 = u64::MAX;
+/// The sector under which everything without data that flushes is kept. Kernels show such a request at sector 0, at
+/// `u64::MAX`, or at both in turn.
+pub(super) const FLUSH_SECTOR: u64 = u64::MAX;
+/// Entries under one key. No device has so many requests in flight for one sector; the oldest go first.
+const CHAIN_MAX: u32 = 256;
+
+/// Where an entry is found: the index of its device and its present first sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub sector: u64,
+    pub device: u32,
+}
+
+/// Where an entry stands on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Queued, allocated or inserted, not issued.
+    Waiting,
+    /// A bio (or request) of a stacked device that went on to the device below.
+    Passed,
+    /// Issued to the driver.
+    Flying,
+    /// Given back by the driver.
+    Returned,
+}
+
+/// What was seen of an entry.
+pub(super) mod seen {
+    /// It is a bio and gives a row in `bios`.
+    pub const BIO: u8 = 1;
+    /// Its Q.
+    pub const QUEUE: u8 = 1 << 1;
+    /// Its G.
+    pub const GET: u8 = 1 << 2;
+    /// Its `block_io_start`.
+    pub const START: u8 = 1 << 3;
+    /// Its I.
+    pub const INSERT: u8 = 1 << 4;
+    /// Any of these says that there is a request, not only a bio.
+    pub const REQUEST: u8 = GET | START | INSERT;
+    /// A completion or issue that it might have had went to a newer one.
+    pub const PASSED_OVER: u8 = 1 << 5;
+    /// It asked for FUA and was issued without: the kernel flushes afterwards.
+    pub const FUA_BY_FLUSH: u8 = 1 << 6;
+    /// It is what a split left over. Old kernels queue it again.
+    pub const REST: u8 = 1 << 7;
+}
+
+/// One bio or request. A bio that begins a request becomes that request when it is issued.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub key: Key,
+    /// The least instant that can still order a row of this entry: issued, else queued, else inserted.
+    pub order: u64,
+    /// Counts creations and issues; decides among equals.
+    pub serial: u64,
+    /// The last event of this entry.
+    pub latest: u64,
+    /// Waiting: its size. Flying: what is not yet completed.
+    pub bytes: u64,
+    pub issued_bytes: u64,
+    pub first_sector: u64,
+    pub queued: u64,
+    pub inserted: u64,
+    pub issued: u64,
+    pub reissued: u64,
+    pub bio_id: u64,
+    /// 0 until one is given.
+    pub request_id: u64,
+    pub tid: Option<u32>,
+    /// The thread that queued the topmost bio from which this one was remapped.
+    pub root_tid: Option<u32>,
+    pub cpu: Option<u32>,
+    pub error: Option<i32>,
+    pub ioprio: Option<u16>,
+    pub requeues: u32,
+    /// Of a flush: bios that it took.
+    pub waiters: u32,
+    pub flags: Flags,
+    pub flags_known: Flags,
+    pub device: DeviceId,
+    pub op: Op,
+    pub state: State,
+    pub seen: u8,
+    chain_next: u32,
+    older: u32,
+    newer: u32,
+}
+
+impl Entry {
+    /// An entry of which only its place and kind are known.
+    pub fn new(key: Key, device: DeviceId, op: Op, bytes: u64, time: u64) -> Entry {
+        Entry {
+            key,
+            order: time,
+            serial: 0,
+            latest: time,
+            bytes,
+            issued_bytes: bytes,
+            first_sector: key.sector,
+            queued: NEVER,
+            inserted: NEVER,
+            issued: NEVER,
+            reissued: NEVER,
+            bio_id: 0,
+            request_id: 0,
+            tid: None,
+            root_tid: None,
+            cpu: None,
+            error: None,
+            ioprio: None,
+            requeues: 0,
+            waiters: 0,
+            flags: Flags::NONE,
+            flags_known: Flags::NONE,
+            device,
+            op,
+            state: State::Waiting,
+            seen: 0,
+            chain_next: NIL,
+            older: NIL,
+            newer: NIL,
+        }
+    }
+
+    /// Whether any of these was seen.
+    pub fn has(&self, any: u8) -> bool {
+        self.seen & any != 0
+    }
+
+    /// When it was last issued; else when it was queued or first seen.
+    pub fn began(&self) -> u64 {
+        match (self.reissued, self.issued) {
+            (NEVER, NEVER) => self.order,
+            (NEVER, issued) => issued,
+            (reissued, _) => reissued,
+        }
+    }
+}
+
+/// All that is open.
+#[derive(Debug)]
+pub(super) struct Open {
+    slots: Vec<Entry>,
+    free: Vec<u32>,
+    chains: FxHashMap<Key, u32>,
+    oldest: u32,
+    newest: u32,
+    serial: u64,
+    len: usize,
+}
+
+impl Open {
+    pub fn new() -> Open {
+        Open {
+            slots: Vec::new(),
+            free: Vec::new(),
+            chains: FxHashMap::default(),
+            oldest: NIL,
+            newest: NIL,
+            serial: 0,
+            len: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub fn at(&self, index: u32) -> &Entry {
+        &self.slots[index as usize]
+    }
+
+    /// The entry, if it still is the one with that serial number.
+    pub fn get(&self, index: u32, serial: u64) -> Option<&Entry> {
+        self.slots.get(index as usize).filter(|entry| entry.serial == serial)
+    }
+
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> &mut Entry {
+        &mut self.slots[index as usize]
+    }
+
+    /// The first entry under `key`, or [`NIL`].
+    #[inline]
+    pub fn first(&self, key: Key) -> u32 {
+        self.chains.get(&key).copied().unwrap_or(NIL)
+    }
+
+    /// The entry with the least [`Entry::order`], or [`NIL`].
+    #[inline]
+    pub fn oldest(&self) -> u32 {
+        self.oldest
+    }
+
+    /// The entry after `index` by age.
+    pub fn next_newer(&self, index: u32) -> u32 {
+        self.slots[index as usize].newer
+    }
+
+    /// The entries under `key`.
+    pub fn chain(&self, key: Key) -> impl Iterator<Item = (u32, &Entry)> {
+        let mut index = self.first(key);
+        std::iter::from_fn(move || {
+            let entry = self.slots.get(index as usize)?;
+            let here = index;
+            index = entry.chain_next;
+            Some((here, entry))
+        })
+    }
+
+    /// The next serial number.
+    pub fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Takes in an entry and gives it a serial number.
+    ///
+    /// The second is the oldest entry under a key that has too many; the caller gives it out and removes it.
+    #[inline]
+    pub fn insert(&mut self, mut entry: Entry) -> (u32, Option<u32>) {
+        entry.serial = self.next_serial();
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = entry;
+                index
+            }
+            None => {
+                self.slots.push(entry);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.len += 1;
+        self.age_link(index);
+        (index, self.chain_link(index))
+    }
+
+    /// Takes an entry out.
+    #[inline]
+    pub fn remove(&mut self, index: u32) {
+        self.chain_unlink(index);
+        self.age_unlink(index);
+        self.at_mut(index).serial = 0;
+        self.free.push(index);
+        self.len -= 1;
+    }
+
+    /// Moves an entry to another sector; as for [`insert`](Open::insert), one that is too many is given back.
+    pub fn rekey(&mut self, index: u32, sector: u64) -> Option<u32> {
+        self.chain_unlink(index);
+        self.at_mut(index).key.sector = sector;
+        self.chain_link(index)
+    }
+
+    /// Gives an entry a later order.
+    #[inline]
+    pub fn reorder(&mut self, index: u32, order: u64) {
+        self.at_mut(index).order = order;
+        let newer = self.at(index).newer;
+        if newer == NIL || self.at(newer).order > order {
+            return;
+        }
+        self.age_unlink(index);
+        self.age_link(index);
+    }
+
+    #[inline]
+    fn chain_link(&mut self, index: u32) -> Option<u32> {
+        self.at_mut(index).chain_next = NIL;
+        match self.chains.entry(self.slots[index as usize].key) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(index);
+                None
+            }
+            hash_map::Entry::Occupied(occupied) => {
+                let first = *occupied.get();
+                let mut tail = first;
+                let mut count = 1;
+                while self.slots[tail as usize].chain_next != NIL {
+                    tail = self.slots[tail as usize].chain_next;
+                    count += 1;
+                }
+                self.slots[tail as usize].chain_next = index;
+                (count >= CHAIN_MAX).then_some(first)
+            }
+        }
+    }
+
+    #[inline]
+    fn chain_unlink(&mut self, index: u32) {
+        let Entry { key, chain_next: after, .. } = *self.at(index);
+        let hash_map::Entry::Occupied(mut occupied) = self.chains.entry(key) else {
+            panic!("an open entry is in the chain of its key");
+        };
+        let first = *occupied.get();
+        if first == index {
+            if after == NIL {
+                occupied.remove();
+            } else {
+                occupied.insert(after);
+            }
+            return;
+        }
+        let mut before = first;
+        while self.slots[before as usize].chain_next != index {
+            before = self.slots[before as usize].chain_next;
+            assert!(before != NIL, "an open entry is in the chain of its key");
+        }
+        self.slots[before as usize].chain_next = after;
+    }
+
+    /// Puts an entry into the age list. Events come nearly in order, so its place is near the newest end; after a jump
+    /// back in time it is near the oldest.
+    #[inline]
+    fn age_link(&mut self, index: u32) {
+        let order = self.at(index).order;
+        let (mut older, mut newer) = (self.newest, NIL);
+        if older != NIL && self.at(older).order > order {
+            (older, newer) = self.place_by_age(order);
+        }
+        self.join(older, index);
+        self.join(index, newer);
+    }
+
+    /// The neighbours of a new entry, searched from both ends at once.
+    #[cold]
+    fn place_by_age(&self, order: u64) -> (u32, u32) {
+        let (mut from_newest, mut from_oldest) = (self.newest, self.oldest);
+        loop {
+            if from_newest == NIL || self.at(from_newest).order <= order {
+                let newer = if from_newest == NIL { self.oldest } else { self.at(from_newest).newer };
+                return (from_newest, newer);
+            }
+            if self.at(from_oldest).order > order {
+                return (self.at(from_oldest).older, from_oldest);
+            }
+            from_newest = self.at(from_newest).older;
+            from_oldest = self.at(from_oldest).newer;
+        }
+    }
+
+    #[inline]
+    fn age_unlink(&mut self, index: u32) {
+        let Entry { older, newer, .. } = *self.at(index);
+        self.join(older, newer);
+    }
+
+    #[inline]
+    fn join(&mut self, older: u32, newer: u32) {
+        match older {
+            NIL => self.oldest = newer,
+            _ => self.at_mut(older).newer = newer,
+        }
+        match newer {
+            NIL => self.newest = older,
+            _ => self.at_mut(newer).older = older,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Choosing among equal candidates.
+
+use super::Assembler;
+use super::open::seen;
+
+/// Two requests truly in flight together are seldom so far apart; below this ratio the first in is the first out.
+const STALE_RATIO: u64 = 4;
+
+/// Whether the older of two equal candidates is probably stale, given the time from each to the event and the typical
+/// one. See the rules in [`super`].
+pub(super) fn is_stale(older: u64, newer: u64, typical: u64) -> bool {
+    older / STALE_RATIO > newer && u128::from(older) * u128::from(newer) > u128::from(typical).pow(2)
+}
+
+/// Moves a running median towards `value`: by a sixteenth, up or down. The first value sets it.
+pub(super) fn move_median(median: &mut u64, value: u64) {
+    *median = match *median {
+        0 => value,
+        now if value > now => now + (now / 16).max(1),
+        now if value < now => now - (now / 16).max(1),
+        now => now,
+    };
+}
+
+impl Assembler {
+    /// Of `self.candidates`, at least one, the one that began first and is not stale. Those before it are marked.
+    pub(super) fn pick(&mut self, now: u64, typical: u64) -> u32 {
+        let open = &mut self.open;
+        self.candidates.sort_unstable_by_key(|&index| (open.at(index).began(), open.at(index).serial));
+        let mut chosen = self.candidates[0];
+        for &next in &self.candidates[1..] {
+            let (older, newer) = (now - open.at(chosen).began(), now - open.at(next).began());
+            if !is_stale(older, newer, typical) {
+                break;
+            }
+            open.at_mut(chosen).seen |= seen::PASSED_OVER;
+            chosen = next;
+        }
+        chosen
+    }
+}

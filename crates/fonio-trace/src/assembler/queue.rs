@@ -1,0 +1,394 @@
+//! Before the issue: bios are queued, remapped and split; requests are allocated and inserted.
+
+use std::io;
+
+use fonio_core::{DeviceId, Flags, LinkEnd, LinkKind, Op, RowSink};
+
+use super::give::Cut;
+use super::open::{Entry, FLUSH_SECTOR, Key, NIL, State, seen};
+use super::tally::Counter;
+use super::{Assembler, Step};
+
+/// Bios of a device that went on and did not complete, before it is believed that the source shows no completions of
+/// bios. No stacked device has as many in flight.
+const PASSED_MAX: u64 = 1024;
+/// Bios that went on in part, remembered for each device.
+const PARTLY_PASSED_MAX: usize = 64;
+
+/// A bio of which a part went on to the device below without a split being seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartlyPassed {
+    index: u32,
+    serial: u64,
+    next_sector: u64,
+    op: Op,
+    bytes_left: u64,
+}
+
+/// The first sector after `bytes` from `sector` on.
+pub(super) fn sector_after(sector: u64, bytes: u64) -> u64 {
+    fonio_core::Sector(sector).after(fonio_core::ByteCount(bytes)).0
+}
+
+/// What an entry takes from any of its events.
+pub(super) fn absorb(entry: &mut Entry, step: &Step<'_>) {
+    entry.flags |= step.event.flags;
+    entry.flags_known |= step.event.flags_known;
+    entry.ioprio = entry.ioprio.or(step.event.ioprio);
+    entry.latest = entry.latest.max(step.time);
+}
+
+impl Assembler {
+    /// A new waiting entry for an event.
+    fn wait(&mut self, step: &Step<'_>, bits: u8, sink: &mut dyn RowSink) -> io::Result<u32> {
+        let mut entry = Entry::new(step.key, step.event.device, step.op, step.bytes, step.time);
+        entry.flags = step.event.flags;
+        entry.flags_known = step.event.flags_known;
+        entry.ioprio = step.event.ioprio;
+        entry.tid = step.event.tid;
+        entry.cpu = step.event.cpu;
+        entry.seen = bits;
+        if bits & seen::BIO != 0 {
+            entry.bio_id = self.new_bio_id();
+        }
+        let index = self.open_entry(entry, sink)?;
+        if self.open.first(step.key) != index {
+            self.retire(step.key, false, sink)?;
+        }
+        if entry.flags.contains(Flags::PREFLUSH) && step.key.sector != FLUSH_SECTOR {
+            let serial = self.open.at(index).serial;
+            self.devices[step.key.device as usize].flush.expect_preflush(index, serial);
+        }
+        Ok(index)
+    }
+
+    /// Gives out entries under `key` that were passed over, now that an equal one begins.
+    pub(super) fn retire(&mut self, key: Key, issued: bool, sink: &mut dyn RowSink) -> io::Result<()> {
+        loop {
+            let stale = self
+                .open
+                .chain(key)
+                .find(|(_, entry)| entry.has(seen::PASSED_OVER) && (entry.state == State::Flying) == issued);
+            let Some((index, _)) = stale else { return Ok(()) };
+            self.cut(index, Cut::Superseded, sink)?;
+        }
+    }
+
+    /// Q.
+    pub(super) fn queue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.devices[step.key.device as usize].shows_queue = true;
+        // The remap or split that made the bio came before; the bio of a split has kept its parent's queue time.
+        let made = self.newest(step, |entry| {
+            entry.state == State::Waiting
+                && entry.bytes == step.bytes
+                && entry.has(seen::BIO)
+                && (!entry.has(seen::QUEUE) || entry.has(seen::REST))
+        });
+        if let Some(index) = made {
+            let entry = self.open.at_mut(index);
+            absorb(entry, step);
+            if !entry.has(seen::REST) {
+                entry.queued = step.time;
+            }
+            entry.seen = (entry.seen | seen::QUEUE) & !seen::REST;
+            entry.tid = step.event.tid.or(entry.tid);
+            entry.cpu = step.event.cpu.or(entry.cpu);
+            return Ok(());
+        }
+        let index = self.wait(step, seen::BIO | seen::QUEUE, sink)?;
+        self.open.at_mut(index).queued = step.time;
+        Ok(())
+    }
+
+    /// G or `block_io_start`: the first bio of a request has got it.
+    pub(super) fn allocate(&mut self, step: &Step<'_>, bit: u8, sink: &mut dyn RowSink) -> io::Result<()> {
+        if let Some(index) = self.find_waiting(step, bit, false, sink)? {
+            let entry = self.open.at_mut(index);
+            absorb(entry, step);
+            entry.seen |= bit;
+            return Ok(());
+        }
+        let index = self.wait(step, bit, sink)?;
+        self.open.at_mut(index).queued = step.time;
+        self.tally.add(Counter::QueuedFromAllocation, 1);
+        Ok(())
+    }
+
+    /// I.
+    pub(super) fn insert(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        let returned = self.open.chain(step.key).any(|(_, entry)| {
+            entry.state == State::Returned && entry.op == step.op && entry.bytes == step.bytes
+        });
+        if returned {
+            return Ok(());
+        }
+        let index = match self.find_waiting(step, seen::INSERT, true, sink)? {
+            Some(index) => {
+                absorb(self.open.at_mut(index), step);
+                index
+            }
+            None => self.wait(step, 0, sink)?,
+        };
+        let entry = self.open.at_mut(index);
+        entry.seen |= seen::INSERT;
+        entry.inserted = entry.inserted.min(step.time);
+        Ok(())
+    }
+
+    /// The newest entry that an event may belong to and that satisfies `fits`.
+    pub(super) fn newest(&self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) -> Option<u32> {
+        let mut newest: Option<(u32, u64)> = None;
+        for (index, entry) in self.open.chain(step.key) {
+            let may = entry.op == step.op && entry.latest <= step.time && fits(entry);
+            if may && newest.is_none_or(|(_, serial)| serial < entry.serial) {
+                newest = Some((index, entry.serial));
+            }
+        }
+        newest.map(|(index, _)| index)
+    }
+
+    /// The waiting entry to which G, `block_io_start` or I belongs: one that has not seen such an event.
+    fn find_waiting(
+        &mut self,
+        step: &Step<'_>,
+        bit: u8,
+        may_have_grown: bool,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<Option<u32>> {
+        let open = |entry: &Entry| entry.state == State::Waiting && !entry.has(bit);
+        let found = self.newest(step, |entry| open(entry) && entry.bytes == step.bytes);
+        if found.is_some() {
+            return Ok(found);
+        }
+        if may_have_grown {
+            let smaller = self.newest(step, |entry| open(entry) && entry.bytes < step.bytes);
+            if smaller.is_some() {
+                return Ok(smaller);
+            }
+        }
+        let larger = self.newest(step, |entry| open(entry) && is_larger_bio(entry, step.bytes));
+        if let Some(index) = larger {
+            self.tally.note(Counter::SplitsInferred, step.event, sink)?;
+            self.split_entry(index, step.bytes, sink)?;
+        }
+        Ok(larger)
+    }
+
+    /// X: the front part ends where the other begins.
+    pub(super) fn split(
+        &mut self,
+        step: &Step<'_>,
+        new_sector: u64,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let front = new_sector.saturating_sub(step.key.sector).saturating_mul(fonio_core::SECTOR_BYTES);
+        let parent = self.newest(step, |entry| entry.state == State::Waiting && is_larger_bio(entry, front));
+        match parent {
+            Some(index) if front > 0 => {
+                absorb(self.open.at_mut(index), step);
+                self.split_entry(index, front, sink)
+            }
+            _ => self.tally.note(Counter::SplitsWithoutBio, step.event, sink),
+        }
+    }
+
+    /// Shortens a waiting bio to its first `front` bytes and makes a bio of the rest.
+    pub(super) fn split_entry(&mut self, index: u32, front: u64, sink: &mut dyn RowSink) -> io::Result<()> {
+        let parent = *self.open.at(index);
+        self.open.at_mut(index).bytes = front;
+        self.open.at_mut(index).issued_bytes = front;
+        let mut rest = parent;
+        rest.key.sector = sector_after(parent.key.sector, front);
+        rest.first_sector = rest.key.sector;
+        rest.bytes = parent.bytes - front;
+        rest.issued_bytes = rest.bytes;
+        rest.bio_id = self.new_bio_id();
+        rest.request_id = 0;
+        rest.inserted = super::NEVER;
+        rest.seen = seen::BIO | seen::REST | parent.seen & seen::QUEUE;
+        let link = ((LinkEnd::Bio, parent.bio_id), (LinkEnd::Bio, rest.bio_id));
+        self.link(LinkKind::Split, link.0, link.1, sink)?;
+        self.insert_beside(rest, index, sink)
+    }
+
+    /// Takes an entry in without closing `beside`, which the caller still needs.
+    fn insert_beside(&mut self, entry: Entry, beside: u32, sink: &mut dyn RowSink) -> io::Result<()> {
+        let (_, excess) = self.open.insert(entry);
+        if let Some(excess) = excess.filter(|&excess| excess != beside) {
+            self.cut(excess, Cut::OpenLimit, sink)?;
+        }
+        Ok(())
+    }
+
+    /// A: the bio goes on to this device from another.
+    pub(super) fn remap(
+        &mut self,
+        step: &Step<'_>,
+        from_device: DeviceId,
+        from_sector: u64,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let upper = self.device(from_device);
+        let sector = if step.key.sector == FLUSH_SECTOR { FLUSH_SECTOR } else { from_sector };
+        let from = Step { key: Key { sector, device: upper }, ..*step };
+        let (parent_id, root_tid, flags, flags_known) = match self.pass_on(&from, sink)? {
+            Some(parent) => parent,
+            None if self.devices[upper as usize].shows_queue => {
+                self.tally.note(Counter::RemapsWithoutBio, step.event, sink)?;
+                (0, None, Flags::NONE, Flags::NONE)
+            }
+            // A partition: it takes its bios without a Q.
+            None => {
+                let mut entry = Entry::new(from.key, from_device, step.op, step.bytes, step.time);
+                absorb(&mut entry, step);
+                entry.seen = seen::BIO;
+                entry.bio_id = self.new_bio_id();
+                entry.queued = step.time;
+                entry.tid = step.event.tid;
+                let index = self.open_entry(entry, sink)?;
+                self.give_bio(index, None, None, sink)?;
+                self.open.remove(index);
+                (entry.bio_id, entry.tid, entry.flags, entry.flags_known)
+            }
+        };
+        let index = self.wait(step, seen::BIO, sink)?;
+        let child = self.open.at_mut(index);
+        child.queued = step.time;
+        child.root_tid = root_tid;
+        child.flags |= flags;
+        child.flags_known |= flags_known;
+        let child_id = child.bio_id;
+        if parent_id == 0 {
+            return Ok(());
+        }
+        self.link(LinkKind::Remap, (LinkEnd::Bio, parent_id), (LinkEnd::Bio, child_id), sink)
+    }
+
+    /// Finds the bio that goes on, and notes that it did. Gives its id, the thread at the top, and its flags.
+    fn pass_on(
+        &mut self,
+        from: &Step<'_>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<Option<(u64, Option<u32>, Flags, Flags)>> {
+        let bio = |entry: &Entry, state| entry.has(seen::BIO) && entry.state == state;
+        let found = self
+            .newest(from, |entry| bio(entry, State::Waiting) && entry.bytes == from.bytes)
+            .or_else(|| self.newest(from, |entry| bio(entry, State::Passed) && entry.bytes == from.bytes))
+            .or_else(|| self.newest(from, |entry| bio(entry, State::Waiting) && entry.bytes > from.bytes))
+            .or_else(|| self.partly_passed(from));
+        let Some(index) = found else { return Ok(None) };
+        let entry = self.open.at_mut(index);
+        entry.latest = from.time;
+        let parent = *entry;
+        let facts = (parent.bio_id, parent.root_tid.or(parent.tid), parent.flags, parent.flags_known);
+        if parent.state == State::Passed {
+            return Ok(Some(facts));
+        }
+        entry.state = State::Passed;
+        let device = &mut self.devices[from.key.device as usize];
+        if parent.bytes > from.bytes {
+            if device.partly_passed.len() == PARTLY_PASSED_MAX {
+                device.partly_passed.remove(0);
+            }
+            device.partly_passed.push(PartlyPassed {
+                index,
+                serial: parent.serial,
+                next_sector: sector_after(from.key.sector, from.bytes),
+                op: from.op,
+                bytes_left: parent.bytes - from.bytes,
+            });
+        }
+        device.passed += 1;
+        let no_completions = !device.shows_bio_completion;
+        // A level that is only passed through completes nothing.
+        if !parent.has(seen::QUEUE) && parent.bytes == from.bytes {
+            self.give_bio(index, None, None, sink)?;
+            self.open.remove(index);
+        } else if no_completions && self.devices[from.key.device as usize].passed > PASSED_MAX {
+            self.give_passed(from.key.device, sink)?;
+        }
+        Ok(Some(facts))
+    }
+
+    /// The bio whose part at `from` has not gone on yet.
+    fn partly_passed(&mut self, from: &Step<'_>) -> Option<u32> {
+        let open = &self.open;
+        let waiting = &mut self.devices[from.key.device as usize].partly_passed;
+        waiting.retain(|part| {
+            open.get(part.index, part.serial).is_some_and(|entry| entry.state == State::Passed)
+        });
+        let place = waiting.iter().rposition(|part| {
+            part.next_sector == from.key.sector && part.op == from.op && part.bytes_left >= from.bytes
+        })?;
+        let part = &mut waiting[place];
+        let index = part.index;
+        part.next_sector = sector_after(from.key.sector, from.bytes);
+        part.bytes_left -= from.bytes;
+        if part.bytes_left == 0 {
+            waiting.remove(place);
+        }
+        Some(index)
+    }
+
+    /// Gives out the bios of a device that went on: the source does not show that bios complete.
+    fn give_passed(&mut self, device: u32, sink: &mut dyn RowSink) -> io::Result<()> {
+        let mut index = self.open.oldest();
+        while index != NIL {
+            let newer = self.open.next_newer(index);
+            let entry = self.open.at(index);
+            if entry.state == State::Passed && entry.key.device == device && entry.has(seen::BIO) {
+                self.cut(index, Cut::End, sink)?;
+            }
+            index = newer;
+        }
+        Ok(())
+    }
+
+    /// `block_rq_remap`: a request in flight above takes its identity to this device.
+    pub(super) fn remap_request(
+        &mut self,
+        step: &Step<'_>,
+        from_device: DeviceId,
+        from_sector: u64,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let upper = self.device(from_device);
+        let sector = if step.key.sector == FLUSH_SECTOR { FLUSH_SECTOR } else { from_sector };
+        let from = Step { key: Key { sector, device: upper }, ..*step };
+        let Some(index) =
+            self.newest(&from, |entry| entry.state == State::Flying && entry.bytes == step.bytes)
+        else {
+            return self.tally.note(Counter::RequestRemapsWithoutRequest, step.event, sink);
+        };
+        let parent = *self.open.at(index);
+        let entry = self.open.at_mut(index);
+        entry.state = State::Passed;
+        entry.seen = 0;
+        // Where the request is not issued below either, its row is ordered by its queue time.
+        let mut child =
+            Entry::new(step.key, step.event.device, step.op, step.bytes, parent.queued.min(step.time));
+        absorb(&mut child, step);
+        child.request_id = parent.request_id;
+        child.queued = parent.queued;
+        child.inserted = parent.inserted;
+        child.flags |= parent.flags;
+        child.flags_known |= parent.flags_known;
+        child.ioprio = parent.ioprio.or(child.ioprio);
+        child.tid = parent.tid;
+        child.root_tid = parent.root_tid;
+        child.cpu = parent.cpu;
+        child.seen = seen::GET;
+        self.open_entry(child, sink)?;
+        Ok(())
+    }
+}
+
+/// Whether an entry is a bio of more than `bytes` that can be split there.
+pub(super) fn is_larger_bio(entry: &Entry, bytes: u64) -> bool {
+    // A part that does not end on a sector cannot be followed.
+    entry.has(seen::BIO)
+        && !entry.has(seen::REQUEST)
+        && entry.bytes > bytes
+        && bytes > 0
+        && bytes % fonio_core::SECTOR_BYTES == 0
+}

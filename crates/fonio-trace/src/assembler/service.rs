@@ -1,0 +1,525 @@
+//! From the issue to the completion.
+
+use std::io;
+
+use fonio_core::{Flags, LinkEnd, LinkKind, Op, RowSink};
+
+use super::give::Cut;
+use super::open::{Entry, FLUSH_SECTOR, Key, NEVER, State, seen};
+use super::pick::move_median;
+use super::queue::{absorb, is_larger_bio, sector_after};
+use super::tally::Counter;
+use super::{Assembler, ORPHANS_MAX, Orphan, Step};
+
+/// What [`Assembler::complete`] found under a completion's key: the first of each kind and how many there are.
+#[derive(Default)]
+struct Found {
+    exact: Ranked,
+    part: Ranked,
+    returned: Ranked,
+    passed: Ranked,
+    any: Ranked,
+}
+
+/// The first of some candidates, and their number.
+#[derive(Clone, Copy, Default)]
+struct Ranked {
+    first: u32,
+    count: u32,
+}
+
+impl Ranked {
+    #[inline]
+    fn add(&mut self, index: u32) {
+        if self.count == 0 {
+            self.first = index;
+        }
+        self.count += 1;
+    }
+}
+
+impl Assembler {
+    /// D.
+    pub(super) fn issue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.devices[step.key.device as usize].shows_issue = true;
+        let is_flush = step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
+        let (mut returned, mut inserted, mut exact) =
+            (Ranked::default(), Ranked::default(), Ranked::default());
+        let (mut equal_in_flight, mut others) = (false, false);
+        for (index, entry) in self.open.chain(step.key) {
+            if entry.op != step.op || entry.latest > step.time {
+                continue;
+            }
+            match entry.state {
+                State::Returned if entry.bytes == step.bytes => returned.add(index),
+                State::Waiting if entry.bytes == step.bytes && entry.has(seen::INSERT) => inserted.add(index),
+                State::Waiting if entry.bytes == step.bytes => exact.add(index),
+                State::Flying => equal_in_flight |= entry.bytes == step.bytes,
+                _ => others = true,
+            }
+        }
+        if returned.count > 0 {
+            if returned.count > 1 {
+                self.tally.note(Counter::AmbiguousIssues, step.event, sink)?;
+            }
+            return self.reissue(returned.first, step);
+        }
+        if is_flush {
+            return self.issue_flush(step, sink);
+        }
+        if equal_in_flight {
+            self.tally.note(Counter::DuplicateIssues, step.event, sink)?;
+            self.retire(step.key, true, sink)?;
+        }
+        let best = if inserted.count > 0 { inserted } else { exact };
+        let head = match best.count {
+            0 if others => match self.find_grown_or_split(step, sink)? {
+                Some(head) if self.open.at(head).state == State::Returned => return self.reissue(head, step),
+                head => head,
+            },
+            0 => None,
+            1 => Some(best.first),
+            _ => Some(self.pick_waiting(step, inserted.count > 0, sink)?),
+        };
+        let index = match head {
+            Some(head) => {
+                if best.count == 1 {
+                    self.learn_queue(head, step);
+                }
+                self.gather(head, step, sink)?;
+                head
+            }
+            None => {
+                let mut entry = Entry::new(step.key, step.event.device, step.op, step.bytes, step.time);
+                entry.tid = step.event.tid;
+                self.open_entry(entry, sink)?
+            }
+        };
+        self.launch(index, step);
+        if step.time < self.latest {
+            self.complete_late(index, step, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Marks an entry as issued.
+    #[inline]
+    pub(super) fn launch(&mut self, index: u32, step: &Step<'_>) {
+        let serial = self.open.next_serial();
+        let entry = self.open.at_mut(index);
+        let wanted = entry.flags;
+        absorb(entry, step);
+        let shown = step.event.flags_known.contains(Flags::FUA);
+        if wanted.contains(Flags::FUA) && shown && !step.event.flags.contains(Flags::FUA) {
+            entry.seen |= seen::FUA_BY_FLUSH;
+        }
+        entry.state = State::Flying;
+        entry.seen &= !seen::PASSED_OVER;
+        entry.serial = serial;
+        entry.issued = step.time;
+        entry.issued_bytes = step.bytes;
+        entry.bytes = step.bytes;
+        entry.first_sector = step.key.sector;
+        entry.cpu = step.event.cpu.or(entry.cpu);
+        entry.tid = entry.tid.or(step.event.tid);
+        self.open.reorder(index, step.time);
+    }
+
+    /// D after R: the same request.
+    fn reissue(&mut self, index: u32, step: &Step<'_>) -> io::Result<()> {
+        let serial = self.open.next_serial();
+        let entry = self.open.at_mut(index);
+        absorb(entry, step);
+        entry.state = State::Flying;
+        entry.serial = serial;
+        entry.reissued = step.time;
+        // Merges while it was back in the scheduler may have made it larger.
+        entry.issued_bytes += step.bytes - entry.bytes;
+        entry.bytes = step.bytes;
+        Ok(())
+    }
+
+    /// An issue of a size of which nothing waits: the newest smaller entry grew by merges, or the newest larger bio
+    /// was split, or a returned request was changed.
+    #[cold]
+    fn find_grown_or_split(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<u32>> {
+        let waiting = |entry: &Entry| entry.state == State::Waiting;
+        let smaller = self.newest(step, |entry| waiting(entry) && entry.bytes < step.bytes);
+        if smaller.is_some() {
+            return Ok(smaller);
+        }
+        let larger = self.newest(step, |entry| waiting(entry) && is_larger_bio(entry, step.bytes));
+        if let Some(index) = larger {
+            self.tally.note(Counter::SplitsInferred, step.event, sink)?;
+            self.split_entry(index, step.bytes, sink)?;
+            return Ok(larger);
+        }
+        Ok(self.newest(step, |entry| entry.state == State::Returned && entry.bytes < step.bytes))
+    }
+
+    /// Chooses among several waiting entries of equal size.
+    #[cold]
+    fn pick_waiting(&mut self, step: &Step<'_>, inserted: bool, sink: &mut dyn RowSink) -> io::Result<u32> {
+        self.tally.note(Counter::AmbiguousIssues, step.event, sink)?;
+        let typical = self.devices[step.key.device as usize].queue;
+        self.collect(step, |entry| {
+            entry.state == State::Waiting
+                && entry.bytes == step.bytes
+                && (!inserted || entry.has(seen::INSERT))
+        });
+        Ok(self.pick(step.time, typical))
+    }
+
+    /// Puts into `self.candidates` the entries that an event may belong to and that satisfy `fits`.
+    pub(super) fn collect(&mut self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) {
+        self.candidates.clear();
+        let may = |entry: &Entry| entry.op == step.op && entry.latest <= step.time && fits(entry);
+        let chosen = self.open.chain(step.key).filter(|(_, entry)| may(entry)).map(|(index, _)| index);
+        self.candidates.extend(chosen);
+    }
+
+    #[inline]
+    fn learn_queue(&mut self, head: u32, step: &Step<'_>) {
+        let queued = self.open.at(head).queued;
+        if queued != NEVER {
+            move_median(&mut self.devices[step.key.device as usize].queue, step.time - queued);
+        }
+    }
+
+    /// Makes a request of a waiting entry and of those that tile the rest of its range.
+    #[inline]
+    fn gather(&mut self, head: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        if self.open.at(head).has(seen::BIO) && self.wants_bios {
+            let request_id = self.request_id_of(head);
+            self.give_bio(head, Some(request_id), None, sink)?;
+        }
+        if self.open.at(head).bytes < step.bytes {
+            self.gather_rest(head, step, sink)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn gather_rest(&mut self, head: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        let request_id = self.request_id_of(head);
+        let mut left = step.bytes - self.open.at(head).bytes;
+        let mut sector = sector_after(step.key.sector, self.open.at(head).bytes);
+        // The bio that began the request has no link: it is the one queued first.
+        let mut first_bio = self.open.at(head).bio_id;
+        while left > 0 {
+            let tile = Step { key: Key { sector, ..step.key }, ..*step };
+            let found = self.newest(&tile, |entry| {
+                entry.state == State::Waiting && entry.bytes > 0 && entry.bytes <= left
+            });
+            let Some(index) = found else { break };
+            self.give_bio(index, Some(request_id), None, sink)?;
+            let part = *self.open.at(index);
+            let request = self.open.at_mut(head);
+            let merged_bio = if part.queued < request.queued {
+                request.queued = part.queued;
+                request.tid = part.tid.or(request.tid);
+                request.root_tid = part.root_tid;
+                request.cpu = part.cpu.or(request.cpu);
+                std::mem::replace(&mut first_bio, part.bio_id)
+            } else {
+                part.bio_id
+            };
+            request.inserted = request.inserted.min(part.inserted);
+            request.flags |= part.flags;
+            request.flags_known |= part.flags_known;
+            request.ioprio = request.ioprio.or(part.ioprio);
+            if merged_bio != 0 {
+                self.link(LinkKind::Merge, (LinkEnd::Bio, merged_bio), (LinkEnd::Request, request_id), sink)?;
+            }
+            left -= part.bytes;
+            sector = sector_after(sector, part.bytes);
+            self.open.remove(index);
+        }
+        if left > 0 && self.devices[step.key.device as usize].shows_queue {
+            self.tally.add(Counter::MergesMissing, 1);
+        }
+        Ok(())
+    }
+
+    /// R.
+    pub(super) fn requeue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.requeues_shown = true;
+        let flying = |entry: &Entry| entry.state == State::Flying;
+        self.collect(step, |entry| flying(entry) && entry.bytes == step.bytes);
+        if self.candidates.is_empty() {
+            self.collect(step, flying);
+        }
+        if self.candidates.is_empty() {
+            return self.tally.note(Counter::RequeuesWithoutIssue, step.event, sink);
+        }
+        if self.candidates.len() > 1 {
+            self.tally.note(Counter::AmbiguousRequeues, step.event, sink)?;
+        }
+        let open = &self.open;
+        let first = self.candidates.iter().min_by_key(|&&i| (open.at(i).began(), open.at(i).serial));
+        let entry = self.open.at_mut(*first.expect("there is a candidate"));
+        entry.state = State::Returned;
+        entry.requeues = entry.requeues.saturating_add(1);
+        entry.latest = step.time;
+        Ok(())
+    }
+
+    /// C.
+    pub(super) fn complete(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        let device = &mut self.devices[step.key.device as usize];
+        device.shows_completion = true;
+        if step.key.sector == FLUSH_SECTOR && step.event.op == Op::Flush {
+            device.shows_flush_completion = true;
+        }
+        let mut found = Found::default();
+        for (index, entry) in self.open.chain(step.key) {
+            if entry.op != step.op || entry.latest > step.time {
+                continue;
+            }
+            match entry.state {
+                State::Flying if entry.bytes == step.bytes => found.exact.add(index),
+                State::Flying if step.bytes > 0 && entry.bytes > step.bytes => found.part.add(index),
+                State::Flying => found.any.add(index),
+                State::Returned if entry.bytes == step.bytes => found.returned.add(index),
+                State::Passed if entry.bytes == step.bytes => found.passed.add(index),
+                _ => {}
+            }
+        }
+        if found.exact.count > 0 {
+            let index = match found.exact.count {
+                1 => {
+                    self.learn_service(found.exact.first, step);
+                    found.exact.first
+                }
+                _ => self.pick_flying(step, sink)?,
+            };
+            return self.end_request(index, step, sink);
+        }
+        if found.part.count > 0 {
+            let index = match found.part.count {
+                1 => found.part.first,
+                _ => self.pick_partial(step, sink)?,
+            };
+            return self.end_part(index, step, sink);
+        }
+        if found.returned.count > 0 {
+            self.tally.note(Counter::CompletionsOfRequeued, step.event, sink)?;
+            return self.end_request(found.returned.first, step, sink);
+        }
+        if found.passed.count > 0 {
+            return self.end_passed(found.passed, step, sink);
+        }
+        if self.end_waiting(step, false, sink)? {
+            return Ok(());
+        }
+        // The size of a passthrough command is shown as 0 when it is issued.
+        if found.any.count > 0 && step.op == Op::Other {
+            return self.end_request(found.any.first, step, sink);
+        }
+        self.end_nothing(step, sink)
+    }
+
+    #[inline]
+    fn learn_service(&mut self, index: u32, step: &Step<'_>) {
+        let service = step.time - self.open.at(index).began();
+        let device = &mut self.devices[step.key.device as usize];
+        move_median(&mut device.service[step.op as usize], service);
+    }
+
+    #[cold]
+    fn pick_flying(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<u32> {
+        self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;
+        self.collect(step, |entry| entry.state == State::Flying && entry.bytes == step.bytes);
+        Ok(self.pick(step.time, self.devices[step.key.device as usize].service[step.op as usize]))
+    }
+
+    #[cold]
+    fn pick_partial(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<u32> {
+        self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;
+        self.collect(step, |entry| entry.state == State::Flying && entry.bytes > step.bytes);
+        Ok(self.pick(step.time, self.devices[step.key.device as usize].service[step.op as usize]))
+    }
+
+    /// The request is complete.
+    #[inline]
+    pub(super) fn end_request(
+        &mut self,
+        index: u32,
+        step: &Step<'_>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let entry = self.open.at_mut(index);
+        join_error(&mut entry.error, step.event.error);
+        if entry.has(seen::FUA_BY_FLUSH) {
+            self.await_flush(index);
+        }
+        self.give_request(index, Some(step.time), sink)
+    }
+
+    /// A part of the request is complete: the rest begins after it.
+    #[cold]
+    fn end_part(&mut self, index: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        let entry = self.open.at_mut(index);
+        join_error(&mut entry.error, step.event.error);
+        entry.bytes -= step.bytes;
+        entry.latest = step.time;
+        let sector = sector_after(entry.key.sector, step.bytes);
+        match self.open.rekey(index, sector) {
+            Some(excess) => self.cut(excess, Cut::OpenLimit, sink),
+            None => Ok(()),
+        }
+    }
+
+    /// A bio of a stacked device is complete.
+    fn end_passed(&mut self, passed: Ranked, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        if passed.count > 1 {
+            self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;
+        }
+        self.end_bio(passed.first, step, sink)
+    }
+
+    fn end_bio(&mut self, index: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        if self.open.at(index).has(seen::BIO) {
+            self.devices[step.key.device as usize].shows_bio_completion = true;
+        }
+        self.give_bio(index, None, Some(step.time), sink)?;
+        self.open.remove(index);
+        Ok(())
+    }
+
+    /// Completes what waits and was never issued: a bio, or a request whose issue was not seen.
+    #[cold]
+    fn end_waiting(&mut self, step: &Step<'_>, is_bio: bool, sink: &mut dyn RowSink) -> io::Result<bool> {
+        let found = self.newest(step, |entry| entry.state == State::Waiting && entry.bytes == step.bytes);
+        let Some(index) = found else { return Ok(false) };
+        let entry = self.open.at(index);
+        let issues = self.devices[step.key.device as usize].shows_issue;
+        if is_bio || !entry.has(seen::REQUEST) && !issues {
+            self.end_bio(index, step, sink)?;
+            return Ok(true);
+        }
+        self.tally.note(Counter::CompletionsOfUnissued, step.event, sink)?;
+        self.end_unissued(index, step, sink)?;
+        Ok(true)
+    }
+
+    /// A waiting request completes without having been seen to be issued.
+    pub(super) fn end_unissued(
+        &mut self,
+        index: u32,
+        step: &Step<'_>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let request_id = self.request_id_of(index);
+        self.give_bio(index, Some(request_id), None, sink)?;
+        let entry = self.open.at_mut(index);
+        entry.issued_bytes = entry.bytes;
+        self.end_request(index, step, sink)
+    }
+
+    /// A completion that fits nothing.
+    #[cold]
+    fn end_nothing(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        if step.event.bytes.0 == 0 && matches!(step.op, Op::Write | Op::Flush) {
+            let of_a_flush = step.event.op == Op::Write;
+            if of_a_flush {
+                return self.end_flush_sequence(step, sink);
+            }
+        }
+        let counter = if step.time <= self.gap_echo {
+            Counter::CompletionsAfterLostEvents
+        } else {
+            Counter::CompletionsWithoutIssue
+        };
+        if self.orphans.len() == ORPHANS_MAX {
+            self.orphans.pop_front();
+        }
+        self.orphans.push_back(Orphan {
+            key: step.key,
+            op: step.op,
+            bytes: step.bytes,
+            time: step.time,
+            error: step.event.error,
+        });
+        self.tally.note(counter, step.event, sink)
+    }
+
+    /// An issue came after events that are later in time: its completion may be among them.
+    #[cold]
+    fn complete_late(&mut self, index: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        let fits = |orphan: &Orphan| {
+            orphan.key == step.key
+                && orphan.op == step.op
+                && orphan.bytes == step.bytes
+                && orphan.time >= step.time
+        };
+        let Some(place) = self.orphans.iter().position(fits) else { return Ok(()) };
+        let orphan = self.orphans.remove(place).expect("its place was found");
+        self.tally.take_back(Counter::CompletionsWithoutIssue);
+        join_error(&mut self.open.at_mut(index).error, orphan.error);
+        self.give_request(index, Some(orphan.time), sink)
+    }
+
+    /// `block_bio_complete`.
+    pub(super) fn complete_bio(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.devices[step.key.device as usize].shows_bio_completion = true;
+        let mut passed = Ranked::default();
+        for (index, entry) in self.open.chain(step.key) {
+            let may = entry.op == step.op && entry.latest <= step.time && entry.bytes == step.bytes;
+            if may && entry.state == State::Passed {
+                passed.add(index);
+            }
+        }
+        if passed.count > 0 {
+            return self.end_passed(passed, step, sink);
+        }
+        if self.end_waiting(step, true, sink)? {
+            return Ok(());
+        }
+        self.tally.note(Counter::BioCompletionsWithoutBio, step.event, sink)
+    }
+
+    /// `block_io_done`: a completion only where completions are not shown. It has no size.
+    pub(super) fn io_done(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        if self.devices[step.key.device as usize].shows_completion {
+            return Ok(());
+        }
+        let oldest = |entries: &mut dyn Iterator<Item = (u32, &Entry)>| {
+            entries.min_by_key(|(_, entry)| (entry.began(), entry.serial)).map(|(index, _)| index)
+        };
+        let may =
+            |entry: &Entry, op, state| entry.op == op && entry.latest <= step.time && entry.state == state;
+        let flying = |entry: &Entry| may(entry, step.op, State::Flying);
+        let waiting = |entry: &Entry| may(entry, step.op, State::Waiting) && entry.has(seen::REQUEST);
+        let index = oldest(&mut self.open.chain(step.key).filter(|(_, entry)| flying(entry)));
+        if let Some(index) = index {
+            return self.end_request(index, step, sink);
+        }
+        let index = oldest(&mut self.open.chain(step.key).filter(|(_, entry)| waiting(entry)));
+        if let Some(index) = index {
+            self.tally.add(Counter::CompletionsOfUnissued, 1);
+            return self.end_unissued(index, step, sink);
+        }
+        // The end of a flush bio's request, which has lost its preflush flag by then.
+        if step.op != Op::Write || !matches!(step.event.sector.0, 0 | u64::MAX) {
+            return Ok(());
+        }
+        let key = Key { sector: FLUSH_SECTOR, ..step.key };
+        let flush = |entry: &Entry| may(entry, Op::Flush, State::Waiting) && entry.has(seen::REQUEST);
+        let index = oldest(&mut self.open.chain(key).filter(|(_, entry)| flush(entry)));
+        match index {
+            Some(index) => {
+                self.tally.add(Counter::CompletionsOfUnissued, 1);
+                self.end_unissued(index, step, sink)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The first error of any part stays; 0 is no error.
+fn join_error(error: &mut Option<i32>, other: Option<i32>) {
+    if error.is_none_or(|error| error == 0) {
+        *error = other.or(*error);
+    }
+}

@@ -1,0 +1,124 @@
+//! The assembler on real traces: what it makes of them, in one table each.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use expect_test::{Expect, expect};
+use fonio_core::{Bio, Diagnostic, Link, Op, Request, RowSink};
+use fonio_trace::assemble::assemble;
+use fonio_trace::assembler::AssemblerOptions;
+use fonio_trace::reader::Input;
+use fonio_trace::recognise::{ReadOptions, open};
+
+#[derive(Default)]
+struct Rows {
+    requests: Vec<Request>,
+    bios: Vec<Bio>,
+    links: Vec<Link>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl RowSink for Rows {
+    fn request(&mut self, row: &Request) -> std::io::Result<()> {
+        self.requests.push(row.clone());
+        Ok(())
+    }
+    fn bio(&mut self, row: &Bio) -> std::io::Result<()> {
+        self.bios.push(row.clone());
+        Ok(())
+    }
+    fn link(&mut self, row: &Link) -> std::io::Result<()> {
+        self.links.push(*row);
+        Ok(())
+    }
+    fn diagnostic(&mut self, row: &Diagnostic) -> std::io::Result<()> {
+        self.diagnostics.push(row.clone());
+        Ok(())
+    }
+}
+
+/// Median and maximum, in microseconds.
+fn spread(mut values: Vec<u64>) -> String {
+    values.sort_unstable();
+    match values.as_slice() {
+        [] => "-".to_owned(),
+        values => format!("{} {}", values[values.len() / 2] / 1000, values[values.len() - 1] / 1000),
+    }
+}
+
+fn check(path: &Path, expected: Expect) {
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            eprintln!("skipped: {} cannot be read: {error}", path.display());
+            return;
+        }
+    };
+    let input = Input { name: path.display().to_string(), bytes: Box::new(file) };
+    let mut reader = open(vec![input], &ReadOptions::default()).unwrap();
+    let mut rows = Rows::default();
+    let meta = assemble(&mut *reader, AssemblerOptions::default(), &mut rows).unwrap();
+    let mut text = format!("{} bios, {} links\n", rows.bios.len(), rows.links.len());
+    text += "device op: requests, complete; queue us: median max; service us: median max\n";
+    for device in &meta.devices {
+        for op in Op::ALL {
+            let requests: Vec<_> =
+                rows.requests.iter().filter(|row| row.device == device.id && row.op == op).collect();
+            if requests.is_empty() {
+                continue;
+            }
+            let complete = requests.iter().filter(|row| row.completed.is_some()).count();
+            let queue = requests.iter().filter_map(|row| Some(row.queue()?.0)).collect();
+            let service = requests.iter().filter_map(|row| Some(row.service()?.0)).collect();
+            writeln!(
+                text,
+                "{} {}: {}, {complete}; {}; {}",
+                device.id,
+                op.name(),
+                requests.len(),
+                spread(queue),
+                spread(service)
+            )
+            .unwrap();
+        }
+    }
+    for (name, count) in &meta.assembly {
+        writeln!(text, "{name} {count}").unwrap();
+    }
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn partition_reads_one_by_one() {
+    check(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/takeoverjp-sample.blktrace.0"),
+        expect![[r#"
+            1926 bios, 963 links
+            device op: requests, complete; queue us: median max; service us: median max
+            259:0 read: 963, 963; 0 2; 54 102
+        "#]],
+    );
+}
+
+#[test]
+fn sqlite_commits_on_ext4_beside_other_jobs() {
+    let path: PathBuf =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/ftrace-6.18-block.txt");
+    check(
+        &path,
+        expect![[r#"
+            0 bios, 33 links
+            device op: requests, complete; queue us: median max; service us: median max
+            7:3 read: 548, 548; 1 28; 291 2922
+            7:3 write: 74, 74; 15 4196; 41 4619
+            7:3 flush: 52, 52; 17 3884; 11 4165
+            254:0 read: 72, 72; 3 21; 181 961
+            254:0 write: 460, 460; 4 113; 46 3858
+            254:0 flush: 246, 246; 8 3654; 32 272
+            254:0 discard: 263, 263; 10 12309; 93 4660
+            flush_sequence_ends 290
+            queued_from_allocation 1681
+        "#]],
+    );
+}

@@ -391,3 +391,45 @@ pub trait RowSink {
         true
     }
 }
+
+impl<S: RowSink + ?Sized> RowSink for &mut S {
+    fn began(&mut self, at: Timestamp) -> io::Result<()> {
+        (**self).began(at)
+    }
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        (**self).request(row)
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        (**self).bio(row)
+    }
+    fn link(&mut self, row: &Link) -> io::Result<()> {
+        (**self).link(row)
+    }
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        (**self).call(row)
+    }
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        (**self).wait(row)
+    }
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        (**self).file(row)
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        (**self).thread(row)
+    }
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        (**self).sample(row)
+    }
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        (**self).mark(row)
+    }
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        (**self).diagnostic(row)
+    }
+    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
+        (**self).settled(before)
+    }
+    fn wants_bios(&self) -> bool {
+        (**self).wants_bios()
+    }
+}

@@ -1,1 +1,116 @@
-//! JSON.
+//! JSON: the analysis in an envelope that says which schema it follows.
+//!
+//! The schema is published as `docs/report.schema.json`; a field may be added within a version, never removed or given
+//! another meaning.
+
+use std::io;
+
+use fonio_analysis::{Analysis, Comparison};
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+use serde::{Deserialize, Serialize};
+
+/// The schema of [`Report`].
+pub const REPORT_SCHEMA: &str = "fonio.report/1";
+/// The schema of [`ComparisonReport`].
+pub const COMPARISON_SCHEMA: &str = "fonio.comparison/1";
+
+/// The report on one recording.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// `fonio.report/1`.
+    pub schema: String,
+    /// The report in one sentence.
+    pub verdict: String,
+    /// Every answer.
+    pub analysis: Analysis,
+}
+
+/// The report on recordings compared with the first of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparisonReport {
+    /// `fonio.comparison/1`.
+    pub schema: String,
+    /// Every difference.
+    pub comparison: Comparison,
+}
+
+/// What `--json` may print.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(title = "fonio report")]
+#[expect(dead_code, reason = "the schema's root, never built")]
+enum Published {
+    /// Of one recording.
+    Report(Report),
+    /// Of several.
+    Comparison(ComparisonReport),
+}
+
+#[derive(Serialize)]
+struct ReportRef<'a> {
+    schema: &'static str,
+    verdict: &'a str,
+    analysis: &'a Analysis,
+}
+
+#[derive(Serialize)]
+struct ComparisonRef<'a> {
+    schema: &'static str,
+    comparison: &'a Comparison,
+}
+
+/// Writes an analysis as one line of JSON.
+///
+/// # Errors
+/// Those of `out`.
+pub fn render_json(analysis: &Analysis, out: &mut dyn io::Write) -> io::Result<()> {
+    line(&ReportRef { schema: REPORT_SCHEMA, verdict: &analysis.verdict, analysis }, out)
+}
+
+/// Writes a comparison as one line of JSON.
+///
+/// # Errors
+/// Those of `out`.
+pub fn render_comparison_json(comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
+    line(&ComparisonRef { schema: COMPARISON_SCHEMA, comparison }, out)
+}
+
+fn line(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}
+
+/// The report as a value, for [`Budget::evaluate`](crate::budget::Budget::evaluate) and
+/// [`figures`](fn@crate::budget::figures).
+pub fn to_value(analysis: &Analysis) -> serde_json::Value {
+    let report = ReportRef { schema: REPORT_SCHEMA, verdict: &analysis.verdict, analysis };
+    serde_json::to_value(report).expect("the analysis has string keys only")
+}
+
+/// The schema of everything above (JSON Schema 2020-12).
+pub fn schema() -> Schema {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Published>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_schema_is_up_to_date() {
+        let text = serde_json::to_string_pretty(&schema()).expect("a schema is JSON") + "\n";
+        expect_test::expect_file!["../../../docs/report.schema.json"].assert_eq(&text);
+    }
+
+    #[test]
+    fn the_envelope_comes_back() {
+        let analysis = Analysis { verdict: "Storage is not the problem.".into(), ..Analysis::default() };
+        let mut out = Vec::new();
+        render_json(&analysis, &mut out).expect("memory takes everything");
+        let report: Report = serde_json::from_slice(&out).expect("what was written can be read");
+        assert_eq!(
+            report,
+            Report { schema: REPORT_SCHEMA.into(), verdict: analysis.verdict.clone(), analysis }
+        );
+    }
+}

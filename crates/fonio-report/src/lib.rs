@@ -7,16 +7,19 @@
 //! Nothing here computes a metric: a number in a report is a number of the analysis, in a unit chosen for reading.
 
 pub mod budget;
+mod comparison;
 pub mod document;
 pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod number;
+mod questions;
 pub mod terminal;
 mod text;
 
 pub use document::Document;
 pub use html::render_html;
 
+pub use json::{render_comparison_json, render_json};
 pub use markdown::render_markdown;
 pub use terminal::{TerminalStyle, render_terminal};

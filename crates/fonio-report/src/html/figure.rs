@@ -121,6 +121,8 @@ fn pack(numbers: &[f64]) -> Value {
 fn role_name(role: Role) -> String {
     match role {
         Role::Read => "read".into(),
+        Role::Readahead => "readahead".into(),
+        Role::WriteAsync => "write-async".into(),
         Role::Write => "write".into(),
         Role::Flush => "flush".into(),
         Role::Discard => "discard".into(),

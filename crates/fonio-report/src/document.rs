@@ -3,6 +3,9 @@
 //! A document is built once and handed to a renderer. Every section stands under the question it answers, in the words
 //! of the person who asks; its figures always have a table beside them, so that nothing is said in colour alone.
 
+use fonio_analysis::{Analysis, Comparison};
+use fonio_core::Meta;
+
 use crate::number::Unit;
 
 /// A report: verdict first, then findings, then the questions one by one.
@@ -259,8 +262,12 @@ pub struct Series {
 pub enum Role {
     /// Reads.
     Read,
-    /// Writes.
+    /// Reads ahead of need.
+    Readahead,
+    /// Writes, and those that somebody waits for.
     Write,
+    /// Writes that nobody waits for.
+    WriteAsync,
     /// Flushes.
     Flush,
     /// Discards.
@@ -304,6 +311,18 @@ pub enum Mark {
         /// What.
         label: String,
     },
+}
+
+impl Document {
+    /// The report on an analysis.
+    pub fn from_analysis(analysis: &Analysis, meta: &Meta) -> Document {
+        crate::questions::document(analysis, meta)
+    }
+
+    /// The report on a comparison.
+    pub fn from_comparison(comparison: &Comparison) -> Document {
+        crate::comparison::document(comparison)
+    }
 }
 
 impl Cell {

@@ -1,0 +1,115 @@
+//! How often must the device make data durable?
+
+use fonio_analysis::Distribution;
+use fonio_analysis::flushes::FlushGaps;
+
+use super::{About, cdf, maybe};
+use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Table};
+use crate::number::Unit;
+
+pub fn section(about: &About<'_>) -> Option<Section> {
+    let flushes = &about.analysis.flushes;
+    if about.analysis.totals.writes == 0 && flushes.flushes == 0 {
+        return None;
+    }
+    let answer = if flushes.flushes == 0 {
+        "No flush was seen.".to_owned()
+    } else {
+        let mut answer = format!("{} flushes", Unit::Count.format(flushes.flushes as f64));
+        if let Some(rate) = flushes.flushes_per_s {
+            answer += &format!(", {}", Unit::PerSecond.format(rate));
+        }
+        if let (Some(writes), Some(bytes)) = (flushes.writes_per_flush, flushes.write_bytes_per_flush) {
+            answer += &format!(
+                ": one for every {} write requests and {} written",
+                Unit::Plain.format(writes),
+                Unit::Bytes.format(bytes)
+            );
+        }
+        answer + "."
+    };
+    let mut tables = vec![Table {
+        caption: "Flushes".into(),
+        columns: vec![
+            Column::new("Device"),
+            Column::new("Flushes"),
+            Column::new("Write requests"),
+            Column::noted("Median gap", "Half of the times from flush to flush are no longer."),
+            Column::noted("Requests in it", "Median number of reads and writes between two flushes."),
+            Column::noted("Bytes in it", "Median bytes read and written between two flushes."),
+        ],
+        rows: flushes
+            .devices
+            .iter()
+            .map(|device| {
+                let gaps = device.gaps.as_ref();
+                vec![
+                    Cell::Name(about.device(device.device)),
+                    Cell::count(device.flushes, Unit::Count),
+                    Cell::count(device.writes, Unit::Count),
+                    maybe(gaps.and_then(|gaps| gaps.time_ns.p50), Unit::Nanos),
+                    maybe(gaps.and_then(|gaps| gaps.requests.p50), Unit::Count),
+                    maybe(gaps.and_then(|gaps| gaps.bytes.p50), Unit::Bytes),
+                ]
+            })
+            .collect(),
+        left_out: 0,
+    }];
+    let mut figures = Vec::new();
+    if let Some(gaps) = &flushes.gaps {
+        tables.push(gap_table(gaps));
+        figures.extend(gap_curve("flush-gap-time", "Time between flushes", Unit::Nanos, &gaps.time_ns));
+        figures.extend(gap_curve("flush-gap-bytes", "Bytes between flushes", Unit::Bytes, &gaps.bytes));
+    }
+    let counted = if flushes.fua_counted { "counted as flushes too" } else { "not counted as flushes" };
+    Some(Section {
+        id: "flushes".into(),
+        question: "How often must the device make data durable?".into(),
+        answer,
+        figures,
+        tables: tables.into_iter().filter(|table| !table.rows.is_empty()).collect(),
+        notes: vec![format!(
+            "{} flush requests and {} writes with preflush; {} writes with FUA were {counted}.",
+            Unit::Count.format(flushes.flush_requests as f64),
+            Unit::Count.format(flushes.preflush_writes as f64),
+            Unit::Count.format(flushes.fua_writes as f64),
+        )],
+    })
+}
+
+fn gap_curve(id: &str, title: &str, unit: Unit, gaps: &Distribution) -> Option<Figure> {
+    Some(Figure {
+        id: id.into(),
+        title: format!("{title}, cumulative"),
+        caption: String::new(),
+        plot: Plot::Step,
+        x: Axis::log("Gap", unit),
+        y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of gaps", Unit::Share) },
+        z: None,
+        series: vec![cdf("gaps", Role::Flush, gaps)?],
+        marks: Vec::new(),
+    })
+}
+
+fn gap_table(gaps: &FlushGaps) -> Table {
+    let row = |name: &str, unit: Unit, gap: &Distribution| {
+        vec![
+            Cell::words(name),
+            Cell::Number(gap.mean, unit),
+            maybe(gap.p50, unit),
+            maybe(gap.p90, unit),
+            maybe(gap.p99, unit),
+            Cell::count(gap.max, unit),
+        ]
+    };
+    Table {
+        caption: "Between two flushes of a device".into(),
+        columns: ["", "Mean", "Median", "90 %", "99 %", "Most"].map(Column::new).into(),
+        rows: vec![
+            row("time", Unit::Nanos, &gaps.time_ns),
+            row("requests", Unit::Count, &gaps.requests),
+            row("bytes", Unit::Bytes, &gaps.bytes),
+        ],
+        left_out: 0,
+    }
+}

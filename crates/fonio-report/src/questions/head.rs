@@ -1,0 +1,193 @@
+//! What stands at the top and at the bottom: verdict, figures to remember, findings, provenance.
+
+use fonio_analysis::findings::{Finding, Severity};
+use fonio_analysis::{Group, SpanSource, Unit as FigureUnit};
+use fonio_core::meta::Device;
+
+use super::{About, maybe};
+use crate::document::{Card, Cell, Fact, Tone, Verdict};
+use crate::number::Unit;
+
+pub fn title(about: &About<'_>) -> String {
+    let meta = about.meta;
+    match (&meta.command, meta.source.files.as_slice()) {
+        (Some(command), _) if !command.is_empty() => command.join(" "),
+        (_, [file]) => file.clone(),
+        (_, [file, others @ ..]) => format!("{file} and {} more", others.len()),
+        _ => meta.host.name.clone().unwrap_or_else(|| "Recording".to_owned()),
+    }
+}
+
+pub fn subtitle(about: &About<'_>) -> String {
+    let host = &about.meta.host;
+    let mut parts: Vec<String> = host.model.iter().chain(&host.name).take(1).cloned().collect();
+    parts.extend(about.analysis.devices.iter().take(3).map(|device| match (&device.name, &device.model) {
+        (Some(name), Some(model)) => format!("{name} ({model})"),
+        (Some(name), None) => name.clone(),
+        (None, _) => device.device.clone(),
+    }));
+    parts.push(Unit::Seconds.format(about.length_s()));
+    parts.join(" · ")
+}
+
+pub fn verdict(about: &About<'_>) -> Verdict {
+    let analysis = about.analysis;
+    let worst = analysis.findings.iter().map(|finding| finding.severity).max();
+    let tone = match worst {
+        _ if !analysis.validity.ok => Tone::Notice,
+        Some(severity) => severity_tone(severity),
+        None => Tone::Good,
+    };
+    // Something merely worth knowing does not make a recording worse than fine.
+    let tone = if tone == Tone::Plain { Tone::Good } else { tone };
+    let mut reasons = Vec::new();
+    if !analysis.validity.ok {
+        reasons.push("This measurement does not hold:".to_owned());
+        reasons.extend(analysis.validity.problems.iter().cloned());
+    }
+    Verdict { tone, sentence: analysis.verdict.clone(), reasons }
+}
+
+fn severity_tone(severity: Severity) -> Tone {
+    match severity {
+        Severity::Note | Severity::Low => Tone::Plain,
+        Severity::Medium => Tone::Notice,
+        Severity::High | Severity::Critical => Tone::Bad,
+    }
+}
+
+pub fn facts(about: &About<'_>) -> Vec<Fact> {
+    let analysis = about.analysis;
+    let totals = &analysis.totals;
+    let mut facts = vec![
+        Fact::new("Recorded", Cell::Number(about.length_s(), Unit::Seconds)).note(
+            match analysis.span.source {
+                SpanSource::Recording => "",
+                SpanSource::Filter => "the filter's range",
+                SpanSource::Requests => "first to last request; the recording may have been longer",
+            },
+        ),
+        Fact::new("Requests", Cell::count(totals.requests, Unit::Count))
+            .note(rate_note(totals.requests_per_s, Unit::PerSecond)),
+        Fact::new("Read", Cell::count(totals.read_bytes, Unit::Bytes))
+            .note(rate_note(totals.read_bytes_per_s, Unit::BytesPerSecond)),
+        Fact::new("Written", Cell::count(totals.write_bytes, Unit::Bytes))
+            .note(rate_note(totals.write_bytes_per_s, Unit::BytesPerSecond)),
+    ];
+    if let Some(share) = &analysis.io_share.all {
+        facts.push(
+            Fact::new("Storage busy", Cell::Number(share.busy_union_share, Unit::Share)).note("of the time"),
+        );
+    }
+    // What somebody waits for, if the source tells; else what there is.
+    let waited = [Group::WriteSync, Group::Read, Group::Writes, Group::Reads];
+    let rows =
+        waited.iter().filter_map(|group| analysis.latency.groups.iter().find(|row| row.group == *group));
+    for row in rows.take(2) {
+        if let Some((quantile, value)) = row.service_ns.as_ref().and_then(|service| {
+            service
+                .p99
+                .map(|value| ("99 % within", value))
+                .or(service.p50.map(|value| ("half within", value)))
+        }) {
+            let label = super::sentence_case(super::group_name(row.group));
+            facts.push(Fact::new(&label, Cell::count(value, Unit::Nanos)).note(quantile));
+        }
+    }
+    if analysis.flushes.flushes > 0 {
+        facts.push(
+            Fact::new("Flushes", Cell::count(analysis.flushes.flushes, Unit::Count))
+                .note(rate_note(analysis.flushes.flushes_per_s, Unit::PerSecond)),
+        );
+    }
+    facts
+}
+
+fn rate_note(rate: Option<f64>, unit: Unit) -> String {
+    rate.map(|rate| unit.format(rate)).unwrap_or_default()
+}
+
+pub fn findings(about: &About<'_>) -> Vec<Card> {
+    about.analysis.findings.iter().map(card).collect()
+}
+
+fn card(finding: &Finding) -> Card {
+    let evidence = finding.evidence.iter().map(|figure| {
+        // The analysis has written its own text, so that findings read the same everywhere.
+        let value = if figure.text.is_empty() {
+            Cell::Number(figure.value, figure_unit(figure.unit).0)
+        } else {
+            Cell::Text(figure.text.clone())
+        };
+        Fact::new(&figure.name, value)
+    });
+    Card {
+        id: finding.id.clone(),
+        tone: severity_tone(finding.severity),
+        headline: finding.sentence.clone(),
+        evidence: evidence.collect(),
+        consequence: finding.consequence.clone(),
+        remedies: finding.fixes.clone(),
+        source: if finding.source == "ours" { String::new() } else { finding.source.clone() },
+    }
+}
+
+/// A figure's unit in the report, and what its value is to be divided by.
+pub fn figure_unit(unit: FigureUnit) -> (Unit, f64) {
+    match unit {
+        FigureUnit::Ns => (Unit::Nanos, 1.0),
+        FigureUnit::Bytes => (Unit::Bytes, 1.0),
+        FigureUnit::BytesPerS => (Unit::BytesPerSecond, 1.0),
+        FigureUnit::PerS => (Unit::PerSecond, 1.0),
+        FigureUnit::Share => (Unit::Share, 1.0),
+        FigureUnit::Ratio => (Unit::Times, 1.0),
+        FigureUnit::Count => (Unit::Count, 1.0),
+        FigureUnit::Millicelsius => (Unit::Celsius, 1000.0),
+    }
+}
+
+pub fn provenance(about: &About<'_>) -> Vec<Fact> {
+    let meta = about.meta;
+    let mut facts = Vec::new();
+    let mut text = |label: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            facts.push(Fact::new(label, Cell::Name(value)));
+        }
+    };
+    text("Recorded by", Some(meta.writer.clone()));
+    text("Reported by", Some(format!("fonio {}", env!("CARGO_PKG_VERSION"))));
+    text("Source", Some(meta.source.format.clone()));
+    text("Files", Some(meta.source.files.join(", ")));
+    text("Source shows", Some(meta.source.shows.join(", ")));
+    text("Clock", Some(meta.clock.name.clone()));
+    text("Command", meta.command.as_ref().map(|command| command.join(" ")));
+    text("Command's exit code", meta.command_exit.map(|code| code.to_string()));
+    text("Seed", meta.seed.map(|seed| seed.to_string()));
+    text("Machine", meta.host.model.clone());
+    text("Host name", meta.host.name.clone());
+    text("Kernel", meta.host.kernel.clone());
+    text("Architecture", meta.host.architecture.clone());
+    text("Processors", meta.host.processors.map(|count| count.to_string()));
+    text("Memory", meta.host.memory_bytes.map(|bytes| Unit::Bytes.format(bytes.0 as f64)));
+    for device in &meta.devices {
+        let name = device.name.clone().unwrap_or_else(|| device.id.to_string());
+        text(&format!("Device {name}"), Some(describe(device)));
+    }
+    facts.push(Fact::new("Lost events", maybe(Some(meta.lost.events), Unit::Count)));
+    facts
+}
+
+/// A device in one line: what it is, how it is driven, what is mounted from it.
+fn describe(device: &Device) -> String {
+    let mut parts: Vec<String> = device.model.iter().cloned().collect();
+    parts.extend(device.size_bytes.map(|bytes| Unit::Bytes.format(bytes.0 as f64)));
+    parts.extend(device.scheduler.as_ref().map(|scheduler| format!("scheduler {scheduler}")));
+    parts.extend(device.depth.map(|depth| format!("depth {depth}")));
+    parts.extend(device.write_cache.as_ref().map(|cache| format!("write cache: {cache}")));
+    parts.extend(device.fua.map(|fua| if fua { "FUA".to_owned() } else { "no FUA".to_owned() }));
+    parts.extend(device.encrypted.filter(|encrypted| *encrypted).map(|_| "encrypted".to_owned()));
+    for mount in &device.mounts {
+        parts.push(format!("{} on {} ({})", mount.fs, mount.at, mount.options.join(",")));
+    }
+    parts.join("; ")
+}

@@ -1,0 +1,113 @@
+//! How much of the time is storage?
+
+use fonio_analysis::io_share::{Level, Share};
+
+use super::{About, bin_times};
+use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table, Tone};
+use crate::number::Unit;
+
+pub fn section(about: &About<'_>) -> Option<Section> {
+    let share = about.analysis.io_share.all.as_ref()?;
+    let answer = format!(
+        "A request was in flight for {} of the time ({} of {}); the requests' summed latency is {} of it, which is {}.",
+        Unit::Share.format(share.busy_union_share),
+        Unit::Nanos.format(share.busy_union_ns as f64),
+        Unit::Nanos.format(about.analysis.span.duration_ns as f64),
+        Unit::Share.format(share.latency_sum_share),
+        level_words(share.level),
+    );
+    Some(Section {
+        id: "io-share".into(),
+        question: "How much of the time is storage?".into(),
+        answer,
+        figures: depth_over_time(about).into_iter().collect(),
+        tables: vec![table(about, share)],
+        notes: vec![
+            "Light is a summed latency below 9 % of the time, as the block-trace study has it; heavy from 15 % is our \
+             own bound. Overlapping requests can sum to more than the whole time."
+                .into(),
+        ],
+    })
+}
+
+fn level_words(level: Level) -> &'static str {
+    match level {
+        Level::Light => "light",
+        Level::Moderate => "moderate",
+        Level::Heavy => "heavy",
+    }
+}
+
+fn judged(level: Level) -> Cell {
+    let tone = match level {
+        Level::Light => Tone::Good,
+        Level::Moderate => Tone::Notice,
+        Level::Heavy => Tone::Bad,
+    };
+    Cell::Judgement(tone, level_words(level).to_owned())
+}
+
+fn table(about: &About<'_>, all: &Share) -> Table {
+    let analysis = about.analysis;
+    let row = |name: Cell, share: &Share, depth: Option<&fonio_analysis::queueing::DeviceDepth>| {
+        vec![
+            name,
+            Cell::Bar(share.busy_union_share),
+            Cell::count(share.busy_union_ns, Unit::Nanos),
+            Cell::Number(share.latency_sum_share, Unit::Share),
+            judged(share.level),
+            Cell::known(depth.and_then(|depth| depth.mean_depth_when_busy), Unit::Plain),
+            depth.map_or(Cell::Unknown, |depth| Cell::count(depth.max_depth, Unit::Count)),
+        ]
+    };
+    let mut rows = Vec::new();
+    for device in &analysis.io_share.devices {
+        let depth = analysis.queueing.devices.iter().find(|depth| depth.device == device.device);
+        rows.push(row(Cell::Name(about.device(device.device)), &device.share, depth));
+    }
+    if rows.len() != 1 {
+        rows.push(row(Cell::words("all together"), all, None));
+    }
+    Table {
+        caption: "Devices".into(),
+        columns: vec![
+            Column::new("Device"),
+            Column::noted("Busy", "Time with at least one request in flight, over the time recorded."),
+            Column::noted("Busy time", "Time with at least one request in flight."),
+            Column::noted(
+                "I/O share",
+                "Summed service time over the time recorded; exceeds 100 % where requests overlap.",
+            ),
+            Column::new("Weight"),
+            Column::noted("Depth when busy", "Mean number of requests in flight while there is one.")
+                .or_drop(),
+            Column::noted("Deepest", "Most requests in flight at once.").or_drop(),
+        ],
+        rows,
+        left_out: 0,
+    }
+}
+
+fn depth_over_time(about: &About<'_>) -> Option<Figure> {
+    let series = &about.analysis.series;
+    if series.mean_depth.is_empty() {
+        return None;
+    }
+    Some(Figure {
+        id: "depth".into(),
+        title: "Requests in flight".into(),
+        caption: "Mean over each bin, all devices together.".into(),
+        plot: Plot::StackedArea,
+        x: Axis::time(about.length_s()),
+        y: Axis::linear("Requests", Unit::Count),
+        z: None,
+        series: vec![Series {
+            name: "in flight".into(),
+            role: Role::All,
+            x: bin_times(series.start_ns as f64, series.bin_ns, series.mean_depth.len()),
+            y: series.mean_depth.clone(),
+            ..Series::default()
+        }],
+        marks: Vec::new(),
+    })
+}

@@ -1,0 +1,260 @@
+//! What did the rest of the machine do?
+
+use fonio_analysis::machine::MetricSeries;
+
+use super::{About, bin_times, maybe};
+use crate::document::{Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series, Table};
+use crate::number::Unit;
+
+pub fn section(about: &About<'_>) -> Option<Section> {
+    let machine = &about.analysis.machine;
+    if machine.samples == 0 {
+        return None;
+    }
+    let mut parts = Vec::new();
+    let share = |share: f64| Unit::Share.format(share);
+    if let Some(cpu) = &machine.cpu {
+        parts.extend(
+            cpu.active_share.map(|active| format!("processors were active {} of the time", share(active))),
+        );
+        parts.extend(cpu.iowait_share.map(|iowait| format!("idle with I/O to wait for {}", share(iowait))));
+    }
+    if let Some(memory) = &machine.memory {
+        parts.extend(
+            memory
+                .available_min_share
+                .map(|least| format!("at least {} of memory was available", share(least))),
+        );
+    }
+    let answer = if parts.is_empty() {
+        format!("{} samples were taken.", Unit::Count.format(machine.samples as f64))
+    } else {
+        format!("{}.", super::sentence_case(&super::listed(&parts)))
+    };
+    Some(Section {
+        id: "machine".into(),
+        question: "What did the rest of the machine do?".into(),
+        answer,
+        figures: figures(about),
+        tables: vec![table(about)],
+        notes: Vec::new(),
+    })
+}
+
+/// A table of named values: the machine's parts have little in common.
+fn table(about: &About<'_>) -> Table {
+    let machine = &about.analysis.machine;
+    let mut facts: Vec<Fact> = Vec::new();
+    let mut fact = |label: &str, value: Cell, note: &str| {
+        if value != Cell::Unknown {
+            facts.push(Fact::new(label, value).note(note));
+        }
+    };
+    if let Some(cpu) = &machine.cpu {
+        fact("Processors active", Cell::known(cpu.active_share, Unit::Share), "of all processor time");
+        fact(
+            "Processors waiting for I/O",
+            Cell::known(cpu.iowait_share, Unit::Share),
+            "of all processor time",
+        );
+        fact(
+            "Waiting for I/O when not idle",
+            Cell::known(cpu.iowait_of_not_idle_share, Unit::Share),
+            "of the time there was something to do",
+        );
+    }
+    if let Some(memory) = &machine.memory {
+        fact("Memory", maybe(memory.total_bytes, Unit::Bytes), "installed");
+        fact("Least memory available", maybe(memory.available_min_bytes, Unit::Bytes), "");
+        fact("Most dirty page cache", maybe(memory.dirty_max_bytes, Unit::Bytes), "written later");
+        fact("Most under write-back", maybe(memory.writeback_max_bytes, Unit::Bytes), "");
+        fact("Pages swapped in", maybe(memory.swap_in_pages, Unit::Count), "");
+        fact("Pages swapped out", maybe(memory.swap_out_pages, Unit::Count), "");
+        fact(
+            "Major faults",
+            maybe(memory.major_faults, Unit::Count),
+            "pages read because a program touched them",
+        );
+    }
+    for pressure in &machine.pressure {
+        let name = pressure.resource.as_str();
+        fact(
+            &format!("Pressure, {name}, some"),
+            Cell::known(pressure.some_share, Unit::Share),
+            "some task stalled",
+        );
+        fact(
+            &format!("Pressure, {name}, full"),
+            Cell::known(pressure.full_share, Unit::Share),
+            "every task stalled",
+        );
+    }
+    for zone in &machine.temperature {
+        let degrees = zone.max_millicelsius as f64 / 1000.0;
+        fact(&format!("Hottest, {}", zone.zone), Cell::Number(degrees, Unit::Celsius), "");
+    }
+    if let Some(frequency) = &machine.frequency {
+        fact(
+            "Frequency limit lowered to",
+            Cell::known(frequency.capped_to_share, Unit::Share),
+            "of the greatest limit",
+        );
+    }
+    for network in &machine.network {
+        fact(
+            &format!("Received, {}", network.interface),
+            Cell::count(network.receive_bytes, Unit::Bytes),
+            "",
+        );
+        fact(&format!("Sent, {}", network.interface), Cell::count(network.transmit_bytes, Unit::Bytes), "");
+    }
+    for disk in &machine.disks {
+        fact(
+            &format!("Busy, {}", disk.name),
+            Cell::known(disk.busy_share, Unit::Share),
+            "as the kernel counts it",
+        );
+    }
+    Table {
+        caption: "Samples of the machine".into(),
+        columns: ["What", "How much", ""].map(Column::new).into(),
+        rows: facts
+            .into_iter()
+            .map(|fact| vec![Cell::Text(fact.label), fact.value, Cell::Text(fact.note)])
+            .collect(),
+        left_out: 0,
+    }
+}
+
+/// A picture of related metrics: title, unit, whether they add up, and each metric with its name and colour.
+struct Panel {
+    id: &'static str,
+    title: &'static str,
+    unit: Unit,
+    plot: Plot,
+    metrics: &'static [(&'static str, &'static str, Role)],
+}
+
+const PANELS: [Panel; 5] = [
+    Panel {
+        id: "cpu",
+        title: "Processors",
+        unit: Unit::Share,
+        plot: Plot::StackedArea,
+        metrics: &[
+            ("cpu_active_ticks", "active", Role::Category(2)),
+            ("cpu_iowait_ticks", "waiting for I/O", Role::Write),
+            ("cpu_idle_ticks", "idle", Role::Rest),
+        ],
+    },
+    Panel {
+        id: "memory",
+        title: "Memory available",
+        unit: Unit::Bytes,
+        plot: Plot::Line,
+        metrics: &[("memory_available_bytes", "available", Role::Category(5))],
+    },
+    Panel {
+        id: "dirty",
+        title: "Page cache to be written",
+        unit: Unit::Bytes,
+        plot: Plot::Line,
+        metrics: &[
+            ("memory_dirty_bytes", "dirty", Role::WriteAsync),
+            ("memory_writeback_bytes", "under write-back", Role::Write),
+        ],
+    },
+    Panel {
+        id: "network",
+        title: "Network",
+        unit: Unit::BytesPerSecond,
+        plot: Plot::Line,
+        metrics: &[
+            ("network_receive_bytes", "received", Role::Read),
+            ("network_transmit_bytes", "sent", Role::Write),
+        ],
+    },
+    Panel {
+        id: "temperature",
+        title: "Temperature",
+        unit: Unit::Celsius,
+        plot: Plot::Line,
+        metrics: &[("temperature_millicelsius", "", Role::Category(3))],
+    },
+];
+
+fn figures(about: &About<'_>) -> Vec<Figure> {
+    PANELS.iter().filter_map(|panel| figure(about, panel)).collect()
+}
+
+fn figure(about: &About<'_>, panel: &Panel) -> Option<Figure> {
+    let course = &about.analysis.machine.series;
+    let found: Vec<(&MetricSeries, &str, Role)> = panel
+        .metrics
+        .iter()
+        .flat_map(|(metric, name, role)| {
+            course
+                .metrics
+                .iter()
+                .filter(move |series| series.metric == *metric)
+                .map(move |series| (series, *name, *role))
+        })
+        .collect();
+    if found.is_empty() {
+        return None;
+    }
+    let several = found.iter().any(|(series, name, _)| {
+        found.iter().any(|(other, other_name, _)| other_name == name && other.subject != series.subject)
+    });
+    // Ticks are shown as shares of all the ticks of their bin: the number of processors is no matter here.
+    let whole: Option<Vec<f64>> = (panel.unit == Unit::Share).then(|| {
+        (0..found[0].0.values.len())
+            .map(|bin| {
+                found.iter().filter_map(|(series, ..)| series.values.get(bin).copied().flatten()).sum()
+            })
+            .collect()
+    });
+    let bin_s = course.bin_ns as f64 / 1e9;
+    let series = found.iter().enumerate().take(8).map(|(at, (metric, name, role))| {
+        let scale = |bin: usize, value: f64| match (&whole, panel.unit) {
+            (Some(whole), _) if whole[bin] > 0.0 => value / whole[bin],
+            (Some(_), _) => f64::NAN,
+            (None, Unit::BytesPerSecond) => value / bin_s,
+            (None, Unit::Celsius) => value / 1000.0,
+            (None, _) => value,
+        };
+        let y: Vec<f64> = metric
+            .values
+            .iter()
+            .enumerate()
+            .map(|(bin, value)| value.map_or(f64::NAN, |value| scale(bin, value)))
+            .collect();
+        let name = match &metric.subject {
+            Some(subject) if name.is_empty() => subject.clone(),
+            Some(subject) if several => format!("{subject} {name}"),
+            _ => (*name).to_owned(),
+        };
+        Series {
+            name,
+            role: if several { Role::Category(at) } else { *role },
+            x: bin_times(course.start_ns as f64, course.bin_ns, y.len()),
+            y,
+            ..Series::default()
+        }
+    });
+    let mut y = Axis::linear("", panel.unit);
+    if panel.unit == Unit::Share {
+        y.bounds = Some((0.0, 1.0));
+    }
+    Some(Figure {
+        id: panel.id.into(),
+        title: panel.title.into(),
+        caption: String::new(),
+        plot: panel.plot,
+        x: Axis::time(about.length_s()),
+        y,
+        z: None,
+        series: series.collect(),
+        marks: Vec::new(),
+    })
+}

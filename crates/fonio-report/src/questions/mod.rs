@@ -1,0 +1,196 @@
+//! An analysis as a document: each question in the words of the person who asks, its answer, tables and figures.
+//!
+//! A file here turns one or two parts of the analysis into a section. It picks, names and orders; every number it
+//! shows is a field of the analysis, at most per second of a bin or as a share of its own total.
+
+mod flushes;
+mod head;
+mod interference;
+mod io_share;
+mod latency;
+mod machine;
+mod place;
+mod processes;
+mod queueing;
+mod sizes;
+mod slowest;
+mod terms;
+mod trust;
+mod when;
+
+use fonio_analysis::points::Point;
+use fonio_analysis::{Analysis, Cdf, Class, Distribution, Group};
+use fonio_core::Meta;
+
+pub use head::figure_unit;
+
+use crate::document::{Cell, Document, Role, Section, Series};
+use crate::number::Unit;
+
+pub fn document(analysis: &Analysis, meta: &Meta) -> Document {
+    let about = About { analysis, meta };
+    // The order in which people ask; a question that the recording cannot answer is left out, and `trust` says why.
+    let questions: [fn(&About<'_>) -> Option<Section>; 13] = [
+        io_share::section,
+        latency::section,
+        processes::section,
+        when::section,
+        slowest::section,
+        interference::section,
+        queueing::section,
+        flushes::section,
+        sizes::section,
+        place::section,
+        place::again,
+        machine::section,
+        trust::section,
+    ];
+    Document {
+        title: head::title(&about),
+        subtitle: head::subtitle(&about),
+        verdict: head::verdict(&about),
+        facts: head::facts(&about),
+        findings: head::findings(&about),
+        sections: questions.iter().filter_map(|question| question(&about)).collect(),
+        terms: terms::all(),
+        provenance: head::provenance(&about),
+    }
+}
+
+/// What is reported on.
+pub struct About<'a> {
+    analysis: &'a Analysis,
+    meta: &'a Meta,
+}
+
+impl About<'_> {
+    /// The length of the span.
+    fn length_s(&self) -> f64 {
+        seconds(self.analysis.span.duration_ns)
+    }
+
+    /// What people call a device.
+    fn device(&self, index: u32) -> String {
+        match self.analysis.devices.get(index as usize) {
+            Some(device) => device.name.clone().unwrap_or_else(|| device.device.clone()),
+            None => format!("device {index}"),
+        }
+    }
+
+    fn process(&self, index: u32) -> Cell {
+        match self.analysis.processes.processes.get(index as usize) {
+            Some(process) => Cell::Name(process.name.clone()),
+            None => Cell::Unknown,
+        }
+    }
+
+    /// A sentence for figures that show a sample.
+    fn sample_note(&self) -> String {
+        let points = &self.analysis.points;
+        let shown = points.sample.len() as u64;
+        if shown >= points.of_requests {
+            return String::new();
+        }
+        let count = |value: u64| Unit::Count.format(value as f64);
+        format!("A sample of {} of {} requests.", count(shown), count(points.of_requests))
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// A field of the analysis that may be absent.
+fn maybe(value: Option<u64>, unit: Unit) -> Cell {
+    value.map_or(Cell::Unknown, |value| Cell::count(value, unit))
+}
+
+/// The same for a part of a distribution that may be absent itself.
+fn of(distribution: Option<&Distribution>, pick: impl Fn(&Distribution) -> Option<u64>, unit: Unit) -> Cell {
+    maybe(distribution.and_then(pick), unit)
+}
+
+fn group_name(group: Group) -> &'static str {
+    match group {
+        Group::All => "all",
+        Group::Reads => "all reads",
+        Group::Read => "reads",
+        Group::Readahead => "readahead",
+        Group::Writes => "all writes",
+        Group::WriteSync => "sync writes",
+        Group::WriteAsync => "async writes",
+        Group::WriteUnknown => "writes",
+        Group::Flush => "flushes",
+        Group::Discard => "discards",
+        Group::Other => "others",
+    }
+}
+
+fn group_role(group: Group) -> Role {
+    match group {
+        Group::All => Role::All,
+        Group::Reads | Group::Read => Role::Read,
+        Group::Readahead => Role::Readahead,
+        Group::Writes | Group::WriteSync | Group::WriteUnknown => Role::Write,
+        Group::WriteAsync => Role::WriteAsync,
+        Group::Flush => Role::Flush,
+        Group::Discard => Role::Discard,
+        Group::Other => Role::Rest,
+    }
+}
+
+/// Whether a row stands for one class, so that rows of its kind never count a request twice.
+fn is_single(group: Group) -> bool {
+    !matches!(group, Group::All | Group::Reads | Group::Writes)
+}
+
+/// A cumulative curve as shares; empty where the analysis holds none.
+fn cdf(name: &str, role: Role, distribution: &Distribution) -> Option<Series> {
+    let Cdf { up_to, cumulative } = distribution.cdf.as_ref()?;
+    let whole = cumulative.last().copied().filter(|last| *last > 0)? as f64;
+    // The curve rises from nothing at the least value.
+    let x =
+        std::iter::once(distribution.min).chain(up_to.iter().copied()).map(|value| value as f64).collect();
+    let y = std::iter::once(0.0).chain(cumulative.iter().map(|count| *count as f64 / whole)).collect();
+    Some(Series { name: name.to_owned(), role, x, y, ..Series::default() })
+}
+
+/// The middles of bins in seconds of the recording.
+fn bin_times(start_ns: f64, bin_ns: u64, bins: usize) -> Vec<f64> {
+    (0..bins).map(|bin| (start_ns + (bin as f64 + 0.5) * bin_ns as f64) / 1e9).collect()
+}
+
+/// The sample's points by class; each class with points is a series.
+fn by_class(points: &[Point], y: impl Fn(&Point) -> Option<f64>) -> Vec<Series> {
+    let mut all = Vec::new();
+    for class in Class::ALL {
+        let group = Group::from(class);
+        let mut series =
+            Series { name: group_name(group).to_owned(), role: group_role(group), ..Series::default() };
+        for point in points.iter().filter(|point| point.class == class) {
+            if let Some(y) = y(point) {
+                series.x.push(seconds(point.at_ns));
+                series.y.push(y);
+            }
+        }
+        if !series.x.is_empty() {
+            all.push(series);
+        }
+    }
+    all
+}
+
+/// The first letter in upper case.
+fn sentence_case(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// "a", "a and b", "a, b and c".
+fn listed(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}

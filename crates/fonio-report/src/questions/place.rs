@@ -1,0 +1,271 @@
+//! Where on the device: addresses over time, sequential and random, and the same place again and again.
+
+use fonio_analysis::locality::PlaceCounts;
+use fonio_analysis::sequentiality::SequentialShare;
+use fonio_core::units::SECTOR_BYTES;
+
+use super::{About, by_class, seconds};
+use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
+use crate::number::Unit;
+
+/// Devices with a picture of their own.
+const DEVICES: u32 = 3;
+
+pub fn section(about: &About<'_>) -> Option<Section> {
+    let sequentiality = &about.analysis.sequentiality;
+    let (read, write) = (&sequentiality.read, &sequentiality.write);
+    let requests = |share: &SequentialShare| share.sequential_requests + share.random_requests;
+    if requests(read) + requests(write) == 0 {
+        return None;
+    }
+    let parts: Vec<String> = [("read", read), ("written", write)]
+        .iter()
+        .filter_map(|(what, share)| {
+            let sequential = share.sequential_bytes_share?;
+            Some(format!("{} of the bytes {what} are sequential", Unit::Share.format(sequential)))
+        })
+        .collect();
+    let mut figures = Vec::new();
+    for device in 0..DEVICES {
+        figures.extend(addresses(about, device).into_iter().flatten());
+    }
+    figures.extend(cumulative(about));
+    let row = |name: &str, share: &SequentialShare| {
+        vec![
+            Cell::words(name),
+            Cell::count(share.sequential_requests, Unit::Count),
+            Cell::count(share.random_requests, Unit::Count),
+            Cell::count(share.sequential_bytes, Unit::Bytes),
+            Cell::count(share.random_bytes, Unit::Bytes),
+            share.sequential_bytes_share.map_or(Cell::Unknown, Cell::Bar),
+        ]
+    };
+    Some(Section {
+        id: "place".into(),
+        question: "Where on the device, and in what order?".into(),
+        answer: if parts.is_empty() { String::new() } else { format!("{}.", super::listed(&parts)) },
+        figures,
+        tables: vec![Table {
+            caption: "Sequential and random".into(),
+            columns: vec![
+                Column::new(""),
+                Column::new("Sequential"),
+                Column::new("Random"),
+                Column::new("Sequential bytes"),
+                Column::new("Random bytes"),
+                Column::noted("Sequential, of bytes", "Share of the bytes that are sequential."),
+            ],
+            rows: vec![row("reads", read), row("writes", write)],
+            left_out: 0,
+        }],
+        notes: vec![format!(
+            "Sequential: starts where one of the last {} of the same op on the same device ended.",
+            if sequentiality.window == 1 {
+                "requests".to_owned()
+            } else {
+                format!("{} requests", sequentiality.window)
+            }
+        )],
+    })
+}
+
+/// Every sampled request of a device by time and address: what it was, and how long it took.
+fn addresses(about: &About<'_>, device: u32) -> Option<[Figure; 2]> {
+    let sample: Vec<_> = about
+        .analysis
+        .points
+        .sample
+        .iter()
+        .filter(|point| point.device == device && point.bytes > 0)
+        .cloned()
+        .collect();
+    let address = |sector: u64| (sector * SECTOR_BYTES) as f64;
+    let series = by_class(&sample, |point| point.sector.map(address));
+    if series.is_empty() {
+        return None;
+    }
+    let name = about.device(device);
+    let figure =
+        |id: &str, title: String, caption: String, plot: Plot, z: Option<Axis>, series: Vec<Series>| Figure {
+            id: format!("{id}-{device}"),
+            title,
+            caption,
+            plot,
+            x: Axis::time(about.length_s()),
+            y: Axis::linear("Address", Unit::Bytes),
+            z,
+            series,
+            marks: Vec::new(),
+        };
+    let mut heat = Series { name: "service time".into(), ..Series::default() };
+    for point in &sample {
+        if let (Some(sector), Some(service)) = (point.sector, point.service_ns) {
+            heat.x.push(seconds(point.at_ns));
+            heat.y.push(address(sector));
+            heat.z.push(service as f64);
+        }
+    }
+    Some([
+        figure(
+            "address",
+            format!("What goes where on {name}"),
+            about.sample_note(),
+            Plot::Scatter,
+            None,
+            series,
+        ),
+        figure(
+            "address-heat",
+            format!("Where on {name} it takes long"),
+            "Coloured by the time from issue to completion.".to_owned(),
+            Plot::HeatScatter,
+            Some(Axis::log("Service", Unit::Nanos)),
+            vec![heat],
+        ),
+    ])
+}
+
+fn cumulative(about: &About<'_>) -> Option<Figure> {
+    let curves = &about.analysis.sequentiality.cumulative;
+    let all = [
+        ("sequential reads", Role::Read, &curves.sequential_read_bytes),
+        ("random reads", Role::Readahead, &curves.random_read_bytes),
+        ("sequential writes", Role::Write, &curves.sequential_write_bytes),
+        ("random writes", Role::WriteAsync, &curves.random_write_bytes),
+    ];
+    let series: Vec<Series> = all
+        .into_iter()
+        .filter(|(_, _, bytes)| bytes.last().is_some_and(|last| *last > 0))
+        .map(|(name, role, bytes)| Series {
+            name: name.into(),
+            role,
+            // A value holds at the end of its bin.
+            x: (1..=bytes.len())
+                .map(|at| seconds(curves.start_ns) + at as f64 * seconds(curves.bin_ns))
+                .collect(),
+            y: bytes.iter().map(|bytes| *bytes as f64).collect(),
+            ..Series::default()
+        })
+        .collect();
+    if series.is_empty() {
+        return None;
+    }
+    Some(Figure {
+        id: "cumulative".into(),
+        title: "Bytes so far".into(),
+        caption: String::new(),
+        plot: Plot::Line,
+        x: Axis::time(about.length_s()),
+        y: Axis::linear("Since the beginning", Unit::Bytes),
+        z: None,
+        series,
+        marks: Vec::new(),
+    })
+}
+
+/// Is the same place written again and again?
+pub fn again(about: &About<'_>) -> Option<Section> {
+    let locality = &about.analysis.locality;
+    if locality.written.touches == 0 && locality.read.touches == 0 {
+        return None;
+    }
+    let answer = match locality.written.again_share {
+        Some(share) => {
+            let mut answer = format!(
+                "{} of the writes to 4 KiB places go to one written before",
+                Unit::Share.format(share)
+            );
+            if let Some(top) = locality.written.top_10_share {
+                answer += &format!("; the ten most written take {} of them", Unit::Share.format(top));
+            }
+            answer + "."
+        }
+        None => "Nothing was written.".to_owned(),
+    };
+    let row = |name: &str, counts: &PlaceCounts| {
+        let count = |value: u64| Cell::count(value, Unit::Count);
+        vec![
+            Cell::words(name),
+            count(counts.touches),
+            count(counts.places),
+            count(counts.again_places),
+            counts.again_share.map_or(Cell::Unknown, Cell::Bar),
+            Cell::known(counts.top_10_share, Unit::Share),
+            count(counts.most),
+            count(counts.covering_50),
+            count(counts.covering_90),
+        ]
+    };
+    let mut tables = vec![Table {
+        caption: "Places of 4 KiB".into(),
+        columns: vec![
+            Column::new(""),
+            Column::noted("Touches", "A request touches each place it covers once."),
+            Column::noted("Places", "Distinct places."),
+            Column::noted("More than once", "Places touched more than once.").or_drop(),
+            Column::noted("Again", "Share of the touches that go to a place touched before."),
+            Column::noted("Top ten", "Share of the touches that the ten most touched places take."),
+            Column::noted("Most", "Touches of the most touched place.").or_drop(),
+            Column::noted("Half", "Fewest places that together take half of the touches."),
+            Column::noted("90 %", "Fewest places that together take 90 % of the touches.").or_drop(),
+        ],
+        rows: vec![row("writes", &locality.written), row("reads", &locality.read)],
+        left_out: 0,
+    }];
+    let places = &locality.most_written;
+    if !places.is_empty() {
+        tables.push(Table {
+            caption: "Most written places".into(),
+            columns: vec![
+                Column::new("Device"),
+                Column::noted("Sector", "In units of 512 bytes."),
+                Column::new("Writes"),
+            ],
+            rows: places
+                .iter()
+                .take(100)
+                .map(|place| {
+                    vec![
+                        Cell::Name(about.device(place.device)),
+                        Cell::count(place.sector, Unit::Count),
+                        Cell::count(place.writes, Unit::Count),
+                    ]
+                })
+                .collect(),
+            left_out: places.len().saturating_sub(100) as u64,
+        });
+    }
+    let ranks = (places.len() > 1).then(|| Figure {
+        id: "rank".into(),
+        title: "Writes to the most written places, by rank".into(),
+        caption: "A steep fall means that few places take most of the writes.".into(),
+        plot: Plot::Line,
+        x: Axis::log("Rank", Unit::Count),
+        y: Axis::log("Writes", Unit::Count),
+        z: None,
+        series: vec![Series {
+            name: "writes".into(),
+            role: Role::Write,
+            x: (1..=places.len()).map(|rank| rank as f64).collect(),
+            y: places.iter().map(|place| place.writes as f64).collect(),
+            ..Series::default()
+        }],
+        marks: Vec::new(),
+    });
+    let mut notes = Vec::new();
+    if locality.sampled_share < 1.0 {
+        notes.push(format!(
+            "{} of the address space was followed; counts of places are scaled up, and the ranking holds only what was \
+             followed.",
+            Unit::Share.format(locality.sampled_share)
+        ));
+    }
+    Some(Section {
+        id: "again".into(),
+        question: "Is the same place written again and again?".into(),
+        answer,
+        figures: ranks.into_iter().collect(),
+        tables,
+        notes,
+    })
+}

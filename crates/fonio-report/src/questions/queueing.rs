@@ -1,0 +1,140 @@
+//! Do requests wait before the device sees them?
+
+use super::{About, cdf, group_name, group_role, is_single, maybe};
+use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
+use crate::number::Unit;
+
+pub fn section(about: &About<'_>) -> Option<Section> {
+    let queueing = &about.analysis.queueing;
+    if queueing.groups.is_empty() && queueing.devices.is_empty() {
+        return None;
+    }
+    let mut answer = match queueing.queue_share_of_response {
+        Some(share) => format!(
+            "{} of the summed response time was spent queued, before the issue.",
+            Unit::Share.format(share)
+        ),
+        None => "The source does not show when requests were queued.".to_owned(),
+    };
+    if let Some(requeues) = queueing.requeues.as_ref().filter(|requeues| requeues.requests > 0) {
+        answer +=
+            &format!(" The driver gave {} requests back.", Unit::Count.format(requeues.requests as f64));
+    }
+    let curves: Vec<Series> = queueing
+        .groups
+        .iter()
+        .filter(|row| is_single(row.group))
+        .filter_map(|row| cdf(group_name(row.group), group_role(row.group), &row.queue_ns))
+        .collect();
+    let mut figures = Vec::new();
+    if !curves.is_empty() {
+        figures.push(Figure {
+            id: "queue-cdf".into(),
+            title: "Queue time, cumulative".into(),
+            caption: "The share of requests that were issued within a time.".into(),
+            plot: Plot::Step,
+            x: Axis::log("Queued to issue", Unit::Nanos),
+            y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },
+            z: None,
+            series: curves,
+            marks: Vec::new(),
+        });
+    }
+    figures.extend(depths(about));
+    let waits = Table {
+        caption: "Queue time".into(),
+        columns: vec![
+            Column::new("Requests of"),
+            Column::new("Count"),
+            Column::new("Mean"),
+            Column::new("Median"),
+            Column::new("95 %").or_drop(),
+            Column::new("99 %"),
+            Column::new("Longest"),
+        ],
+        rows: queueing
+            .groups
+            .iter()
+            .map(|row| {
+                let queue = &row.queue_ns;
+                vec![
+                    Cell::words(group_name(row.group)),
+                    Cell::count(queue.count, Unit::Count),
+                    Cell::Number(queue.mean, Unit::Nanos),
+                    maybe(queue.p50, Unit::Nanos),
+                    maybe(queue.p95, Unit::Nanos),
+                    maybe(queue.p99, Unit::Nanos),
+                    Cell::count(queue.max, Unit::Nanos),
+                ]
+            })
+            .collect(),
+        left_out: 0,
+    };
+    let depth = Table {
+        caption: "Requests in flight".into(),
+        columns: vec![
+            Column::new("Device"),
+            Column::noted("Busy", "Busy time over the time recorded."),
+            Column::noted("Mean", "Mean number of requests in flight, over all of the time."),
+            Column::noted("Mean when busy", "Mean number of requests in flight, while there is one."),
+            Column::noted("Found at issue", "Mean number of requests already in flight when one was issued."),
+            Column::new("Most"),
+        ],
+        rows: queueing
+            .devices
+            .iter()
+            .map(|device| {
+                vec![
+                    Cell::Name(about.device(device.device)),
+                    device.busy_share.map_or(Cell::Unknown, Cell::Bar),
+                    Cell::known(device.mean_depth, Unit::Plain),
+                    Cell::known(device.mean_depth_when_busy, Unit::Plain),
+                    Cell::known(device.mean_depth_at_issue, Unit::Plain),
+                    Cell::count(device.max_depth, Unit::Count),
+                ]
+            })
+            .collect(),
+        left_out: 0,
+    };
+    Some(Section {
+        id: "queueing".into(),
+        question: "Do requests wait before the device sees them?".into(),
+        answer,
+        figures,
+        tables: [waits, depth].into_iter().filter(|table| !table.rows.is_empty()).collect(),
+        notes: Vec::new(),
+    })
+}
+
+/// Time at each depth, a series for each device.
+fn depths(about: &About<'_>) -> Option<Figure> {
+    let devices = &about.analysis.queueing.devices;
+    // Time at depth 0 is idle time, and would dwarf the rest.
+    let deepest = devices.iter().map(|device| device.time_at_depth_ns.len()).max()?;
+    if deepest < 2 {
+        return None;
+    }
+    let names =
+        (1..deepest).map(|depth| if depth == 64 { "64+".to_owned() } else { depth.to_string() }).collect();
+    let series = devices.iter().enumerate().take(8).map(|(at, device)| {
+        let times = device.time_at_depth_ns.get(1..).unwrap_or_default();
+        Series {
+            name: about.device(device.device),
+            role: if devices.len() == 1 { Role::All } else { Role::Category(at) },
+            x: (0..times.len()).map(|at| at as f64).collect(),
+            y: times.iter().map(|ns| *ns as f64).collect(),
+            ..Series::default()
+        }
+    });
+    Some(Figure {
+        id: "time-at-depth".into(),
+        title: "Time at each depth".into(),
+        caption: "How long exactly so many requests were in flight.".into(),
+        plot: Plot::GroupedBar,
+        x: Axis::categories("Requests in flight", names),
+        y: Axis::linear("Time", Unit::Nanos),
+        z: None,
+        series: series.collect(),
+        marks: Vec::new(),
+    })
+}

@@ -1,0 +1,63 @@
+//! Which requests were the slowest?
+
+use fonio_analysis::Group;
+
+use super::{About, group_name, maybe};
+use crate::document::{Cell, Column, Section, Table};
+use crate::number::Unit;
+
+pub fn section(about: &About<'_>) -> Option<Section> {
+    let slowest = &about.analysis.points.slowest;
+    let first = slowest.first()?;
+    let (took, what) = match (first.response_ns, first.service_ns) {
+        (Some(response), _) => (response, "from queueing to completion"),
+        (None, Some(service)) => (service, "from issue to completion"),
+        (None, None) => return None,
+    };
+    let kind = match group_name(Group::from(first.class)) {
+        "readahead" => "a readahead request".to_owned(),
+        "flushes" => "a flush".to_owned(),
+        // "sync writes" becomes "a sync write".
+        plural => format!("a {}", plural.trim_end_matches('s')),
+    };
+    let rows = slowest.iter().map(|point| {
+        vec![
+            Cell::Number(point.at_ns as f64, Unit::Nanos),
+            Cell::words(group_name(Group::from(point.class))),
+            about.process(point.process),
+            Cell::Name(about.device(point.device)),
+            maybe(point.sector, Unit::Count),
+            Cell::count(point.bytes, Unit::Bytes),
+            maybe(point.response_ns, Unit::Nanos),
+            maybe(point.service_ns, Unit::Nanos),
+            Cell::count(point.request_id, Unit::Count),
+        ]
+    });
+    Some(Section {
+        id: "slowest".into(),
+        question: "Which requests were the slowest?".into(),
+        answer: format!(
+            "The slowest was {kind} at {}, which took {} {what}.",
+            Unit::Nanos.format(first.at_ns as f64),
+            Unit::Nanos.format(took as f64)
+        ),
+        figures: Vec::new(),
+        tables: vec![Table {
+            caption: "Slowest requests".into(),
+            columns: vec![
+                Column::noted("At", "Since the beginning."),
+                Column::new("What"),
+                Column::new("Process"),
+                Column::new("Device").or_drop(),
+                Column::noted("Sector", "First sector, in units of 512 bytes.").or_drop(),
+                Column::new("Size"),
+                Column::noted("Response", "Queued to completion."),
+                Column::noted("Service", "Issue to completion."),
+                Column::noted("Request", "The request's number in the recording.").or_drop(),
+            ],
+            rows: rows.collect(),
+            left_out: 0,
+        }],
+        notes: Vec::new(),
+    })
+}

@@ -1,0 +1,161 @@
+//! When does it happen?
+
+use super::{About, bin_times, by_class, seconds};
+use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
+use crate::number::Unit;
+
+pub fn section(about: &About<'_>) -> Option<Section> {
+    let series = &about.analysis.series;
+    if series.requests.is_empty() {
+        return None;
+    }
+    let per_second = |values: &[u64]| -> Vec<f64> {
+        let bin_s = seconds(series.bin_ns);
+        values.iter().map(|value| *value as f64 / bin_s).collect()
+    };
+    let times = || bin_times(series.start_ns as f64, series.bin_ns, series.requests.len());
+    let line = |name: &str, role: Role, y: Vec<f64>| Series {
+        name: name.into(),
+        role,
+        x: times(),
+        y,
+        ..Series::default()
+    };
+    let known = |values: &[Option<f64>]| values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
+    let figure = |id: &str, title: &str, caption: &str, plot: Plot, y: Axis, series: Vec<Series>| Figure {
+        id: id.into(),
+        title: title.into(),
+        caption: caption.into(),
+        plot,
+        x: Axis::time(about.length_s()),
+        y,
+        z: None,
+        series,
+        marks: Vec::new(),
+    };
+    let mut figures = vec![
+        figure(
+            "throughput",
+            "Throughput",
+            "Bytes of the requests issued in each bin.",
+            Plot::StackedArea,
+            Axis::linear("Per second", Unit::BytesPerSecond),
+            vec![
+                line("reads", Role::Read, per_second(&series.read_bytes)),
+                line("writes", Role::Write, per_second(&series.write_bytes)),
+            ],
+        ),
+        figure(
+            "rate",
+            "Requests",
+            "Requests issued in each bin.",
+            Plot::Line,
+            Axis::linear("Per second", Unit::PerSecond),
+            vec![
+                line("reads", Role::Read, per_second(&series.reads)),
+                line("writes", Role::Write, per_second(&series.writes)),
+                line("flushes", Role::Flush, per_second(&series.flushes)),
+            ],
+        ),
+        figure(
+            "mean-latency",
+            "Service time",
+            "Mean of the requests issued in each bin, and the longest.",
+            Plot::Line,
+            Axis::log("Issue to completion", Unit::Nanos),
+            vec![
+                line("reads, mean", Role::Read, known(&series.mean_read_service_ns)),
+                line("writes, mean", Role::Write, known(&series.mean_write_service_ns)),
+                line(
+                    "longest",
+                    Role::Rest,
+                    series
+                        .max_service_ns
+                        .iter()
+                        .map(|value| value.map_or(f64::NAN, |value| value as f64))
+                        .collect(),
+                ),
+            ],
+        ),
+    ];
+    let cloud = by_class(&about.analysis.points.sample, |point| point.service_ns.map(|ns| ns as f64));
+    if !cloud.is_empty() {
+        figures.push(figure(
+            "latency-points",
+            "Every request's service time",
+            &about.sample_note(),
+            Plot::Scatter,
+            Axis::log("Issue to completion", Unit::Nanos),
+            cloud,
+        ));
+    }
+    Some(Section {
+        id: "when".into(),
+        question: "When does it happen?".into(),
+        answer: busiest(about),
+        figures,
+        tables: vec![table(about)],
+        notes: vec![
+            "Drag across a chart to look at a stretch of time in all of them; double-click to see all again."
+                .into(),
+        ],
+    })
+}
+
+fn busiest(about: &About<'_>) -> String {
+    let slices = &about.analysis.slices;
+    let busiest =
+        slices.busy_ns.iter().zip(&slices.covered_ns).enumerate().filter(|(_, (_, covered))| **covered > 0);
+    let busiest = busiest.max_by(|(_, (a, _)), (_, (b, _))| a.cmp(b).then(std::cmp::Ordering::Greater));
+    match busiest {
+        Some((at, (busy, covered))) if *busy > 0 => format!(
+            "The busiest stretch of {} begins at {}: a request was in flight for {} of it.",
+            Unit::Nanos.format(*covered as f64),
+            Unit::Nanos.format(at as f64 * slices.slice_ns as f64),
+            Unit::Nanos.format(*busy as f64),
+        ),
+        _ => format!(
+            "{} requests in {}.",
+            Unit::Count.format(about.analysis.totals.requests as f64),
+            Unit::Seconds.format(about.length_s())
+        ),
+    }
+}
+
+/// The slices of which comparisons are made, as the table beside the curves.
+fn table(about: &About<'_>) -> Table {
+    let slices = &about.analysis.slices;
+    let rows = slices.covered_ns.iter().enumerate().map(|(at, covered)| {
+        let count =
+            |values: &[u64], unit| values.get(at).map_or(Cell::Unknown, |value| Cell::count(*value, unit));
+        let quantile = |values: &[Option<u64>]| super::maybe(values.get(at).copied().flatten(), Unit::Nanos);
+        vec![
+            Cell::Number(at as f64 * slices.slice_ns as f64, Unit::Nanos),
+            Cell::count(*covered, Unit::Nanos),
+            count(&slices.requests, Unit::Count),
+            count(&slices.read_bytes, Unit::Bytes),
+            count(&slices.write_bytes, Unit::Bytes),
+            count(&slices.flushes, Unit::Count),
+            count(&slices.busy_ns, Unit::Nanos),
+            quantile(&slices.read.service.p99_ns),
+            quantile(&slices.write_sync.service.p99_ns),
+        ]
+    });
+    Table {
+        caption: "Slices of time".into(),
+        columns: vec![
+            Column::new("From"),
+            Column::new("For").or_drop(),
+            Column::new("Requests"),
+            Column::new("Read"),
+            Column::new("Written"),
+            Column::new("Flushes"),
+            Column::noted("Busy", "Time with a request in flight."),
+            Column::noted("Reads 99 %", "Service time that 99 % of the reads do not exceed.").or_drop(),
+            Column::noted("Sync writes 99 %", "Service time that 99 % of the sync writes do not exceed.")
+                .or_drop(),
+        ],
+        rows: rows.collect(),
+        left_out: 0,
+    }
+}

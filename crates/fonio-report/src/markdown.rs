@@ -140,10 +140,26 @@ fn symbol(tone: Tone) -> &'static str {
 }
 
 /// Text that stays text: nothing in it becomes a tag, a link, a mention, emphasis or a column of a table.
+///
+/// What stands between backticks stays code, as our sentences mean it.
 fn escaped(text: &str) -> String {
+    let text = printable(text);
     let mut out = String::with_capacity(text.len() + 8);
+    let mut rest: &str = &text;
+    while let Some((before, (name, after))) =
+        rest.split_once('`').and_then(|(before, tail)| Some((before, tail.split_once('`')?)))
+    {
+        escape_words(&mut out, before);
+        out.push_str(&code(name));
+        rest = after;
+    }
+    escape_words(&mut out, rest);
+    out
+}
+
+fn escape_words(out: &mut String, text: &str) {
     let mut before = ' ';
-    for c in printable(text).chars() {
+    for c in text.chars() {
         match c {
             '<' => out.push_str("&lt;"),
             '&' => out.push_str("&amp;"),
@@ -160,7 +176,6 @@ fn escaped(text: &str) -> String {
         }
         before = c;
     }
-    out
 }
 
 /// A name as code. A fence longer than any run of backticks inside keeps those inside; a pipe must be escaped even

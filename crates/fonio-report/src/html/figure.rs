@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::escape::{Escaped, json_in_script};
 use crate::document::{Axis, Figure, Mark, Plot, Role, Scale, Series};
+use crate::text::printable;
 
 /// Up to this many numbers are written as decimal text, which is shorter for short ones and can be read.
 const PACKED_FROM: usize = 64;
@@ -78,7 +79,7 @@ fn axis(axis: &Axis) -> Value {
         Scale::Linear => value["scale"] = "linear".into(),
         Scale::Log => value["scale"] = "log".into(),
         Scale::Time => value["scale"] = "time".into(),
-        Scale::Categories(names) => value["categories"] = json!(names),
+        Scale::Categories(names) => value["categories"] = names.iter().map(|name| printable(name)).collect(),
     }
     if let Some((from, to)) = axis.bounds {
         value["bounds"] = json!([from, to]);
@@ -88,15 +89,15 @@ fn axis(axis: &Axis) -> Value {
 
 fn mark(mark: &Mark) -> Value {
     match mark {
-        Mark::AtX { x, label } => json!({ "x": x, "label": label }),
-        Mark::SpanX { from, to, label } => json!({ "from": from, "to": to, "label": label }),
-        Mark::AtY { y, label } => json!({ "y": y, "label": label }),
+        Mark::AtX { x, label } => json!({ "x": x, "label": printable(label) }),
+        Mark::SpanX { from, to, label } => json!({ "from": from, "to": to, "label": printable(label) }),
+        Mark::AtY { y, label } => json!({ "y": y, "label": printable(label) }),
     }
 }
 
 fn series(series: &Series) -> Value {
     let mut value = Map::new();
-    value.insert("name".into(), series.name.clone().into());
+    value.insert("name".into(), printable(&series.name).into());
     value.insert("role".into(), role_name(series.role).into());
     let Series { x, y, z, low, high, .. } = series;
     for (name, numbers) in [("x", x), ("y", y), ("z", z), ("low", low), ("high", high)] {

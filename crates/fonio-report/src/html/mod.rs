@@ -109,9 +109,9 @@ impl Page<'_> {
                 Tone::Good => "Nothing to do",
                 Tone::Plain => "Verdict",
                 Tone::Notice => "Worth a look",
-                Tone::Bad => "Costs you something",
+                Tone::Bad => "Needs attention",
             },
-            self.prose.marked(&verdict.sentence)
+            self.prose.plain(&verdict.sentence)
         )?;
         self.list(f, "", &verdict.reasons)?;
         f.write_str("</section>\n")?;
@@ -144,7 +144,7 @@ impl Page<'_> {
              <div class=\"parts\"><div><h4>Evidence</h4>",
             Escaped(&card.id),
             tone_name(card.tone),
-            self.prose.marked(&card.headline)
+            self.prose.plain(&card.headline)
         )?;
         if card.evidence.is_empty() {
             f.write_str("<p>–</p>")?;
@@ -154,7 +154,7 @@ impl Page<'_> {
                 write!(
                     f,
                     "<div><dt>{}</dt><dd>{}</dd></div>",
-                    self.prose.marked(label),
+                    self.prose.plain(label),
                     Escaped(&value.text())
                 )?;
             }

@@ -17,15 +17,14 @@ impl<'a> Prose<'a> {
         Prose { terms }
     }
 
-    /// `text` with the first occurrence of each term marked.
+    /// `text` with the first occurrence of each term marked, and what stands between backticks set as code.
     pub fn marked(&'a self, text: &'a str) -> Marked<'a> {
-        Marked { prose: self, text }
+        Marked { terms: &self.terms, text }
     }
 
-    /// The earliest term in `text` that was not marked before, as its range.
-    fn next(&self, text: &str, used: &[&str]) -> Option<(usize, &'a Term)> {
-        let found = self.terms.iter().filter(|term| !used.contains(&term.name.as_str()));
-        found.filter_map(|term| Some((find_word(text, &term.name)?, *term))).min_by_key(|(at, _)| *at)
+    /// The same without marks, for headings.
+    pub fn plain(&self, text: &'a str) -> Marked<'a> {
+        Marked { terms: &[], text }
     }
 }
 
@@ -41,15 +40,18 @@ fn find_word(text: &str, word: &str) -> Option<usize> {
 }
 
 pub struct Marked<'a> {
-    prose: &'a Prose<'a>,
+    terms: &'a [&'a Term],
     text: &'a str,
 }
 
-impl fmt::Display for Marked<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.text;
-        let mut used = Vec::new();
-        while let Some((at, term)) = self.prose.next(rest, &used) {
+impl Marked<'_> {
+    /// Words between code, with the terms that were not marked before.
+    fn words<'a>(&'a self, f: &mut fmt::Formatter<'_>, text: &str, used: &mut Vec<&'a str>) -> fmt::Result {
+        let mut rest = text;
+        loop {
+            let fresh = self.terms.iter().filter(|term| !used.contains(&term.name.as_str()));
+            let found = fresh.filter_map(|term| Some((find_word(rest, &term.name)?, *term)));
+            let Some((at, term)) = found.min_by_key(|(at, _)| *at) else { break };
             let end = at + term.name.len();
             write!(
                 f,
@@ -58,10 +60,25 @@ impl fmt::Display for Marked<'_> {
                 Escaped(&term.definition),
                 Escaped(&rest[at..end])
             )?;
-            used.push(term.name.as_str());
+            used.push(&term.name);
             rest = &rest[end..];
         }
         write!(f, "{}", Escaped(rest))
+    }
+}
+
+impl fmt::Display for Marked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut used = Vec::new();
+        let mut rest = self.text;
+        while let Some((before, (code, after))) =
+            rest.split_once('`').and_then(|(before, tail)| Some((before, tail.split_once('`')?)))
+        {
+            self.words(f, before, &mut used)?;
+            write!(f, "<code>{}</code>", Escaped(code))?;
+            rest = after;
+        }
+        self.words(f, rest, &mut used)
     }
 }
 
@@ -82,5 +99,7 @@ mod tests {
              <span class=\"term\" title=\"the &lt;queue&gt;\">queue</span>, queue, enqueue"
         );
         assert_eq!(prose.marked("enqueue-queued").to_string(), "enqueue-queued");
+        assert_eq!(prose.marked("run `a<b queue` ` now").to_string(), "run <code>a&lt;b queue</code> ` now");
+        assert_eq!(prose.plain("a queue").to_string(), "a queue");
     }
 }

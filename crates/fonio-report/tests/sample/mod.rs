@@ -157,6 +157,7 @@ pub fn analysis(requests: u64, points: usize) -> Analysis {
         io_share: IoShare {
             all: Some(share()),
             devices: vec![DeviceShare { device: 0, share: share() }],
+            ..IoShare::default()
         },
         sequentiality: sequentiality(&mut dice),
         queueing: queueing(&mut dice),
@@ -298,6 +299,7 @@ fn flushes(dice: &mut Dice, requests: u64) -> Flushes {
             writes: requests * 3 / 5,
             gaps: Some(gaps),
         }],
+        ..Flushes::default()
     }
 }
 

@@ -131,6 +131,8 @@ function axis(own, { factor, tick }, ink, narrow, name) {
       },
     };
   }
+  // A whole is divided into quarters; four parts of another range are left to the chart.
+  const whole = own.unit === "share" && own.bounds?.[0] === 0 && own.bounds?.[1] === 1 ? { interval: 25 } : {};
   const bounds = own.bounds ? { min: own.bounds[0] / factor, max: own.bounds[1] / factor } : {};
   if (own.scale === "log") {
     return {
@@ -140,7 +142,7 @@ function axis(own, { factor, tick }, ink, narrow, name) {
     };
   }
   return {
-    ...base, ...bounds, type: "value",
+    ...base, ...bounds, ...whole, type: "value",
     splitNumber: name === "x" ? (narrow ? 4 : 8) : 4,
     splitLine: { show: name === "y", lineStyle: { color: ink.grid } },
     axisLabel: {

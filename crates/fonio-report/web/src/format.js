@@ -68,10 +68,15 @@ export function format(value, unit) {
   }
 }
 
+const DECIMAL = [[1, " s"], [1e-3, " ms"], [1e-6, " µs"], [1e-9, " ns"]];
+
 /// How an axis is divided so that its ticks are round numbers of a unit people use: data are divided by `factor`, and
 /// `tick` writes a divided value.
 export function axisScale(unit, largest) {
-  const by = (factor, suffix) => ({ factor, tick: (value) => `${Number(value.toPrecision(6))}${suffix}` });
+  const by = (factor, suffix) => ({
+    factor,
+    tick: (value) => (value === 0 ? "0" : `${Number(value.toPrecision(6))}${suffix}`),
+  });
   if (unit === "bytes" || unit === "bytes_per_second") {
     let at = 0;
     while (at + 1 < BINARY.length && largest / 1024 ** at >= 1024) at += 1;
@@ -79,6 +84,11 @@ export function axisScale(unit, largest) {
   }
   if (unit === "seconds" && largest > 3 * 3600) return by(3600, " h");
   if (unit === "seconds" && largest > 300) return by(60, " min");
+  if (unit === "seconds" || unit === "nanos") {
+    const perSecond = unit === "nanos" ? 1e9 : 1;
+    const [size, suffix] = DECIMAL.find(([size]) => largest >= size * perSecond) ?? DECIMAL.at(-1);
+    return by(size * perSecond, suffix);
+  }
   if (unit === "share") return by(0.01, " %");
   if ((unit === "count" || unit === "per_second" || unit === "plain") && largest >= 1e4) {
     const [factor, suffix] = largest >= 1e9 ? [1e9, " G"] : largest >= 1e6 ? [1e6, " M"] : [1e3, " k"];

@@ -55,6 +55,9 @@ impl<'a> Sequencer<'a> {
 }
 
 impl RowSink for Sequencer<'_> {
+    fn began(&mut self, at: Timestamp) -> io::Result<()> {
+        self.sink.began(at)
+    }
     fn request(&mut self, row: &Request) -> io::Result<()> {
         self.ordered.request(row, self.sink)
     }

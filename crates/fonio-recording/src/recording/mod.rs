@@ -96,6 +96,9 @@ impl Recording {
     pub fn replay(&self, sink: &mut dyn RowSink, tables: Tables) -> Result<(), RecordingError> {
         let bios = sink.wants_bios();
         let wanted = |table| tables.contains(table);
+        if let Some(began) = self.meta.began {
+            sink.began(began).map_err(RecordingError::Sink)?;
+        }
         each(self.threads.as_ref().filter(|_| wanted(Table::Threads)), |row| sink.thread(row))?;
         each(self.files.as_ref().filter(|_| wanted(Table::Files)), |row| sink.file(row))?;
         each(self.marks.as_ref().filter(|_| wanted(Table::Marks)), |row| sink.mark(row))?;

@@ -8,6 +8,7 @@ pub mod assembler;
 pub mod blktrace;
 mod complaints;
 pub mod csv;
+pub mod export;
 pub mod ftrace_text;
 pub mod lines;
 pub mod reader;

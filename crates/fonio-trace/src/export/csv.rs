@@ -1,0 +1,99 @@
+//! `requests.parquet` as CSV with a header: times in nanoseconds, an empty cell for what is not known, flags joined
+//! with `|`, and the name that the thread had. [`Mapping::fonio`](crate::csv::Mapping::fonio) reads it back.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use fonio_core::{Flags, Request, RowSink, Thread, Timestamp};
+
+use super::names::Names;
+
+const HEADER: &str = "request_id,device,op,flags,flags_known,sector,bytes,queued_ns,inserted_ns,issued_ns,reissued_ns,\
+    completed_ns,requeues,cpu,tid,process,cause_tid,file_id,content,ioprio,error";
+
+/// Writes requests as CSV.
+pub struct CsvExport<W> {
+    to: W,
+    names: Names,
+}
+
+impl<W: Write> CsvExport<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    /// What `to` reports.
+    pub fn new(mut to: W) -> io::Result<CsvExport<W>> {
+        writeln!(to, "{HEADER}")?;
+        Ok(CsvExport { to, names: Names::default() })
+    }
+
+    /// Ends the file and gives back where it was written to.
+    ///
+    /// # Errors
+    /// What `to` reports.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.to.flush()?;
+        Ok(self.to)
+    }
+}
+
+impl<W: Write> RowSink for CsvExport<W> {
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.names.add(row);
+        Ok(())
+    }
+
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        let to = &mut self.to;
+        write!(to, "{},{},{},", row.request_id, row.device, row.op.name())?;
+        flags(to, row.flags)?;
+        to.write_all(b",")?;
+        flags(to, row.flags_known)?;
+        let nanos = |time: Option<Timestamp>| time.map(|time| time.0);
+        cell(to, row.sector.map(|sector| sector.0))?;
+        cell(to, Some(row.bytes.0))?;
+        for time in [row.queued, row.inserted, row.issued, row.reissued, row.completed] {
+            cell(to, nanos(time))?;
+        }
+        cell(to, row.requeues)?;
+        cell(to, row.cpu)?;
+        cell(to, row.tid)?;
+        to.write_all(b",")?;
+        if let Some(comm) = row.tid.and_then(|tid| self.names.comm(tid, row.order_time())) {
+            text(to, comm)?;
+        }
+        cell(to, row.cause_tid)?;
+        cell(to, row.file_id)?;
+        cell(to, Some(row.content.name()))?;
+        cell(to, row.ioprio)?;
+        cell(to, row.error)?;
+        to.write_all(b"\n")
+    }
+
+    fn wants_bios(&self) -> bool {
+        false
+    }
+}
+
+fn cell<T: Display>(to: &mut impl Write, value: Option<T>) -> io::Result<()> {
+    match value {
+        Some(value) => write!(to, ",{value}"),
+        None => to.write_all(b","),
+    }
+}
+
+fn flags(to: &mut impl Write, flags: Flags) -> io::Result<()> {
+    let set = Flags::NAMES.iter().filter(|(flag, _)| flags.contains(*flag));
+    for (at, (_, name)) in set.enumerate() {
+        write!(to, "{}{name}", if at > 0 { "|" } else { "" })?;
+    }
+    Ok(())
+}
+
+/// A name, in quotes where it must be; a line end in it becomes a blank, since our reader takes lines as rows.
+fn text(to: &mut impl Write, text: &str) -> io::Result<()> {
+    if !text.contains(['"', ',', '\n', '\r']) && text.trim() == text && !text.starts_with('#') {
+        return to.write_all(text.as_bytes());
+    }
+    write!(to, "\"{}\"", text.replace('"', "\"\"").replace(['\n', '\r'], " "))
+}

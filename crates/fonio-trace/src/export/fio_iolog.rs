@@ -1,0 +1,159 @@
+//! fio's iolog, versions 2 and 3: what a device was asked to do, to be replayed with `fio --read_iolog`.
+//!
+//! - Requests in the order of their issue. Version 3 has their times, in microseconds; version 2 has none (its `wait`
+//!   is documented in microseconds and taken by fio 3.33 as milliseconds since fio's start), so it is replayed as fast
+//!   as fio's depth allows.
+//! - fio loses the delay after a line whose time is 0, so times begin at 1.
+//! - A flush is a `datasync`. fio can set neither PREFLUSH nor FUA, so a write with either has a `datasync` before or
+//!   after it: what was durable stays so, at more flushes than the original where the device has FUA.
+//! - A discard is a `trim`, as fio's manual has it; fio 3.33 passes over such lines with the words `bad ddir: 2`, later
+//!   versions replay them. fio holds a buffer as long as the longest line, so long requests become several lines.
+//! - What fio has no word for (zeroes written without data, secure erase, zones, passthrough) is left out and counted.
+//!
+//! Source: fio's `iolog.c` and its manual, "Trace file format".
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use fonio_core::meta::Device;
+use fonio_core::{DeviceId, Flags, Op, Request, RowSink, SECTOR_BYTES, Timestamp};
+
+/// Longer requests are written as several lines.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// The version of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// Without times; fio from 1.17 on.
+    V2,
+    /// With times; fio from 3.31 on.
+    V3,
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Requests that are in the log.
+    pub requests: u64,
+    /// Requests that are not, by op: fio has no action for them.
+    pub left_out: BTreeMap<Op, u64>,
+}
+
+/// Writes requests as an iolog.
+pub struct FioIolog<W> {
+    to: W,
+    version: Version,
+    /// Names by which fio opens the devices.
+    names: BTreeMap<DeviceId, String>,
+    opened: Vec<DeviceId>,
+    /// The time of the first line.
+    first: Option<Timestamp>,
+    last_us: u64,
+    written: Written,
+}
+
+impl<W: Write> FioIolog<W> {
+    /// Writes the first line. Devices that have a name in `devices` are opened by it under `/dev`, others by their
+    /// number under `/dev/block`; `fio --replay_redirect` opens another in their place.
+    ///
+    /// # Errors
+    /// What `to` reports.
+    pub fn new(mut to: W, version: Version, devices: &[Device]) -> io::Result<FioIolog<W>> {
+        let number = if version == Version::V2 { 2 } else { 3 };
+        writeln!(to, "fio version {number} iolog")?;
+        let names = devices
+            .iter()
+            // A path in the log ends at a blank.
+            .filter_map(|device| Some((device.id, device.name.clone()?)))
+            .filter(|(_, name)| !name.is_empty() && name.len() < 200 && !name.contains(char::is_whitespace))
+            .map(|(id, name)| (id, format!("/dev/{name}")))
+            .collect();
+        Ok(FioIolog {
+            to,
+            version,
+            names,
+            opened: Vec::new(),
+            first: None,
+            last_us: 1,
+            written: Written::default(),
+        })
+    }
+
+    /// Closes the devices and ends the file.
+    ///
+    /// # Errors
+    /// What the output reports.
+    pub fn finish(mut self) -> io::Result<Written> {
+        for device in std::mem::take(&mut self.opened) {
+            self.line(device, "close")?;
+        }
+        self.to.flush()?;
+        Ok(self.written)
+    }
+
+    /// One line at the time of the last.
+    fn line(&mut self, device: DeviceId, action: &str) -> io::Result<()> {
+        if self.version == Version::V3 {
+            write!(self.to, "{} ", self.last_us)?;
+        }
+        match self.names.get(&device) {
+            Some(name) => write!(self.to, "{name}")?,
+            None => write!(self.to, "/dev/block/{device}")?,
+        }
+        writeln!(self.to, " {action}")
+    }
+
+    fn pieces(&mut self, row: &Request, action: &str, sector: u64) -> io::Result<()> {
+        let (mut offset, mut left) = (sector.saturating_mul(SECTOR_BYTES), row.bytes.0);
+        while left > 0 {
+            let piece = left.min(LINE_BYTES_MAX);
+            self.line(row.device, &format!("{action} {offset} {piece}"))?;
+            offset = offset.saturating_add(piece);
+            left -= piece;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> RowSink for FioIolog<W> {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        let action = match (row.op, row.sector) {
+            (Op::Flush, _) => "datasync 0 0",
+            (Op::Read, Some(_)) if row.bytes.0 > 0 => "read",
+            (Op::Write, Some(_)) if row.bytes.0 > 0 => "write",
+            (Op::Discard, Some(_)) if row.bytes.0 > 0 => "trim",
+            _ => {
+                *self.written.left_out.entry(row.op).or_default() += 1;
+                return Ok(());
+            }
+        };
+        let at = row.order_time();
+        let first = *self.first.get_or_insert(at);
+        // Never back: fio takes a step back for no delay, and all later ones from there.
+        self.last_us = self.last_us.max(1 + at.0.saturating_sub(first.0) / 1000);
+        if !self.opened.contains(&row.device) {
+            self.opened.push(row.device);
+            self.line(row.device, "add")?;
+            self.line(row.device, "open")?;
+        }
+        match row.sector {
+            Some(sector) if row.op != Op::Flush => {
+                let writes = row.op == Op::Write;
+                if writes && row.flags.contains(Flags::PREFLUSH) {
+                    self.line(row.device, "datasync 0 0")?;
+                }
+                self.pieces(row, action, sector.0)?;
+                if writes && row.flags.contains(Flags::FUA) {
+                    self.line(row.device, "datasync 0 0")?;
+                }
+            }
+            _ => self.line(row.device, action)?,
+        }
+        self.written.requests += 1;
+        Ok(())
+    }
+
+    fn wants_bios(&self) -> bool {
+        false
+    }
+}

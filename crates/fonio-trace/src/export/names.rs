@@ -1,0 +1,28 @@
+//! Names of threads at an instant.
+
+use std::collections::BTreeMap;
+
+use fonio_core::{Thread, Timestamp};
+
+/// The rows of `threads.parquet` so far.
+#[derive(Default)]
+pub(super) struct Names(BTreeMap<u32, Vec<Thread>>);
+
+impl Names {
+    pub fn add(&mut self, row: &Thread) {
+        let rows = self.0.entry(row.tid).or_default();
+        let place = rows.partition_point(|known| known.from <= row.from);
+        rows.insert(place, row.clone());
+    }
+
+    /// The row that holds at `at`; before the first, the first.
+    pub fn at(&self, tid: u32, at: Timestamp) -> Option<&Thread> {
+        let rows = self.0.get(&tid)?;
+        rows.get(rows.partition_point(|row| row.from <= at).saturating_sub(1))
+    }
+
+    /// The thread's name at `at`.
+    pub fn comm(&self, tid: u32, at: Timestamp) -> Option<&str> {
+        self.at(tid, at)?.comm.as_deref()
+    }
+}

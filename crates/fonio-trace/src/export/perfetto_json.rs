@@ -1,0 +1,421 @@
+//! Chrome's JSON trace events, which <https://ui.perfetto.dev> and `chrome://tracing` open.
+//!
+//! Each device is a process. A slice of a thread must lie wholly inside or outside another, and requests in flight at
+//! once overlap as they like, so each device has as many tracks as it has requests in flight at once at most: `in flight
+//! 1`, `in flight 2`, … hold the time from first issue to completion, and `queued 1`, … that from queue to first issue.
+//! A request goes on the first track that is free, so the number of tracks in use at an instant is near the depth.
+//! (Events with `ph` `b` and `e` would need no such tracks, but Perfetto gives each id a track of its own, and groups
+//! them by name: the depth could not be seen.) The request is told in the slice's arguments.
+//!
+//! Beside them: calls and waits on the tracks of their threads, marks, and samples as counters.
+//!
+//! Times are microseconds with three decimals. Perfetto reads them as doubles, which hold nanoseconds up to about 100
+//! days; where the clock is beyond (wall-clock time), the hour in which the trace begins is taken off, and `otherData`
+//! says how much.
+//!
+//! Format: "Trace Event Format" by N. Duca and D. Sinclair; Perfetto's `json_trace_parser.cc`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write};
+
+use fonio_core::meta::Device;
+use fonio_core::{Call, DeviceId, Flags, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait};
+
+use super::names::Names;
+
+/// Numbers of the devices' processes: above every number that Linux gives to one (2^22).
+const DEVICE_PIDS: u32 = 10_000_000;
+
+/// The process of the marks, and that of the samples.
+const MARKS_PID: u32 = 9_000_000;
+const SAMPLES_PID: u32 = 9_000_001;
+
+/// Thread numbers of a device's tracks: those of the queue stand after those in flight.
+const QUEUED_TIDS: u32 = 100_000;
+
+/// Nanoseconds in an hour, and the time from which doubles of microseconds hold nanoseconds no more.
+const HOUR: u64 = 3_600_000_000_000;
+const EXACT_UNTIL: u64 = 1 << 53;
+
+/// Tracks on which nothing overlaps.
+#[derive(Default)]
+struct Lanes {
+    /// When each is free again.
+    free_from: Vec<u64>,
+}
+
+impl Lanes {
+    /// The first that is free from `begin` on, taken until `end`; and whether it is new.
+    fn take(&mut self, begin: u64, end: u64) -> (u32, bool) {
+        let found = self.free_from.iter().position(|free| *free <= begin);
+        let lane = found.unwrap_or(self.free_from.len());
+        match found {
+            Some(lane) => self.free_from[lane] = end,
+            None => self.free_from.push(end),
+        }
+        (lane as u32, found.is_none())
+    }
+}
+
+#[derive(Default)]
+struct DeviceTracks {
+    pid: u32,
+    in_flight: Lanes,
+    queued: Lanes,
+    /// A track for what has no end was begun.
+    unended: bool,
+}
+
+/// Writes rows as JSON trace events.
+pub struct PerfettoJson<W> {
+    to: W,
+    began: Option<Timestamp>,
+    /// Taken off every time; known from the first row on.
+    origin: Option<u64>,
+    names: Names,
+    device_names: BTreeMap<DeviceId, String>,
+    devices: BTreeMap<DeviceId, DeviceTracks>,
+    marks: Lanes,
+    samples: bool,
+    /// The name under which each thread's track was announced.
+    threads: BTreeMap<u32, Option<String>>,
+}
+
+impl<W: Write> PerfettoJson<W> {
+    /// An export to `to`; devices are called by their names in `devices`, else by their numbers.
+    pub fn new(to: W, devices: &[Device]) -> PerfettoJson<W> {
+        let device_names =
+            devices.iter().filter_map(|device| Some((device.id, device.name.clone()?))).collect();
+        PerfettoJson {
+            to,
+            began: None,
+            origin: None,
+            names: Names::default(),
+            device_names,
+            devices: BTreeMap::new(),
+            marks: Lanes::default(),
+            samples: false,
+            threads: BTreeMap::new(),
+        }
+    }
+
+    /// Ends the file and gives back where it was written to.
+    ///
+    /// # Errors
+    /// What the output reports.
+    pub fn finish(mut self) -> io::Result<W> {
+        if self.origin.is_none() {
+            self.header(Timestamp(0))?;
+        }
+        writeln!(self.to, "\n]}}")?;
+        self.to.flush()?;
+        Ok(self.to)
+    }
+
+    fn header(&mut self, first: Timestamp) -> io::Result<u64> {
+        let first = self.began.unwrap_or(first).0;
+        let origin = if first < EXACT_UNTIL { 0 } else { first / HOUR * HOUR };
+        self.origin = Some(origin);
+        writeln!(
+            self.to,
+            "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"writer\":\"fonio\",\"origin_ns\":\"{origin}\"}},\"traceEvents\":["
+        )?;
+        // The one event that has no comma before it.
+        write!(
+            self.to,
+            "{{\"ph\":\"M\",\"pid\":{MARKS_PID},\"name\":\"process_name\",\"args\":{{\"name\":\"marks\"}}}}"
+        )?;
+        Ok(origin)
+    }
+
+    /// `at` as the file writes it.
+    fn micros(&mut self, at: Timestamp) -> io::Result<Micros> {
+        let origin = match self.origin {
+            Some(origin) => origin,
+            None => self.header(at)?,
+        };
+        Ok(Micros(i128::from(at.0) - i128::from(origin)))
+    }
+
+    fn name_thread(&mut self, pid: u32, tid: u32, name: &str) -> io::Result<()> {
+        write!(
+            self.to,
+            ",\n{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"name\":\"thread_name\",\"args\":{{\"name\":{}}}}}",
+            Json(name)
+        )?;
+        write!(
+            self.to,
+            ",\n{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{tid}}}}}"
+        )
+    }
+
+    fn name_process(&mut self, pid: u32, name: &str) -> io::Result<()> {
+        write!(
+            self.to,
+            ",\n{{\"ph\":\"M\",\"pid\":{pid},\"name\":\"process_name\",\"args\":{{\"name\":{}}}}}",
+            Json(name)
+        )
+    }
+
+    /// The beginning of a slice (with an end) or an instant (without), up to its arguments.
+    fn begin(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        name: &str,
+        from: Timestamp,
+        until: Option<Timestamp>,
+    ) -> io::Result<()> {
+        let at = self.micros(from)?;
+        match until {
+            Some(until) => {
+                let dur = Micros(i128::from(until.0.saturating_sub(from.0)));
+                write!(
+                    self.to,
+                    ",\n{{\"ph\":\"X\",\"pid\":{pid},\"tid\":{tid},\"ts\":{at},\"dur\":{dur},\"name\":{}",
+                    Json(name)
+                )
+            }
+            None => write!(
+                self.to,
+                ",\n{{\"ph\":\"i\",\"s\":\"t\",\"pid\":{pid},\"tid\":{tid},\"ts\":{at},\"name\":{}",
+                Json(name)
+            ),
+        }
+    }
+
+    /// The device's tracks, announced when first asked for.
+    fn device(&mut self, id: DeviceId) -> io::Result<u32> {
+        if let Some(tracks) = self.devices.get(&id) {
+            return Ok(tracks.pid);
+        }
+        let pid = DEVICE_PIDS + self.devices.len() as u32;
+        self.devices.insert(id, DeviceTracks { pid, ..DeviceTracks::default() });
+        let name = match self.device_names.get(&id) {
+            Some(name) => format!("{name} ({id})"),
+            None => id.to_string(),
+        };
+        self.name_process(pid, &name)?;
+        Ok(pid)
+    }
+
+    fn request_args(&mut self, row: &Request) -> io::Result<()> {
+        let comm = row.tid.and_then(|tid| self.names.comm(tid, row.order_time()));
+        let to = &mut self.to;
+        write!(
+            to,
+            ",\"cat\":\"block\",\"args\":{{\"request_id\":{},\"bytes\":{}",
+            row.request_id, row.bytes.0
+        )?;
+        if let Some(sector) = row.sector {
+            write!(to, ",\"sector\":{}", sector.0)?;
+        }
+        write!(to, ",\"flags\":{}", Json(&flag_names(row.flags)))?;
+        if let Some(comm) = comm {
+            write!(to, ",\"process\":{}", Json(comm))?;
+        }
+        let numbers = [
+            ("tid", row.tid.map(i64::from)),
+            ("cpu", row.cpu.map(i64::from)),
+            ("ioprio", row.ioprio.map(i64::from)),
+            ("requeues", row.requeues.map(i64::from)),
+            ("error", row.error.map(i64::from)),
+            ("file_id", row.file_id.map(i64::from)),
+            ("queue_ns", row.queue().map(|span| span.0 as i64)),
+            ("service_ns", row.service().map(|span| span.0 as i64)),
+        ];
+        for (name, value) in numbers {
+            if let Some(value) = value {
+                write!(to, ",\"{name}\":{value}")?;
+            }
+        }
+        to.write_all(b"}}")
+    }
+
+    /// The process of a thread, whose track is announced under its name.
+    fn thread_track(&mut self, tid: u32, at: Timestamp) -> io::Result<u32> {
+        // Announcements, too, stand after the header.
+        self.micros(at)?;
+        let (pid, comm) = match self.names.at(tid, at) {
+            Some(row) => (row.pid.unwrap_or(tid), row.comm.clone()),
+            None => (tid, None),
+        };
+        if self.threads.get(&tid) != Some(&comm) {
+            if let Some(comm) = &comm {
+                write!(
+                    self.to,
+                    ",\n{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"name\":\"thread_name\",\"args\":{{\"name\":{}}}}}",
+                    Json(comm)
+                )?;
+            }
+            self.threads.insert(tid, comm);
+        }
+        Ok(pid)
+    }
+}
+
+impl<W: Write> RowSink for PerfettoJson<W> {
+    fn began(&mut self, at: Timestamp) -> io::Result<()> {
+        self.began = Some(at);
+        Ok(())
+    }
+
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.names.add(row);
+        Ok(())
+    }
+
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.micros(row.queued.or(row.issued).unwrap_or(row.order_time()))?;
+        let pid = self.device(row.device)?;
+        let flags = flag_names(row.flags);
+        let name =
+            if flags.is_empty() { row.op.name().to_owned() } else { format!("{} {flags}", row.op.name()) };
+        // Damaged traces have completions before their issues: an empty slice stands for them.
+        let spans = [
+            (true, row.queued, row.issued.map(|issued| issued.max(row.queued.unwrap_or(issued)))),
+            (
+                false,
+                row.issued,
+                row.completed.map(|completed| completed.max(row.issued.unwrap_or(completed))),
+            ),
+        ];
+        let mut drawn = false;
+        for (queued, from, until) in spans {
+            let (Some(from), Some(until)) = (from, until) else { continue };
+            let tracks = self.devices.get_mut(&row.device).expect("the device was announced above");
+            let (lanes, first_tid, kind) = if queued {
+                (&mut tracks.queued, QUEUED_TIDS, "queued")
+            } else {
+                (&mut tracks.in_flight, 1, "in flight")
+            };
+            let (lane, new) = lanes.take(from.0, until.0);
+            let tid = first_tid + lane;
+            if new {
+                self.name_thread(pid, tid, &format!("{kind} {}", lane + 1))?;
+            }
+            self.begin(pid, tid, &name, from, Some(until))?;
+            self.request_args(row)?;
+            drawn = true;
+        }
+        if !drawn || row.completed.is_none() {
+            let tracks = self.devices.get_mut(&row.device).expect("the device was announced above");
+            if !std::mem::replace(&mut tracks.unended, true) {
+                self.name_thread(pid, 0, "without a known end")?;
+            }
+            self.begin(pid, 0, &name, row.order_time(), None)?;
+            self.request_args(row)?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        let pid = self.thread_track(row.tid, row.entered)?;
+        self.begin(pid, row.tid, &row.name, row.entered, row.exited.or(Some(row.entered)))?;
+        write!(self.to, ",\"cat\":\"call\",\"args\":{{\"call_id\":{}", row.call_id)?;
+        let numbers = [
+            ("file_id", row.file_id.map(i128::from)),
+            ("offset", row.offset.map(i128::from)),
+            ("bytes", row.bytes.map(|bytes| i128::from(bytes.0))),
+            ("result", row.result.map(i128::from)),
+        ];
+        for (name, value) in numbers {
+            if let Some(value) = value {
+                write!(self.to, ",\"{name}\":{value}")?;
+            }
+        }
+        self.to.write_all(b"}}")
+    }
+
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        let pid = self.thread_track(row.tid, row.began)?;
+        self.begin(
+            pid,
+            row.tid,
+            &format!("blocked: {}", row.reason),
+            row.began,
+            row.ended.or(Some(row.began)),
+        )?;
+        write!(self.to, ",\"cat\":\"wait\",\"args\":{{")?;
+        let numbers = [("request_id", row.request_id), ("waker_tid", row.waker_tid.map(u64::from))];
+        for (at, (name, value)) in
+            numbers.into_iter().filter_map(|(name, value)| Some((name, value?))).enumerate()
+        {
+            write!(self.to, "{}\"{name}\":{value}", if at > 0 { "," } else { "" })?;
+        }
+        self.to.write_all(b"}}")
+    }
+
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        self.micros(row.at)?;
+        let until = row.until.map(|until| until.max(row.at));
+        let (lane, new) = self.marks.take(row.at.0, until.unwrap_or(row.at).0);
+        if new {
+            self.name_thread(MARKS_PID, lane + 1, &format!("marks {}", lane + 1))?;
+        }
+        self.begin(MARKS_PID, lane + 1, &row.name, row.at, until)?;
+        write!(self.to, ",\"cat\":\"mark\"")?;
+        if let Some(tid) = row.tid {
+            write!(self.to, ",\"args\":{{\"tid\":{tid}}}")?;
+        }
+        self.to.write_all(b"}")
+    }
+
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        let at = self.micros(row.time)?;
+        if !std::mem::replace(&mut self.samples, true) {
+            self.name_process(SAMPLES_PID, "samples")?;
+        }
+        let name = match &row.subject {
+            Some(subject) => format!("{} {subject}", row.metric.name()),
+            None => row.metric.name().to_owned(),
+        };
+        write!(
+            self.to,
+            ",\n{{\"ph\":\"C\",\"pid\":{SAMPLES_PID},\"ts\":{at},\"name\":{},\"args\":{{\"value\":{}}}}}",
+            Json(&name),
+            row.value
+        )
+    }
+
+    fn wants_bios(&self) -> bool {
+        false
+    }
+}
+
+fn flag_names(flags: Flags) -> String {
+    let set = Flags::NAMES.iter().filter(|(flag, _)| flags.contains(*flag));
+    set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
+}
+
+/// Nanoseconds, written as microseconds with three decimals.
+struct Micros(i128);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.unsigned_abs();
+        let sign = if self.0 < 0 { "-" } else { "" };
+        write!(f, "{sign}{}.{:03}", size / 1000, size % 1000)
+    }
+}
+
+/// Text as a JSON string.
+struct Json<'a>(&'a str);
+
+impl fmt::Display for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write as _;
+        f.write_char('"')?;
+        for character in self.0.chars() {
+            match character {
+                '"' => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                '\n' => f.write_str("\\n")?,
+                control if control < ' ' => write!(f, "\\u{:04x}", control as u32)?,
+                other => f.write_char(other)?,
+            }
+        }
+        f.write_char('"')
+    }
+}

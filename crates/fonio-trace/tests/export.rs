@@ -1,0 +1,389 @@
+//! Exports, read back: by our own reader, by a JSON parser, and by fio.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::process::Command;
+
+use expect_test::expect;
+use fonio_core::meta::Device;
+use fonio_core::{
+    Batch, ByteCount, Call, DeviceId, Flags, Mark, Metric, Op, Request, RowSink, Sample, Sector, Thread,
+    Timestamp, Wait,
+};
+use fonio_trace::csv::{CsvReader, Mapping};
+use fonio_trace::export::csv::CsvExport;
+use fonio_trace::export::fio_iolog::{FioIolog, Version, Written};
+use fonio_trace::export::perfetto_json::PerfettoJson;
+use fonio_trace::reader::{Input, TraceReader};
+use fonio_trace::recognise::{ReadOptions, open};
+use proptest::prelude::*;
+use serde_json::Value;
+
+const DEVICE: DeviceId = DeviceId(179 << 20);
+
+fn devices() -> Vec<Device> {
+    vec![Device { id: DEVICE, name: Some("mmcblk0".into()), ..Device::default() }]
+}
+
+/// A request from times in microseconds.
+fn request(request_id: u64, op: Op, sector: u64, bytes: u64, times: [Option<u64>; 3]) -> Request {
+    let [queued, issued, completed] = times.map(|time| time.map(|micros| Timestamp(micros * 1000)));
+    Request {
+        request_id,
+        sector: (op != Op::Flush).then_some(Sector(sector)),
+        queued,
+        issued,
+        completed,
+        tid: Some(7),
+        cpu: Some(1),
+        error: completed.map(|_| 0),
+        ..Request::new(DEVICE, op, ByteCount(bytes))
+    }
+}
+
+fn requests() -> Vec<Request> {
+    let mut rows = vec![
+        request(0, Op::Write, 8, 4096, [Some(100), Some(110), Some(400)]),
+        request(1, Op::Read, 64, 8192, [Some(105), Some(120), Some(200)]),
+        request(2, Op::Write, 128, 4096, [Some(150), Some(210), Some(300)]),
+        request(3, Op::Flush, 0, 0, [None, Some(500), Some(2500)]),
+        request(4, Op::Discard, 1 << 20, 150 << 20, [None, Some(2600), None]),
+        request(5, Op::WriteZeroes, 0, 4096, [Some(2700), None, None]),
+    ];
+    rows[0].flags = Flags::SYNC | Flags::FUA | Flags::PREFLUSH;
+    rows[0].flags_known = Flags::KNOWN_FROM_RWBS;
+    rows
+}
+
+fn thread(tid: u32, from: u64, comm: &str) -> Thread {
+    Thread { tid, from: Timestamp(from), pid: Some(5), comm: Some(comm.into()), ..Thread::default() }
+}
+
+#[test]
+fn csv() {
+    let mut export = CsvExport::new(Vec::new()).expect("memory writes");
+    export.thread(&thread(7, 0, "my, \"app\"")).expect("memory writes");
+    export.thread(&thread(7, 300_000, "later")).expect("memory writes");
+    for row in requests() {
+        export.request(&row).expect("memory writes");
+    }
+    let text = String::from_utf8(export.finish().expect("memory writes")).expect("it is UTF-8");
+    expect![[r#"
+        request_id,device,op,flags,flags_known,sector,bytes,queued_ns,inserted_ns,issued_ns,reissued_ns,completed_ns,requeues,cpu,tid,process,cause_tid,file_id,content,ioprio,error
+        0,179:0,write,sync|fua|preflush,sync|meta|fua|preflush|readahead,8,4096,100000,,110000,,400000,,1,7,"my, ""app""",,,unknown,,0
+        1,179:0,read,,,64,8192,105000,,120000,,200000,,1,7,"my, ""app""",,,unknown,,0
+        2,179:0,write,,,128,4096,150000,,210000,,300000,,1,7,"my, ""app""",,,unknown,,0
+        3,179:0,flush,,,,0,,,500000,,2500000,,1,7,later,,,unknown,,0
+        4,179:0,discard,,,1048576,157286400,,,2600000,,,,1,7,later,,,unknown,,
+        5,179:0,write_zeroes,,,0,4096,2700000,,,,,,1,7,later,,,unknown,,
+    "#]].assert_eq(&text);
+
+    // The reader for it is found by the content, and gives the same requests but for what it has no columns for.
+    let input = Input { name: "fonio.csv".into(), bytes: Box::new(io::Cursor::new(text.into_bytes())) };
+    let mut reader = open(vec![input], &ReadOptions::default()).expect("it is recognised");
+    let mut batch = Batch::default();
+    reader.next_batch(&mut batch).expect("memory reads");
+    let expected: Vec<Request> = requests()
+        .into_iter()
+        .map(|row| Request {
+            request_id: 0,
+            flags: Flags::NONE,
+            flags_known: Flags::NONE,
+            error: None,
+            ..row
+        })
+        .collect();
+    assert_eq!(batch.requests, expected);
+    assert_eq!(batch.threads[0].comm.as_deref(), Some("my, \"app\""));
+    assert_eq!(batch.diagnostics, []);
+}
+
+fn iolog(version: Version, rows: &[Request]) -> (String, Written) {
+    let mut text = Vec::new();
+    let mut export = FioIolog::new(&mut text, version, &devices()).expect("memory writes");
+    for row in rows {
+        export.request(row).expect("memory writes");
+    }
+    let written = export.finish().expect("memory writes");
+    (String::from_utf8(text).expect("it is UTF-8"), written)
+}
+
+#[test]
+fn fio_iolog() {
+    let (text, written) = iolog(Version::V3, &requests());
+    expect![[r#"
+        fio version 3 iolog
+        1 /dev/mmcblk0 add
+        1 /dev/mmcblk0 open
+        1 /dev/mmcblk0 datasync 0 0
+        1 /dev/mmcblk0 write 4096 4096
+        1 /dev/mmcblk0 datasync 0 0
+        11 /dev/mmcblk0 read 32768 8192
+        101 /dev/mmcblk0 write 65536 4096
+        391 /dev/mmcblk0 datasync 0 0
+        2491 /dev/mmcblk0 trim 536870912 67108864
+        2491 /dev/mmcblk0 trim 603979776 67108864
+        2491 /dev/mmcblk0 trim 671088640 23068672
+        2491 /dev/mmcblk0 close
+    "#]]
+    .assert_eq(&text);
+    assert_eq!(written, Written { requests: 5, left_out: BTreeMap::from([(Op::WriteZeroes, 1)]) });
+    let without_times: String = text
+        .replace("version 3", "version 2")
+        .lines()
+        .map(|line| match line.split_once(' ') {
+            Some((time, rest)) if time.parse::<u64>().is_ok() => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    assert_eq!(iolog(Version::V2, &requests()).0, without_times);
+}
+
+#[test]
+fn fio_replays_the_iolog() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let image = dir.path().join("image");
+    fs::write(&image, vec![0; 1 << 20]).expect("the image is written");
+    let rows: Vec<Request> = requests()
+        .into_iter()
+        .filter(|row| row.op != Op::Discard)
+        .map(|mut row| {
+            // A second passes, which must take a second again.
+            if row.request_id == 3 {
+                row.issued = Some(Timestamp(1_000_110_000));
+            }
+            row
+        })
+        .collect();
+    for version in [Version::V2, Version::V3] {
+        let log = dir.path().join("log");
+        fs::write(&log, iolog(version, &rows).0).expect("the log is written");
+        let run = Command::new("fio")
+            .current_dir(dir.path())
+            .args(["--name=replay", "--ioengine=psync", "--output-format=json"])
+            .arg(format!("--read_iolog={}", log.display()))
+            .arg(format!("--replay_redirect={}", image.display()))
+            .output();
+        let run = match run {
+            Ok(run) => run,
+            Err(error) => {
+                eprintln!("skipped: fio cannot be run ({error})");
+                return;
+            }
+        };
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        assert_eq!(String::from_utf8_lossy(&run.stderr), "");
+        let begin = run.stdout.iter().position(|byte| *byte == b'{').expect("fio prints JSON");
+        let result: Value = serde_json::from_slice(&run.stdout[begin..]).expect("fio prints JSON");
+        let job = &result["jobs"][0];
+        assert_eq!(job["error"], 0);
+        assert_eq!((&job["read"]["total_ios"], &job["read"]["io_bytes"]), (&1.into(), &8192.into()));
+        assert_eq!((&job["write"]["total_ios"], &job["write"]["io_bytes"]), (&2.into(), &8192.into()));
+        // The flush, and the two that stand for PREFLUSH and FUA.
+        assert_eq!(job["sync"]["lat_ns"]["N"], 3);
+        if version == Version::V3 {
+            let run_ms = job["job_runtime"].as_u64().expect("a number");
+            assert!(run_ms >= 900, "the second between two requests took {run_ms} ms");
+        }
+    }
+}
+
+fn perfetto(fill: impl FnOnce(&mut PerfettoJson<Vec<u8>>) -> io::Result<()>) -> (String, Value) {
+    let mut export = PerfettoJson::new(Vec::new(), &devices());
+    fill(&mut export).expect("memory writes");
+    let text = String::from_utf8(export.finish().expect("memory writes")).expect("it is UTF-8");
+    let value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    (text, value)
+}
+
+#[test]
+fn perfetto_json() {
+    let (text, _) = perfetto(|export| {
+        export.began(Timestamp(0))?;
+        export.thread(&thread(7, 0, "app \"x\"\n"))?;
+        for row in requests() {
+            export.request(&row)?;
+        }
+        export.call(&Call {
+            call_id: 1,
+            name: "fsync".into(),
+            tid: 7,
+            file_id: Some(3),
+            offset: None,
+            bytes: None,
+            entered: Timestamp(90_000),
+            exited: Some(Timestamp(2_600_000)),
+            result: Some(0),
+        })?;
+        export.wait(&Wait {
+            tid: 7,
+            began: Timestamp(95_000),
+            ended: Some(Timestamp(2_500_500)),
+            reason: "storage".into(),
+            request_id: Some(3),
+            waker_tid: None,
+        })?;
+        let mark = |at, until: Option<u64>, name: &str| Mark {
+            at: Timestamp(at),
+            until: until.map(Timestamp),
+            name: name.into(),
+            tid: Some(7),
+        };
+        export.mark(&mark(1000, Some(5000), "outer"))?;
+        export.mark(&mark(2000, Some(9000), "overlapping"))?;
+        export.mark(&mark(6000, None, "instant"))?;
+        export.sample(&Sample {
+            time: Timestamp(1),
+            metric: Metric::TemperatureMillicelsius,
+            subject: Some("cpu".into()),
+            value: -5,
+        })
+    });
+    expect![[r#"
+        {"displayTimeUnit":"ns","otherData":{"writer":"fonio","origin_ns":"0"},"traceEvents":[
+        {"ph":"M","pid":9000000,"name":"process_name","args":{"name":"marks"}},
+        {"ph":"M","pid":10000000,"name":"process_name","args":{"name":"mmcblk0 (179:0)"}},
+        {"ph":"M","pid":10000000,"tid":100000,"name":"thread_name","args":{"name":"queued 1"}},
+        {"ph":"M","pid":10000000,"tid":100000,"name":"thread_sort_index","args":{"sort_index":100000}},
+        {"ph":"X","pid":10000000,"tid":100000,"ts":100.000,"dur":10.000,"name":"write sync fua preflush","cat":"block","args":{"request_id":0,"bytes":4096,"sector":8,"flags":"sync fua preflush","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":10000,"service_ns":290000}},
+        {"ph":"M","pid":10000000,"tid":1,"name":"thread_name","args":{"name":"in flight 1"}},
+        {"ph":"M","pid":10000000,"tid":1,"name":"thread_sort_index","args":{"sort_index":1}},
+        {"ph":"X","pid":10000000,"tid":1,"ts":110.000,"dur":290.000,"name":"write sync fua preflush","cat":"block","args":{"request_id":0,"bytes":4096,"sector":8,"flags":"sync fua preflush","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":10000,"service_ns":290000}},
+        {"ph":"M","pid":10000000,"tid":100001,"name":"thread_name","args":{"name":"queued 2"}},
+        {"ph":"M","pid":10000000,"tid":100001,"name":"thread_sort_index","args":{"sort_index":100001}},
+        {"ph":"X","pid":10000000,"tid":100001,"ts":105.000,"dur":15.000,"name":"read","cat":"block","args":{"request_id":1,"bytes":8192,"sector":64,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":15000,"service_ns":80000}},
+        {"ph":"M","pid":10000000,"tid":2,"name":"thread_name","args":{"name":"in flight 2"}},
+        {"ph":"M","pid":10000000,"tid":2,"name":"thread_sort_index","args":{"sort_index":2}},
+        {"ph":"X","pid":10000000,"tid":2,"ts":120.000,"dur":80.000,"name":"read","cat":"block","args":{"request_id":1,"bytes":8192,"sector":64,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":15000,"service_ns":80000}},
+        {"ph":"X","pid":10000000,"tid":100000,"ts":150.000,"dur":60.000,"name":"write","cat":"block","args":{"request_id":2,"bytes":4096,"sector":128,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":60000,"service_ns":90000}},
+        {"ph":"X","pid":10000000,"tid":2,"ts":210.000,"dur":90.000,"name":"write","cat":"block","args":{"request_id":2,"bytes":4096,"sector":128,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":60000,"service_ns":90000}},
+        {"ph":"X","pid":10000000,"tid":1,"ts":500.000,"dur":2000.000,"name":"flush","cat":"block","args":{"request_id":3,"bytes":0,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"service_ns":2000000}},
+        {"ph":"M","pid":10000000,"tid":0,"name":"thread_name","args":{"name":"without a known end"}},
+        {"ph":"M","pid":10000000,"tid":0,"name":"thread_sort_index","args":{"sort_index":0}},
+        {"ph":"i","s":"t","pid":10000000,"tid":0,"ts":2600.000,"name":"discard","cat":"block","args":{"request_id":4,"bytes":157286400,"sector":1048576,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1}},
+        {"ph":"i","s":"t","pid":10000000,"tid":0,"ts":2700.000,"name":"write_zeroes","cat":"block","args":{"request_id":5,"bytes":4096,"sector":0,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1}},
+        {"ph":"M","pid":5,"tid":7,"name":"thread_name","args":{"name":"app \"x\"\n"}},
+        {"ph":"X","pid":5,"tid":7,"ts":90.000,"dur":2510.000,"name":"fsync","cat":"call","args":{"call_id":1,"file_id":3,"result":0}},
+        {"ph":"X","pid":5,"tid":7,"ts":95.000,"dur":2405.500,"name":"blocked: storage","cat":"wait","args":{"request_id":3}},
+        {"ph":"M","pid":9000000,"tid":1,"name":"thread_name","args":{"name":"marks 1"}},
+        {"ph":"M","pid":9000000,"tid":1,"name":"thread_sort_index","args":{"sort_index":1}},
+        {"ph":"X","pid":9000000,"tid":1,"ts":1.000,"dur":4.000,"name":"outer","cat":"mark","args":{"tid":7}},
+        {"ph":"M","pid":9000000,"tid":2,"name":"thread_name","args":{"name":"marks 2"}},
+        {"ph":"M","pid":9000000,"tid":2,"name":"thread_sort_index","args":{"sort_index":2}},
+        {"ph":"X","pid":9000000,"tid":2,"ts":2.000,"dur":7.000,"name":"overlapping","cat":"mark","args":{"tid":7}},
+        {"ph":"i","s":"t","pid":9000000,"tid":1,"ts":6.000,"name":"instant","cat":"mark","args":{"tid":7}},
+        {"ph":"M","pid":9000001,"name":"process_name","args":{"name":"samples"}},
+        {"ph":"C","pid":9000001,"ts":0.001,"name":"temperature_millicelsius cpu","args":{"value":-5}}
+        ]}
+    "#]].assert_eq(&text);
+}
+
+#[test]
+fn an_empty_export_is_json() {
+    let (_, value) = perfetto(|_| Ok(()));
+    assert_eq!(value["traceEvents"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn wall_clock_times_keep_their_nanoseconds() {
+    let at = 1_700_000_000_123_456_789;
+    let (_, value) = perfetto(|export| {
+        let mut row = request(0, Op::Read, 0, 4096, [None, None, None]);
+        (row.issued, row.completed) = (Some(Timestamp(at)), Some(Timestamp(at + 1001)));
+        export.request(&row)
+    });
+    let origin: u64 = value["otherData"]["origin_ns"].as_str().expect("text").parse().expect("a number");
+    let slices = slices(&value);
+    let [(_, begin, end)] = slices.as_slice() else { panic!("{slices:?}") };
+    assert_eq!((begin + origin, end + origin), (at, at + 1001));
+}
+
+/// Each slice: its track, its beginning and end in nanoseconds.
+fn slices(trace: &Value) -> Vec<((u64, u64), u64, u64)> {
+    let nanos = |value: &Value| (value.as_f64().expect("a number") * 1000.0).round() as u64;
+    let events = trace["traceEvents"].as_array().expect("an array");
+    events
+        .iter()
+        .filter(|event| event["ph"] == "X")
+        .map(|event| {
+            let track = (event["pid"].as_u64().expect("a pid"), event["tid"].as_u64().expect("a tid"));
+            let begin = nanos(&event["ts"]);
+            (track, begin, begin + nanos(&event["dur"]))
+        })
+        .collect()
+}
+
+proptest! {
+    /// What Perfetto's importer asks of slices on one track, at any depth, in order of issue or not.
+    #[test]
+    fn slices_of_a_track_never_overlap(
+        times in proptest::collection::vec((0_u64..2000, 0_u64..100, 0_u64..500), 1..80),
+        sorted in any::<bool>(),
+    ) {
+        let mut rows: Vec<Request> = times
+            .iter()
+            .enumerate()
+            .map(|(at, (queued, waits, serves))| {
+                let issued = queued + waits;
+                request(at as u64, Op::Read, 0, 4096, [Some(*queued), Some(issued), Some(issued + serves)])
+            })
+            .collect();
+        if sorted {
+            rows.sort_by(Request::order);
+        }
+        let (_, trace) = perfetto(|export| rows.iter().try_for_each(|row| export.request(row)));
+        let slices = slices(&trace);
+        prop_assert_eq!(slices.len(), 2 * rows.len());
+        let mut ends: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        for (track, begin, end) in &slices {
+            let free = ends.insert(*track, *end).unwrap_or(0);
+            prop_assert!(free <= *begin, "a slice of {track:?} begins at {begin} before {free}");
+        }
+        // In order of issue there are no more tracks in flight than requests in flight at once.
+        if sorted {
+            let depth = rows
+                .iter()
+                .map(|row| rows.iter().filter(|other| other.issued <= row.issued && other.completed > row.issued).count())
+                .max()
+                .unwrap_or(0)
+                .max(1);
+            let tracks = ends.keys().filter(|(_, tid)| *tid < 100_000).count();
+            prop_assert!(tracks <= depth, "{tracks} tracks at depth {depth}");
+        }
+    }
+
+    #[test]
+    fn csv_comes_back(
+        (sector, bytes) in (0_u64..1 << 50, 1_u64..1 << 30),
+        times in proptest::array::uniform5(proptest::option::of(any::<u64>())),
+        op in proptest::sample::select(Op::ALL.to_vec()),
+        (cpu, tid) in (proptest::option::of(any::<u32>()), proptest::option::of(any::<u32>())),
+        comm in "[ -~]{0,15}",
+    ) {
+        let [queued, inserted, issued, completed, _] = times.map(|time| time.map(Timestamp));
+        prop_assume!(queued.or(issued).or(completed).is_some());
+        let row = Request {
+            sector: Some(Sector(sector)),
+            queued,
+            inserted,
+            issued,
+            completed,
+            cpu,
+            tid,
+            ..Request::new(DeviceId::new(259, 3), op, ByteCount(bytes))
+        };
+        let mut export = CsvExport::new(Vec::new()).expect("memory writes");
+        if let Some(tid) = tid {
+            export.thread(&Thread { tid, comm: Some(comm), ..Thread::default() }).expect("memory writes");
+        }
+        export.request(&row).expect("memory writes");
+        let text = export.finish().expect("memory writes");
+        let input = Input { name: "x".into(), bytes: Box::new(io::Cursor::new(text)) };
+        let mut reader = CsvReader::new(input, &Mapping::fonio(), "csv").expect("it has the columns");
+        let mut batch = Batch::default();
+        reader.next_batch(&mut batch).expect("memory reads");
+        prop_assert_eq!(&batch.diagnostics, &[]);
+        prop_assert_eq!(&batch.requests, &[row]);
+    }
+}

@@ -7,9 +7,10 @@
 //! Source: `include/uapi/linux/blktrace_api.h` and `kernel/trace/blktrace.c`.
 
 mod record;
-mod sequence;
+pub(crate) mod sequence;
+pub(crate) mod shows;
 mod stream;
-mod window;
+pub(crate) mod window;
 
 use std::io;
 
@@ -17,6 +18,7 @@ use fonio_core::meta::{Clock, Source};
 use fonio_core::{Batch, Severity};
 
 use self::record::{Layout, TC_COMPLETE, TC_ISSUE, TC_QUEUE, TC_REQUEUE};
+use self::shows::Categories;
 use self::stream::{Beside, Stream};
 use self::window::Window;
 use crate::complaints::Place;
@@ -119,11 +121,11 @@ impl TraceReader for BlktraceReader {
                 break;
             }
         }
-        if ended {
-            self.finish();
-        }
         if ended || self.window.is_full() {
             self.window.give(batch, ended);
+        }
+        if ended {
+            self.finish();
         }
         batch.threads.append(&mut self.beside.threads);
         batch.marks.append(&mut self.beside.marks);
@@ -134,41 +136,16 @@ impl TraceReader for BlktraceReader {
 
     fn source(&self) -> Source {
         let actions = self.streams.iter().fold(0, |all, stream| all | stream.actions);
-        // blktrace records by category: a category that is there is there whole.
-        let groups: [(u64, &[&str]); 3] = [
-            (
-                TC_QUEUE,
-                &[
-                    "queue",
-                    "back_merge",
-                    "front_merge",
-                    "get_request",
-                    "sleep_request",
-                    "insert",
-                    "plug",
-                    "unplug",
-                    "split",
-                    "remap",
-                ],
-            ),
-            (TC_ISSUE, &["issue"]),
-            (TC_COMPLETE, &["complete"]),
-        ];
-        let mut shows: Vec<String> = Vec::new();
-        for (category, names) in groups {
-            if actions & category != 0 {
-                shows.extend(names.iter().map(|name| (*name).to_owned()));
-            }
-        }
-        // Requeues are rare, so their absence says something only where nothing else was left out.
-        let all = TC_QUEUE | TC_ISSUE | TC_COMPLETE;
-        if actions & TC_REQUEUE != 0 || actions & all == all {
-            shows.push("requeue".to_owned());
-        }
+        let categories = Categories {
+            queue: actions & TC_QUEUE != 0,
+            issue: actions & TC_ISSUE != 0,
+            complete: actions & TC_COMPLETE != 0,
+            requeue: actions & TC_REQUEUE != 0,
+        };
         Source {
             format: "blktrace".to_owned(),
             files: self.streams.iter().map(|stream| stream.name.clone()).collect(),
-            shows,
+            shows: categories.names(),
         }
     }
 

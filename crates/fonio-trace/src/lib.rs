@@ -5,6 +5,7 @@
 
 pub mod assemble;
 pub mod assembler;
+pub mod blkparse;
 pub mod blktrace;
 mod complaints;
 pub mod csv;

@@ -37,7 +37,7 @@ struct Key {
 
 /// What one record's number says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Nothing is missing.
     Fine,
     /// These are.
@@ -48,7 +48,7 @@ pub(super) enum Verdict {
 
 /// Follows the numbers of one input.
 #[derive(Debug, Default)]
-pub(super) struct Sequences {
+pub(crate) struct Sequences {
     keys: Vec<Key>,
     index: FxHashMap<(u32, u32), usize>,
     last: usize,
@@ -70,6 +70,11 @@ impl Sequences {
             return Verdict::Fine;
         }
         self.see_any(device, cpu, sequence, time)
+    }
+
+    /// Whether this is the next number there.
+    pub fn expects(&self, device: u32, cpu: u32, sequence: u32) -> bool {
+        self.index.get(&(device, cpu)).is_some_and(|at| self.keys[*at].expected == sequence)
     }
 
     fn see_any(&mut self, device: u32, cpu: u32, sequence: u32, time: u64) -> Verdict {

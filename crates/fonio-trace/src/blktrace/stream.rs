@@ -7,7 +7,6 @@
 use std::io::{self, Read};
 
 use fonio_core::{Mark, Severity, Thread, Timestamp};
-use rustc_hash::FxHashMap;
 
 use super::record::{
     HEADER_MAX, Header, Layout, NoEvent, PDU_MAX, TC_NOTIFY, TN_MESSAGE, TN_PROCESS, TN_TIMESTAMP, u32_at,
@@ -17,13 +16,12 @@ use super::sequence::{Sequences, Verdict};
 use super::window::Window;
 use crate::complaints::{Complaints, Place};
 use crate::reader::Input;
+use crate::threads::{Origin, Threads};
 
 /// Of each input; a trace has an input for each processor. Larger ones were not faster.
 const BUFFER: usize = 256 * 1024;
 /// With so many bytes in the buffer a record and the header after it are there whole.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
-/// Threads whose names are remembered; beyond that all are forgotten, and named again where they come again.
-const NAMES_MAX: usize = 1 << 16;
 /// Rows other than events that a batch takes before it is given out.
 const ROWS_MAX: usize = 4096;
 
@@ -34,27 +32,12 @@ pub(super) struct Beside {
     pub marks: Vec<Mark>,
     pub lost: Vec<fonio_core::LostEvents>,
     pub complaints: Complaints,
-    names: FxHashMap<u32, [u8; 16]>,
+    names: Threads,
 }
 
 impl Beside {
     pub fn is_full(&self) -> bool {
         self.threads.len() + self.marks.len() + self.lost.len() >= ROWS_MAX
-    }
-
-    fn thread(&mut self, tid: u32, from: u64, name: &[u8]) {
-        let len = name.iter().position(|b| *b == 0).unwrap_or(name.len()).min(16);
-        let mut key = [0; 16];
-        key[..len].copy_from_slice(&name[..len]);
-        if len == 0 || self.names.get(&tid) == Some(&key) {
-            return;
-        }
-        if self.names.len() >= NAMES_MAX {
-            self.names.clear();
-        }
-        self.names.insert(tid, key);
-        let comm = Some(String::from_utf8_lossy(&key[..len]).into_owned());
-        self.threads.push(Thread { tid, from: Timestamp(from), comm, ..Thread::default() });
     }
 }
 
@@ -348,7 +331,11 @@ impl Stream {
     /// event after it has such a time.
     fn first_event_after_notes(&mut self, time: u64, beside: &mut Beside) {
         for note in self.held_notes.drain(..) {
-            beside.thread(note.tid, note.time.min(time), &note.comm);
+            let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());
+            if comm.is_some() {
+                let from = Timestamp(note.time.min(time));
+                beside.threads.extend(beside.names.seen(note.tid, None, comm, Origin::Event, from));
+            }
         }
         if !self.any_event {
             self.any_event = true;

@@ -18,7 +18,7 @@ const CALM: u32 = 16;
 
 /// The window.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     /// Held back, in time order up to `sorted`.
     events: Vec<BlockEvent>,
     level: usize,

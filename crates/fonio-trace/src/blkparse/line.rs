@@ -1,0 +1,481 @@
+//! One line of blkparse's default format.
+//!
+//! ```text
+//! "%3d,%-3d %2d %8d %5d.%09lu %5u %2s %3s "  device, cpu, sequence, time, pid, action, rwbs; then by the action
+//! ```
+//!
+//! The widths are minima only, so the columns are told by the blanks between them. What follows them, with `[…]` for
+//! the thread's name and `(…)` in `-t` listings for how long the step took:
+//!
+//! | action | file system request | command (`SG_IO` and the like) |
+//! |---|---|---|
+//! | C R | `sector + sectors (…) [error]`, `sector (…) [error]` | `(hex) [error]` |
+//! | D I Q B | `sector + sectors (…) […]`, `(…) […]` | `bytes (hex) […]` |
+//! | M F G S | `sector + sectors […]`, `[…]` | the same |
+//! | A | `sector + sectors <- (major,minor) sector` | |
+//! | X | `sector / new […]` | |
+//! | P | `[…]` | |
+//! | U UT | `[…] count` | |
+//! | m | the message | |
+
+use fonio_core::{
+    BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, SECTOR_BYTES, Sector, Timestamp, parse_rwbs,
+};
+
+/// What a line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parsed<'a> {
+    /// An event.
+    Event {
+        /// The event.
+        event: BlockEvent,
+        /// Its number on its processor.
+        sequence: u32,
+        /// The name of its thread.
+        comm: Option<&'a [u8]>,
+    },
+    /// Text of a scheduler, or of whoever wrote to the trace's `msg` file.
+    Message {
+        /// When.
+        time: Timestamp,
+        /// By whom; blkparse does not always know.
+        tid: Option<u32>,
+        /// What.
+        text: &'a [u8],
+    },
+    /// An action that is no event of the model: a zone's write plug.
+    NotShown,
+}
+
+/// Whether the line has an event line's beginning: a device.
+pub(super) fn begins_with_device(line: &[u8]) -> bool {
+    let mut rest = Rest(line);
+    rest.device().is_some() && rest.0.first() == Some(&b' ')
+}
+
+/// Reads a line; `None` if it is no whole line of an event.
+pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
+    let mut rest = Rest(line);
+    let device = rest.device()?;
+    let cpu = u32::try_from(rest.column()?).ok()?;
+    // Printed as if it had a sign.
+    let sequence = rest.signed_column()? as u32;
+    let time = rest.time()?;
+    let tid = u32::try_from(rest.column()?).ok()?;
+    let action = rest.word()?;
+    if action == b"m" {
+        let text = message(rest.0);
+        return Some(Parsed::Message { time, tid: (tid != 0).then_some(tid), text });
+    }
+    let rwbs = rest.word()?;
+    if !rwbs.iter().all(u8::is_ascii_uppercase) {
+        return None;
+    }
+    let (mut op, flags) = parse_rwbs(rwbs);
+
+    let mut tail = Tail::default();
+    let kind = match action {
+        b"C" | b"R" => {
+            tail = rest.completion()?;
+            if action == b"C" { EventKind::Complete } else { EventKind::Requeue }
+        }
+        b"D" | b"I" | b"Q" | b"B" => {
+            tail = rest.request()?;
+            match action {
+                b"D" => EventKind::Issue,
+                b"I" => EventKind::Insert,
+                b"Q" => EventKind::BioQueue,
+                _ => EventKind::Bounce,
+            }
+        }
+        b"M" | b"F" | b"G" | b"S" => {
+            tail = rest.request()?;
+            match action {
+                b"M" => EventKind::BackMerge,
+                b"F" => EventKind::FrontMerge,
+                b"G" => EventKind::GetRequest,
+                _ => EventKind::SleepRequest,
+            }
+        }
+        b"A" => {
+            (tail.sector, tail.bytes) = rest.extent()?;
+            rest.literal(b"<-")?;
+            rest.literal(b"(")?;
+            let from_device = rest.device()?;
+            rest.literal(b")")?;
+            EventKind::Remap { from_device, from_sector: Sector(rest.column()?) }
+        }
+        b"X" => {
+            let sector = rest.column()?;
+            rest.literal(b"/")?;
+            let new = rest.column()?;
+            tail.comm = rest.comm()?;
+            // blkparse prints the lower 32 bits.
+            let mut new_sector = sector & !0xffff_ffff | new & 0xffff_ffff;
+            if new_sector < sector {
+                new_sector = new_sector.saturating_add(1 << 32);
+            }
+            tail.sector = sector;
+            tail.bytes = new_sector.saturating_sub(sector).saturating_mul(SECTOR_BYTES);
+            EventKind::Split { new_sector: Sector(new_sector) }
+        }
+        b"P" => {
+            tail.comm = rest.comm()?;
+            EventKind::Plug
+        }
+        b"U" | b"UT" | b"T" => {
+            let end = rest.0.iter().rposition(|byte| *byte == b']')?;
+            tail.comm = Rest(&rest.0[..=end]).comm()?;
+            let count = Rest(&rest.0[end + 1..]).column()?;
+            EventKind::Unplug { count: u32::try_from(count).unwrap_or(u32::MAX) }
+        }
+        b"ZP" | b"ZU" | b"ZM" => return Some(Parsed::NotShown),
+        _ => return None,
+    };
+    if tail.is_command {
+        op = Op::Other;
+    }
+    let event = BlockEvent {
+        time,
+        kind,
+        device,
+        sector: Sector(tail.sector),
+        bytes: ByteCount(tail.bytes),
+        op,
+        flags,
+        flags_known: Flags::KNOWN_FROM_RWBS,
+        cpu: Some(cpu),
+        tid: Some(tid),
+        ioprio: None,
+        error: tail.error,
+    };
+    Some(Parsed::Event { event, sequence, comm: tail.comm.filter(|comm| *comm != b"(null)") })
+}
+
+/// The text of a message, which blkparse puts after an `N` in the place of rwbs.
+fn message(rest: &[u8]) -> &[u8] {
+    let text = rest.trim_ascii();
+    text.strip_prefix(b"N ").unwrap_or(text).trim_ascii()
+}
+
+/// What follows the columns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tail<'a> {
+    sector: u64,
+    bytes: u64,
+    error: Option<i32>,
+    comm: Option<&'a [u8]>,
+    is_command: bool,
+}
+
+/// The rest of a line.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn skip_blanks(&mut self) {
+        let blanks = self.0.iter().take_while(|byte| **byte == b' ').count();
+        self.0 = &self.0[blanks..];
+    }
+
+    /// A number, right here.
+    #[inline]
+    fn number(&mut self) -> Option<u64> {
+        let mut value: u64 = 0;
+        let mut digits = 0;
+        for byte in self.0 {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+            digits += 1;
+        }
+        self.0 = &self.0[digits..];
+        (digits > 0).then_some(value)
+    }
+
+    /// A number after blanks, and then a blank or the end.
+    fn column(&mut self) -> Option<u64> {
+        self.skip_blanks();
+        let value = self.number()?;
+        matches!(self.0.first(), None | Some(b' ' | b')' | b']')).then_some(value)
+    }
+
+    fn signed_column(&mut self) -> Option<i64> {
+        self.skip_blanks();
+        let negative = self.eat(b'-');
+        let value = i64::try_from(self.column()?).ok()?;
+        Some(if negative { -value } else { value })
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        let found = self.0.first() == Some(&byte);
+        if found {
+            self.0 = &self.0[1..];
+        }
+        found
+    }
+
+    fn literal(&mut self, text: &[u8]) -> Option<()> {
+        self.skip_blanks();
+        self.0 = self.0.strip_prefix(text)?;
+        Some(())
+    }
+
+    fn word(&mut self) -> Option<&'a [u8]> {
+        self.skip_blanks();
+        let len = self.0.iter().take_while(|byte| **byte != b' ').count();
+        let (word, rest) = self.0.split_at(len);
+        self.0 = rest;
+        (len > 0).then_some(word)
+    }
+
+    /// `major,minor`.
+    fn device(&mut self) -> Option<DeviceId> {
+        self.skip_blanks();
+        let major = self.number()?;
+        self.literal(b",")?;
+        let minor = self.number()?;
+        (major < 1 << 12 && minor < 1 << 20).then(|| DeviceId::new(major as u32, minor as u32))
+    }
+
+    /// `seconds.nanoseconds`, the latter always with nine digits.
+    fn time(&mut self) -> Option<Timestamp> {
+        self.skip_blanks();
+        let seconds = self.number()?;
+        self.eat(b'.').then_some(())?;
+        let before = self.0.len();
+        let nanos = self.number()?;
+        if before - self.0.len() != 9 {
+            return None;
+        }
+        Some(Timestamp(seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?))
+    }
+
+    /// `sector + sectors`.
+    fn extent(&mut self) -> Option<(u64, u64)> {
+        let sector = self.column()?;
+        self.literal(b"+")?;
+        let sectors = self.column()?;
+        Some((sector, sectors.saturating_mul(SECTOR_BYTES)))
+    }
+
+    /// `[name]` to the end of the line; the name may hold brackets.
+    fn comm(&mut self) -> Option<Option<&'a [u8]>> {
+        self.skip_blanks();
+        let name = self.0.trim_ascii_end().strip_prefix(b"[")?.strip_suffix(b"]")?;
+        self.0 = &[];
+        Some(Some(name))
+    }
+
+    /// `(…)`, if it is next.
+    fn parenthesis(&mut self) -> Option<&'a [u8]> {
+        self.skip_blanks();
+        let inner = self.0.strip_prefix(b"(")?;
+        let end = inner.iter().position(|byte| *byte == b')')?;
+        self.0 = &inner[end + 1..];
+        Some(&inner[..end])
+    }
+
+    /// `sector`, `sector + sectors`, or neither; what is left begins with neither a number nor a blank.
+    fn completion(&mut self) -> Option<Tail<'a>> {
+        let mut tail = Tail::default();
+        self.skip_blanks();
+        if self.0.first().is_some_and(u8::is_ascii_digit) {
+            tail.sector = self.column()?;
+            if self.literal(b"+").is_some() {
+                tail.bytes = self.column()?.saturating_mul(SECTOR_BYTES);
+            }
+        } else {
+            tail.is_command = true;
+        }
+        // How long it took, or the command.
+        self.parenthesis();
+        self.literal(b"[")?;
+        let inner = self.0.trim_ascii_end().strip_suffix(b"]")?;
+        // The kernel stores the negative errno in 16 bits, and blkparse prints them without a sign. Very old versions
+        // print the name after a requeue.
+        tail.error = Rest(inner).signed_column().and_then(|error| {
+            let error = i32::try_from(error).ok()?;
+            Some(if error > 0x7fff { error - 0x1_0000 } else { error })
+        });
+        Some(tail)
+    }
+
+    /// `sector + sectors [name]`, `bytes [name]` of a command, or `[name]`.
+    fn request(&mut self) -> Option<Tail<'a>> {
+        let mut tail = Tail::default();
+        self.skip_blanks();
+        if self.0.first().is_some_and(u8::is_ascii_digit) {
+            let first = self.column()?;
+            if self.literal(b"+").is_some() {
+                tail.sector = first;
+                tail.bytes = self.column()?.saturating_mul(SECTOR_BYTES);
+            } else {
+                tail.bytes = first;
+                tail.is_command = true;
+            }
+        }
+        self.parenthesis();
+        tail.comm = self.comm()?;
+        Some(tail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(line: &str, expected: Expect) {
+        let shown = match parse(line.as_bytes()) {
+            None => "no event".to_owned(),
+            Some(Parsed::NotShown) => "not shown".to_owned(),
+            Some(Parsed::Message { time, tid, text }) => {
+                format!("{} message {tid:?} {:?}", time.0, String::from_utf8_lossy(text))
+            }
+            Some(Parsed::Event { event: e, sequence, comm }) => format!(
+                "{} {} #{sequence} {:?} {} {:x} {}+{} cpu {:?} tid {:?} error {:?} {:?}",
+                e.time.0,
+                e.device,
+                e.kind,
+                e.op.name(),
+                e.flags.0,
+                e.sector.0,
+                e.bytes.0,
+                e.cpu.unwrap_or(99),
+                e.tid.unwrap_or(99),
+                e.error,
+                comm.map(String::from_utf8_lossy),
+            ),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn lines_of_every_action() {
+        check(
+            "  8,0    1        1     0.000000000  1234  Q  WS 1234 + 8 [comm]",
+            expect![[r#"0 8:0 #1 BioQueue write 1 1234+4096 cpu 1 tid 1234 error None Some("comm")"#]],
+        );
+        check(
+            "253,12  15 12345678 12345.000000001 123456  D RSM 1 + 8 [a b] c [d]]",
+            expect![[
+                r#"12345000000001 253:12 #12345678 Issue read 3 1+4096 cpu 15 tid 123456 error None Some("a b] c [d]")"#
+            ]],
+        );
+        check(
+            "8,0 0 1 0.000000000 1 I W 8 + 8 (     123) [x]",
+            expect![[r#"0 8:0 #1 Insert write 0 8+4096 cpu 0 tid 1 error None Some("x")"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 1 D  FN [kworker/0:1H]",
+            expect![[r#"0 8:0 #1 Issue flush 8 0+0 cpu 0 tid 1 error None Some("kworker/0:1H")"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 1 Q FWS [jbd2/sda1-8]",
+            expect![[r#"0 8:0 #1 BioQueue write 9 0+0 cpu 0 tid 1 error None Some("jbd2/sda1-8")"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 1 Q FWS (     123) [x]",
+            expect![[r#"0 8:0 #1 BioQueue write 9 0+0 cpu 0 tid 1 error None Some("x")"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 0 C FF 0 [0]",
+            expect![[r#"0 8:0 #1 Complete flush 8 0+0 cpu 0 tid 0 error Some(0) None"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 0 C  WS 5 + 16 [65531]",
+            expect![[r#"0 8:0 #1 Complete write 1 5+8192 cpu 0 tid 0 error Some(-5) None"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 0 C  WS 5 + 16 (  123456) [-5]",
+            expect![[r#"0 8:0 #1 Complete write 1 5+8192 cpu 0 tid 0 error Some(-5) None"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 0 C  FN 18446744073709551615 (  12) [0]",
+            expect![[r#"0 8:0 #1 Complete flush 8 18446744073709551615+0 cpu 0 tid 0 error Some(0) None"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 0 R   W 5 + 16 [0]",
+            expect![[r#"0 8:0 #1 Requeue write 0 5+8192 cpu 0 tid 0 error Some(0) None"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 7 D   R 96 (12 00 00 00 60 00 ..) [smart [d]]",
+            expect![[r#"0 8:0 #1 Issue other 0 0+96 cpu 0 tid 7 error None Some("smart [d]")"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 7 I   N 0 [smartd]",
+            expect![[r#"0 8:0 #1 Insert other 0 0+0 cpu 0 tid 7 error None Some("smartd")"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 0 C   R (12 00 00 00 60 00 ..) [0]",
+            expect![[r#"0 8:0 #1 Complete other 0 0+0 cpu 0 tid 0 error Some(0) None"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 0 C   R [0]",
+            expect![[r#"0 8:0 #1 Complete other 0 0+0 cpu 0 tid 0 error Some(0) None"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 7 A  WS 5 + 8 <- (8,1) 123",
+            expect![[
+                r#"0 8:0 #1 Remap { from_device: DeviceId(8388609), from_sector: Sector(123) } write 1 5+4096 cpu 0 tid 7 error None None"#
+            ]],
+        );
+        check(
+            "8,0 0 1 0.000000000 7 X   W 123 / 131 [x]",
+            expect![[
+                r#"0 8:0 #1 Split { new_sector: Sector(131) } write 0 123+4096 cpu 0 tid 7 error None Some("x")"#
+            ]],
+        );
+        check(
+            "8,0 0 1 0.000000000 7 X   W 8589934590 / 6 [x]",
+            expect![[
+                r#"0 8:0 #1 Split { new_sector: Sector(8589934598) } write 0 8589934590+4096 cpu 0 tid 7 error None Some("x")"#
+            ]],
+        );
+        check(
+            "8,0 0 1 0.000000000 7 P   N [x]",
+            expect![[r#"0 8:0 #1 Plug other 0 0+0 cpu 0 tid 7 error None Some("x")"#]],
+        );
+        check(
+            "8,0 0 1 0.000000000 7 U   N [kworker/u] 3] 3",
+            expect![[
+                r#"0 8:0 #1 Unplug { count: 3 } other 0 0+0 cpu 0 tid 7 error None Some("kworker/u] 3")"#
+            ]],
+        );
+        check(
+            "8,0 0 1 0.000000000 7 UT  N [(null)] 1",
+            expect!["0 8:0 #1 Unplug { count: 1 } other 0 0+0 cpu 0 tid 7 error None None"],
+        );
+        check(
+            "8,0 0 -5 0.000000000 7 G   R 1 + 1 [x]",
+            expect![[r#"0 8:0 #4294967291 GetRequest read 0 1+512 cpu 0 tid 7 error None Some("x")"#]],
+        );
+        check("8,0 0 0 0.000000005 0 m   N cfq7 arm [x]", expect![[r#"5 message None "cfq7 arm [x]""#]]);
+        check("8,0 0 0 0.000000005 9 m  dd: hello", expect![[r#"5 message Some(9) "dd: hello""#]]);
+        check("8,0 0 1 0.000000000 7 ZP  WS [x]", expect!["not shown"]);
+    }
+
+    #[test]
+    fn what_is_no_line_of_an_event() {
+        for line in [
+            "",
+            "CPU0 (8,0):",
+            " Reads Queued:         963,     3852KiB\t Writes Queued:           0,        0KiB",
+            "8,0",
+            "8,0 0 1 0.000000000 7 Q W",
+            "8,0 0 1 0.000000000 7 Q W 1 + 8 [cut",
+            "8,0 0 1 0.00000000 7 Q W 1 + 8 [x]",
+            "8,0 0 1 0.000000000 7 Q W 99999999999999999999 + 8 [x]",
+            "8,0 0 1 0.000000000 7 C W 1 + 8 [",
+            "8,0 0 1 0.000000000 7 y W 1 + 8 [x]",
+            "8,0 0 1 0.000000000 7 A W 1 + 8 <- (8,1)",
+            "8,0 0 1 0.000000000 7 U N [x]",
+            "4096,0 0 1 0.000000000 7 P N [x]",
+        ] {
+            check(line, expect!["no event"]);
+        }
+    }
+}

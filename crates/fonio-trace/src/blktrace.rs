@@ -24,10 +24,11 @@ use self::window::Window;
 use crate::complaints::Place;
 use crate::reader::{Input, TraceReader};
 
-/// Whether a file that begins with `head` is a blktrace binary of a version that [`BlktraceReader`] reads. Four bytes
-/// are enough to tell.
+/// Whether a file that begins with `head` is a blktrace binary of a version that [`BlktraceReader`] reads: it begins
+/// with a record, for which four bytes are enough to tell, or its beginning is damaged and a record is found later.
 pub fn recognise(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| Layout::of(u32::from_le_bytes(*word)).is_some())
+        || stream::next_record(head, 0, head.len(), false).is_some()
 }
 
 /// Reads one trace from one or more inputs.

@@ -10,6 +10,7 @@ use fonio_core::meta::{Clock, Source};
 use fonio_core::{Batch, Diagnostic, Severity};
 use thiserror::Error;
 
+use crate::blkparse::{self, BlkparseReader};
 use crate::blktrace::{self, BlktraceReader};
 use crate::csv::{self, CsvError, CsvReader, Mapping, MappingError};
 use crate::ftrace_text::{self, FtraceReader};
@@ -148,6 +149,9 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     if blktrace::recognise(head) {
         return Some(Format::Blktrace);
     }
+    if blkparse::recognise(head) {
+        return Some(Format::Blkparse);
+    }
     if systrace::recognise(head) {
         return Some(Format::Systrace);
     }
@@ -159,7 +163,7 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
 
 /// A reader for `inputs`, which are one trace: per-processor files of blktrace, or a single file of any other format.
 ///
-/// The format is told by the first input's content, unless `options` say otherwise; gzip is seen through.
+/// The format is told by the first input that has any content (an idle processor's file is empty), unless `options` say otherwise; gzip is seen through.
 ///
 /// # Errors
 /// Where the inputs cannot be read, or are in no format that fonio reads.
@@ -183,7 +187,9 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
         };
         opened.push((head, input));
     }
-    let Some((head, first)) = opened.first() else { return Err(OpenError::NoInput) };
+    let Some((head, first)) = opened.iter().find(|(head, _)| !head.is_empty()).or(opened.first()) else {
+        return Err(OpenError::NoInput);
+    };
     let format = match (options.format, &options.csv) {
         (Some(format), _) => format,
         (None, Some(_)) => Format::Csv,
@@ -200,6 +206,7 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
     }
     let (head, input) = opened.swap_remove(0);
     let inner: Box<dyn TraceReader> = match format {
+        Format::Blkparse => Box::new(BlkparseReader::new(input)),
         Format::Ftrace => Box::new(FtraceReader::new(input)),
         Format::Systrace => Box::new(SystraceReader::new(input)),
         Format::MsrCambridge | Format::DiskSim | Format::Csv => {

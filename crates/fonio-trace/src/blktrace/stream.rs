@@ -471,7 +471,7 @@ fn begins_or_ends(bytes: &[u8], at: usize) -> bool {
 
 /// Looks for a record that begins at `from..to`. One that ends past the end of `bytes` counts as none; one that is
 /// not followed by another counts only at the end of the input.
-fn next_record(bytes: &[u8], from: usize, to: usize, ended: bool) -> Option<usize> {
+pub(super) fn next_record(bytes: &[u8], from: usize, to: usize, ended: bool) -> Option<usize> {
     // The magic's middle bytes are "tae" in one byte order and "eat" in the other.
     let upper = (to + 4).min(bytes.len());
     memchr::memchr_iter(b'a', bytes.get(from..upper)?).map(|at| from + at).find_map(|a| {

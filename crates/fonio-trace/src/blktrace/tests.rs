@@ -455,6 +455,7 @@ fn recognition() {
     for layout in layouts() {
         assert!(recognise(&encode(&queued(1), layout)));
     }
+    assert!(recognise(&[b"junk".as_slice(), &encode(&queued(2), NARROW)].concat()));
     assert!(!recognise(b"\x06tae\0\0"));
     assert!(!recognise(b"\x07ta"));
 }

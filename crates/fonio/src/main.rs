@@ -1,1 +1,50 @@
-fn main() {}
+//! `fonio`: parse, call, print.
+
+mod cli;
+mod commands;
+mod exit;
+mod filter;
+mod input;
+mod output;
+mod progress;
+mod quantity;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::commands::{check, compare, export, import, manual, record, report, status};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match &cli.command {
+        None => status::run(cli.json, cli.color),
+        Some(Command::Check(arguments)) => check::run(arguments, cli.color),
+        Some(Command::Record(arguments)) => record::run(arguments),
+        Some(Command::Report(arguments)) => report::run(arguments, cli.color),
+        Some(Command::Compare(arguments)) => compare::run(arguments, cli.color),
+        Some(Command::Import(arguments)) => import::run(arguments),
+        Some(Command::Completions { shell }) => manual::completions(*shell),
+        Some(Command::Man { dir }) => manual::pages(dir),
+        Some(Command::Export(arguments)) => export::run(arguments),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        // Whoever reads our output has seen enough: `fonio report X | head`.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Standard error may be closed too; there is nobody left to tell then.
+            let _ = writeln!(io::stderr(), "fonio: {error:#}");
+            ExitCode::from(exit::USAGE)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,279 @@
+//! The command line: what can be said, and nothing of what it does.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use fonio_core::Op;
+use fonio_trace::csv::Mapping;
+use fonio_trace::recognise::Format;
+
+use crate::quantity::{parse_duration, parse_size};
+
+/// Shows what is using your flash, what it costs you, and which change fixes it.
+///
+/// Without a command: what is on flash on this machine, how full and worn it is, and who writes now.
+#[derive(Debug, Parser)]
+#[command(name = "fonio", version, max_term_width = 100, subcommand_help_heading = "Commands")]
+#[command(after_help = "Exit codes: 0 fine, 1 a budget you stated is broken, 2 usage or bad input, \
+    3 the measurement is not valid.\n\nEvery command that takes a recording takes a foreign trace too: blktrace, \
+    blkparse text, ftrace text, systrace HTML, CSV.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// Status card as JSON.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Colours in the terminal.
+    #[arg(long, value_enum, default_value_t = Colour::Auto, global = true)]
+    pub color: Colour,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say whether storage is the problem: record for a while, or read a trace, and give the verdict.
+    Check(Check),
+    /// Record block I/O while a command runs, for a time, or until Ctrl-C.
+    Record(Record),
+    /// Explain a recording or a trace: verdict, findings, tables, pictures.
+    Report(Report),
+    /// Say what differs between recordings, with intervals; "no difference" is an answer.
+    Compare(Compare),
+    /// Turn a foreign trace into a recording: Parquet tables that any tool can read.
+    Import(Import),
+    /// Write a recording or trace in another tool's format.
+    Export(Export),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder.
+    Man {
+        /// The folder; it is made where it is missing.
+        dir: PathBuf,
+    },
+}
+
+/// `fonio check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// A recording, a trace, a device (/dev/mmcblk0) or a folder on one; nothing records every device.
+    pub what: Option<PathBuf>,
+    /// How long to record where WHAT is not a recording or trace.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
+    pub time: Duration,
+    /// Keep the recording here.
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Reading foreign traces.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// What to look at.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `fonio record`.
+#[derive(Debug, Args)]
+pub struct Record {
+    /// Only this device: /dev/mmcblk0, mmcblk0 or 179:0; may be given more than once.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Vec<String>,
+    /// Only the device that holds this file or folder.
+    #[arg(long, value_name = "PATH")]
+    pub path: Vec<PathBuf>,
+    /// Stop after this time (30s, 5min); else when the command ends, else at Ctrl-C.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    pub time: Option<Duration>,
+    /// Where the recording goes.
+    #[arg(short, long, value_name = "DIR", default_value = "fonio-recording")]
+    pub out: PathBuf,
+    /// Replace a recording that is there.
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Memory for events; nothing is written before the end while they fit.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
+    pub buffer: u64,
+    /// Where events go once the buffer is full; best on another device. Without it the recording ends there.
+    #[arg(long, value_name = "DIR")]
+    pub spill: Option<PathBuf>,
+    /// How often the monitor samples CPU, memory, disks, network, pressure and temperature.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "500ms")]
+    pub interval: Duration,
+    /// The command to watch, after `--`.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// `fonio report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// A recording, or a trace: one file, the common prefix of per-CPU files, several files, or - for standard input.
+    #[arg(required = true, value_name = "INPUT")]
+    pub input: Vec<PathBuf>,
+    /// List every figure that a budget can name, and end.
+    #[arg(long)]
+    pub figures: bool,
+    /// Reading foreign traces.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// What to look at.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `fonio compare`.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// Two or more recordings or traces; the first is what the others are held against.
+    #[arg(required = true, num_args = 2.., value_name = "INPUT")]
+    pub inputs: Vec<PathBuf>,
+    /// Reading foreign traces.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// What to look at.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `fonio import`.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// A trace: one file, the common prefix of per-CPU files, several files, or - for standard input.
+    #[arg(required = true, value_name = "INPUT")]
+    pub input: Vec<PathBuf>,
+    /// Where the recording goes.
+    #[arg(short, long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Replace a recording that is there.
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Reading foreign traces.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// What to take over.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+}
+
+/// `fonio export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// A recording or a trace.
+    #[arg(required = true, value_name = "INPUT")]
+    pub input: Vec<PathBuf>,
+    /// The format.
+    #[arg(long, value_enum)]
+    pub format: ExportFormat,
+    /// The file; - is standard output.
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub out: PathBuf,
+    /// Reading foreign traces.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// What to export.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+}
+
+/// The formats of `fonio export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// For ui.perfetto.dev and chrome://tracing; right at any queue depth.
+    Perfetto,
+    /// fio's I/O log with times (version 3), for `fio --read_iolog` from fio 3.31 on.
+    Iolog,
+    /// The same without times (version 2), for older versions of fio.
+    #[value(name = "iolog-v2")]
+    IologV2,
+    /// One request a line.
+    Csv,
+}
+
+/// How foreign traces are read.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Reading")]
+pub struct Reading {
+    /// The trace's format, where its content does not tell: blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv.
+    #[arg(long = "from-format", value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// Columns of a CSV trace: time=1:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us (see the manual).
+    #[arg(long, value_name = "MAPPING")]
+    pub csv: Option<Mapping>,
+    /// Give a request out without completion after this time.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "600s")]
+    pub horizon: Duration,
+}
+
+/// What part of the I/O to look at.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Filters")]
+pub struct FilterArgs {
+    /// Only requests of this device: a name in the recording, or major:minor.
+    #[arg(long = "only-device", value_name = "DEVICE")]
+    pub device: Vec<String>,
+    /// Only requests of processes with this name or thread id.
+    #[arg(long = "process", value_name = "NAME")]
+    pub process: Vec<String>,
+    /// Only these: read, write, flush, discard, write_zeroes, …
+    #[arg(long = "op", value_name = "OP", value_parser = parse_op)]
+    pub op: Vec<Op>,
+    /// Only from this time after the beginning on.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub from: Option<Duration>,
+    /// Only until this time after the beginning.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub until: Option<Duration>,
+}
+
+/// Where and how the answer is shown.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct Output {
+    /// JSON on standard output; the schema is in docs/report.schema.json.
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Markdown on standard output.
+    #[arg(long)]
+    pub markdown: bool,
+    /// One self-contained HTML file with charts.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// A threshold on any figure: 'totals.requests<=5000'; exit code 1 where it is broken. May be given more than once.
+    #[arg(long, value_name = "BUDGET")]
+    pub budget: Vec<String>,
+}
+
+fn parse_op(text: &str) -> Result<Op, String> {
+    Op::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = Op::ALL.iter().map(|op| op.name()).collect();
+        format!("it is one of {}", names.join(", "))
+    })
+}

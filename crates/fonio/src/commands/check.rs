@@ -1,0 +1,59 @@
+//! `fonio check`: is storage the problem?
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use fonio_record::{RecordOptions, Selector};
+
+use crate::cli::{Check, Colour};
+use crate::commands::{record, report};
+use crate::exit::Exit;
+use crate::output;
+
+/// Reads WHAT where it is a recording or a trace, else records it for a while; then gives the verdict.
+pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
+    let budgets = output::budgets(&arguments.output)?;
+    let (input, temporary) = match arguments.what.as_deref() {
+        Some(what) if !is_to_be_recorded(what) => (what.to_owned(), None),
+        what => {
+            let (recording, temporary) = record_it(arguments, what)?;
+            (recording, temporary)
+        }
+    };
+    let explained = report::explain(&[input], &arguments.reading, &arguments.filter)?;
+    // The recording is read; where nobody asked to keep it, it goes.
+    drop(temporary);
+    output::show(&explained, &arguments.output, &budgets, colour)
+}
+
+/// Devices, and folders that are neither a recording nor hold a trace, are recorded.
+fn is_to_be_recorded(what: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_device = what.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
+    is_device || (what.is_dir() && crate::input::Subject::resolve(&[what.to_owned()]).is_err())
+}
+
+fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>)> {
+    let (out, temporary) = match &arguments.out {
+        Some(out) => (out.clone(), None),
+        None => {
+            let dir = tempfile::Builder::new()
+                .prefix("fonio-check-")
+                .tempdir()
+                .context("no temporary folder can be made for the recording; name a place with --out")?;
+            (dir.path().join("recording"), Some(dir))
+        }
+    };
+    let mut options = RecordOptions::new(&out);
+    options.duration = Some(arguments.time);
+    options.select = what
+        .map(
+            |what| {
+                if what.is_dir() { Selector::Path(what.to_owned()) } else { Selector::Device(what.into()) }
+            },
+        )
+        .into_iter()
+        .collect();
+    record::capture(&options)?;
+    Ok((out, temporary))
+}

@@ -1,0 +1,67 @@
+//! `fonio export`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use fonio_core::RowSink;
+use fonio_core::meta::Device;
+use fonio_trace::export::csv::CsvExport;
+use fonio_trace::export::fio_iolog::{FioIolog, Version};
+use fonio_trace::export::perfetto_json::PerfettoJson;
+
+use crate::cli::{Export, ExportFormat};
+use crate::exit::Exit;
+use crate::filter;
+use crate::input::Subject;
+
+/// Writes the requests in another tool's format.
+pub fn run(arguments: &Export) -> Result<Exit> {
+    let subject = Subject::resolve(&arguments.input)?;
+    let to_standard_output = arguments.out == Path::new("-");
+    let out: Box<dyn Write> = if to_standard_output {
+        Box::new(io::stdout().lock())
+    } else {
+        Box::new(
+            File::create(&arguments.out)
+                .with_context(|| format!("{} cannot be written", arguments.out.display()))?,
+        )
+    };
+    let mut out = BufWriter::new(out);
+    // Of a foreign trace the names are not known.
+    let devices: Vec<Device> = match &subject {
+        Subject::Recording(recording) => recording.meta().devices.clone(),
+        Subject::Trace(_) => Vec::new(),
+    };
+    let pour = |sink: &mut dyn RowSink| filter::pour(subject, &arguments.reading, &arguments.filter, sink);
+    match arguments.format {
+        ExportFormat::Perfetto => {
+            let mut sink = PerfettoJson::new(&mut out, &devices);
+            pour(&mut sink)?;
+            sink.finish()?;
+        }
+        ExportFormat::Iolog | ExportFormat::IologV2 => {
+            let version = if arguments.format == ExportFormat::Iolog { Version::V3 } else { Version::V2 };
+            let mut sink = FioIolog::new(&mut out, version, &devices)?;
+            pour(&mut sink)?;
+            for (op, requests) in sink.finish()?.left_out {
+                writeln!(
+                    io::stderr(),
+                    "note: fio has no word for {}; {requests} requests are left out",
+                    op.name()
+                )?;
+            }
+        }
+        ExportFormat::Csv => {
+            let mut sink = CsvExport::new(&mut out)?;
+            pour(&mut sink)?;
+            sink.finish()?;
+        }
+    }
+    out.flush()?;
+    if !to_standard_output {
+        writeln!(io::stdout(), "Written to {}.", arguments.out.display())?;
+    }
+    Ok(Exit::Fine)
+}

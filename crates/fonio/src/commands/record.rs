@@ -1,0 +1,109 @@
+//! `fonio record`.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fonio_core::ByteCount;
+use fonio_record::{Progress, RecordOptions, RecordSummary, Selector, StopReason};
+use fonio_recording::is_recording;
+
+use crate::cli::Record;
+use crate::exit::Exit;
+
+/// Records, says what was recorded, and names the next command. The exit code is fonio's, not the command's.
+pub fn run(arguments: &Record) -> Result<Exit> {
+    let mut options = RecordOptions::new(&arguments.out);
+    options.select = arguments
+        .device
+        .iter()
+        .map(|name| Selector::Device(name.into()))
+        .chain(arguments.path.iter().cloned().map(Selector::Path))
+        .collect();
+    options.duration = arguments.time;
+    options.buffer = ByteCount(arguments.buffer);
+    options.spill_to.clone_from(&arguments.spill);
+    options.sample_interval = Some(arguments.interval);
+    options.command = (!arguments.command.is_empty()).then(|| arguments.command.clone());
+    make_room(&arguments.out, arguments.overwrite)?;
+    let summary = capture(&options)?;
+    writeln!(io::stdout(), "{}", sentence(&summary))?;
+    writeln!(io::stdout(), "Next: fonio report {}", summary.out.display())?;
+    Ok(if summary.rows.get("requests").is_some_and(|rows| *rows > 0) { Exit::Fine } else { Exit::NotValid })
+}
+
+/// Removes an old recording where that is asked for; never anything else.
+fn make_room(out: &Path, overwrite: bool) -> Result<()> {
+    if !out.exists() || out.read_dir().is_ok_and(|mut entries| entries.next().is_none()) {
+        return Ok(());
+    }
+    if !is_recording(out) {
+        bail!("{} is there and is not a recording; choose another place with --out", out.display());
+    }
+    if !overwrite {
+        bail!("{} is there; choose another place with --out, or replace it with --overwrite", out.display());
+    }
+    std::fs::remove_dir_all(out).with_context(|| format!("{} cannot be removed", out.display()))
+}
+
+/// Records with progress on standard error.
+pub fn capture(options: &RecordOptions) -> Result<RecordSummary> {
+    let terminal = std::io::stderr().is_terminal();
+    // A watched command may use the terminal itself, so the line of progress stays away then.
+    let live = terminal && options.command.is_none();
+    let summary = fonio_record::record(options, &mut |progress| match progress {
+        Progress::Note(note) => eprintln!("{}{note}", if live { "\r\x1b[Knote: " } else { "note: " }),
+        Progress::Started { devices } if terminal => {
+            let names: Vec<&str> = devices.iter().filter_map(|device| device.name.as_deref()).collect();
+            let what = if names.is_empty() { "every block device".to_owned() } else { names.join(", ") };
+            eprintln!(
+                "Recording {what}{} …",
+                if options.duration.is_none() && options.command.is_none() { " until Ctrl-C" } else { "" }
+            );
+        }
+        Progress::Running { elapsed, trace_bytes, .. } if live => {
+            let of = options.duration.map(|all| format!(" of {}", all.as_secs())).unwrap_or_default();
+            eprint!("\r\x1b[K{}{of} s, {:.1} MiB of trace", elapsed.as_secs(), mib(trace_bytes.0));
+        }
+        Progress::Writing { trace_bytes, trace_bytes_total, .. } if live => {
+            eprint!(
+                "\r\x1b[KWriting the recording, {:.1} of {:.1} MiB of trace",
+                mib(trace_bytes.0),
+                mib(trace_bytes_total.0)
+            );
+        }
+        _ => {}
+    })?;
+    if live {
+        eprint!("\r\x1b[K");
+    }
+    Ok(summary)
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn sentence(summary: &RecordSummary) -> String {
+    let seconds = summary.ended.since(summary.began).unwrap_or_default().as_secs_f64();
+    let requests = summary.rows.get("requests").copied().unwrap_or(0);
+    let mut text = format!("Recorded {requests} requests in {seconds:.1} s to {}", summary.out.display());
+    match summary.stopped_by {
+        StopReason::Interrupted => text.push_str("; interrupted, and valid up to there"),
+        StopReason::Terminated => text.push_str("; terminated, and valid up to there"),
+        StopReason::BufferFull => {
+            text.push_str("; it ended early because the buffer was full (--buffer, or --spill DIR)");
+        }
+        _ => {}
+    }
+    if summary.lost.events > 0 {
+        text.push_str(&format!("; {} events were lost, see the report", summary.lost.events));
+    }
+    match (summary.command_exit, summary.command_signal) {
+        (Some(code), _) if code != 0 => text.push_str(&format!("; the command ended with exit code {code}")),
+        (_, Some(signal)) => text.push_str(&format!("; signal {signal} ended the command")),
+        _ => {}
+    }
+    text.push('.');
+    text
+}

@@ -1,0 +1,46 @@
+//! `fonio report`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
+use fonio_core::Meta;
+use fonio_report::budget;
+
+use crate::cli::{Colour, FilterArgs, Reading, Report};
+use crate::exit::Exit;
+use crate::filter;
+use crate::input::Subject;
+use crate::output::{self, Explained};
+
+/// Explains one recording or trace.
+pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
+    let budgets = output::budgets(&arguments.output)?;
+    let explained = explain(&arguments.input, &arguments.reading, &arguments.filter)?;
+    if arguments.figures {
+        let mut out = io::stdout().lock();
+        for figure in budget::figures(&serde_json::to_value(&explained.analysis)?) {
+            let value = figure.value.map_or_else(|| "unknown".to_owned(), |value| figure.unit.format(value));
+            writeln!(out, "{:<60} {value}", figure.path)?;
+        }
+        return Ok(Exit::Fine);
+    }
+    output::show(&explained, &arguments.output, &budgets, colour)
+}
+
+/// Analyses what `input` names.
+pub fn explain(input: &[PathBuf], reading: &Reading, filters: &FilterArgs) -> Result<Explained> {
+    let subject = Subject::resolve(input)?;
+    let name = subject.name();
+    let options =
+        AnalysisOptions { filter: filter::options(filters, &subject)?, ..AnalysisOptions::default() };
+    let mut analyser = Analyser::new(options);
+    let meta = filter::pour(subject, reading, filters, &mut analyser)?;
+    Ok(finish(name, analyser, meta))
+}
+
+fn finish(name: String, analyser: Analyser, meta: Meta) -> Explained {
+    let analysis: Analysis = analyser.finish(&meta);
+    Explained { name, analysis, meta }
+}

@@ -1,0 +1,182 @@
+//! Bare `fonio`: the status card.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use fonio_core::ByteCount;
+use fonio_core::meta::Mount;
+use fonio_record::status::{DeviceKind, Health, Status, StorageDevice, status};
+
+use crate::cli::Colour;
+use crate::exit::Exit;
+use crate::output;
+
+/// Processes and cgroups listed under "writes now".
+const WRITERS_SHOWN: usize = 5;
+
+/// A file system from this fullness on is worth a warning: flash slows down and wears faster when it is nearly full.
+const NEARLY_FULL_PERCENT: u64 = 90;
+
+/// Looks at the machine for less than a second and prints the card.
+pub fn run(json: bool, colour: Colour) -> Result<Exit> {
+    let status = status();
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &status)?;
+        writeln!(out)?;
+    } else {
+        card(&status, output::wants_colour(colour), &mut out)?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
+    let (bold, dim, plain) = if colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
+    writeln!(out, "{bold}{}{plain}\n", verdict(status))?;
+    for device in shown(status) {
+        let name = device.device.name.as_deref().unwrap_or("?");
+        let model = device.device.model.as_deref().map(|model| format!(", {model}")).unwrap_or_default();
+        let size = device.device.size_bytes.map(|size| format!(", {}", bytes(size))).unwrap_or_default();
+        writeln!(out, "{bold}{name}{plain}  {}{model}{size}", kind(device.kind))?;
+        let mut queue = Vec::new();
+        queue.extend(device.device.scheduler.as_ref().map(|scheduler| format!("scheduler {scheduler}")));
+        queue.extend(device.device.depth.map(|depth| format!("depth {depth}")));
+        queue.extend(device.device.write_cache.as_ref().map(|cache| format!("cache {cache}")));
+        if !queue.is_empty() {
+            writeln!(out, "  {dim}queue{plain}    {}", queue.join(", "))?;
+        }
+        for mount in &device.device.mounts {
+            writeln!(out, "  {dim}mounted{plain}  {}", mounted(mount))?;
+        }
+        if let Some(health) = &device.health {
+            writeln!(out, "  {dim}health{plain}   {}", health_line(health))?;
+        }
+        if let (Some(read), Some(written)) = (device.read_now_bytes, device.written_now_bytes) {
+            let seconds = status.writing.interval_ms.max(1) as f64 / 1000.0;
+            let rate = |moved: ByteCount| bytes(ByteCount((moved.0 as f64 / seconds) as u64));
+            writeln!(out, "  {dim}now{plain}      {}/s read, {}/s written", rate(read), rate(written))?;
+        }
+        writeln!(out)?;
+    }
+    let writing = &status.writing;
+    writeln!(out, "{bold}Who writes now{plain} {dim}(over {} ms){plain}", writing.interval_ms)?;
+    if writing.processes.is_empty() {
+        writeln!(out, "  nobody that may be seen")?;
+    }
+    for process in writing.processes.iter().take(WRITERS_SHOWN) {
+        writeln!(
+            out,
+            "  {:>10}  {} ({}){}",
+            bytes(process.written_bytes),
+            process.comm,
+            process.pid,
+            process.cgroup.as_deref().map(|cgroup| format!("  {dim}{cgroup}{plain}")).unwrap_or_default()
+        )?;
+    }
+    for group in writing.cgroups.iter().take(WRITERS_SHOWN) {
+        writeln!(out, "  {:>10}  cgroup {} on {}", bytes(group.written_bytes), group.cgroup, group.device)?;
+    }
+    for note in &status.notes {
+        writeln!(out, "{dim}note: {note}{plain}")?;
+    }
+    writeln!(
+        out,
+        "\nNext: {bold}fonio check{plain} records for 30 s and says whether storage is the problem."
+    )
+}
+
+/// Devices with something to say: real ones first, then what is stacked on them and mounted.
+fn shown(status: &Status) -> impl Iterator<Item = &StorageDevice> {
+    status.devices.iter().filter(|device| {
+        let real = !matches!(
+            device.kind,
+            DeviceKind::Loop
+                | DeviceKind::Zram
+                | DeviceKind::DeviceMapper
+                | DeviceKind::Raid
+                | DeviceKind::Other
+        );
+        let empty = device.device.size_bytes.is_none_or(|size| size.0 == 0);
+        !empty && (real || !device.device.mounts.is_empty())
+    })
+}
+
+fn verdict(status: &Status) -> String {
+    let mut troubles = Vec::new();
+    for device in &status.devices {
+        let name = device.device.name.as_deref().unwrap_or("?");
+        if let Some(health) = &device.health {
+            if let Some(used) = health.life_used_percent.filter(|used| *used >= 80) {
+                troubles.push(format!("{name} has used {used} % of its life"));
+            }
+            if let Some(state) = health.reserved_blocks.as_deref().filter(|state| *state != "normal") {
+                troubles.push(format!("{name}'s reserved blocks are at \"{state}\""));
+            }
+        }
+        for mount in &device.device.mounts {
+            if let Some(full) = percent_full(mount).filter(|full| *full >= NEARLY_FULL_PERCENT) {
+                troubles.push(format!("{} is {full} % full", mount.at));
+            }
+        }
+    }
+    if !troubles.is_empty() {
+        return format!("Worth a look: {}.", troubles.join("; "));
+    }
+    let flash: Vec<&str> = status
+        .devices
+        .iter()
+        .filter(|device| device.flash)
+        .filter_map(|device| device.device.name.as_deref())
+        .collect();
+    match &flash[..] {
+        [] => "No device here says that it is flash.".to_owned(),
+        [one] => format!("{one} is flash; nothing on it looks worn or full."),
+        several => format!("{} are flash; nothing on them looks worn or full.", several.join(", ")),
+    }
+}
+
+fn kind(kind: DeviceKind) -> &'static str {
+    match kind {
+        DeviceKind::Emmc => "eMMC",
+        DeviceKind::SdCard => "SD card",
+        DeviceKind::Ufs => "UFS",
+        DeviceKind::Nvme => "NVMe",
+        DeviceKind::RawFlash => "raw flash",
+        DeviceKind::SolidState => "solid state",
+        DeviceKind::Usb => "USB",
+        DeviceKind::Virtual => "disk of a virtual machine",
+        DeviceKind::HardDisk => "hard disk",
+        DeviceKind::DeviceMapper => "device mapper",
+        DeviceKind::Raid => "RAID",
+        DeviceKind::Loop => "loop device",
+        DeviceKind::Zram => "compressed memory",
+        _ => "block device",
+    }
+}
+
+fn percent_full(mount: &Mount) -> Option<u64> {
+    let (size, available) = (mount.size_bytes?.0, mount.available_bytes?.0);
+    (size > 0).then(|| size.saturating_sub(available).saturating_mul(100) / size)
+}
+
+fn mounted(mount: &Mount) -> String {
+    let full = match (mount.size_bytes, percent_full(mount)) {
+        (Some(size), Some(full)) => format!(", {full} % of {} used", bytes(size)),
+        _ => String::new(),
+    };
+    format!("{} ({}{full}; {})", mount.at, mount.fs, mount.options.join(","))
+}
+
+fn health_line(health: &Health) -> String {
+    let mut parts = Vec::new();
+    parts.extend(health.life_used_percent.map(|used| format!("at most {used} % of its life used")));
+    parts.extend(health.life_used_b_percent.map(|used| format!("at most {used} % in its second memory")));
+    parts.extend(health.reserved_blocks.as_ref().map(|state| format!("reserved blocks {state}")));
+    parts.extend(health.temperature_millicelsius.map(|milli| format!("{} °C", milli / 1000)));
+    parts.extend(health.made.as_ref().map(|made| format!("made {made}")));
+    parts.join(", ")
+}
+
+fn bytes(count: ByteCount) -> String {
+    output::bytes(count)
+}

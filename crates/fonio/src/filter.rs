@@ -1,0 +1,78 @@
+//! From the filters on the command line to those of the analysis.
+
+use anyhow::{Result, bail};
+use fonio_analysis::filter::{Filter, FilterOptions};
+use fonio_core::{Meta, RowSink};
+
+use crate::cli::{FilterArgs, Reading};
+use crate::input::Subject;
+
+/// The filter that `arguments` ask for; `None` where they ask for none. Devices are named as the subject names them.
+pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<FilterOptions>> {
+    let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let (tids, comms): (Vec<_>, Vec<_>) = arguments
+        .process
+        .iter()
+        .cloned()
+        .partition(|name| name.bytes().all(|letter| letter.is_ascii_digit()));
+    let options = FilterOptions {
+        devices: arguments.device.iter().map(|name| device(name, subject)).collect::<Result<_>>()?,
+        comms,
+        tids: tids.iter().filter_map(|tid| tid.parse().ok()).collect(),
+        ops: arguments.op.iter().map(|op| op.name().to_owned()).collect(),
+        from_ns: arguments.from.map(nanos),
+        until_ns: arguments.until.map(nanos),
+    };
+    Ok((options != FilterOptions::default()).then_some(options))
+}
+
+/// `major:minor` of the device that the user means.
+fn device(name: &str, subject: &Subject) -> Result<String> {
+    let is_number = name.split_once(':').is_some_and(|(major, minor)| {
+        [major, minor]
+            .iter()
+            .all(|part| !part.is_empty() && part.bytes().all(|letter| letter.is_ascii_digit()))
+    });
+    if is_number {
+        return Ok(name.to_owned());
+    }
+    let short = name.strip_prefix("/dev/").unwrap_or(name);
+    let Subject::Recording(recording) = subject else {
+        bail!(
+            "a trace knows devices by number only: give `--only-device major:minor`, 179:0 say, not {name}"
+        );
+    };
+    let devices = &recording.meta().devices;
+    if let Some(found) = devices.iter().find(|device| device.name.as_deref() == Some(short)) {
+        return Ok(found.id.to_string());
+    }
+    let known: Vec<String> =
+        devices.iter().map(|device| device.name.clone().unwrap_or_else(|| device.id.to_string())).collect();
+    bail!("the recording has no device {name}; it has {}", known.join(", "))
+}
+
+/// Pours `subject` through the filter into `sink`, which puts rows in order itself.
+pub fn pour_unordered(
+    subject: Subject,
+    reading: &Reading,
+    arguments: &FilterArgs,
+    sink: &mut dyn RowSink,
+) -> Result<Meta> {
+    match options(arguments, &subject)? {
+        None => subject.pour_unordered(reading, sink),
+        Some(options) => subject.pour_unordered(reading, &mut Filter::new(options, sink)?),
+    }
+}
+
+/// Pours `subject` through the filter into `sink`, in the tables' order.
+pub fn pour(
+    subject: Subject,
+    reading: &Reading,
+    arguments: &FilterArgs,
+    sink: &mut dyn RowSink,
+) -> Result<Meta> {
+    match options(arguments, &subject)? {
+        None => subject.pour(reading, sink),
+        Some(options) => subject.pour(reading, &mut Filter::new(options, sink)?),
+    }
+}

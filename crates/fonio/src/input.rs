@@ -1,0 +1,242 @@
+//! What the user named: a recording, or a foreign trace in one or more files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, bail};
+use fonio_core::{Meta, Nanos, RowSink};
+use fonio_recording::{Recording, Sequencer, SequencerOptions, Table, Tables, is_recording};
+use fonio_trace::assemble::assemble;
+use fonio_trace::assembler::AssemblerOptions;
+use fonio_trace::reader::Input;
+use fonio_trace::recognise::{ReadOptions, open};
+
+use crate::cli::Reading;
+use crate::progress::Progress;
+
+/// Something that rows can be had from.
+pub enum Subject {
+    /// fonio's own.
+    Recording(Recording),
+    /// A foreign trace.
+    Trace(Trace),
+}
+
+/// The files of one foreign trace.
+pub struct Trace {
+    paths: Vec<PathBuf>,
+}
+
+impl Subject {
+    /// Finds out what `paths` are: one recording, or the files of one trace.
+    pub fn resolve(paths: &[PathBuf]) -> Result<Subject> {
+        if let [path] = paths {
+            if path.is_dir() {
+                return Subject::resolve_dir(path);
+            }
+            if path != Path::new("-") && !path.exists() {
+                let set = per_cpu_files(path)?;
+                if set.is_empty() {
+                    bail!(
+                        "{}: there is no such file, and no {}.blktrace.0 either",
+                        path.display(),
+                        path.display()
+                    );
+                }
+                return Ok(Subject::Trace(Trace { paths: set }));
+            }
+            return Ok(Subject::Trace(Trace { paths: vec![path.clone()] }));
+        }
+        for path in paths {
+            if path.is_dir() {
+                bail!(
+                    "{} is a folder; several inputs together must be the files of one trace",
+                    path.display()
+                );
+            }
+            if path != Path::new("-") && !path.exists() {
+                bail!("{}: there is no such file", path.display());
+            }
+        }
+        Ok(Subject::Trace(Trace { paths: paths.to_vec() }))
+    }
+
+    fn resolve_dir(dir: &Path) -> Result<Subject> {
+        if is_recording(dir) {
+            return Ok(Subject::Recording(Recording::open(dir)?));
+        }
+        let mut prefixes: Vec<PathBuf> = Vec::new();
+        for entry in std::fs::read_dir(dir).with_context(|| format!("{} cannot be listed", dir.display()))? {
+            let path = entry?.path();
+            if let Some(prefix) = per_cpu_prefix(&path)
+                && !prefixes.contains(&prefix)
+            {
+                prefixes.push(prefix);
+            }
+        }
+        prefixes.sort();
+        match &prefixes[..] {
+            [] => bail!(
+                "{} is neither a recording (meta.json and requests.parquet) nor does it hold per-CPU files of blktrace; \
+                 to record what is read and written there, run `fonio check {}`",
+                dir.display(),
+                dir.display()
+            ),
+            [prefix] => Ok(Subject::Trace(Trace { paths: per_cpu_files(prefix)? })),
+            several => {
+                let names: Vec<String> = several.iter().map(|path| path.display().to_string()).collect();
+                bail!("{} holds more than one trace; name one of {}", dir.display(), names.join(", "))
+            }
+        }
+    }
+
+    /// The name to show for it.
+    pub fn name(&self) -> String {
+        match self {
+            Subject::Recording(recording) => recording.dir().display().to_string(),
+            Subject::Trace(trace) => match &trace.paths[..] {
+                [path] => path.display().to_string(),
+                paths => {
+                    let first =
+                        paths.first().map(|path| per_cpu_prefix(path).unwrap_or_else(|| path.clone()));
+                    first.unwrap_or_default().display().to_string()
+                }
+            },
+        }
+    }
+
+    /// Pushes every row into `sink`, requests and bios in their tables' order.
+    pub fn pour(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
+        match self {
+            Subject::Recording(recording) => {
+                let tables = if sink.wants_bios() {
+                    Tables::ALL
+                } else {
+                    Tables::ALL.without(Table::Bios).without(Table::Links)
+                };
+                recording.replay(sink, tables)?;
+                Ok(recording.meta().clone())
+            }
+            Subject::Trace(trace) => {
+                let mut sequencer = Sequencer::new(sink, SequencerOptions::default());
+                let meta = trace.pour(reading, &mut sequencer)?;
+                sequencer.finish()?;
+                Ok(meta)
+            }
+        }
+    }
+
+    /// Like [`pour`](Subject::pour), for a sink that puts rows in order itself.
+    pub fn pour_unordered(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
+        match self {
+            Subject::Trace(trace) => trace.pour(reading, sink),
+            recording @ Subject::Recording(_) => recording.pour(reading, sink),
+        }
+    }
+}
+
+impl Trace {
+    fn pour(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
+        let done = Arc::new(AtomicU64::new(0));
+        let mut total = Some(0);
+        let mut inputs = Vec::new();
+        for path in &self.paths {
+            let (bytes, length): (Box<dyn Read + Send>, Option<u64>) = if path == Path::new("-") {
+                (Box::new(io::stdin()), None)
+            } else {
+                let file =
+                    File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
+                let metadata = file.metadata()?;
+                let length = metadata.is_file().then_some(metadata.len());
+                (Box::new(file), length)
+            };
+            total = total.zip(length).map(|(sum, length)| sum + length);
+            let name =
+                if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+            inputs.push(Input { name, bytes: Box::new(Counted { inner: bytes, done: Arc::clone(&done) }) });
+        }
+        if let [path] = &self.paths[..]
+            && let Some(prefix) = per_cpu_prefix(path)
+            && per_cpu_files(&prefix)?.len() > 1
+        {
+            eprintln!("note: only one processor's file is read; `{}` names the whole set", prefix.display());
+        }
+        let _progress = Progress::bytes("reading", total, done);
+        let mut reader = open(inputs, &ReadOptions { csv: reading.csv.clone(), format: reading.format })?;
+        let horizon = Nanos(u64::try_from(reading.horizon.as_nanos()).unwrap_or(u64::MAX));
+        let options = AssemblerOptions { horizon, ..AssemblerOptions::default() };
+        Ok(assemble(reader.as_mut(), options, sink)?)
+    }
+}
+
+/// Counts the bytes that went through.
+struct Counted {
+    inner: Box<dyn Read + Send>,
+    done: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.done.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// `X` of `X.blktrace.3`.
+fn per_cpu_prefix(path: &Path) -> Option<PathBuf> {
+    let (prefix, cpu) = path.to_str()?.rsplit_once(".blktrace.")?;
+    (!cpu.is_empty() && cpu.bytes().all(|letter| letter.is_ascii_digit())).then(|| prefix.into())
+}
+
+/// `X.blktrace.0`, `X.blktrace.1`, … for `X`, by number.
+fn per_cpu_files(prefix: &Path) -> Result<Vec<PathBuf>> {
+    let dir = match prefix.parent() {
+        Some(dir) if dir != Path::new("") => dir,
+        _ => Path::new("."),
+    };
+    let Ok(entries) = std::fs::read_dir(dir) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let candidate = dir.join(&name);
+        let Some(candidate_prefix) = per_cpu_prefix(&candidate) else { continue };
+        if candidate_prefix.file_name() != prefix.file_name() {
+            continue;
+        }
+        let cpu: Option<u32> =
+            candidate.extension().and_then(|number| number.to_str()).and_then(|number| number.parse().ok());
+        found.extend(cpu.map(|cpu| (cpu, candidate)));
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn per_cpu_names() {
+        assert_eq!(per_cpu_prefix(Path::new("a/x.blktrace.10")), Some("a/x".into()));
+        assert_eq!(per_cpu_prefix(Path::new("a/x.blktrace.")), None);
+        assert_eq!(per_cpu_prefix(Path::new("a/x.blktrace.gz")), None);
+    }
+
+    #[test]
+    fn a_prefix_names_the_set_in_order_of_number() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        for name in ["x.blktrace.10", "x.blktrace.2", "x.blktrace.0", "xy.blktrace.1", "x.blktrace.zip"] {
+            std::fs::write(dir.path().join(name), b"").expect("a file");
+        }
+        let names: Vec<String> = per_cpu_files(&dir.path().join("x"))
+            .expect("a list")
+            .iter()
+            .map(|path| path.file_name().expect("a name").to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(names, ["x.blktrace.0", "x.blktrace.2", "x.blktrace.10"]);
+    }
+}

@@ -1,0 +1,128 @@
+//! The answer, in the form that was asked for.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use fonio_analysis::Analysis;
+use fonio_core::{ByteCount, Meta};
+use fonio_report::budget::{Budget, Outcome};
+use fonio_report::number::Unit;
+use fonio_report::{Document, TerminalStyle, json, render_html, render_markdown, render_terminal};
+
+use crate::cli::{Colour, Output};
+use crate::exit::Exit;
+
+/// What was found out about one recording or trace.
+pub struct Explained {
+    /// What the user called it.
+    pub name: String,
+    /// The answers.
+    pub analysis: Analysis,
+    /// Where it comes from.
+    pub meta: Meta,
+}
+
+/// The budgets on the command line. They are read before the work, so that a slip of the pen costs no time.
+pub fn budgets(output: &Output) -> Result<Vec<Budget>> {
+    output.budget.iter().map(|text| Ok(Budget::parse(text)?)).collect()
+}
+
+/// Shows the analysis and holds it against the budgets.
+pub fn show(explained: &Explained, output: &Output, budgets: &[Budget], colour: Colour) -> Result<Exit> {
+    let outcomes = evaluate(&explained.analysis, budgets)?;
+    if output.json {
+        let mut out = io::stdout().lock();
+        json::render_json(&explained.analysis, &mut out)?;
+        writeln!(out)?;
+    } else {
+        let document = Document::from_analysis(&explained.analysis, &explained.meta);
+        show_document(&document, output, colour)?;
+    }
+    if output.json && output.html.is_some() {
+        let document = Document::from_analysis(&explained.analysis, &explained.meta);
+        write_html(&document, output.html.as_deref())?;
+    }
+    judge(explained, &outcomes, None)
+}
+
+/// The exit code for one of several recordings, whose broken and kept budgets are told by name.
+pub fn verdict(explained: &Explained, budgets: &[Budget]) -> Result<Exit> {
+    judge(explained, &evaluate(&explained.analysis, budgets)?, Some(&explained.name))
+}
+
+fn judge(explained: &Explained, outcomes: &[Outcome], name: Option<&str>) -> Result<Exit> {
+    for outcome in outcomes {
+        let of = name.map(|name| format!(" of {name}")).unwrap_or_default();
+        // JSON and Markdown on standard output stay clean.
+        writeln!(io::stderr(), "budget{of}: {}", outcome.sentence)?;
+    }
+    Ok(if !explained.analysis.validity.ok {
+        Exit::NotValid
+    } else if outcomes.iter().any(|outcome| !outcome.passed) {
+        Exit::BudgetBroken
+    } else {
+        Exit::Fine
+    })
+}
+
+fn evaluate(analysis: &Analysis, budgets: &[Budget]) -> Result<Vec<Outcome>> {
+    if budgets.is_empty() {
+        return Ok(Vec::new());
+    }
+    let report = serde_json::to_value(analysis)?;
+    budgets.iter().map(|budget| Ok(budget.evaluate(&report)?)).collect()
+}
+
+/// Terminal, Markdown or HTML.
+pub fn show_document(document: &Document, output: &Output, colour: Colour) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if output.markdown {
+        render_markdown(document, &mut out)?;
+    } else if let Some(path) = &output.html {
+        writeln!(out, "{}", document.verdict.sentence)?;
+        writeln!(out, "The report is in {}.", path.display())?;
+    } else {
+        render_terminal(document, terminal_style(colour), &mut out)?;
+    }
+    out.flush()?;
+    write_html(document, output.html.as_deref())
+}
+
+/// Writes the HTML report where one was asked for.
+pub fn write_html(document: &Document, path: Option<&Path>) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()))?;
+    let mut file = BufWriter::new(file);
+    render_html(document, &mut file)
+        .and_then(|()| file.flush())
+        .with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// Whether standard output gets colours (<https://no-color.org>).
+pub fn wants_colour(colour: Colour) -> bool {
+    match colour {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => {
+            io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        }
+    }
+}
+
+fn terminal_style(colour: Colour) -> TerminalStyle {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        .unwrap_or_default();
+    // A file or pipe takes UTF-8; a terminal does where its locale says so.
+    let unicode = !io::stdout().is_terminal() || locale.to_uppercase().replace('-', "").contains("UTF8");
+    let width = terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0));
+    TerminalStyle { colour: wants_colour(colour), width, unicode, ..TerminalStyle::PLAIN }
+}
+
+/// A byte count as the reports write it.
+pub fn bytes(count: ByteCount) -> String {
+    Unit::Bytes.format(count.0 as f64)
+}

@@ -46,17 +46,18 @@ fn verdict(comparison: &Comparison, others: &[String]) -> Verdict {
         let (gains, losses) = (named(true), named(false));
         any_better |= !gains.is_empty();
         any_worse |= !losses.is_empty();
+        // The labels have commas of their own, so that only one of them is named.
         let part = |what: &str, labels: &[&str]| match labels {
             [] => None,
             [one] => Some(format!("{what} in {one}")),
-            [first, rest @ ..] => Some(format!("{what} in {first} and {} more", rest.len())),
+            [first, rest @ ..] => Some(format!("{what} in {first}, and in {} more", rest.len())),
         };
         let said: Vec<String> =
             [part("better", &gains), part("worse", &losses)].into_iter().flatten().collect();
         sentences.push(if said.is_empty() {
-            format!("No difference was shown between {name} and {}.", comparison.names[0])
+            format!("{name} against {}: no difference for better or worse was shown.", comparison.names[0])
         } else {
-            format!("{name} is {} than {}.", said.join(", "), comparison.names[0])
+            format!("{name} against {}: {}.", comparison.names[0], said.join("; "))
         });
     }
     let tone = match (any_better, any_worse) {
@@ -87,14 +88,16 @@ fn section(comparison: &Comparison, at: usize, first: &str, name: &str) -> Secti
     Section {
         id: format!("against-{}", at + 1),
         question: format!("How does {name} differ from {first}?"),
-        answer: format!(
-            "{} of {} figures differ; for {} no difference was shown.",
-            differ.count(),
-            rows.len(),
-            same.count()
-        ),
+        answer: match (differ.count(), same.count(), rows.len()) {
+            (0, _, _) => "No difference was shown in any figure.".to_owned(),
+            (differ, _, all) if differ == all => format!("All {all} figures differ."),
+            (differ, same, all) => {
+                format!("{differ} of {all} figures differ; for {same} no difference was shown.")
+            }
+        },
         figures: intervals(&rows, at).into_iter().collect(),
         tables: vec![table(&rows, at, first, name)],
+        hints: Vec::new(),
         notes: vec![
             "\"No difference\" means that the interval of the difference holds zero: none was shown, which is not the \
              same as none."
@@ -111,15 +114,10 @@ fn value(row: &ComparisonRow, at: usize) -> Cell {
 fn table(rows: &[(&ComparisonRow, &Difference)], at: usize, first: &str, name: &str) -> Table {
     let line = |(row, difference): &(&ComparisonRow, &Difference)| {
         let (unit, divided) = figure_unit(row.unit);
-        let change = match (difference.low, difference.high, difference.difference) {
-            (Some(low), Some(high), point) => Cell::Range {
-                low: low / divided,
-                point: point.map(|point| point / divided),
-                high: high / divided,
-                unit,
-                change: true,
-            },
-            (_, _, Some(point)) => Cell::Change(point / divided, unit),
+        let interval = match (difference.low, difference.high) {
+            (Some(low), Some(high)) => {
+                Cell::Range { low: low / divided, point: None, high: high / divided, unit, change: true }
+            }
             _ => Cell::Unknown,
         };
         let relative =
@@ -129,7 +127,7 @@ fn table(rows: &[(&ComparisonRow, &Difference)], at: usize, first: &str, name: &
             value(row, 0),
             value(row, at + 1),
             relative,
-            change,
+            interval,
             answer(row, difference),
         ]
     };
@@ -140,15 +138,11 @@ fn table(rows: &[(&ComparisonRow, &Difference)], at: usize, first: &str, name: &
             Column::new(first),
             Column::new(name),
             Column::new("Change"),
-            Column::noted(
-                "Difference",
-                "The difference, and the interval that holds the true one with 95 %.",
-            )
-            .or_drop(),
+            Column::noted("95 % interval", "Where the true difference lies, with 95 % confidence."),
             Column::new("Answer"),
         ],
         rows: rows.iter().map(line).collect(),
-        left_out: 0,
+        ..Table::default()
     }
 }
 
@@ -169,16 +163,20 @@ fn answer(row: &ComparisonRow, difference: &Difference) -> Cell {
 /// The intervals as shares of the first recording's value, so that all of them fit one axis.
 fn intervals(rows: &[(&ComparisonRow, &Difference)], at: usize) -> Option<Figure> {
     let mut names = Vec::new();
-    let mut series: Vec<Series> =
-        [("better", Role::Discard), ("worse", Role::Flush), ("neither", Role::Rest)]
-            .map(|(name, role)| Series { name: name.into(), role, ..Series::default() })
-            .into();
+    let kinds = [
+        ("better", Role::Discard),
+        ("worse", Role::Flush),
+        ("differs", Role::All),
+        ("no difference", Role::Rest),
+    ];
+    let mut series = kinds.map(|(name, role)| Series { name: name.into(), role, ..Series::default() });
     for (row, difference) in rows {
         let base = row.values.first().copied().flatten().filter(|base| *base > 0.0);
         let (Some(base), Some(low), Some(high)) = (base, difference.low, difference.high) else { continue };
         let series = &mut series[match better(row, difference) {
             Some(true) => 0,
             Some(false) => 1,
+            None if difference.answer == Answer::NoDifference => 3,
             None => 2,
         }];
         series.x.push(difference.difference.map_or(f64::NAN, |difference| difference / base));
@@ -187,7 +185,7 @@ fn intervals(rows: &[(&ComparisonRow, &Difference)], at: usize) -> Option<Figure
         series.high.push(high / base);
         names.push(row.label.clone());
     }
-    series.retain(|series| !series.x.is_empty());
+    let series: Vec<Series> = series.into_iter().filter(|series| !series.x.is_empty()).collect();
     if series.is_empty() {
         return None;
     }

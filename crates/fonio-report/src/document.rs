@@ -99,6 +99,8 @@ pub struct Section {
     pub tables: Vec<Table>,
     /// How to read them, and what they do not show.
     pub notes: Vec<String>,
+    /// How to use the page; only for forms that can be used.
+    pub hints: Vec<String>,
 }
 
 /// A table.
@@ -112,6 +114,8 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// How many further rows the analysis left out.
     pub left_out: u64,
+    /// Whether it is only for readers who look closer: forms without folding leave it out.
+    pub detail: bool,
 }
 
 /// A column of a table.

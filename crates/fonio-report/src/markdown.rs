@@ -79,9 +79,7 @@ fn question(out: &mut dyn io::Write, section: &Section) -> io::Result<()> {
         writeln!(out, "{}\n", escaped(&section.answer))?;
     }
     for figure in &section.figures {
-        if figure.x.scale != Scale::Time
-            || !matches!(figure.plot, Plot::Line | Plot::StackedArea | Plot::Step)
-        {
+        if figure.x.scale != Scale::Time || !matches!(figure.plot, Plot::Line | Plot::StackedArea) {
             continue;
         }
         writeln!(out, "{} over time:\n", escaped(&figure.title))?;
@@ -92,7 +90,7 @@ fn question(out: &mut dyn io::Write, section: &Section) -> io::Result<()> {
         }
         writeln!(out)?;
     }
-    for each in &section.tables {
+    for each in section.tables.iter().filter(|table| !table.detail) {
         table(out, each)?;
     }
     for note in &section.notes {
@@ -187,6 +185,3 @@ fn code(name: &str) -> String {
     let gap = if longest > 0 { " " } else { "" };
     if name.trim().is_empty() { "(empty)".to_owned() } else { format!("{fence}{gap}{name}{gap}{fence}") }
 }
-
-#[cfg(test)]
-mod tests;

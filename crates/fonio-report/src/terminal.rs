@@ -19,11 +19,14 @@ pub struct TerminalStyle {
     pub unicode: bool,
     /// How many rows of a table are shown.
     pub rows: usize,
+    /// Whether questions get their answers only, without tables and pictures.
+    pub brief: bool,
 }
 
 impl TerminalStyle {
     /// What a file or a pipe gets.
-    pub const PLAIN: TerminalStyle = TerminalStyle { colour: false, width: 100, unicode: true, rows: 10 };
+    pub const PLAIN: TerminalStyle =
+        TerminalStyle { colour: false, width: 100, unicode: true, rows: 10, brief: false };
 }
 
 /// Writes the document for a terminal.
@@ -113,10 +116,13 @@ impl Terminal<'_> {
     fn section(&mut self, section: &Section) -> io::Result<()> {
         self.heading(&section.question)?;
         self.paragraph(None, "", &section.answer)?;
+        if self.style.brief {
+            return Ok(());
+        }
         for figure in &section.figures {
             self.figure(figure)?;
         }
-        for table in &section.tables {
+        for table in section.tables.iter().filter(|table| !table.detail) {
             self.line("")?;
             self.table(table)?;
         }
@@ -128,8 +134,8 @@ impl Terminal<'_> {
 
     /// What fits in a line: the course over time of each series. Other figures are told by their tables.
     fn figure(&mut self, figure: &Figure) -> io::Result<()> {
-        let over_time = figure.x.scale == Scale::Time
-            && matches!(figure.plot, Plot::Line | Plot::StackedArea | Plot::Step);
+        let over_time =
+            figure.x.scale == Scale::Time && matches!(figure.plot, Plot::Line | Plot::StackedArea);
         if !over_time || !self.style.unicode {
             return Ok(());
         }
@@ -144,7 +150,7 @@ impl Terminal<'_> {
         // Name, two spaces, the line, two spaces, and "max 123 MiB/s".
         let columns = self.style.width.saturating_sub(label + 22).clamp(8, 100);
         for series in named {
-            let name = shorten(&printable(&series.name), label);
+            let name = shorten(&printable(&series.name), label, self.ellipsis());
             let most = series.y.iter().copied().filter(|y| y.is_finite()).fold(0.0, f64::max);
             let pad = " ".repeat(label - width(&name));
             let spark = sparkline(&series.y, columns);
@@ -158,14 +164,13 @@ impl Terminal<'_> {
             self.paragraph(Some(Ink::Strong), "", &table.caption)?;
         }
         let shown = &table.rows[..table.rows.len().min(self.style.rows)];
-        let text: Vec<Vec<String>> = shown
-            .iter()
-            .map(|row| row.iter().map(|cell| self.ascii(&printable(&cell.text()))).collect())
-            .collect();
+        let text: Vec<Vec<String>> =
+            shown.iter().map(|row| row.iter().map(|cell| self.cell(cell)).collect()).collect();
+        let labels: Vec<String> = table.columns.iter().map(|column| self.ascii(&column.label)).collect();
         let mut columns: Vec<usize> = (0..table.columns.len()).collect();
         let natural = |column: usize| {
             let cells = text.iter().map(|row| width(&row[column])).max().unwrap_or(0);
-            cells.max(width(&table.columns[column].label))
+            cells.max(width(&labels[column]))
         };
         // The longest text column gives way first, down to a width at which it still says something; then columns
         // that the table can do without.
@@ -195,16 +200,14 @@ impl Terminal<'_> {
                 None => break,
             }
         }
+        let ellipsis = self.ellipsis();
         let set = |text: &str, at: usize, column: usize| {
-            let text = shorten(text, widths[at]);
+            let text = shorten(text, widths[at], ellipsis);
             let pad = " ".repeat(widths[at] - width(&text));
             if table.is_numeric(column) { format!("{pad}{text}") } else { format!("{text}{pad}") }
         };
-        let head: Vec<String> = columns
-            .iter()
-            .enumerate()
-            .map(|(at, &column)| set(&table.columns[column].label, at, column))
-            .collect();
+        let head: Vec<String> =
+            columns.iter().enumerate().map(|(at, &column)| set(&labels[column], at, column)).collect();
         let head = self.inked(Some(Ink::Faint), head.join("  ").trim_end());
         self.line(&format!("  {head}"))?;
         for (row, cells) in text.iter().zip(shown) {
@@ -278,6 +281,19 @@ impl Terminal<'_> {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
+    /// A cell in words; a share with a bar before it where the terminal can draw one.
+    fn cell(&self, cell: &Cell) -> String {
+        let text = self.ascii(&printable(&cell.text()));
+        match cell {
+            Cell::Bar(share) if self.style.unicode => format!("{} {text:>6}", bar(*share)),
+            _ => text,
+        }
+    }
+
+    fn ellipsis(&self) -> char {
+        if self.style.unicode { '…' } else { '~' }
+    }
+
     fn symbol(&self, tone: Tone) -> &'static str {
         match (tone, self.style.unicode) {
             (Tone::Good, true) => "✓",
@@ -316,6 +332,18 @@ impl Terminal<'_> {
     }
 }
 
+/// A share of one in eight characters, each divided in eight.
+fn bar(share: f64) -> String {
+    const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let eighths = (share.clamp(0.0, 1.0) * 64.0).round() as usize;
+    let mut out = "█".repeat(eighths / 8);
+    if eighths % 8 > 0 {
+        out.push(PARTS[eighths % 8]);
+    }
+    let drawn = eighths.div_ceil(8);
+    out + &" ".repeat(8 - drawn)
+}
+
 /// `values` in `columns` characters of eight heights. Several values in one column show their greatest: peaks matter.
 pub(crate) fn sparkline(values: &[f64], columns: usize) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -336,6 +364,3 @@ pub(crate) fn sparkline(values: &[f64], columns: usize) -> String {
         })
         .collect()
 }
-
-#[cfg(test)]
-mod tests;

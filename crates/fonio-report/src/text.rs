@@ -32,10 +32,28 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// `text` broken between words into lines of at most `columns`; a longer word stands on a line of its own.
+/// What belongs to the number before it.
+const UNITS: [&str; 17] = [
+    "ns", "µs", "us", "ms", "s", "min", "h", "%", "B", "KiB", "MiB", "GiB", "B/s", "KiB/s", "MiB/s", "GiB/s",
+    "°C",
+];
+
+/// `text` broken between words into lines of at most `columns`; a longer word stands on a line of its own, and a number
+/// keeps its unit.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
+        let unit = UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')']));
+        match words.last_mut() {
+            Some(last) if unit && last.ends_with(|c: char| c.is_ascii_digit()) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    let mut lines = vec![String::new()];
+    for word in &words {
         let line = lines.last_mut().expect("there is always a line");
         if line.is_empty() {
             line.push_str(word);
@@ -43,14 +61,15 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
             line.push(' ');
             line.push_str(word);
         } else {
-            lines.push(word.to_owned());
+            lines.push(word.clone());
         }
     }
     lines
 }
 
-/// `text` in at most `columns`; what does not fit is left out in the middle, since paths differ at both ends.
-pub fn shorten(text: &str, columns: usize) -> String {
+/// `text` in at most `columns`; what does not fit is left out in the middle, since paths differ at both ends,
+/// and `ellipsis` stands for it.
+pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -73,7 +92,7 @@ pub fn shorten(text: &str, columns: usize) -> String {
         tail.push(c);
         tail_width += w;
     }
-    head.push('…');
+    head.push(ellipsis);
     head.extend(tail.into_iter().rev());
     head
 }
@@ -93,12 +112,13 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("", 7), [""]);
         assert_eq!(wrap("immeasurable", 4), ["immeasurable"]);
+        assert_eq!(wrap("in 1.83 ms, or 4 more", 8), ["in", "1.83 ms,", "or 4", "more"]);
     }
 
     #[test]
     fn long_names_lose_their_middle() {
-        assert_eq!(shorten("/var/lib/app/data.db", 11), "/var/…ta.db");
-        assert_eq!(shorten("日本語のファイル", 7), "日…イル");
-        assert_eq!(shorten("short", 11), "short");
+        assert_eq!(shorten("/var/lib/app/data.db", 11, '…'), "/var/…ta.db");
+        assert_eq!(shorten("日本語のファイル", 7, '…'), "日…イル");
+        assert_eq!(shorten("short", 11, '…'), "short");
     }
 }

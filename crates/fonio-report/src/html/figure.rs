@@ -18,6 +18,9 @@ pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     if figure.x.scale == Scale::Time || matches!(figure.plot, Plot::Interval) {
         class.push_str(" wide");
     }
+    if matches!(figure.plot, Plot::Scatter | Plot::HeatScatter) {
+        class.push_str(" cloud");
+    }
     // Horizontal bars and intervals need a height for each row.
     let rows = match &figure.y.scale {
         Scale::Categories(names) => Some(names.len()),
@@ -31,8 +34,8 @@ pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     write!(
         f,
         "<figure class=\"{class}\" id=\"figure-{}\"{style}><div class=\"head\"><h3>{}</h3><div class=\"keys\"></div></div>\
-         <div class=\"chart\" role=\"img\" aria-label=\"{}. {}\"></div><figcaption>{}</figcaption>\
-         <details hidden><summary>Data as a table</summary><div></div></details>\
+         <div class=\"chart\" role=\"img\" aria-label=\"{}. {}\"></div><div class=\"foot\"><figcaption>{}</figcaption>\
+         <details hidden><summary>Data as a table</summary><div></div></details></div>\
          <script type=\"application/json\">{}</script></figure>\n",
         Escaped(&figure.id),
         Escaped(&figure.title),
@@ -45,9 +48,9 @@ pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
 
 fn data(figure: &Figure) -> Value {
     let mut value = json!({
-        "id": figure.id,
-        "title": figure.title,
-        "caption": figure.caption,
+        "id": printable(&figure.id),
+        "title": printable(&figure.title),
+        "caption": printable(&figure.caption),
         "plot": plot_name(figure.plot),
         "x": axis(&figure.x),
         "y": axis(&figure.y),
@@ -74,7 +77,7 @@ fn plot_name(plot: Plot) -> &'static str {
 }
 
 fn axis(axis: &Axis) -> Value {
-    let mut value = json!({ "label": axis.label, "unit": axis.unit });
+    let mut value = json!({ "label": printable(&axis.label), "unit": axis.unit });
     match &axis.scale {
         Scale::Linear => value["scale"] = "linear".into(),
         Scale::Log => value["scale"] = "log".into(),

@@ -192,6 +192,7 @@ impl Page<'_> {
             self.table(f, table)?;
         }
         self.list(f, "notes", &section.notes)?;
+        self.list(f, "notes hints", &section.hints)?;
         f.write_str("</section>\n")
     }
 
@@ -311,6 +312,3 @@ fn tone_name(tone: Tone) -> &'static str {
         Tone::Bad => "bad",
     }
 }
-
-#[cfg(test)]
-mod tests;

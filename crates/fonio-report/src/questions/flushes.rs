@@ -53,7 +53,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                 ]
             })
             .collect(),
-        left_out: 0,
+        ..Table::default()
     }];
     let mut figures = Vec::new();
     if let Some(gaps) = &flushes.gaps {
@@ -68,6 +68,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         answer,
         figures,
         tables: tables.into_iter().filter(|table| !table.rows.is_empty()).collect(),
+        hints: Vec::new(),
         notes: vec![format!(
             "{} flush requests and {} writes with preflush; {} writes with FUA were {counted}.",
             Unit::Count.format(flushes.flush_requests as f64),
@@ -110,6 +111,6 @@ fn gap_table(gaps: &FlushGaps) -> Table {
             row("requests", Unit::Count, &gaps.requests),
             row("bytes", Unit::Bytes, &gaps.bytes),
         ],
-        left_out: 0,
+        ..Table::default()
     }
 }

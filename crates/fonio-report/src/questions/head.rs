@@ -42,7 +42,7 @@ pub fn verdict(about: &About<'_>) -> Verdict {
     let tone = if tone == Tone::Plain { Tone::Good } else { tone };
     let mut reasons = Vec::new();
     if !analysis.validity.ok {
-        reasons.push("This measurement does not hold:".to_owned());
+        reasons.push("This measurement does not hold.".to_owned());
         reasons.extend(analysis.validity.problems.iter().cloned());
     }
     Verdict { tone, sentence: analysis.verdict.clone(), reasons }

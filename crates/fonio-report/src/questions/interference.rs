@@ -34,8 +34,9 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                 Column::noted("Slowdown, service", "Mean service with the other in flight, over without."),
             ],
             rows,
-            left_out: 0,
+            ..Table::default()
         }],
+        hints: Vec::new(),
         notes: vec![
             "Seen in the wild: requests that met the other kind may differ in other ways too. A measured slowdown keeps \
              everything else equal."

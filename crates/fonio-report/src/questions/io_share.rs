@@ -22,6 +22,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         answer,
         figures: depth_over_time(about).into_iter().collect(),
         tables: vec![table(about, share)],
+        hints: Vec::new(),
         notes: vec![
             "Light is a summed latency below 9 % of the time, as the block-trace study has it; heavy from 15 % is our \
              own bound. Overlapping requests can sum to more than the whole time."
@@ -84,7 +85,7 @@ fn table(about: &About<'_>, all: &Share) -> Table {
             Column::noted("Deepest", "Most requests in flight at once.").or_drop(),
         ],
         rows,
-        left_out: 0,
+        ..Table::default()
     }
 }
 

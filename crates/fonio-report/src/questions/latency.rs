@@ -25,6 +25,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         figures: [shares(&latency.groups), curves(&latency.groups)].into_iter().flatten().collect(),
         tables: vec![table(&latency.groups)],
         notes,
+        hints: Vec::new(),
     })
 }
 
@@ -141,6 +142,6 @@ fn table(rows: &[LatencyRow]) -> Table {
             Column::noted("Resp. 99 %", "Response time that 99 % of the requests do not exceed.").or_drop(),
         ],
         rows: rows.iter().map(line).collect(),
-        left_out: 0,
+        ..Table::default()
     }
 }

@@ -38,6 +38,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         figures: figures(about),
         tables: vec![table(about)],
         notes: Vec::new(),
+        hints: Vec::new(),
     })
 }
 
@@ -122,7 +123,7 @@ fn table(about: &About<'_>) -> Table {
             .into_iter()
             .map(|fact| vec![Cell::Text(fact.label), fact.value, Cell::Text(fact.note)])
             .collect(),
-        left_out: 0,
+        ..Table::default()
     }
 }
 

@@ -56,16 +56,16 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                 Column::noted("Sequential, of bytes", "Share of the bytes that are sequential."),
             ],
             rows: vec![row("reads", read), row("writes", write)],
-            left_out: 0,
+            ..Table::default()
         }],
-        notes: vec![format!(
-            "Sequential: starts where one of the last {} of the same op on the same device ended.",
-            if sequentiality.window == 1 {
-                "requests".to_owned()
-            } else {
-                format!("{} requests", sequentiality.window)
-            }
-        )],
+        hints: Vec::new(),
+        notes: vec![match sequentiality.window {
+            1 => "Sequential: starts where the last request of the same op on the same device ended."
+                .to_owned(),
+            window => format!(
+                "Sequential: starts where one of the last {window} requests of the same op on the same device ended."
+            ),
+        }],
     })
 }
 
@@ -154,7 +154,7 @@ fn cumulative(about: &About<'_>) -> Option<Figure> {
         id: "cumulative".into(),
         title: "Bytes so far".into(),
         caption: String::new(),
-        plot: Plot::Line,
+        plot: Plot::Step,
         x: Axis::time(about.length_s()),
         y: Axis::linear("Since the beginning", Unit::Bytes),
         z: None,
@@ -210,7 +210,7 @@ pub fn again(about: &About<'_>) -> Option<Section> {
             Column::noted("90 %", "Fewest places that together take 90 % of the touches.").or_drop(),
         ],
         rows: vec![row("writes", &locality.written), row("reads", &locality.read)],
-        left_out: 0,
+        ..Table::default()
     }];
     let places = &locality.most_written;
     if !places.is_empty() {
@@ -233,6 +233,7 @@ pub fn again(about: &About<'_>) -> Option<Section> {
                 })
                 .collect(),
             left_out: places.len().saturating_sub(100) as u64,
+            detail: true,
         });
     }
     let ranks = (places.len() > 1).then(|| Figure {
@@ -267,5 +268,6 @@ pub fn again(about: &About<'_>) -> Option<Section> {
         figures: ranks.into_iter().collect(),
         tables,
         notes,
+        hints: Vec::new(),
     })
 }

@@ -31,6 +31,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         answer,
         figures: bars(processes).into_iter().collect(),
         tables: vec![table(about)],
+        hints: Vec::new(),
         notes: vec![
             "A request counts for the thread that dirtied the data where that is known, else for the one that queued it. \
              Kernel workers count as one."
@@ -99,5 +100,6 @@ fn table(about: &About<'_>) -> Table {
         ],
         rows: rows.collect(),
         left_out: processes.processes.len().saturating_sub(LISTED) as u64 + processes.names_beyond_cap,
+        detail: false,
     }
 }

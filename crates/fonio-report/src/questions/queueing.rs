@@ -68,7 +68,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                 ]
             })
             .collect(),
-        left_out: 0,
+        ..Table::default()
     };
     let depth = Table {
         caption: "Requests in flight".into(),
@@ -94,7 +94,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                 ]
             })
             .collect(),
-        left_out: 0,
+        ..Table::default()
     };
     Some(Section {
         id: "queueing".into(),
@@ -103,6 +103,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         figures,
         tables: [waits, depth].into_iter().filter(|table| !table.rows.is_empty()).collect(),
         notes: Vec::new(),
+        hints: Vec::new(),
     })
 }
 

@@ -22,6 +22,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             .filter(|table| !table.rows.is_empty())
             .collect(),
         notes: Vec::new(),
+        hints: Vec::new(),
     })
 }
 
@@ -138,7 +139,7 @@ fn size_table(rows: &[SizeRow]) -> Table {
                 ]
             })
             .collect(),
-        left_out: 0,
+        ..Table::default()
     }
 }
 
@@ -172,6 +173,7 @@ fn latency_table(about: &About<'_>) -> Table {
                 ]
             })
             .collect(),
-        left_out: 0,
+        detail: true,
+        ..Table::default()
     }
 }

@@ -56,8 +56,9 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                 Column::noted("Request", "The request's number in the recording.").or_drop(),
             ],
             rows: rows.collect(),
-            left_out: 0,
+            ..Table::default()
         }],
         notes: Vec::new(),
+        hints: Vec::new(),
     })
 }

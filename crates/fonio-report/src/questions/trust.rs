@@ -55,8 +55,9 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             caption: "What was seen and what was not".into(),
             columns: ["What", "Count", ""].map(Column::new).into(),
             rows,
-            left_out: 0,
+            ..Table::default()
         }],
         notes,
+        hints: Vec::new(),
     })
 }

@@ -82,7 +82,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     if !cloud.is_empty() {
         figures.push(figure(
             "latency-points",
-            "Every request's service time",
+            "Requests by their service time",
             &about.sample_note(),
             Plot::Scatter,
             Axis::log("Issue to completion", Unit::Nanos),
@@ -95,7 +95,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         answer: busiest(about),
         figures,
         tables: vec![table(about)],
-        notes: vec![
+        notes: Vec::new(),
+        hints: vec![
             "Drag across a chart to look at a stretch of time in all of them; double-click to see all again."
                 .into(),
         ],
@@ -156,6 +157,7 @@ fn table(about: &About<'_>) -> Table {
                 .or_drop(),
         ],
         rows: rows.collect(),
-        left_out: 0,
+        detail: true,
+        ..Table::default()
     }
 }

@@ -1,3 +1,4 @@
+#![allow(dead_code, reason = "each test uses a part")]
 //! A made-up recording with something in every part of the analysis: a Pi whose database syncs too often.
 //!
 //! The numbers come from a fixed generator and need not agree with each other; they only have to look like a report's.

@@ -29,10 +29,10 @@ export function chartOption(figure, narrow) {
     textStyle: { fontFamily: getComputedStyle(document.body).fontFamily, color: ink.text },
     aria: { enabled: true, label: { description: `${figure.title}. ${figure.caption}` } },
     legend: { show: false },
-    grid: {
-      left: 6, right: narrow ? 10 : 22, top: 26, bottom: time && narrow ? 46 : 20,
-      outerBoundsMode: "same", outerBoundsContain: "axisLabel",
-    },
+    // Charts over time stand above each other; their left edges are the same so that an eye can go down.
+    grid: time
+      ? { left: narrow ? 58 : 70, right: narrow ? 10 : 22, top: 26, bottom: narrow ? 44 : 22, outerBoundsMode: "none" }
+      : { left: 6, right: narrow ? 10 : 22, top: 26, bottom: 20, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
     xAxis: axis(figure.x, x, ink, narrow, "x"),
     yAxis: axis(figure.y, y, ink, narrow, "y"),
     tooltip: {
@@ -103,7 +103,7 @@ function stackTop(series) {
 
 function axis(own, { factor, tick }, ink, narrow, name) {
   const base = {
-    name: own.label,
+    name: own.scale === "time" ? "" : own.label,
     nameLocation: name === "x" ? "middle" : "end",
     nameTextStyle: name === "x"
       ? { color: ink.faint, fontSize: 11 }
@@ -115,7 +115,7 @@ function axis(own, { factor, tick }, ink, narrow, name) {
     axisLabel: { color: ink.text, fontSize: 11, hideOverlap: true },
   };
   if (own.categories) {
-    const long = narrow ? 16 : 34;
+    const long = narrow ? 16 : 48;
     return {
       ...base,
       type: "category",
@@ -143,6 +143,8 @@ function axis(own, { factor, tick }, ink, narrow, name) {
   }
   return {
     ...base, ...bounds, ...whole, type: "value",
+    // Nought is not the natural end of this scale.
+    scale: own.unit === "celsius",
     splitNumber: name === "x" ? (narrow ? 4 : 8) : 4,
     splitLine: { show: name === "y", lineStyle: { color: ink.grid } },
     axisLabel: {
@@ -224,7 +226,8 @@ function bars(stack) {
   };
 }
 
-function dots(name, colouring, data) {
+/// `all` is how many dots the picture has: the more, the smaller and the fainter.
+function dots(name, colouring, data, all) {
   const count = data.length / 2;
   return {
     type: "scatter",
@@ -233,11 +236,15 @@ function dots(name, colouring, data) {
     large: count > LARGE,
     largeThreshold: LARGE,
     dimensions: ["x", "y"],
-    symbolSize: count > 10000 ? 2.5 : count > 1000 ? 3.5 : 5,
-    itemStyle: { color: colouring, opacity: count > 10000 ? 0.45 : count > 1000 ? 0.6 : 0.8 },
+    symbolSize: all > 10000 ? 2 : all > 1000 ? 3.5 : 5,
+    itemStyle: { color: colouring, opacity: all > 10000 ? 0.5 : all > 1000 ? 0.65 : 0.8 },
     emphasis: { disabled: true },
     progressive: 0,
   };
+}
+
+function total(figure) {
+  return figure.series.reduce((sum, { x }) => sum + x.length, 0);
 }
 
 /// ECharts takes packed pairs only where it draws many; few are handed over one by one.
@@ -269,7 +276,7 @@ const SHAPES = {
   scatter: (figure, xf, yf) => ({
     legend: legendOf(figure.series),
     series: figure.series.map(({ name, role, x, y }) =>
-      unpacked(dots(name, seriesColour(role), flat(figure, visible(figure, x, y), x, y, xf, yf)))),
+      unpacked(dots(name, seriesColour(role), flat(figure, visible(figure, x, y), x, y, xf, yf), total(figure)))),
   }),
 
   // One cloud for each power of ten of the third number: a legend that can be read, and fast to draw.
@@ -297,7 +304,13 @@ const SHAPES = {
         packed[used + 1] = y[at] / yf;
         used += 2;
       }
-      return unpacked(dots(name, rgb, packed.subarray(0, used)));
+      const cloud = unpacked(dots(name, rgb, packed.subarray(0, used), z.length));
+      // The slow ones are few, and what is looked for: they stand out of the crowd.
+      if (step >= order.length - 2) {
+        cloud.symbolSize += 1.5;
+        cloud.itemStyle.opacity = 0.9;
+      }
+      return cloud;
     });
     return { legend, series };
   },
@@ -341,7 +354,7 @@ function marks(figure, xf, yf, ink) {
     if (mark.from !== undefined) {
       areas.push([{ xAxis: mark.from / xf, name: mark.label }, { xAxis: mark.to / xf }]);
     } else if (mark.x !== undefined) {
-      lines.push({ xAxis: mark.x / xf, name: mark.label, label: { ...label, position: "insideEndTop", formatter: "{b}" } });
+      lines.push({ xAxis: mark.x / xf, name: mark.label, label: { ...label, position: "end", distance: 3, formatter: "{b}" } });
     } else {
       lines.push({ yAxis: mark.y / yf, name: mark.label, label: { ...label, position: "insideEndTop", formatter: "{b}" } });
     }

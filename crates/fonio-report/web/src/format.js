@@ -94,5 +94,5 @@ export function axisScale(unit, largest) {
     const [factor, suffix] = largest >= 1e9 ? [1e9, " G"] : largest >= 1e6 ? [1e6, " M"] : [1e3, " k"];
     return by(factor, suffix + (unit === "per_second" ? "/s" : ""));
   }
-  return { factor: 1, tick: (value) => format(value, unit) };
+  return { factor: 1, tick: (value) => (value === 0 ? "0" : format(value, unit)) };
 }

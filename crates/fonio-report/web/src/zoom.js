@@ -23,7 +23,7 @@ export function joinTimeCharts(chart, host, factor) {
   charts.set(chart, { factor, line });
 
   // Dragging across a chart selects a stretch; on a touch screen it scrolls the page, and the slider zooms.
-  if (matchMedia("(pointer: fine)").matches) {
+  if (!matchMedia("(pointer: coarse)").matches) {
     chart.dispatchAction({ type: "takeGlobalCursor", key: "dataZoomSelect", dataZoomSelectActive: true });
   }
   let applying = false;

@@ -1,0 +1,71 @@
+//! The whole report in each form, as a reader sees it.
+
+use expect_test::expect_file;
+use fonio_report::{Document, TerminalStyle};
+
+mod sample;
+
+fn document() -> Document {
+    Document::from_analysis(&sample::analysis(100_000, 500), &sample::meta())
+}
+
+fn terminal(document: &Document, style: TerminalStyle) -> String {
+    let mut out = Vec::new();
+    fonio_report::render_terminal(document, style, &mut out).expect("memory takes everything");
+    String::from_utf8(out).expect("a report is UTF-8")
+}
+
+#[test]
+fn terminal_as_a_pipe_gets_it() {
+    expect_file!["golden/terminal.txt"].assert_eq(&terminal(&document(), TerminalStyle::PLAIN));
+}
+
+#[test]
+fn terminal_that_is_narrow_and_knows_only_ascii() {
+    let style = TerminalStyle { width: 60, unicode: false, rows: 4, ..TerminalStyle::PLAIN };
+    let text = terminal(&document(), style);
+    expect_file!["golden/terminal-narrow.txt"].assert_eq(&text);
+    assert!(text.is_ascii(), "our own typography has a plain form");
+    for line in text.lines() {
+        assert!(line.len() <= 60, "{line:?} is wider than the terminal");
+    }
+}
+
+#[test]
+fn terminal_in_brief() {
+    let style = TerminalStyle { width: 80, brief: true, ..TerminalStyle::PLAIN };
+    expect_file!["golden/terminal-brief.txt"].assert_eq(&terminal(&document(), style));
+}
+
+#[test]
+fn terminal_with_colour_says_the_same() {
+    let coloured = terminal(&document(), TerminalStyle { colour: true, ..TerminalStyle::PLAIN });
+    assert!(coloured.contains("\x1b[1;31m"));
+    let mut plain = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once('\x1b') {
+        plain.push_str(before);
+        rest = after.split_once('m').expect("a colour ends with m").1;
+    }
+    plain.push_str(rest);
+    assert_eq!(plain, terminal(&document(), TerminalStyle::PLAIN));
+}
+
+#[test]
+fn markdown() {
+    let mut out = Vec::new();
+    fonio_report::render_markdown(&document(), &mut out).expect("memory takes everything");
+    expect_file!["golden/report.md"].assert_eq(&String::from_utf8(out).expect("a report is UTF-8"));
+}
+
+#[test]
+fn comparison() {
+    let document = Document::from_comparison(&sample::comparison());
+    expect_file!["golden/comparison.txt"].assert_eq(&terminal(&document, TerminalStyle::PLAIN));
+}
+
+#[test]
+fn what_is_unknown_leaves_no_section_that_lies() {
+    let nothing = Document::from_analysis(&fonio_analysis::Analysis::default(), &fonio_core::Meta::default());
+    expect_file!["golden/nothing.txt"].assert_eq(&terminal(&nothing, TerminalStyle::PLAIN));
+}

@@ -41,7 +41,7 @@ pub struct ComparisonReport {
 #[expect(dead_code, reason = "the schema's root, never built")]
 enum Published {
     /// Of one recording.
-    Report(Report),
+    Report(Box<Report>),
     /// Of several.
     Comparison(ComparisonReport),
 }

@@ -337,7 +337,7 @@ fn bar(share: f64) -> String {
     const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = (share.clamp(0.0, 1.0) * 64.0).round() as usize;
     let mut out = "█".repeat(eighths / 8);
-    if eighths % 8 > 0 {
+    if !eighths.is_multiple_of(8) {
         out.push(PARTS[eighths % 8]);
     }
     let drawn = eighths.div_ceil(8);

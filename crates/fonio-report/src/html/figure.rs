@@ -31,12 +31,12 @@ pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
         class.push_str(" tall");
         style = format!(" style=\"--height:{}px\"", 62 + 24 * rows);
     }
-    write!(
+    writeln!(
         f,
         "<figure class=\"{class}\" id=\"figure-{}\"{style}><div class=\"head\"><h3>{}</h3><div class=\"keys\"></div></div>\
          <div class=\"chart\" role=\"img\" aria-label=\"{}. {}\"></div><div class=\"foot\"><figcaption>{}</figcaption>\
          <details hidden><summary>Data as a table</summary><div></div></details></div>\
-         <script type=\"application/json\">{}</script></figure>\n",
+         <script type=\"application/json\">{}</script></figure>",
         Escaped(&figure.id),
         Escaped(&figure.title),
         Escaped(&figure.title),

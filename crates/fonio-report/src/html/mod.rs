@@ -101,9 +101,9 @@ impl Page<'_> {
 
     fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = &self.document.verdict;
-        write!(
+        writeln!(
             f,
-            "<section class=\"verdict\" id=\"verdict\" data-tone=\"{}\"><p class=\"kicker\">{}</p><h1>{}</h1>\n",
+            "<section class=\"verdict\" id=\"verdict\" data-tone=\"{}\"><p class=\"kicker\">{}</p><h1>{}</h1>",
             tone_name(verdict.tone),
             match verdict.tone {
                 Tone::Good => "Nothing to do",
@@ -175,9 +175,9 @@ impl Page<'_> {
 
     fn section(&self, f: &mut fmt::Formatter<'_>, section: &Section) -> fmt::Result {
         let id = Escaped(&section.id);
-        write!(
+        writeln!(
             f,
-            "<section class=\"question\" id=\"{id}\"><h2><a href=\"#{id}\">{}</a></h2><p class=\"answer\">{}</p>\n",
+            "<section class=\"question\" id=\"{id}\"><h2><a href=\"#{id}\">{}</a></h2><p class=\"answer\">{}</p>",
             Escaped(&section.question),
             self.prose.marked(&section.answer)
         )?;

@@ -124,7 +124,7 @@ pub enum OpenError {
     NoInput,
     #[error("{file}: it cannot be read")]
     Read { file: String, source: io::Error },
-    #[error("{file}: {found}. fonio reads {}. {way_out}", accepted())]
+    #[error("{file}: {found}. {way_out}. fonio reads {}.", accepted())]
     Unknown { file: String, found: String, way_out: String },
     #[error(
         "{file}: a table with the columns {}; say which holds what with a column mapping, as in `{example}`",
@@ -328,7 +328,7 @@ fn unknown(file: &str, head: &[u8]) -> OpenError {
     OpenError::Unknown { file: file.to_owned(), found, way_out: way_out.to_owned() }
 }
 
-const CONVERT: &str = "Give it the trace in one of these";
+const CONVERT: &str = "Give fonio a trace in a format that it reads";
 
 /// What a file seems to be instead, and what to do about it.
 fn foreign(head: &[u8]) -> (String, &'static str) {

@@ -50,21 +50,16 @@ impl Threads {
         let comm = comm.map(|comm| &comm[..comm.len().min(NAME_BYTES_MAX)]);
         let pid = pid.filter(|_| tid != 0);
 
-        let first = !self.young.contains_key(&tid);
-        if first {
-            if self.young.len() >= GENERATION_MAX {
-                self.old = std::mem::take(&mut self.young);
-            }
-            let known = self.old.remove(&tid);
-            let forgotten = known.is_none();
-            let known = self.young.entry(tid).or_insert(known.unwrap_or_default());
-            if forgotten {
-                known.update(pid, comm, origin);
-                return Some(known.row(tid, at));
-            }
+        if let Some(known) = self.young.get_mut(&tid) {
+            return known.update(pid, comm, origin).then(|| known.row(tid, at));
         }
-        let known = self.young.entry(tid).or_default();
-        known.update(pid, comm, origin).then(|| known.row(tid, at))
+        if self.young.len() >= GENERATION_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let remembered = self.old.remove(&tid);
+        let forgotten = remembered.is_none();
+        let known = self.young.entry(tid).or_insert(remembered.unwrap_or_default());
+        (known.update(pid, comm, origin) || forgotten).then(|| known.row(tid, at))
     }
 }
 

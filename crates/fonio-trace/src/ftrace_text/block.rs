@@ -9,6 +9,7 @@
 use fonio_core::{ByteCount, DeviceId, EventKind, Op, Sector, parse_rwbs};
 use memchr::{memchr, memrchr};
 
+use super::keyed;
 use super::line::number;
 
 /// What an event's text says, without the columns before it.
@@ -115,6 +116,9 @@ fn fields(layout: Layout, kind: EventKind, payload: &[u8]) -> Option<Block<'_>> 
         error: None,
         comm: None,
     };
+    if keyed::is_keyed(payload) {
+        return keyed_fields(layout, block, keyed::parse(payload));
+    }
     if matches!(layout, Layout::Plug | Layout::Unplug) {
         block.comm = text.comm();
         if layout == Layout::Unplug {
@@ -172,6 +176,39 @@ fn fields(layout: Layout, kind: EventKind, payload: &[u8]) -> Option<Block<'_>> 
             block.comm = text.comm();
         }
         Layout::Plug | Layout::Unplug => {}
+    }
+    Some(block)
+}
+
+fn keyed_fields<'a>(layout: Layout, mut block: Block<'a>, fields: keyed::Fields<'a>) -> Option<Block<'a>> {
+    block.comm = fields.comm;
+    if let EventKind::Unplug { count } = &mut block.kind {
+        *count = u32::try_from(fields.nr_rq?).ok()?;
+    }
+    if matches!(layout, Layout::Plug | Layout::Unplug) {
+        return Some(block);
+    }
+    block.device = keyed::device(fields.dev?);
+    (block.op, block.flags) = parse_rwbs(fields.rwbs);
+    if !fields.cmd.is_empty() {
+        block.op = Op::Other;
+    }
+    block.sector = Sector(fields.sector?);
+    match &mut block.kind {
+        EventKind::Split { new_sector } => *new_sector = Sector(fields.new_sector?),
+        EventKind::Remap { from_device, from_sector }
+        | EventKind::RequestRemap { from_device, from_sector } => {
+            *from_device = keyed::device(fields.old_dev?);
+            *from_sector = Sector(fields.old_sector?);
+        }
+        _ => {}
+    }
+    if layout != Layout::Split {
+        let bytes = fields.bytes.filter(|bytes| *bytes > 0).map(ByteCount);
+        block.bytes = bytes.or(fields.nr_sector.map(ByteCount::from_sectors))?;
+    }
+    if matches!(layout, Layout::RequestEnd | Layout::BioEnd) {
+        block.error = fields.error.and_then(|error| i32::try_from(error).ok()).map(errno);
     }
     Some(block)
 }
@@ -391,6 +428,39 @@ mod tests {
             "block_plug",
             "[fio]",
             expect![[r#"Plug 0:0 other 0x0 sector 0 bytes 0 ioprio None error None comm Some("fio")"#]],
+        );
+    }
+
+    #[test]
+    fn as_traceconv_writes_them() {
+        check(
+            "block_rq_issue",
+            "dev=45824 sector=9182248 nr_sector=8 bytes=0 rwbs=WS comm=my a=b app cmd=",
+            expect![[
+                r#"Issue 179:0 write 0x1 sector 9182248 bytes 4096 ioprio None error None comm Some("my a=b app")"#
+            ]],
+        );
+        check(
+            "block_rq_complete",
+            "cmd= dev=1048576 error=-5 nr_sector=0 rwbs=FF sector=18446744073709551615",
+            expect![
+                "Complete 0:256 flush 0x8 sector 18446744073709551615 bytes 0 ioprio None error Some(-5) comm None"
+            ],
+        );
+        check(
+            "block_bio_remap",
+            "dev=2049 nr_sector=8 old_dev=64768 old_sector=64 rwbs=R sector=72",
+            expect![
+                "Remap { from_device: DeviceId(265289728), from_sector: Sector(64) } 8:1 read 0x0 sector 72 bytes 4096 ioprio None error None comm None"
+            ],
+        );
+        check("block_rq_issue", "dev=x sector=1", expect!["Unreadable"]);
+        check(
+            "block_unplug",
+            "nr_rq=3 comm=a",
+            expect![[
+                r#"Unplug { count: 3 } 0:0 other 0x0 sector 0 bytes 0 ioprio None error None comm Some("a")"#
+            ]],
         );
     }
 

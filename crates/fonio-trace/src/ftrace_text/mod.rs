@@ -1,9 +1,10 @@
 //! ftrace as text: what `trace` and `trace_pipe` in tracefs give, from kernel 3.4 to 6.18, with or without the header.
 //!
-//! `trace-cmd report` writes the same columns. The columns are read in [`line`], the block tracepoints in [`block`].
+//! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. The columns are read in [`line`], the block tracepoints in [`block`].
 //! Events of other kinds are passed over, except those that name threads, mark moments, or sample a quantity.
 
 mod block;
+mod keyed;
 mod line;
 mod lost;
 mod marks;

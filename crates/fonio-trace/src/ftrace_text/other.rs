@@ -1,7 +1,7 @@
 //! The events beside those of the block layer that say something worth keeping.
 
 use fonio_core::{Metric, Timestamp};
-use memchr::{memchr, memmem};
+use memchr::{memchr, memchr_iter, memmem};
 
 use super::line::number;
 
@@ -25,10 +25,16 @@ pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Other<'a> {
     match event {
         // The kernels before 3.0 had no name for it.
         b"tracing_mark_write" | b"print" | b"0" => Other::Mark(payload),
-        b"sched_switch" => Other::Names([
-            name(payload, b"prev_comm=", b" prev_pid="),
-            name(payload, b"next_comm=", b" next_pid="),
-        ]),
+        b"sched_switch" => {
+            let next = memchr_iter(b'>', payload)
+                .find(|at| payload[..*at].ends_with(b" =="))
+                .and_then(|at| payload.get(at + 2..))
+                .unwrap_or_default();
+            Other::Names([
+                name(payload, b"prev_comm=", b" prev_pid="),
+                name(next, b"next_comm=", b" next_pid="),
+            ])
+        }
         b"sched_waking" | b"sched_wakeup" | b"sched_wakeup_new" => {
             Other::Names([name(payload, b"comm=", b" pid="), None])
         }
@@ -66,10 +72,11 @@ fn after<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     memmem::find(text, key).map(|at| &text[at + key.len()..])
 }
 
-/// The text between `key` and `pid_key`, and the number after that.
+/// The text between `key`, at the beginning, and `pid_key`, and the number after that.
 fn name<'a>(payload: &'a [u8], key: &[u8], pid_key: &[u8]) -> Option<Name<'a>> {
-    let rest = after(payload, key)?;
-    let end = memmem::find(rest, pid_key)?;
+    let rest = payload.strip_prefix(key)?;
+    // Names are short, and a searcher costs more to set up than they have bytes.
+    let end = memchr_iter(b' ', rest).find(|at| rest[*at..].starts_with(pid_key))?;
     let (tid, _) = number(&rest[end + pid_key.len()..])?;
     Some((u32::try_from(tid).ok()?, None, &rest[..end]))
 }

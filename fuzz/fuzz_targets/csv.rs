@@ -1,0 +1,52 @@
+//! A mapping in the first line, a table in the others: no panic, no endless loop, no more requests than lines, and what
+//! is exported as CSV reads back.
+#![no_main]
+
+use std::io::Cursor;
+
+use fonio_core::{Batch, Request, RowSink};
+use fonio_trace::csv::{CsvReader, Mapping, TimeUnit};
+use fonio_trace::export::csv::CsvExport;
+use fonio_trace::reader::{Input, TraceReader};
+use libfuzzer_sys::fuzz_target;
+
+fn read(table: &[u8], mapping: &Mapping) -> Option<Vec<Request>> {
+    let input = Input { name: "fuzz".into(), bytes: Box::new(Cursor::new(table.to_vec())) };
+    let mut reader = CsvReader::new(input, mapping, "csv").ok()?;
+    let (mut all, mut batch) = (Vec::new(), Batch::default());
+    loop {
+        let more = reader.next_batch(&mut batch).expect("memory reads");
+        all.append(&mut batch.requests);
+        if !more {
+            return Some(all);
+        }
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
+    let (mapping, table) = (&input[..end], &input[(end + 1).min(input.len())..]);
+    let mapping = match std::str::from_utf8(mapping).unwrap_or_default() {
+        "msr" => Mapping::msr_cambridge(),
+        "disksim" => Mapping::disksim(TimeUnit::Milliseconds),
+        "fonio" => Mapping::fonio(),
+        text => match text.parse() {
+            Ok(mapping) => mapping,
+            Err(_) => return,
+        },
+    };
+    let Some(requests) = read(table, &mapping) else { return };
+    assert!(requests.len() <= table.iter().filter(|byte| **byte == b'\n').count() + 1);
+
+    let mut export = CsvExport::new(Vec::new()).expect("memory writes");
+    for request in &requests {
+        export.request(request).expect("memory writes");
+    }
+    let text = export.finish().expect("memory writes");
+    let again = read(&text, &Mapping::fonio()).expect("the export has the columns");
+    assert_eq!(again.len(), requests.len());
+    for (before, after) in requests.iter().zip(&again) {
+        assert_eq!((before.op, before.device, before.bytes), (after.op, after.device, after.bytes));
+        assert_eq!((before.queued, before.issued, before.completed), (after.queued, after.issued, after.completed));
+    }
+});

@@ -1,0 +1,47 @@
+//! ftrace text of any content, whole or in small reads: no panic, no endless loop, and the same events either way.
+#![no_main]
+
+use std::io::{self, Read};
+
+use fonio_core::Batch;
+use fonio_trace::ftrace_text::{FtraceReader, recognise};
+use fonio_trace::reader::{Input, TraceReader};
+use libfuzzer_sys::fuzz_target;
+
+struct Steps(io::Cursor<Vec<u8>>, usize);
+
+impl Read for Steps {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.1.min(to.len());
+        self.0.read(&mut to[..count])
+    }
+}
+
+fn read(bytes: &[u8], step: usize) -> Batch {
+    let bytes = Box::new(Steps(io::Cursor::new(bytes.to_vec()), step));
+    let mut reader = FtraceReader::new(Input { name: "fuzz".into(), bytes });
+    let (mut all, mut batch) = (Batch::default(), Batch::default());
+    loop {
+        let more = reader.next_batch(&mut batch).expect("memory reads");
+        all.events.append(&mut batch.events);
+        all.threads.append(&mut batch.threads);
+        all.marks.append(&mut batch.marks);
+        all.lost.append(&mut batch.lost);
+        all.diagnostics.append(&mut batch.diagnostics);
+        if !more {
+            return all;
+        }
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    recognise(bytes);
+    let (whole, steps) = (read(bytes, usize::MAX), read(bytes, 7));
+    assert_eq!(whole.events, steps.events);
+    assert_eq!(whole.threads, steps.threads);
+    assert_eq!(whole.marks, steps.marks);
+    assert_eq!(whole.diagnostics, steps.diagnostics);
+    let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
+    assert!(whole.events.len() <= lines);
+    assert!(whole.lost.iter().all(|gap| gap.before >= gap.after || gap.before.0 == 0 || gap.cpu.is_some()));
+});

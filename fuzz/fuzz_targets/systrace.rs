@@ -1,0 +1,29 @@
+//! HTML, atrace's output, JSON and what is compressed in them, of any content: no panic, no endless loop. The same bytes
+//! are also given to the recogniser and the reader that it chooses.
+#![no_main]
+
+use std::io::Cursor;
+
+use fonio_core::Batch;
+use fonio_trace::reader::{Input, TraceReader};
+use fonio_trace::recognise::{ReadOptions, open, recognise};
+use fonio_trace::systrace::SystraceReader;
+use libfuzzer_sys::fuzz_target;
+
+fn input(bytes: &[u8]) -> Input {
+    Input { name: "fuzz".into(), bytes: Box::new(Cursor::new(bytes.to_vec())) }
+}
+
+fn drain(reader: &mut dyn TraceReader) {
+    let mut batch = Batch::default();
+    while reader.next_batch(&mut batch).expect("memory reads") {}
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    drain(&mut SystraceReader::new(input(bytes)));
+    let found = recognise(bytes);
+    match open(vec![input(bytes)], &ReadOptions::default()) {
+        Ok(mut reader) => drain(&mut *reader),
+        Err(error) => assert!(!error.to_string().is_empty(), "{found:?}"),
+    }
+});

@@ -1,11 +1,10 @@
 //! The assembler on real traces: what it makes of them, in one table each.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use expect_test::{Expect, expect};
-use fonio_core::{Bio, Diagnostic, Link, Op, Request, RowSink};
+use fonio_core::{Bio, Link, Op, Request, RowSink};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::reader::Input;
@@ -14,9 +13,8 @@ use fonio_trace::recognise::{ReadOptions, open};
 #[derive(Default)]
 struct Rows {
     requests: Vec<Request>,
-    bios: Vec<Bio>,
-    links: Vec<Link>,
-    diagnostics: Vec<Diagnostic>,
+    bios: usize,
+    links: usize,
 }
 
 impl RowSink for Rows {
@@ -24,16 +22,12 @@ impl RowSink for Rows {
         self.requests.push(row.clone());
         Ok(())
     }
-    fn bio(&mut self, row: &Bio) -> std::io::Result<()> {
-        self.bios.push(row.clone());
+    fn bio(&mut self, _: &Bio) -> std::io::Result<()> {
+        self.bios += 1;
         Ok(())
     }
-    fn link(&mut self, row: &Link) -> std::io::Result<()> {
-        self.links.push(*row);
-        Ok(())
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> std::io::Result<()> {
-        self.diagnostics.push(row.clone());
+    fn link(&mut self, _: &Link) -> std::io::Result<()> {
+        self.links += 1;
         Ok(())
     }
 }
@@ -56,10 +50,10 @@ fn check(path: &Path, expected: Expect) {
         }
     };
     let input = Input { name: path.display().to_string(), bytes: Box::new(file) };
-    let mut reader = open(vec![input], &ReadOptions::default()).unwrap();
+    let mut reader = open(vec![input], &ReadOptions::default()).expect("the format is known");
     let mut rows = Rows::default();
-    let meta = assemble(&mut *reader, AssemblerOptions::default(), &mut rows).unwrap();
-    let mut text = format!("{} bios, {} links\n", rows.bios.len(), rows.links.len());
+    let meta = assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("the file can be read");
+    let mut text = format!("{} bios, {} links\n", rows.bios, rows.links);
     text += "device op: requests, complete; queue us: median max; service us: median max\n";
     for device in &meta.devices {
         for op in Op::ALL {
@@ -71,20 +65,18 @@ fn check(path: &Path, expected: Expect) {
             let complete = requests.iter().filter(|row| row.completed.is_some()).count();
             let queue = requests.iter().filter_map(|row| Some(row.queue()?.0)).collect();
             let service = requests.iter().filter_map(|row| Some(row.service()?.0)).collect();
-            writeln!(
-                text,
-                "{} {}: {}, {complete}; {}; {}",
+            text += &format!(
+                "{} {}: {}, {complete}; {}; {}\n",
                 device.id,
                 op.name(),
                 requests.len(),
                 spread(queue),
                 spread(service)
-            )
-            .unwrap();
+            );
         }
     }
     for (name, count) in &meta.assembly {
-        writeln!(text, "{name} {count}").unwrap();
+        text += &format!("{name} {count}\n");
     }
     expected.assert_eq(&text);
 }

@@ -51,7 +51,14 @@ impl Assembler {
     pub(super) fn issue_flush(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.collect(step, |entry| entry.state == State::Waiting);
         let mut waiters = std::mem::take(&mut self.candidates);
-        waiters.sort_unstable_by_key(|&index| (self.open.at(index).began(), self.open.at(index).serial));
+        // A flush request that came from the device above has its id already and keeps it.
+        let open = &self.open;
+        waiters.sort_unstable_by_key(|&index| {
+            let entry = open.at(index);
+            (entry.request_id == 0, entry.began(), entry.serial)
+        });
+        let head = waiters.first().copied();
+        waiters.retain(|&index| Some(index) == head || open.at(index).request_id == 0);
         let in_flight = self.open.chain(step.key).any(|(_, entry)| entry.state == State::Flying);
         if in_flight {
             self.retire(step.key, true, sink)?;

@@ -89,14 +89,29 @@ impl Assembler {
     /// Gives out the row of an entry that is a bio, as part of a request or not. The entry stays.
     #[inline]
     pub(super) fn give_bio(
-        &mut self,
+        &self,
         index: u32,
         request_id: Option<u64>,
         completed: Option<u64>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
         let entry = self.open.at(index);
-        if !self.wants_bios || !entry.has(seen::BIO) {
+        if !entry.has(seen::BIO) {
+            return Ok(());
+        }
+        self.give_bio_row(entry, request_id, completed, sink)
+    }
+
+    /// Gives out a bio that need not be open.
+    #[inline]
+    pub(super) fn give_bio_row(
+        &self,
+        entry: &Entry,
+        request_id: Option<u64>,
+        completed: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        if !self.wants_bios {
             return Ok(());
         }
         sink.bio(&Bio {

@@ -69,10 +69,15 @@
 mod flush;
 mod give;
 mod open;
+#[cfg(any(test, feature = "oracle"))]
+#[doc(hidden)]
+pub mod oracle;
 mod pick;
 mod queue;
 mod service;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -394,7 +399,8 @@ impl Assembler {
 
     #[cold]
     fn reach_gaps(&mut self, time: u64, sink: &mut dyn RowSink) -> io::Result<()> {
-        while let Some(gap) = self.gaps.pop_front_if(|gap| gap.before.0 <= time) {
+        while self.gaps.front().is_some_and(|gap| gap.before.0 <= time) {
+            let Some(gap) = self.gaps.pop_front() else { break };
             self.gap(&gap, sink)?;
         }
         self.next_gap = self.gaps.front().map_or(NEVER, |gap| gap.before.0);

@@ -25,6 +25,25 @@ pub(super) struct PartlyPassed {
     bytes_left: u64,
 }
 
+/// What a remapped bio hands down.
+struct Upper {
+    bio_id: u64,
+    tid: Option<u32>,
+    flags: Flags,
+    flags_known: Flags,
+}
+
+impl Upper {
+    fn of(entry: &Entry) -> Upper {
+        Upper {
+            bio_id: entry.bio_id,
+            tid: entry.root_tid.or(entry.tid),
+            flags: entry.flags,
+            flags_known: entry.flags_known,
+        }
+    }
+}
+
 /// The first sector after `bytes` from `sector` on.
 pub(super) fn sector_after(sector: u64, bytes: u64) -> u64 {
     fonio_core::Sector(sector).after(fonio_core::ByteCount(bytes)).0
@@ -231,45 +250,44 @@ impl Assembler {
         let upper = self.device(from_device);
         let sector = if step.key.sector == FLUSH_SECTOR { FLUSH_SECTOR } else { from_sector };
         let from = Step { key: Key { sector, device: upper }, ..*step };
-        let (parent_id, root_tid, flags, flags_known) = match self.pass_on(&from, sink)? {
-            Some(parent) => parent,
+        let above = match self.pass_on(&from, sink)? {
+            Some(above) => Some(above),
             None if self.devices[upper as usize].shows_queue => {
                 self.tally.note(Counter::RemapsWithoutBio, step.event, sink)?;
-                (0, None, Flags::NONE, Flags::NONE)
+                None
             }
-            // A partition: it takes its bios without a Q.
-            None => {
-                let mut entry = Entry::new(from.key, from_device, step.op, step.bytes, step.time);
-                absorb(&mut entry, step);
-                entry.seen = seen::BIO;
-                entry.bio_id = self.new_bio_id();
-                entry.queued = step.time;
-                entry.tid = step.event.tid;
-                let index = self.open_entry(entry, sink)?;
-                self.give_bio(index, None, None, sink)?;
-                self.open.remove(index);
-                (entry.bio_id, entry.tid, entry.flags, entry.flags_known)
-            }
+            None => Some(self.pass_through(&from, from_device, sink)?),
         };
         let index = self.wait(step, seen::BIO, sink)?;
         let child = self.open.at_mut(index);
         child.queued = step.time;
-        child.root_tid = root_tid;
-        child.flags |= flags;
-        child.flags_known |= flags_known;
-        let child_id = child.bio_id;
-        if parent_id == 0 {
-            return Ok(());
-        }
-        self.link(LinkKind::Remap, (LinkEnd::Bio, parent_id), (LinkEnd::Bio, child_id), sink)
+        let Some(above) = above else { return Ok(()) };
+        child.root_tid = above.tid;
+        child.flags |= above.flags;
+        child.flags_known |= above.flags_known;
+        let child = (LinkEnd::Bio, child.bio_id);
+        self.link(LinkKind::Remap, (LinkEnd::Bio, above.bio_id), child, sink)
+    }
+
+    /// A partition takes its bios without a Q and hands them on at once: the row is made of the remap.
+    fn pass_through(
+        &mut self,
+        from: &Step<'_>,
+        device: DeviceId,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<Upper> {
+        let mut entry = Entry::new(from.key, device, from.op, from.bytes, from.time);
+        absorb(&mut entry, from);
+        entry.seen = seen::BIO;
+        entry.bio_id = self.new_bio_id();
+        entry.queued = from.time;
+        entry.tid = from.event.tid;
+        self.give_bio_row(&entry, None, None, sink)?;
+        Ok(Upper::of(&entry))
     }
 
     /// Finds the bio that goes on, and notes that it did. Gives its id, the thread at the top, and its flags.
-    fn pass_on(
-        &mut self,
-        from: &Step<'_>,
-        sink: &mut dyn RowSink,
-    ) -> io::Result<Option<(u64, Option<u32>, Flags, Flags)>> {
+    fn pass_on(&mut self, from: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<Upper>> {
         let bio = |entry: &Entry, state| entry.has(seen::BIO) && entry.state == state;
         let found = self
             .newest(from, |entry| bio(entry, State::Waiting) && entry.bytes == from.bytes)
@@ -280,9 +298,9 @@ impl Assembler {
         let entry = self.open.at_mut(index);
         entry.latest = from.time;
         let parent = *entry;
-        let facts = (parent.bio_id, parent.root_tid.or(parent.tid), parent.flags, parent.flags_known);
+        let above = Upper::of(&parent);
         if parent.state == State::Passed {
-            return Ok(Some(facts));
+            return Ok(Some(above));
         }
         entry.state = State::Passed;
         let device = &mut self.devices[from.key.device as usize];
@@ -307,7 +325,7 @@ impl Assembler {
         } else if no_completions && self.devices[from.key.device as usize].passed > PASSED_MAX {
             self.give_passed(from.key.device, sink)?;
         }
-        Ok(Some(facts))
+        Ok(Some(above))
     }
 
     /// The bio whose part at `from` has not gone on yet.
@@ -390,5 +408,5 @@ pub(super) fn is_larger_bio(entry: &Entry, bytes: u64) -> bool {
         && !entry.has(seen::REQUEST)
         && entry.bytes > bytes
         && bytes > 0
-        && bytes % fonio_core::SECTOR_BYTES == 0
+        && bytes.is_multiple_of(fonio_core::SECTOR_BYTES)
 }

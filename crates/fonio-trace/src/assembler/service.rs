@@ -105,6 +105,7 @@ impl Assembler {
     /// Marks an entry as issued.
     #[inline]
     pub(super) fn launch(&mut self, index: u32, step: &Step<'_>) {
+        self.request_id_of(index);
         let serial = self.open.next_serial();
         let entry = self.open.at_mut(index);
         let wanted = entry.flags;
@@ -206,10 +207,13 @@ impl Assembler {
         let mut sector = sector_after(step.key.sector, self.open.at(head).bytes);
         // The bio that began the request has no link: it is the one queued first.
         let mut first_bio = self.open.at(head).bio_id;
-        while left > 0 {
+        // What is past the last sector would be found under the place of flushes.
+        while left > 0 && sector != FLUSH_SECTOR {
             let tile = Step { key: Key { sector, ..step.key }, ..*step };
             let found = self.newest(&tile, |entry| {
-                entry.state == State::Waiting && entry.bytes > 0 && entry.bytes <= left
+                let fits = entry.bytes > 0 && entry.bytes <= left;
+                // One that has an id is a request to which other rows refer: it is issued by itself.
+                entry.state == State::Waiting && fits && entry.request_id == 0
             });
             let Some(index) = found else { break };
             self.give_bio(index, Some(request_id), None, sink)?;
@@ -390,7 +394,10 @@ impl Assembler {
     /// Completes what waits and was never issued: a bio, or a request whose issue was not seen.
     #[cold]
     fn end_waiting(&mut self, step: &Step<'_>, is_bio: bool, sink: &mut dyn RowSink) -> io::Result<bool> {
-        let found = self.newest(step, |entry| entry.state == State::Waiting && entry.bytes == step.bytes);
+        let found = self.newest(step, |entry| {
+            let fits = entry.state == State::Waiting && entry.bytes == step.bytes;
+            fits && !(is_bio && entry.has(seen::REQUEST))
+        });
         let Some(index) = found else { return Ok(false) };
         let entry = self.open.at(index);
         let issues = self.devices[step.key.device as usize].shows_issue;

@@ -1,0 +1,7 @@
+//! The assembler's rules as events and rows; the assembler against its oracle.
+
+mod flush;
+mod oracle;
+mod pairing;
+mod stacking;
+mod text;

@@ -1,0 +1,45 @@
+//! blktrace binaries of any content, as one file or as two: no panic, no endless loop, no event out of nothing.
+#![no_main]
+
+use std::io::Cursor;
+
+use fonio_core::Batch;
+use fonio_trace::blktrace::{BlktraceReader, recognise};
+use fonio_trace::reader::{Input, TraceReader};
+use libfuzzer_sys::fuzz_target;
+
+/// The shorter header.
+const RECORD_BYTES: usize = 48;
+
+// The first byte chooses where the input is cut into two files; 0 leaves it one.
+fuzz_target!(|input: &[u8]| {
+    let Some((&cut, bytes)) = input.split_first() else { return };
+    recognise(bytes);
+    let cut = bytes.len() * usize::from(cut) / 256;
+    let inputs = [&bytes[..cut], &bytes[cut..]]
+        .into_iter()
+        .enumerate()
+        .map(|(cpu, part)| Input {
+            name: format!("x.blktrace.{cpu}"),
+            bytes: Box::new(Cursor::new(part.to_vec())),
+        })
+        .collect();
+    let mut reader = BlktraceReader::new(inputs);
+    let mut batch = Batch::default();
+    let (mut events, mut diagnostics) = (0, 0);
+    loop {
+        let more = reader.next_batch(&mut batch).expect("memory does not fail");
+        events += batch.events.len();
+        diagnostics += batch.diagnostics.len();
+        assert!(batch.lost.iter().all(|gap| gap.after <= gap.before));
+        if !more {
+            break;
+        }
+    }
+    // The last header of each file may be all that is left of its record.
+    assert!(events <= bytes.len() / RECORD_BYTES, "{events} events from {} bytes", bytes.len());
+    assert!(events > 0 || diagnostics > 0 || bytes.len() >= RECORD_BYTES, "nothing was said about nothing");
+    assert!(diagnostics < 100);
+    reader.source();
+    reader.clock();
+});

@@ -339,7 +339,6 @@ impl Analyser {
             queue: row.queue().map(|time| time.0),
             process: self.threads.name_at(row.cause_tid.or(row.tid), process_time),
             flush: false,
-            sequential: None,
         }
     }
 }
@@ -363,7 +362,7 @@ impl RowSink for Analyser {
         let mut seen = self.see(row);
         self.validity.add(row, &seen);
         seen.flush = self.flushes.add(&seen);
-        seen.sequential = self.sequential.add(&seen);
+        self.sequential.add(&seen);
         let before = self.queue.before(&seen);
         self.interference.add(&seen, before);
         self.queue.add(&seen, row.requeues);
@@ -395,3 +394,6 @@ impl RowSink for Analyser {
         false
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -78,7 +78,7 @@ impl<T: Fold> Bins<T> {
         let from = self.origin().saturating_add(index as u64 * self.width);
         // The last bin also takes what is beyond the clock's range, the first what is before the origin.
         self.current_from = if index == 0 { 0 } else { from };
-        self.current_until = from.checked_add(self.width).unwrap_or(u64::MAX);
+        self.current_until = from.saturating_add(self.width);
         if self.current_until == u64::MAX && time == u64::MAX {
             self.current_from = 1;
             self.current_until = 0;

@@ -252,3 +252,76 @@ impl<S: RowSink> RowSink for Filter<S> {
         self.next.wants_bios()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyser::tests::rows;
+
+    /// Notes the ids of the requests that pass.
+    #[derive(Default)]
+    struct Passed(Vec<u64>);
+    impl RowSink for Passed {
+        fn request(&mut self, row: &Request) -> io::Result<()> {
+            self.0.push(row.request_id);
+            Ok(())
+        }
+    }
+
+    fn passed(options: FilterOptions) -> Vec<u64> {
+        let mut filter = Filter::new(options, Passed::default()).unwrap();
+        filter.began(Timestamp(1000)).unwrap();
+        for (tid, from, comm) in [(1, 0, "fio"), (2, 0, "sh"), (2, 25_000, "sqlite3"), (3, 0, "kworker/u8:1")]
+        {
+            let comm = Some(comm.to_owned());
+            filter.thread(&Thread { tid, from: Timestamp(from), comm, ..Thread::default() }).unwrap();
+        }
+        let requests = rows(&[
+            "R 0+8 q9 d10 c20 t1",
+            "WS 0+8 dev1 q18 d20 c30 t2",
+            "WS 0+8 q28 d30 c40 t2",
+            "FF d40 c50 t3",
+            "R 0+8 d50 c60",
+        ]);
+        requests.iter().for_each(|row| filter.request(row).unwrap());
+        filter.into_inner().0
+    }
+
+    #[test]
+    fn by_device_process_op_and_time() {
+        let some = |name: &str| vec![name.to_owned()];
+        let base = FilterOptions::default;
+        for (options, ids) in [
+            (base(), &[0, 1, 2, 3, 4][..]),
+            (FilterOptions { devices: some("179:1"), ..base() }, &[1]),
+            (FilterOptions { comms: some("sqlite3"), ..base() }, &[2]),
+            (FilterOptions { comms: some("s*"), ..base() }, &[1, 2]),
+            (FilterOptions { comms: some("kworker"), ..base() }, &[3]),
+            (FilterOptions { tids: vec![1, 3], ..base() }, &[0, 3]),
+            (FilterOptions { comms: some("fio"), tids: vec![3], ..base() }, &[0, 3]),
+            (FilterOptions { ops: some("write"), ..base() }, &[1, 2]),
+            (FilterOptions { from_ns: Some(19_000), until_ns: Some(39_000), ..base() }, &[1, 2]),
+            (FilterOptions { ops: some("read"), from_ns: Some(10_000), ..base() }, &[4]),
+        ] {
+            assert_eq!(passed(options.clone()), ids, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_is_said() {
+        let error = |options| Filter::new(options, Passed::default()).err().unwrap().to_string();
+        let base = FilterOptions::default;
+        assert_eq!(
+            error(FilterOptions { devices: vec!["mmcblk0".to_owned()], ..base() }),
+            "\"mmcblk0\" is no device number; say major:minor, 179:0 for example"
+        );
+        assert!(
+            error(FilterOptions { ops: vec!["wriet".to_owned()], ..base() })
+                .contains("there are read, write,")
+        );
+        assert!(
+            error(FilterOptions { from_ns: Some(2), until_ns: Some(1), ..base() })
+                .contains("before it begins")
+        );
+    }
+}

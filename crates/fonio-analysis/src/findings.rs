@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Figure;
+use crate::figures::{Facts, facts};
+use crate::{Analysis, Figure};
 
 /// How much a finding matters; the greater comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +43,302 @@ pub struct Finding {
     pub source: String,
 }
 
-pub(crate) fn judge(_analysis: &crate::Analysis) -> (String, Vec<Finding>) {
-    (String::new(), Vec::new())
+/// The rules, as data.
+const RULES: &str = include_str!("findings.toml");
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rules {
+    rule: Vec<Rule>,
+    verdict: Vec<Verdict>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    id: String,
+    severity: Severity,
+    /// The figure that ranks findings of one severity.
+    #[serde(default)]
+    impact: Option<String>,
+    when: Vec<Condition>,
+    #[serde(default)]
+    any: Vec<Condition>,
+    sentence: String,
+    evidence: Vec<String>,
+    consequence: String,
+    fixes: Vec<String>,
+    source: String,
+    /// Why the thresholds are what they are. For the reader of the rules, and part of the source where it is ours.
+    threshold: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Verdict {
+    #[cfg_attr(not(test), expect(dead_code, reason = "names the verdict for readers and tests"))]
+    id: String,
+    when: Vec<Condition>,
+    #[serde(default)]
+    any: Vec<Condition>,
+    sentence: String,
+}
+
+/// `figure >= 0.15`.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Condition {
+    figure: String,
+    relation: Relation,
+    value: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Less,
+    AtMost,
+    Equal,
+    AtLeast,
+    More,
+}
+
+impl TryFrom<String> for Condition {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Condition, String> {
+        let parts: Vec<&str> = text.split_whitespace().collect();
+        let &[figure, relation, value] = parts.as_slice() else {
+            return Err(format!("{text:?} is not `figure relation value`"));
+        };
+        let relation = match relation {
+            "<" => Relation::Less,
+            "<=" => Relation::AtMost,
+            "==" => Relation::Equal,
+            ">=" => Relation::AtLeast,
+            ">" => Relation::More,
+            _ => return Err(format!("{relation:?} is no relation")),
+        };
+        let value = value.replace('_', "");
+        let value = value.parse().map_err(|_| format!("{value:?} is no number"))?;
+        Ok(Condition { figure: figure.to_owned(), relation, value })
+    }
+}
+
+impl Condition {
+    fn holds(&self, facts: &Facts) -> bool {
+        facts.figures.get(&self.figure).is_some_and(|figure| match self.relation {
+            Relation::Less => figure.value < self.value,
+            Relation::AtMost => figure.value <= self.value,
+            Relation::Equal => figure.value == self.value,
+            Relation::AtLeast => figure.value >= self.value,
+            Relation::More => figure.value > self.value,
+        })
+    }
+}
+
+fn fires(when: &[Condition], any: &[Condition], facts: &Facts) -> bool {
+    when.iter().all(|condition| condition.holds(facts))
+        && (any.is_empty() || any.iter().any(|condition| condition.holds(facts)))
+}
+
+/// Fills in a sentence; `None` where it needs what is unknown.
+fn fill(template: &str, facts: &Facts) -> Option<String> {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some(at) = rest.find(['{', '[']) {
+        text.push_str(&rest[..at]);
+        let close = if rest[at..].starts_with('{') { '}' } else { ']' };
+        let end = at + rest[at..].find(close)?;
+        let inner = &rest[at + 1..end];
+        match close {
+            '}' => text.push_str(named(inner, facts)?),
+            _ => text.push_str(&fill(inner, facts).unwrap_or_default()),
+        }
+        rest = &rest[end + 1..];
+    }
+    text.push_str(rest);
+    Some(text)
+}
+
+fn named<'a>(name: &str, facts: &'a Facts) -> Option<&'a str> {
+    let figure = facts.figures.get(name).map(|figure| figure.text.as_str());
+    figure.or_else(|| facts.words.get(name).map(String::as_str))
+}
+
+fn rules() -> Rules {
+    toml::from_str(RULES).expect("the embedded rules are read by a test")
+}
+
+/// The verdict and the findings of an analysis.
+pub(crate) fn judge(analysis: &Analysis) -> (String, Vec<Finding>) {
+    let rules = rules();
+    let facts = facts(analysis);
+    (verdict(&rules, &facts), findings(rules, &facts))
+}
+
+fn verdict(rules: &Rules, facts: &Facts) -> String {
+    let mut fired = rules.verdict.iter().filter(|verdict| fires(&verdict.when, &verdict.any, facts));
+    fired.find_map(|verdict| fill(&verdict.sentence, facts)).expect("the last verdict needs nothing")
+}
+
+fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
+    let mut ranked = Vec::new();
+    for rule in rules.rule {
+        if !fires(&rule.when, &rule.any, facts) {
+            continue;
+        }
+        let Some(sentence) = fill(&rule.sentence, facts) else { continue };
+        let impact = rule.impact.and_then(|name| facts.figures.get(&name)).map_or(0.0, |figure| figure.value);
+        let ours = rule.source.contains("ours") || rule.threshold.contains("ours");
+        let source =
+            if ours { format!("{}; threshold: {}", rule.source, rule.threshold) } else { rule.source };
+        ranked.push((
+            impact,
+            Finding {
+                id: rule.id,
+                rank: 0,
+                severity: rule.severity,
+                sentence,
+                evidence: (rule.evidence.iter())
+                    .filter_map(|name| facts.figures.get(name).cloned())
+                    .collect(),
+                consequence: rule.consequence,
+                fixes: rule.fixes,
+                source,
+            },
+        ));
+    }
+    // A stable sort: what is equal stays in the order of the rules.
+    ranked.sort_by(|(impact, a), (other, b)| b.severity.cmp(&a.severity).then(other.total_cmp(impact)));
+    let number =
+        |(place, (_, finding)): (usize, (f64, Finding))| Finding { rank: place as u32 + 1, ..finding };
+    ranked.into_iter().enumerate().map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::Unit;
+
+    /// For each rule and verdict, figures with which it fires and others with which it does not.
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fixture {
+        fires: BTreeMap<String, f64>,
+        silent: BTreeMap<String, f64>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Fixtures {
+        rule: BTreeMap<String, Fixture>,
+        verdict: BTreeMap<String, Fixture>,
+    }
+
+    fn fixtures() -> Fixtures {
+        toml::from_str(include_str!("findings_fixtures.toml")).unwrap()
+    }
+
+    fn facts_of(figures: &BTreeMap<String, f64>) -> Facts {
+        let words = ["process.name", "temperature.zone", "network.interface", "validity.problem"];
+        Facts {
+            figures: figures
+                .iter()
+                .map(|(name, value)| (name.clone(), Figure::new(name, *value, Unit::Ratio)))
+                .collect(),
+            words: words.map(|name| (name.to_owned(), format!("<{name}>"))).into(),
+        }
+    }
+
+    #[test]
+    fn every_rule_fires_and_keeps_silent() {
+        let fixtures = fixtures();
+        let ids: BTreeSet<String> = rules().rule.into_iter().map(|rule| rule.id).collect();
+        assert_eq!(
+            ids,
+            fixtures.rule.keys().cloned().collect(),
+            "each rule has a fixture, each fixture a rule"
+        );
+        for (id, fixture) in &fixtures.rule {
+            let fired = |figures| findings(rules(), &facts_of(figures)).into_iter().find(|f| f.id == *id);
+            let finding = fired(&fixture.fires).unwrap_or_else(|| panic!("{id} does not fire"));
+            assert!(!finding.sentence.contains(['{', '[', ']', '}']), "{}", finding.sentence);
+            assert!(finding.sentence.ends_with('.') && finding.consequence.ends_with('.'), "{finding:?}");
+            assert!(!finding.evidence.is_empty() && !finding.fixes.is_empty(), "{finding:?}");
+            assert!(fired(&fixture.silent).is_none(), "{id} fires where it should not");
+        }
+    }
+
+    #[test]
+    fn every_verdict_is_reached_and_left() {
+        let fixtures = fixtures();
+        let rules = rules();
+        let ids: Vec<&String> = rules.verdict.iter().map(|verdict| &verdict.id).collect();
+        assert_eq!(ids.iter().copied().collect::<BTreeSet<_>>(), fixtures.verdict.keys().collect());
+        let reached = |figures: &BTreeMap<String, f64>| {
+            let facts = facts_of(figures);
+            let fired = |verdict: &&Verdict| {
+                fires(&verdict.when, &verdict.any, &facts) && fill(&verdict.sentence, &facts).is_some()
+            };
+            rules.verdict.iter().find(fired).map(|verdict| verdict.id.clone()).unwrap()
+        };
+        for id in ids {
+            let fixture = &fixtures.verdict[id];
+            assert_eq!(reached(&fixture.fires), *id);
+            assert_ne!(reached(&fixture.silent), *id);
+        }
+    }
+
+    /// A figure that no analysis has would never hold, and nobody would notice.
+    #[test]
+    fn rules_name_figures_that_exist() {
+        let rules = rules();
+        let known = crate::figures::tests::names_of_everything();
+        let mut named: Vec<&String> = Vec::new();
+        for rule in &rules.rule {
+            named.extend(rule.when.iter().chain(&rule.any).map(|condition| &condition.figure));
+            named.extend(rule.evidence.iter().chain(&rule.impact));
+        }
+        for verdict in &rules.verdict {
+            named.extend(verdict.when.iter().chain(&verdict.any).map(|condition| &condition.figure));
+        }
+        for name in named {
+            assert!(known.contains(name), "no analysis has the figure {name}");
+        }
+        for sentence in
+            rules.rule.iter().map(|r| &r.sentence).chain(rules.verdict.iter().map(|v| &v.sentence))
+        {
+            for part in sentence.split('{').skip(1) {
+                let name = part.split('}').next().unwrap();
+                assert!(known.contains(name), "no analysis has {name}, which a sentence names");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_parts_are_left_out() {
+        let facts = facts_of(&BTreeMap::from([("a".to_owned(), 2.0)]));
+        assert_eq!(fill("It is {a}[, or {b}][, at {a}].", &facts).as_deref(), Some("It is 2, at 2."));
+        assert_eq!(fill("It is {b}.", &facts), None);
+    }
+
+    #[test]
+    fn severity_then_impact_then_order() {
+        let figures = [
+            ("validity.ok", 1.0),
+            ("io_share.latency_sum", 0.5),
+            ("io_share.busy_union", 0.4),
+            ("span.duration", 1e9),
+            ("latency_share.write_sync", 0.6),
+            ("latency.write_sync.service.mean", 1e6),
+            ("validity.errors", 1.0),
+            ("totals.requests", 9.0),
+        ];
+        let facts = facts_of(&figures.map(|(name, value)| (name.to_owned(), value)).into());
+        let found: Vec<(u32, String)> =
+            findings(rules(), &facts).into_iter().map(|finding| (finding.rank, finding.id)).collect();
+        let expected = [(1, "io-errors"), (2, "sync-writes-dominate"), (3, "storage-heavy")];
+        assert_eq!(found, expected.map(|(rank, id)| (rank, id.to_owned())));
+    }
 }

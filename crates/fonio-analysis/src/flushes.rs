@@ -193,3 +193,58 @@ impl Gaps {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::analyser::tests::{analyse, rows};
+    use crate::{Analyser, AnalysisOptions};
+    use fonio_core::{Meta, RowSink};
+
+    #[test]
+    fn gaps_of_each_device() {
+        let flushes = analyse(&[
+            "W 0+8 d0 c1",
+            "FF d10 c11",
+            "W 0+8 d20 c21",
+            "R 0+16 d30 c31",
+            "W 0+8 dev1 d35 c36",
+            "D 0+800 d36 c37",
+            "FF dev1 d40 c41",
+            "FF d50 c51",
+            "FF d60 c61",
+        ])
+        .flushes;
+        assert_eq!((flushes.flushes, flushes.flush_requests, flushes.preflush_writes), (4, 4, 0));
+        assert_eq!((flushes.writes_per_flush, flushes.write_bytes_per_flush), (Some(0.75), Some(3072.0)));
+        let gaps = flushes.gaps.unwrap();
+        assert_eq!((gaps.requests.count, gaps.requests.min, gaps.requests.max), (2, 0, 2));
+        assert_eq!((gaps.bytes.max, gaps.time_ns.min, gaps.time_ns.max), (12_288, 10_000, 40_000));
+        assert_eq!(flushes.devices.len(), 2);
+        assert_eq!(flushes.devices[1].gaps, None);
+    }
+
+    #[test]
+    fn a_preflush_counts_once() {
+        // The block layer sends the flush first, then the data with the preflush flag still shown.
+        let split = ["FF q0 d5 c10", "FWFS 0+8 q0 d11 c20", "FF q30 d35 c40", "FWS 8+8 q30 d41 c50"];
+        // A source that shows bios, or another write's flush before this one was queued.
+        let whole = ["FWFS 0+8 q0 d11 c20", "FF q30 d31 c32", "FWS 8+8 q40 d41 c50"];
+        let count = |lines: &[&str]| {
+            let flushes = analyse(lines).flushes;
+            (flushes.flushes, flushes.flush_requests, flushes.preflush_writes, flushes.fua_writes)
+        };
+        assert_eq!(count(&split), (2, 2, 0, 1));
+        assert_eq!(count(&whole), (3, 1, 2, 1));
+    }
+
+    #[test]
+    fn fua_counts_if_asked_for() {
+        let lines = ["WFS 0+8 d0 c1", "FF d2 c3", "WFS 0+8 d4 c5"];
+        assert_eq!(analyse(&lines).flushes.flushes, 1);
+        let mut analyser =
+            Analyser::new(AnalysisOptions { fua_counts_as_flush: true, ..AnalysisOptions::default() });
+        rows(&lines).iter().for_each(|row| analyser.request(row).unwrap());
+        let flushes = analyser.finish(&Meta::default()).flushes;
+        assert_eq!((flushes.flushes, flushes.fua_flushes), (3, 2));
+    }
+}

@@ -119,3 +119,54 @@ impl Side {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::analyser::tests::{analyse, analyse_rows, request};
+
+    #[test]
+    fn reads_behind_a_write() {
+        let lines = [
+            "R 0+8 q0 d0 c10",
+            "W 0+8 q10 d10 c100",
+            "R 0+8 q20 d20 c60",
+            // Queued while the write was in flight, issued after it.
+            "R 0+8 q90 d110 c120",
+            "R 0+8 q100 d130 c140",
+            "R 0+8 dev1 q20 d131 c141",
+        ];
+        let read = analyse(&lines).interference.read;
+        assert_eq!((read.with.requests, read.without.requests), (2, 3));
+        assert_eq!(read.with.mean_response_ns, Some(35_000.0));
+        assert_eq!(read.with.mean_service_ns, Some(25_000.0));
+        assert_eq!(read.without.mean_service_ns, Some(10_000.0));
+        assert_eq!(read.service_slowdown, Some(2.5));
+        assert!(!read.enough);
+    }
+
+    proptest! {
+        #[test]
+        fn as_if_every_pair_were_looked_at(
+            mut requests in prop::collection::vec((0u64..80, 0u64..15, 1u64..25, any::<bool>()), 1..40)
+        ) {
+            // Issue, time queued before it, service, whether it is a write.
+            requests.sort_by_key(|(issued, ..)| *issued);
+            let rows: Vec<_> = requests.iter().enumerate().map(|(id, (issued, queue, service, write))| {
+                let (issued, op) = (issued + 20, if *write { "W" } else { "R" });
+                request(id as u64, &format!("{op} 0+8 q{} d{issued} c{}", issued - queue, issued + service))
+            }).collect();
+            let mut expected = [[0u64; 2]; 2];
+            for (at, row) in rows.iter().enumerate() {
+                let met = rows[..at].iter().any(|other| {
+                    other.op != row.op && (other.completed > row.issued || other.completed > row.queued)
+                });
+                expected[usize::from(requests[at].3)][usize::from(met)] += 1;
+            }
+            let found = analyse_rows(&rows, &fonio_core::Meta::default()).interference;
+            prop_assert_eq!([found.read.without.requests, found.read.with.requests], expected[0]);
+            prop_assert_eq!([found.write.without.requests, found.write.with.requests], expected[1]);
+        }
+    }
+}

@@ -129,3 +129,38 @@ impl Union {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyser::tests::analyse;
+
+    #[test]
+    fn overlapping_requests_on_two_devices() {
+        let share =
+            analyse(&["R 0+8 d0 c40", "R 0+8 d20 c60", "R 0+8 dev1 d50 c80", "R 0+8 d100 c1000"]).io_share;
+        let all = share.all.unwrap();
+        assert_eq!((all.latency_sum_ns, all.busy_union_ns), (1_010_000, 980_000));
+        assert_eq!((all.latency_sum_share, all.busy_union_share, all.level), (1.01, 0.98, Level::Heavy));
+        let devices: Vec<_> =
+            share.devices.iter().map(|d| (d.device, d.share.busy_union_ns, d.share.level)).collect();
+        assert_eq!(devices, [(0, 960_000, Level::Heavy), (1, 30_000, Level::Light)]);
+    }
+
+    #[test]
+    fn levels() {
+        let level = |share_permille: u64| {
+            let union = Union { latency_sum: share_permille, ..Union::default() };
+            union.finish(1000).unwrap().level
+        };
+        let levels = [89, 90, 149, 150].map(level);
+        assert_eq!(levels, [Level::Light, Level::Moderate, Level::Moderate, Level::Heavy]);
+    }
+
+    #[test]
+    fn without_issue_time_counts_from_queueing() {
+        let share = analyse(&["R 0+8 q0 c50", "R 0+8 q50 c100"]).io_share;
+        assert_eq!(share.counted_from_queueing, 2);
+        assert_eq!(share.all.unwrap().busy_union_share, 1.0);
+    }
+}

@@ -114,3 +114,41 @@ impl ResponseTally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyser::tests::{analyse, analyse_rows, rows};
+
+    #[test]
+    fn whose_latency_it_is() {
+        let latency = analyse(&[
+            "R 0+8 q0 d10 c20",
+            "RA 8+8 q0 d20 c40",
+            "WS 0+8 q0 d40 c90",
+            "W 8+8 q0 d90 c100",
+            "FF q0 d100 c110",
+        ])
+        .latency;
+        let shares = latency.shares.unwrap();
+        assert_eq!(latency.service_sum_ns, 100_000);
+        assert_eq!(
+            (shares.read, shares.readahead, shares.write_sync, shares.write_async, shares.flush),
+            (0.1, 0.2, 0.5, 0.1, 0.1)
+        );
+        assert!(latency.sync_known && latency.readahead_known);
+        let reads = latency.groups.iter().find(|row| row.group == Group::Reads).unwrap();
+        assert_eq!(reads.latency_share, Some(0.3));
+        let (service, response) = (reads.service_ns.as_ref().unwrap(), reads.response_ns.as_ref().unwrap());
+        assert_eq!((service.mean, response.mean, response.max), (15_000.0, 30_000.0, 40_000));
+    }
+
+    #[test]
+    fn what_the_source_does_not_show_is_not_async() {
+        let mut rows = rows(&["W 0+8 d0 c10", "R 0+8 d10 c20"]);
+        rows.iter_mut().for_each(|row| row.flags_known = fonio_core::Flags::NONE);
+        let latency = analyse_rows(&rows, &fonio_core::Meta::default()).latency;
+        assert!(!latency.sync_known && !latency.readahead_known);
+        assert_eq!(latency.shares.unwrap().write_unknown, 0.5);
+    }
+}

@@ -67,25 +67,33 @@ const CHUNKS_MAX: usize = 1 << 17;
 const SLAB_CHUNKS: usize = 256;
 /// Bits of an address's hash that decide whether it is followed.
 const HASH_BITS: u32 = 32;
-/// Requests are taken in batches: a tight loop over them lets the processor wait for several chunks at once.
+/// Touches are taken in batches.
 const BATCH: usize = 256;
 /// Ranks that the study shows (Figure 6 ignores those after 300).
 const RANKS: usize = 300;
 /// The longest request that is followed in full, in places: 64 MiB. A damaged size must not take forever.
 const PLACES_MAX: u64 = 1 << 14;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Chunk {
     writes: [u32; CHUNK_PLACES],
     /// Reads saturate: the question is whether a place is read again.
     reads: [u8; CHUNK_PLACES],
+    /// Touches of every place at once, kept apart because large requests have many.
+    whole_writes: u32,
+    whole_reads: u32,
 }
+
+const UNTOUCHED: Chunk =
+    Chunk { writes: [0; CHUNK_PLACES], reads: [0; CHUNK_PLACES], whole_writes: 0, whole_reads: 0 };
 
 /// Counts touches of places. Beyond [`CHUNKS_MAX`] chunks it keeps every second by the hash of its address, and again,
 /// as SHARDS (Waldspurger et al., FAST 2015) does for cache simulation.
 #[derive(Debug)]
 pub(crate) struct PlaceTally {
     batch: Vec<Touch>,
+    /// The chunk's number of each touch of the batch, [`NOT_FOLLOWED`] without one.
+    numbers: Vec<u32>,
     chunks_max: usize,
     /// Chunk address to number; the device is in the upper bits.
     index: FxHashMap<u64, u32>,
@@ -97,13 +105,17 @@ pub(crate) struct PlaceTally {
     thinned: u32,
 }
 
+/// A request's touch of one chunk.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
-    device: u32,
+    key: u64,
+    /// Places in the chunk: from and until.
+    from: u8,
+    until: u8,
     write: bool,
-    first: u64,
-    last: u64,
 }
+
+const NOT_FOLLOWED: u32 = u32::MAX;
 
 /// Bits of a chunk's address below the device's.
 const DEVICE_SHIFT: u32 = 48;
@@ -126,6 +138,7 @@ impl PlaceTally {
     fn with_chunks_max(chunks_max: usize) -> PlaceTally {
         PlaceTally {
             batch: Vec::with_capacity(BATCH),
+            numbers: Vec::with_capacity(BATCH),
             chunks_max,
             index: FxHashMap::default(),
             slabs: Vec::new(),
@@ -142,42 +155,59 @@ impl PlaceTally {
             return;
         }
         let end = sector.saturating_add(seen.bytes.div_ceil(fonio_core::SECTOR_BYTES));
-        let first = sector >> PLACE_SECTORS_SHIFT;
-        let last = (end - 1) >> PLACE_SECTORS_SHIFT;
-        self.batch.push(Touch {
-            device: seen.device as u32,
-            write: seen.class.is_write(),
-            first,
-            last: last.min(first + (PLACES_MAX - 1)),
-        });
-        if self.batch.len() == BATCH {
-            self.work_off();
+        let mut place = sector >> PLACE_SECTORS_SHIFT;
+        let last = ((end - 1) >> PLACE_SECTORS_SHIFT).min(place + (PLACES_MAX - 1));
+        // No device is this large, and the address must leave room for the device's number.
+        if last >> CHUNK_PLACES_SHIFT >> DEVICE_SHIFT != 0 {
+            return;
+        }
+        while place <= last {
+            let chunk = place >> CHUNK_PLACES_SHIFT;
+            let begin = chunk << CHUNK_PLACES_SHIFT;
+            let until = (begin + CHUNK_PLACES as u64).min(last + 1);
+            if self.batch.len() == BATCH {
+                self.work_off();
+            }
+            self.batch.push(Touch {
+                key: (seen.device as u64) << DEVICE_SHIFT | chunk,
+                from: (place - begin) as u8,
+                until: (until - begin) as u8,
+                write: seen.class.is_write(),
+            });
+            place = until;
         }
     }
 
+    /// Takes the batch in two tight loops, so that the processor waits for several chunks' memory at once.
     fn work_off(&mut self) {
-        let mut batch = std::mem::take(&mut self.batch);
-        for touch in &batch {
-            let mut place = touch.first;
-            while place <= touch.last {
-                let chunk = place >> CHUNK_PLACES_SHIFT;
-                let until = ((chunk + 1) << CHUNK_PLACES_SHIFT).min(touch.last + 1);
-                let key = u64::from(touch.device) << DEVICE_SHIFT | chunk;
-                if let Some(number) = self.number(key) {
-                    let from = place as usize % CHUNK_PLACES;
-                    let range = from..from + (until - place) as usize;
-                    let chunk = &mut self.slabs[number as usize / SLAB_CHUNKS][number as usize % SLAB_CHUNKS];
-                    if touch.write {
-                        chunk.writes[range].iter_mut().for_each(|count| *count = count.saturating_add(1));
-                    } else {
-                        chunk.reads[range].iter_mut().for_each(|count| *count = count.saturating_add(1));
-                    }
+        let batch = std::mem::take(&mut self.batch);
+        let mut numbers = std::mem::take(&mut self.numbers);
+        let mut thinned = u32::MAX;
+        while thinned != self.thinned {
+            // Thinning gives chunks up, and those found so far may be among them: look them up again.
+            thinned = self.thinned;
+            numbers.clear();
+            numbers.extend(batch.iter().map(|touch| self.number(touch.key).unwrap_or(NOT_FOLLOWED)));
+        }
+        for (touch, number) in batch.iter().zip(&numbers) {
+            if *number == NOT_FOLLOWED {
+                continue;
+            }
+            let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
+            let range = usize::from(touch.from)..usize::from(touch.until);
+            match (range.len() == CHUNK_PLACES, touch.write) {
+                (true, true) => chunk.whole_writes = chunk.whole_writes.saturating_add(1),
+                (true, false) => chunk.whole_reads = chunk.whole_reads.saturating_add(1),
+                (false, true) => {
+                    chunk.writes[range].iter_mut().for_each(|count| *count = count.saturating_add(1));
                 }
-                place = until;
+                (false, false) => {
+                    chunk.reads[range].iter_mut().for_each(|count| *count = count.saturating_add(1));
+                }
             }
         }
-        batch.clear();
-        self.batch = batch;
+        (self.batch, self.numbers) = (batch, numbers);
+        self.batch.clear();
     }
 
     #[inline]
@@ -204,9 +234,7 @@ impl PlaceTally {
             self.used - 1
         });
         if number as usize / SLAB_CHUNKS >= self.slabs.len() {
-            let slab =
-                (0..SLAB_CHUNKS).map(|_| Chunk { writes: [0; CHUNK_PLACES], reads: [0; CHUNK_PLACES] });
-            self.slabs.push(slab.collect());
+            self.slabs.push(vec![UNTOUCHED; SLAB_CHUNKS].into_boxed_slice());
         }
         self.index.insert(key, number);
         Some(number)
@@ -228,7 +256,7 @@ impl PlaceTally {
         given_up.sort_unstable();
         for number in &given_up {
             let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
-            *chunk = Chunk { writes: [0; CHUNK_PLACES], reads: [0; CHUNK_PLACES] };
+            *chunk = UNTOUCHED;
         }
         self.free.extend(given_up);
     }
@@ -243,15 +271,17 @@ impl PlaceTally {
         for (key, number) in chunks {
             let chunk = &self.slabs[number as usize / SLAB_CHUNKS][number as usize % SLAB_CHUNKS];
             for (place, (writes, reads)) in chunk.writes.iter().zip(&chunk.reads).enumerate() {
-                read.add(u64::from(*reads));
-                written.add(u64::from(*writes));
+                let writes = u64::from(*writes) + u64::from(chunk.whole_writes);
+                let reads = u64::from(*reads).saturating_add(u64::from(chunk.whole_reads)).min(255);
+                read.add(reads);
+                written.add(writes);
                 let least = most_written.last().map_or(0, |place| place.writes);
-                if *writes > 0 && (u64::from(*writes) > least || most_written.len() < RANKS) {
+                if writes > 0 && (writes > least || most_written.len() < RANKS) {
                     let place = Place {
                         device: (key >> DEVICE_SHIFT) as u32,
                         sector: ((key & ((1 << DEVICE_SHIFT) - 1)) << CHUNK_PLACES_SHIFT | place as u64)
                             << PLACE_SECTORS_SHIFT,
-                        writes: u64::from(*writes),
+                        writes,
                     };
                     // Places come in the order of their addresses, so equal counts stay in that order.
                     let rank = most_written.partition_point(|other| other.writes >= place.writes);
@@ -323,5 +353,120 @@ impl Ranking {
             covering_90: covering(90),
             covering_99: covering(99),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::analyser::tests::{analyse, request};
+
+    #[test]
+    fn a_journal_block_written_three_times() {
+        let lines = [
+            "WS 0+8 d0 c1",
+            "WS 0+8 d1 c2",
+            "WS 0+16 d2 c3",
+            "W 800+8 d3 c4",
+            "R 0+8 d4 c5",
+            "R 4+8 d5 c6",
+            "R 0+8 dev1 d6 c7",
+        ];
+        let locality = analyse(&lines).locality;
+        let written = locality.written;
+        assert_eq!((written.places, written.touches, written.again_places, written.most), (3, 5, 1, 3));
+        assert_eq!((written.again_share, written.top_10_share), (Some(0.4), Some(1.0)));
+        assert_eq!((written.covering_50, written.covering_90, written.covering_99), (1, 3, 3));
+        // The second read begins in the middle of a place and ends in the next.
+        assert_eq!((locality.read.places, locality.read.touches, locality.read.again_places), (3, 4, 1));
+        let ranks: Vec<_> = locality.most_written.iter().map(|place| (place.sector, place.writes)).collect();
+        assert_eq!(ranks, [(0, 3), (8, 1), (800, 1)]);
+        assert_eq!(locality.sampled_share, 1.0);
+    }
+
+    fn seen(device: usize, sector: u64, sectors: u64, write: bool) -> Seen {
+        let row = request(0, &format!("{} {sector}+{sectors} d0 c1", if write { "W" } else { "R" }));
+        Seen {
+            id: 0,
+            device,
+            op: row.op,
+            class: crate::Class::of(&row),
+            flags: row.flags,
+            sector: row.sector.map(|sector| sector.0),
+            bytes: row.bytes.0,
+            queued: None,
+            at: 0,
+            flight: None,
+            service: None,
+            response: None,
+            queue: None,
+            process: 0,
+            flush: false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn as_if_counted_in_a_map(
+            touches in prop::collection::vec((0usize..2, 0u64..4000, 1u64..1200, any::<bool>()), 1..400)
+        ) {
+            let mut tally = PlaceTally::default();
+            let mut written = BTreeMap::<(usize, u64), u64>::new();
+            let mut read = BTreeMap::<(usize, u64), u64>::new();
+            for (device, sector, sectors, write) in touches {
+                tally.add(&seen(device, sector, sectors, write));
+                for place in sector / 8..=(sector + sectors - 1) / 8 {
+                    *(if write { &mut written } else { &mut read }).entry((device, place)).or_default() += 1;
+                }
+            }
+            let locality = tally.finish();
+            for (found, oracle) in [(&locality.written, &written), (&locality.read, &read)] {
+                let mut counts: Vec<u64> = oracle.values().map(|count| (*count).min(if std::ptr::eq(oracle, &read) { 255 } else { u64::MAX })).collect();
+                counts.sort_unstable_by(|a, b| b.cmp(a));
+                let sum: u64 = counts.iter().sum();
+                prop_assert_eq!(found.places, counts.len() as u64);
+                prop_assert_eq!(found.touches, sum);
+                prop_assert_eq!(found.again_places, counts.iter().filter(|count| **count > 1).count() as u64);
+                prop_assert_eq!(found.top_10_share, crate::seen::ratio(counts.iter().take(10).sum(), sum));
+                for (percent, covering) in [(50, found.covering_50), (90, found.covering_90), (99, found.covering_99)] {
+                    let mut taken = 0;
+                    let needed = counts.iter().take_while(|count| {
+                        let more = taken * 100 < sum * percent;
+                        taken += **count;
+                        more
+                    });
+                    prop_assert_eq!(covering, needed.count() as u64);
+                }
+            }
+            let mut ranks: Vec<(u64, usize, u64)> =
+                written.into_iter().map(|((device, place), writes)| (writes, device, place * 8)).collect();
+            ranks.sort_by_key(|(writes, device, sector)| (std::cmp::Reverse(*writes), *device, *sector));
+            ranks.truncate(RANKS);
+            let found = locality.most_written.iter().map(|place| (place.writes, place.device as usize, place.sector));
+            prop_assert_eq!(found.collect::<Vec<_>>(), ranks);
+        }
+    }
+
+    #[test]
+    fn thinned_counts_are_exact_for_what_is_followed_and_near_in_all() {
+        let chunks = 5000u64;
+        let mut tally = PlaceTally::with_chunks_max(512);
+        // Every chunk twice, in two passes, so that chunks are given up with counts in them.
+        for pass in 0..2 {
+            for chunk in 0..chunks {
+                tally.add(&seen(0, chunk * 512, if pass == 0 { 8 } else { 16 }, true));
+            }
+        }
+        let locality = tally.finish();
+        assert!(locality.sampled_share <= 512.0 / chunks as f64 * 2.0);
+        let near = |found: u64, exact: u64| found.abs_diff(exact) < exact / 5;
+        assert!(near(locality.written.places, 2 * chunks), "{}", locality.written.places);
+        // A chunk that is followed was never given up, so both its writes were counted.
+        assert_eq!(locality.written.again_places * 2, locality.written.places);
+        assert_eq!(locality.written.most, 2);
     }
 }

@@ -482,3 +482,85 @@ impl Reading {
         self.sum as f64 / self.samples as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{Meta, RowSink, Timestamp};
+
+    use super::*;
+    use crate::{Analyser, AnalysisOptions};
+
+    fn machine(samples: &[(u64, Metric, Option<&str>, i64)]) -> Machine {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        for (second, metric, subject, value) in samples {
+            let time = Timestamp(second * 1_000_000_000);
+            let subject = subject.map(str::to_owned);
+            analyser.sample(&Sample { time, metric: *metric, subject, value: *value }).unwrap();
+        }
+        analyser.finish(&Meta::default()).machine
+    }
+
+    #[test]
+    fn ticks_over_two_seconds() {
+        let machine = machine(&[
+            (0, Metric::CpuActiveTicks, None, 1000),
+            (0, Metric::CpuIdleTicks, None, 5000),
+            (0, Metric::CpuIowaitTicks, None, 70),
+            (1, Metric::CpuActiveTicks, None, 1060),
+            (1, Metric::CpuIdleTicks, None, 5020),
+            (1, Metric::CpuIowaitTicks, None, 90),
+            (2, Metric::CpuActiveTicks, None, 1080),
+            (2, Metric::CpuIdleTicks, None, 5100),
+            (2, Metric::CpuIowaitTicks, None, 90),
+        ]);
+        let cpu = machine.cpu.unwrap();
+        assert_eq!((cpu.active_ticks, cpu.idle_ticks, cpu.iowait_ticks), (80, 100, 20));
+        assert_eq!(
+            (cpu.active_share, cpu.iowait_share, cpu.iowait_of_not_idle_share),
+            (Some(0.4), Some(0.1), Some(0.2))
+        );
+        let active = &machine.series.metrics[0];
+        assert_eq!(active.metric, "cpu_active_ticks");
+        let sum: f64 = active.values.iter().flatten().sum();
+        assert!((sum - 80.0).abs() < 1e-6, "{:?}", active.values);
+        assert!(active.values.len() <= 3);
+    }
+
+    #[test]
+    fn memory_pressure_heat_and_network() {
+        let machine = machine(&[
+            (0, Metric::MemoryTotalBytes, None, 1000),
+            (0, Metric::MemoryAvailableBytes, None, 400),
+            (0, Metric::SwapOutPages, None, 10),
+            (0, Metric::PressureSomeUs, Some("memory"), 0),
+            (0, Metric::TemperatureMillicelsius, Some("soc"), 60_000),
+            (0, Metric::CpuFrequencyMaxKhz, Some("cpu0"), 2_000_000),
+            (0, Metric::NetReceiveBytes, Some("wlan0"), 5),
+            (0, Metric::NetReceiveBytes, Some("lo"), 5),
+            (2, Metric::MemoryAvailableBytes, None, 100),
+            (2, Metric::SwapOutPages, None, 210),
+            (2, Metric::PressureSomeUs, Some("memory"), 500_000),
+            (2, Metric::TemperatureMillicelsius, Some("soc"), 80_000),
+            (2, Metric::CpuFrequencyMaxKhz, Some("cpu0"), 1_500_000),
+            (2, Metric::NetReceiveBytes, Some("wlan0"), 2_000_005),
+            (2, Metric::NetReceiveBytes, Some("lo"), 9_000_005),
+        ]);
+        let memory = machine.memory.unwrap();
+        assert_eq!((memory.available_min_share, memory.swap_pages_per_s), (Some(0.1), Some(100.0)));
+        assert_eq!(machine.pressure[0].some_share, Some(0.25));
+        assert_eq!(
+            (machine.temperature[0].max_millicelsius, machine.temperature[0].mean_millicelsius),
+            (80_000, 70_000.0)
+        );
+        assert_eq!(machine.frequency.unwrap().capped_to_share, Some(0.75));
+        assert_eq!(machine.network.len(), 1);
+        assert_eq!(machine.network[0].receive_bytes_per_s, Some(1_000_000.0));
+    }
+
+    #[test]
+    fn a_counter_that_began_anew_loses_one_step_only() {
+        let samples = [(0, 100), (1, 150), (2, 10), (3, 30)];
+        let machine = machine(&samples.map(|(second, value)| (second, Metric::MajorFaults, None, value)));
+        assert_eq!(machine.memory.unwrap().major_faults, Some(70));
+    }
+}

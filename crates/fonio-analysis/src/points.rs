@@ -131,3 +131,35 @@ impl PointTally {
         Points { of_requests: self.of_requests, sample: self.points, slowest: self.slow_points }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyser::tests::request;
+    use crate::{Analyser, AnalysisOptions};
+    use fonio_core::{Meta, RowSink};
+
+    #[test]
+    fn least_hashes_and_slowest() {
+        let rows: Vec<_> = (0..5000u64)
+            .map(|id| request(id, &format!("R 0+8 d{} c{}", id * 10, id * 10 + id * 7 % 997)))
+            .collect();
+        let mut analyser =
+            Analyser::new(AnalysisOptions { sample_points: 100, ..AnalysisOptions::default() });
+        rows.iter().for_each(|row| analyser.request(row).unwrap());
+        let points = analyser.finish(&Meta::default()).points;
+
+        let mut by_hash: Vec<u64> = (0..5000).collect();
+        by_hash.sort_by_key(|id| hash(*id));
+        let mut expected = by_hash[..100].to_vec();
+        expected.sort_unstable();
+        assert_eq!(points.sample.iter().map(|point| point.request_id).collect::<Vec<_>>(), expected);
+
+        let mut slowest: Vec<(Reverse<u64>, u64)> =
+            rows.iter().map(|row| (Reverse(row.service().unwrap().0), row.request_id)).collect();
+        slowest.sort_unstable();
+        let found = points.slowest.iter().map(|point| (Reverse(point.service_ns.unwrap()), point.request_id));
+        assert_eq!(found.collect::<Vec<_>>(), slowest[..SLOWEST]);
+        assert_eq!(points.of_requests, 5000);
+    }
+}

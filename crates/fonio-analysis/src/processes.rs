@@ -118,3 +118,49 @@ impl ProcessTally {
         (Processes { processes, names_beyond_cap: threads.beyond_cap }, places)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{Meta, RowSink, Thread};
+
+    use crate::analyser::tests::{analyse, rows};
+    use crate::{Analyser, AnalysisOptions};
+
+    #[test]
+    fn by_name_with_the_greatest_latency_first() {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        for (tid, comm) in [(1, "sqlite"), (2, "kworker/0:1"), (3, "kworker/u8:3-flush")] {
+            analyser.thread(&Thread { tid, comm: Some(comm.to_owned()), ..Thread::default() }).unwrap();
+        }
+        let mut rows = rows(&[
+            "WS 0+8 d0 c30 t1",
+            "W 0+8 d30 c40 t2",
+            "W 0+8 d40 c60 t3",
+            "R 0+8 d60 c100 t9",
+            "FF d100 c110",
+        ]);
+        // Written back by a worker, dirtied by the database.
+        rows[1].cause_tid = Some(1);
+        rows.iter().for_each(|row| analyser.request(row).unwrap());
+        let processes = analyser.finish(&Meta::default()).processes.processes;
+        let short: Vec<_> = processes
+            .iter()
+            .map(|p| (p.name.as_str(), p.requests, p.sync_writes, p.service_sum_ns / 1000))
+            .collect();
+        assert_eq!(
+            short,
+            [("sqlite", 2, 1, 40), ("tid 9", 1, 0, 40), ("kworker", 1, 0, 20), ("(unknown)", 1, 0, 10)]
+        );
+    }
+
+    #[test]
+    fn points_name_the_process_by_its_place() {
+        let analysis = analyse(&["R 0+8 d0 c10 t1", "R 0+8 d10 c100 t2"]);
+        let names = analysis
+            .points
+            .sample
+            .iter()
+            .map(|p| analysis.processes.processes[p.process as usize].name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["tid 1", "tid 2"]);
+    }
+}

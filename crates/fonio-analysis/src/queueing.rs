@@ -241,3 +241,56 @@ impl QueueTally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::analyser::tests::{analyse, analyse_rows, request};
+
+    #[test]
+    fn two_in_flight_for_a_while() {
+        let lines =
+            ["R 0+8 q0 d0 c40 r0", "W 0+8 q10 d20 c60 r2", "R 8+8 q60 d60 c70 r0", "R 8+8 q90 d90 c100 r0"];
+        let queueing = analyse(&lines).queueing;
+        let device = &queueing.devices[0];
+        assert_eq!(device.time_at_depth_ns, [20_000, 60_000, 20_000]);
+        assert_eq!((device.max_depth, device.busy_ns, device.busy_share), (2, 80_000, Some(0.8)));
+        assert_eq!((device.mean_depth, device.mean_depth_at_issue), (Some(1.0), Some(0.25)));
+        assert_eq!(queueing.requeues, Some(Requeues { requests: 1, requeues: 2 }));
+        // 10 us queued of 40 + 50 + 10 + 10 us of response.
+        assert_eq!(queueing.queue_share_of_response, Some(1.0 / 11.0));
+    }
+
+    proptest! {
+        #[test]
+        fn depth_as_counted_at_every_instant(
+            mut spans in prop::collection::vec((0u64..60, 0u64..25, 0u32..2), 1..40)
+        ) {
+            spans.sort_unstable();
+            let rows: Vec<_> = spans.iter().enumerate().map(|(id, (start, length, device))| {
+                request(id as u64, &format!("R 0+8 dev{device} d{start} c{}", start + length))
+            }).collect();
+            let analysis = analyse_rows(&rows, &fonio_core::Meta::default());
+            for found in &analysis.queueing.devices {
+                let name = &analysis.devices[found.device as usize].device;
+                let at = |time: u64| spans.iter()
+                    .filter(|(start, length, device)| {
+                        format!("179:{device}") == *name && *start <= time && time < start + length
+                    })
+                    .count();
+                let mut time_at_depth = [0u64; 64];
+                (0..100).for_each(|time| time_at_depth[at(time)] += 1000);
+                prop_assert_eq!(found.busy_ns, time_at_depth[1..].iter().sum::<u64>());
+                let deepest = time_at_depth.iter().rposition(|time| *time > 0).unwrap();
+                prop_assert_eq!(&found.time_at_depth_ns[1..], &time_at_depth[1..=deepest]);
+                prop_assert!(found.max_depth >= deepest as u64);
+            }
+            let any = |time: u64| spans.iter().any(|(start, length, _)| *start <= time && time < start + length);
+            let busy = (0..100).filter(|time| any(*time)).count() as u64 * 1000;
+            let share = analysis.io_share.all;
+            prop_assert_eq!(share.map_or(0, |share| share.busy_union_ns), busy);
+        }
+    }
+}

@@ -26,8 +26,6 @@ pub(crate) struct Seen {
     pub(crate) process: u32,
     /// Whether the flush question counts it as a flush.
     pub(crate) flush: bool,
-    /// Whether it starts where an earlier one ended; `None` where that cannot be asked.
-    pub(crate) sequential: Option<bool>,
 }
 
 impl Seen {

@@ -111,13 +111,10 @@ impl SequentialTally {
         self.bins.begin_at(origin);
     }
 
-    /// Takes a request and says whether it is sequential; `None` where it is no read or write or has no place.
+    /// Takes a request; one that is no read or write, or has no place, is neither sequential nor random.
     #[inline]
-    pub(crate) fn add(&mut self, seen: &Seen) -> Option<bool> {
-        let start = seen.sector?;
-        if !seen.has_data() {
-            return None;
-        }
+    pub(crate) fn add(&mut self, seen: &Seen) {
+        let Some(start) = seen.sector.filter(|_| seen.has_data()) else { return };
         let write = seen.class.is_write();
         let end = start.saturating_add(seen.bytes.div_ceil(fonio_core::SECTOR_BYTES));
         let ends = &mut at(&mut self.devices, seen.device)[usize::from(write)];
@@ -132,7 +129,6 @@ impl SequentialTally {
         *bytes = bytes.saturating_add(seen.bytes);
         let bin = &mut self.bins.at(seen.at).0[usize::from(write) * 2 + usize::from(!sequential)];
         *bin = bin.saturating_add(seen.bytes);
-        Some(sequential)
     }
 
     pub(crate) fn finish(mut self, began_ns: u64, ended_ns: u64) -> Sequentiality {
@@ -164,6 +160,75 @@ impl SequentialTally {
                 sequential_write_bytes: curve(2),
                 random_write_bytes: curve(3),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::analyser::tests::{analyse, request, rows};
+    use crate::{Analyser, AnalysisOptions};
+    use fonio_core::{Meta, Op, Request, RowSink};
+
+    fn with_window(rows: &[Request], window: u32) -> Sequentiality {
+        let mut analyser =
+            Analyser::new(AnalysisOptions { sequential_window: window, ..AnalysisOptions::default() });
+        rows.iter().for_each(|row| analyser.request(row).unwrap());
+        analyser.finish(&Meta::default()).sequentiality
+    }
+
+    #[test]
+    fn each_op_and_device_has_its_own_end() {
+        let lines = [
+            "R 0+8 d0 c1",
+            "W 8+8 d1 c2",
+            "R 8+8 d2 c3",
+            "R 16+8 dev1 d3 c4",
+            "R 16+8 d4 c5",
+            "W 100+8 d5 c6",
+            "W 16+8 d6 c7",
+        ];
+        let found = analyse(&lines).sequentiality;
+        assert_eq!((found.read.sequential_requests, found.read.random_requests), (2, 2));
+        assert_eq!((found.write.sequential_requests, found.write.random_requests), (0, 3));
+        assert_eq!(found.read.sequential_bytes_share, Some(0.5));
+        assert_eq!(found.cumulative.sequential_read_bytes, [8192]);
+        // With two ends, the last write continues the first.
+        assert_eq!(with_window(&rows(&lines), 2).write.sequential_requests, 1);
+    }
+
+    #[test]
+    fn curves_never_fall() {
+        let lines: Vec<String> =
+            (0..50).map(|i| format!("W {}+8 d{} c{}", i * 8 % 104, i * 20_000, i * 20_000 + 5)).collect();
+        let found = analyse(&lines.iter().map(String::as_str).collect::<Vec<_>>()).sequentiality;
+        let curve = &found.cumulative.sequential_write_bytes;
+        assert!(curve.is_sorted() && curve.len() <= 512);
+        assert_eq!(curve.last(), Some(&found.write.sequential_bytes));
+    }
+
+    proptest! {
+        #[test]
+        fn as_if_looked_up_in_all_requests(
+            places in prop::collection::vec((0u64..12, 1u64..3, any::<bool>(), 0u32..2), 1..100),
+            window in 1usize..5,
+        ) {
+            let rows: Vec<Request> = places.iter().enumerate().map(|(id, (place, size, write, device))| {
+                let op = if *write { "W" } else { "R" };
+                request(id as u64, &format!("{op} {}+{} dev{device} d{id} c{}", place * 8, size * 8, id + 1))
+            }).collect();
+            let sequential = rows.iter().enumerate().filter(|(at, row)| {
+                let same = |other: &&Request| other.op == row.op && other.device == row.device;
+                let ends = rows[..*at].iter().rev().filter(same).take(window);
+                ends.map(|other| other.sector.unwrap().after(other.bytes)).any(|end| Some(end) == row.sector)
+            });
+            let (reads, writes): (Vec<_>, Vec<_>) = sequential.map(|(_, row)| row.op).partition(|op| *op == Op::Read);
+            let found = with_window(&rows, window as u32);
+            prop_assert_eq!(found.read.sequential_requests, reads.len() as u64);
+            prop_assert_eq!(found.write.sequential_requests, writes.len() as u64);
         }
     }
 }

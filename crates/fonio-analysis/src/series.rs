@@ -152,3 +152,23 @@ impl SeriesTally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::analyser::tests::analyse;
+
+    #[test]
+    fn three_milliseconds() {
+        let lines = ["R 0+8 d0 c500", "W 0+8 d400 c2000", "FF d2100 c2200", "R 0+16 d2500 c3000"];
+        let series = analyse(&lines).series;
+        assert_eq!((series.bin_ns, series.start_ns), (1_000_000, 0));
+        assert_eq!(
+            (series.requests, series.reads, series.flushes),
+            (vec![2, 0, 2], vec![1, 0, 1], vec![0, 0, 1])
+        );
+        assert_eq!(series.read_bytes, [4096, 0, 8192]);
+        assert_eq!(series.mean_service_ns, [Some(1_050_000.0), None, Some(300_000.0)]);
+        assert_eq!(series.max_service_ns, [Some(1_600_000), None, Some(500_000)]);
+        assert_eq!(series.mean_depth, [1.1, 1.0, 0.6]);
+    }
+}

@@ -94,3 +94,45 @@ impl ServiceTally {
         SizeLatency { rows }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyser::tests::analyse;
+
+    #[test]
+    fn size_classes() {
+        for (bytes, class) in [
+            (0, 0),
+            (512, 0),
+            (4096, 0),
+            (4097, 1),
+            (8192, 1),
+            (8193, 2),
+            (1 << 20, 8),
+            ((1 << 20) + 1, 9),
+            (2 << 20, 9),
+            ((2 << 20) + 1, 10),
+            (u64::MAX, 10),
+        ] {
+            assert_eq!(size_class(bytes), class, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn larger_reads_take_longer() {
+        let rows = analyse(&["R 0+8 d0 c10", "R 0+8 d10 c30", "R 0+128 d30 c130", "WS 0+8 d130 c140"])
+            .size_latency
+            .rows;
+        let short = |row: &SizeLatencyRow| (row.group, row.over_bytes, row.up_to_bytes, row.service_ns.mean);
+        assert_eq!(
+            rows.iter().map(short).collect::<Vec<_>>(),
+            [
+                (Group::Reads, 0, Some(4096), 15_000.0),
+                (Group::Reads, 32 << 10, Some(64 << 10), 100_000.0),
+                (Group::Writes, 0, Some(4096), 10_000.0),
+                (Group::WriteSync, 0, Some(4096), 10_000.0),
+            ]
+        );
+    }
+}

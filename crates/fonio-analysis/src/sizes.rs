@@ -70,3 +70,25 @@ impl SizeTally {
         Sizes { groups: groups.collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyser::tests::analyse;
+
+    #[test]
+    fn shares_below_the_studys_sizes() {
+        let sizes =
+            analyse(&["WS 0+8 d0 c1", "W 0+31 d1 c2", "W 0+32 d2 c3", "W 0+128 d3 c4", "R 0+1024 d4 c5"])
+                .sizes;
+        let of = |group: Group| sizes.groups.iter().find(|row| row.group == group).unwrap();
+        let writes = of(Group::Writes);
+        assert_eq!(
+            (writes.up_to_4k_share, writes.below_16k_share, writes.below_64k_share),
+            (0.25, 0.5, 0.75)
+        );
+        assert_eq!((writes.bytes.min, writes.bytes.p50, writes.bytes.max), (4096, Some(15_872), 65_536));
+        assert_eq!(of(Group::WriteAsync).bytes.count, 3);
+        assert_eq!(of(Group::All).bytes.relative_error, 0.0);
+    }
+}

@@ -241,8 +241,9 @@ mod tests {
 
     #[test]
     fn steps_are_in_order_and_near() {
-        let values = (0..200)
-            .chain((6..63).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + (1 << (bits - 2))]));
+        let around =
+            (8..63).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + (1 << (bits - 2))]);
+        let values = (0..200).chain(around);
         let mut last = 0;
         for value in values {
             let step = step(value);

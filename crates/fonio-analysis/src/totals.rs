@@ -121,3 +121,28 @@ impl Counter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::analyser::tests::analyse;
+
+    #[test]
+    fn three_reads_to_two_writes() {
+        let totals = analyse(&[
+            "R 0+8 d0 c100",
+            "RA 8+56 d100 c200",
+            "WS 0+8 d200 c300",
+            "FF d300 c400",
+            "WFS 100+16 d400 c500",
+            "R 0+8 d500 c1000",
+        ])
+        .totals;
+        assert_eq!((totals.requests, totals.reads, totals.writes, totals.fua_writes), (6, 3, 2, 1));
+        assert_eq!((totals.read_bytes, totals.write_bytes), (72 * 512, 24 * 512));
+        assert_eq!((totals.read_write_ratio, totals.read_write_bytes_ratio), (Some(1.5), Some(3.0)));
+        // Six requests in one millisecond.
+        assert_eq!(totals.requests_per_s, Some(6000.0));
+        let ops: Vec<_> = totals.by_op.iter().map(|op| (op.op.as_str(), op.requests)).collect();
+        assert_eq!(ops, [("read", 3), ("write", 2), ("flush", 1)]);
+    }
+}

@@ -163,3 +163,56 @@ impl ValidityTally {
         cases.into_iter().filter(|(unknown, _)| *unknown).map(|(_, sentence)| sentence.to_owned()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::Meta;
+    use fonio_core::meta::Lost;
+
+    use crate::analyser::tests::{analyse_rows, request, rows};
+
+    fn meta(lost: u64, ambiguous: u64) -> Meta {
+        let mut meta = Meta { lost: Lost { events: lost, gaps: Vec::new() }, ..Meta::default() };
+        meta.assembly.insert("completions_ambiguous".to_owned(), ambiguous);
+        meta
+    }
+
+    #[test]
+    fn what_makes_a_measurement_invalid() {
+        let whole: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        let mut cut = whole.clone();
+        cut[880..].iter_mut().for_each(|row| row.completed = None);
+        let mut open = whole.clone();
+        open.iter_mut().for_each(|row| row.completed = None);
+        for (rows, lost, ambiguous, ok) in [
+            (&whole, 0, 0, true),
+            (&whole, 19, 9, true),
+            (&whole, 21, 0, false),
+            (&whole, 0, 10, false),
+            (&cut, 0, 0, false),
+            (&open, 0, 0, false),
+        ] {
+            let validity = analyse_rows(rows, &meta(lost, ambiguous)).validity;
+            assert_eq!(validity.ok, ok, "{:?}", validity.problems);
+            assert_eq!(validity.problems.is_empty(), ok);
+        }
+    }
+
+    #[test]
+    fn what_the_source_could_not_show() {
+        let mut rows = rows(&["R 0+8 d0 c1", "W 0+8 d1 c2"]);
+        rows.iter_mut().for_each(|row| row.flags_known = fonio_core::Flags::NONE);
+        let validity = analyse_rows(&rows, &Meta::default()).validity;
+        assert!(validity.ok);
+        expect_test::expect![[r#"
+            [
+                "The source shows no queueing: queue time and response are unknown.",
+                "The source does not show which thread a request belongs to.",
+                "The source does not show whether requests were requeued.",
+                "The source does not show which writes somebody waits for.",
+                "The source does not show which reads are readahead.",
+            ]
+        "#]]
+        .assert_debug_eq(&validity.unknown);
+    }
+}

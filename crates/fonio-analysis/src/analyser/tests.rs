@@ -1,0 +1,277 @@
+//! Requests written by hand, and tests of the analysis as a whole.
+
+use expect_test::expect;
+use fonio_core::meta::{Device, Lost};
+use fonio_core::{ByteCount, Metric, Sector};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Filter, Group};
+
+/// A request from `rwbs sector+sectors q.. d.. c.. tid..`, times in microseconds: `WS 64+8 q0 d10 c110 t7`. What is
+/// left out is unknown; `dev1` names another device than 0.
+pub(crate) fn request(id: u64, text: &str) -> Request {
+    let mut words = text.split_whitespace();
+    let (op, flags) = fonio_core::parse_rwbs(words.next().unwrap().as_bytes());
+    let mut row = Request::new(DeviceId::new(179, 0), op, ByteCount(0));
+    row.request_id = id;
+    (row.flags, row.flags_known) = (flags, Flags::KNOWN_FROM_RWBS);
+    for word in words {
+        let time = |from: usize| Some(Timestamp(word[from..].parse::<u64>().unwrap() * 1000));
+        if let Some((sector, sectors)) = word.split_once('+') {
+            row.sector = Some(Sector(sector.parse().unwrap()));
+            row.bytes = ByteCount::from_sectors(sectors.parse().unwrap());
+        } else if let Some(minor) = word.strip_prefix("dev") {
+            row.device = DeviceId::new(179, minor.parse().unwrap());
+        } else if let Some(times) = word.strip_prefix('r') {
+            row.requeues = Some(times.parse().unwrap());
+        } else {
+            match word.as_bytes()[0] {
+                b'q' => row.queued = time(1),
+                b'd' => row.issued = time(1),
+                b'c' => row.completed = time(1),
+                b't' => row.tid = Some(word[1..].parse().unwrap()),
+                _ => panic!("{word}"),
+            }
+        }
+    }
+    row
+}
+
+/// The analysis of requests written as [`request`] reads them, in table order; the span is theirs.
+pub(crate) fn analyse(lines: &[&str]) -> Analysis {
+    analyse_rows(&rows(lines), &Meta::default())
+}
+
+pub(crate) fn rows(lines: &[&str]) -> Vec<Request> {
+    lines.iter().enumerate().map(|(id, line)| request(id as u64, line)).collect()
+}
+
+pub(crate) fn analyse_rows(rows: &[Request], meta: &Meta) -> Analysis {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    rows.iter().for_each(|row| analyser.request(row).unwrap());
+    analyser.finish(meta)
+}
+
+/// Requests of every kind, by a small congruential generator.
+fn mixture(count: u64) -> Vec<Request> {
+    let mut draw = 7u64;
+    let mut next = move |below: u64| {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (draw >> 33) % below
+    };
+    let mut at = 1000;
+    let mut rows = Vec::new();
+    for id in 0..count {
+        at += next(400);
+        let kind = ["R", "RA", "WS", "W", "FF", "DS", "WFS", "FWS"][next(8) as usize];
+        let place = format!("{}+{}", next(1000) * 8, 8 << next(6));
+        let line = format!(
+            "{kind} {place} q{} d{at} c{} t{} r{} dev{}",
+            at - next(100),
+            at + 50 + next(900),
+            10 + next(3),
+            next(20) / 19,
+            next(2)
+        );
+        rows.push(request(id, &line));
+    }
+    rows
+}
+
+/// An analysis in which every figure is known.
+pub(crate) fn everything() -> Analysis {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    analyser.began(Timestamp(0)).unwrap();
+    for (at, step) in [(0u64, 0i64), (1_000_000_000, 1), (2_000_000_000, 2)] {
+        for metric in Metric::ALL {
+            let subject = match metric {
+                Metric::PressureSomeUs | Metric::PressureFullUs => {
+                    &[Some("cpu"), Some("io"), Some("memory")][..]
+                }
+                Metric::TemperatureMillicelsius => &[Some("soc")],
+                Metric::NetReceiveBytes | Metric::NetTransmitBytes => &[Some("wlan0")],
+                _ => &[None],
+            };
+            for subject in subject {
+                let sample = Sample {
+                    time: Timestamp(at),
+                    metric: *metric,
+                    subject: subject.map(str::to_owned),
+                    value: 1000 * (step + 1),
+                };
+                analyser.sample(&sample).unwrap();
+            }
+        }
+    }
+    for tid in [10, 11, 12] {
+        analyser.thread(&Thread { tid, comm: Some(format!("p{tid}")), ..Thread::default() }).unwrap();
+    }
+    mixture(100_000).iter().for_each(|row| analyser.request(row).unwrap());
+    let mut meta = Meta { lost: Lost { events: 60_000, gaps: Vec::new() }, ..Meta::default() };
+    meta.assembly.insert("ambiguous_completions".to_owned(), 3);
+    analyser.finish(&meta)
+}
+
+#[test]
+fn nothing_at_all() {
+    let analysis = analyse(&[]);
+    assert!(!analysis.validity.ok);
+    assert_eq!(analysis.verdict, "The measurement is not valid: There are no requests to analyse.");
+    assert_eq!(analysis.findings, []);
+}
+
+#[test]
+fn the_same_rows_give_the_same_bytes() {
+    let text = || format!("{:?}", everything());
+    assert_eq!(text(), text());
+}
+
+#[test]
+fn verdict_and_findings_of_a_sync_writer() {
+    let mut rows = Vec::new();
+    for at in 0..200u64 {
+        let begin = at * 1000;
+        let place = at * 7919 % 5000 * 8;
+        rows.push(request(at * 2, &format!("WS {place}+8 q{begin} d{} c{} t1 r0", begin + 10, begin + 600)));
+        rows.push(request(
+            at * 2 + 1,
+            &format!("FF q{} d{} c{} t1 r0", begin + 600, begin + 610, begin + 900),
+        ));
+    }
+    let analysis = analyse_rows(&rows, &Meta::default());
+    let ids: Vec<_> = analysis.findings.iter().map(|f| (f.rank, f.severity, f.id.as_str())).collect();
+    expect![[r#"
+        The verdict: Storage is heavy (88 % of 200 ms), and 67 % of it is writes that somebody waits for.
+        [
+            (
+                1,
+                High,
+                "storage-heavy",
+            ),
+            (
+                2,
+                High,
+                "sync-writes-dominate",
+            ),
+            (
+                3,
+                High,
+                "flush-storm",
+            ),
+            (
+                4,
+                Medium,
+                "small-random-writes",
+            ),
+            (
+                5,
+                Medium,
+                "flushes-cost",
+            ),
+        ]
+    "#]]
+    .assert_eq(&format!("The verdict: {}\n{ids:#?}\n", analysis.verdict));
+}
+
+#[test]
+fn span_is_the_recordings_the_filters_or_the_requests() {
+    let rows = rows(&["R 0+8 q10 d20 c100", "R 8+8 q200 d210 c300"]);
+    let analysis = analyse_rows(&rows, &Meta::default());
+    assert_eq!(analysis.span, Span { began_ns: 20_000, duration_ns: 280_000, source: SpanSource::Requests });
+    let meta = Meta {
+        began: Some(Timestamp(0)),
+        ended: Some(Timestamp(1_000_000)),
+        devices: vec![Device {
+            id: DeviceId::new(179, 0),
+            name: Some("mmcblk0".to_owned()),
+            ..Device::default()
+        }],
+        ..Meta::default()
+    };
+    let analysis = analyse_rows(&rows, &meta);
+    assert_eq!(analysis.span, Span { began_ns: 0, duration_ns: 1_000_000, source: SpanSource::Recording });
+    assert_eq!(
+        (analysis.devices[0].device.as_str(), analysis.devices[0].name.as_deref()),
+        ("179:0", Some("mmcblk0"))
+    );
+    assert_eq!(analysis.io_share.all.as_ref().map(|share| share.latency_sum_share), Some(0.17));
+
+    let options = FilterOptions { from_ns: Some(0), until_ns: Some(60_000), ..FilterOptions::default() };
+    let analyser =
+        Analyser::new(AnalysisOptions { filter: Some(options.clone()), ..AnalysisOptions::default() });
+    let mut filter = Filter::new(options, analyser).unwrap();
+    filter.began(Timestamp(0)).unwrap();
+    rows.iter().for_each(|row| filter.request(row).unwrap());
+    let analysis = filter.into_inner().finish(&meta);
+    assert_eq!(analysis.span, Span { began_ns: 0, duration_ns: 60_000, source: SpanSource::Filter });
+    // In flight from 20 to 100 us, cut at 60.
+    let share = analysis.io_share.all.unwrap();
+    assert_eq!((share.latency_sum_ns, share.busy_union_ns), (40_000, 40_000));
+}
+
+#[test]
+fn damaged_times_are_counted_and_harm_nothing() {
+    let analysis = analyse(&[
+        "R 0+8 q10 d20 c15",
+        "W 0+8 q50 d40 c60",
+        "R 18446744073709551615+8 d18446744073709 c18446744073709",
+        "R 18446744073709551608+64 d5 c8",
+        "W 0+8 c9",
+        "W 0+8",
+    ]);
+    assert!(!analysis.validity.ok);
+    assert_eq!(analysis.validity.out_of_order_times, 2);
+    assert_eq!(analysis.validity.out_of_order_rows, 3);
+    assert_eq!(analysis.validity.without_completion, 1);
+    assert_eq!(analysis.totals.requests, 6);
+}
+
+/// Every figure of a published table that a definition must give: percent is summed latency over the duration.
+#[test]
+fn io_share_is_the_studys() {
+    // Table III, Angry Birds: 846 requests in 7414.26 ms, 19.8508 percent; each takes the mean that this implies.
+    let (requests, duration_us, percent) = (846u64, 7_414_260u64, 19.8508);
+    let mean_us = duration_us as f64 * percent / 100.0 / requests as f64;
+    let rows: Vec<Request> = (0..requests)
+        .map(|id| {
+            let at = id * (duration_us / requests);
+            request(id, &format!("R {}+8 d{at} c{}", id * 8, at + mean_us as u64))
+        })
+        .collect();
+    let meta =
+        Meta { began: Some(Timestamp(0)), ended: Some(Timestamp(duration_us * 1000)), ..Meta::default() };
+    let share = analyse_rows(&rows, &meta).io_share.all.unwrap();
+    assert!((share.latency_sum_share * 100.0 - percent).abs() < 0.01, "{}", share.latency_sum_share);
+    assert_eq!(share.level, crate::io_share::Level::Heavy);
+}
+
+proptest! {
+    /// Whatever the rows, the parts agree with each other and nothing panics.
+    #[test]
+    fn parts_agree(count in 1u64..300, skip in 0usize..200) {
+        let all = mixture(count + 200);
+        let rows = &all[skip..skip + count as usize];
+        let analysis = analyse_rows(rows, &Meta::default());
+        let of = |group: Group| analysis.latency.groups.iter().find(|row| row.group == group);
+        prop_assert_eq!(analysis.totals.requests, count);
+        prop_assert_eq!(of(Group::All).unwrap().requests, count);
+        prop_assert_eq!(analysis.series.requests.iter().sum::<u64>(), count);
+        prop_assert_eq!(analysis.slices.requests.iter().sum::<u64>(), count);
+        prop_assert_eq!(analysis.series.flushes.iter().sum::<u64>(), analysis.flushes.flushes);
+        prop_assert_eq!(analysis.slices.flushes.iter().sum::<u64>(), analysis.flushes.flushes);
+        prop_assert_eq!(analysis.processes.processes.iter().map(|p| p.requests).sum::<u64>(), count);
+        prop_assert_eq!(analysis.points.sample.len() as u64, count);
+        let share = analysis.io_share.all.as_ref().unwrap();
+        prop_assert_eq!(share.latency_sum_ns, analysis.latency.service_sum_ns);
+        prop_assert_eq!(analysis.slices.busy_ns.iter().sum::<u64>(), share.busy_union_ns);
+        for (device, depth) in analysis.io_share.devices.iter().zip(&analysis.queueing.devices) {
+            prop_assert_eq!(device.share.busy_union_ns, depth.busy_ns);
+        }
+        let sequential = &analysis.sequentiality;
+        let bytes = sequential.read.sequential_bytes + sequential.read.random_bytes;
+        prop_assert_eq!(bytes, analysis.totals.read_bytes);
+        prop_assert!(analysis.validity.ok);
+        prop_assert!(!analysis.verdict.is_empty());
+    }
+}

@@ -43,6 +43,9 @@ pub enum RecordError {
     /// The kernel has no block tracepoints.
     #[error("this kernel has no block events: it must be built with CONFIG_BLK_DEV_IO_TRACE=y")]
     NoBlockEvents,
+    /// The kernel's trace clocks cannot be compared with anything.
+    #[error("this kernel cannot trace by the monotonic clock (Linux 3.18 or later can)")]
+    NoMonotonicClock,
     /// The kernel cannot keep tracefs instances apart.
     #[error(
         "this kernel has no tracefs instances (Linux 3.10 or later has them), and fonio does not disturb the only buffer"
@@ -115,6 +118,9 @@ pub enum RecordError {
         #[source]
         source: io::Error,
     },
+    /// The recording could not be begun or finished.
+    #[error(transparent)]
+    Recording(#[from] fonio_recording::RecordingError),
     /// The spill file failed.
     #[error("the spill file in {dir} failed")]
     Spill {

@@ -5,22 +5,23 @@
 //! watches), and writes the recording at the end. [`status()`] reads sysfs and procfs for less than a second, needs no
 //! root and writes nothing.
 
+mod capture;
+mod command;
 mod error;
+pub mod machine;
+mod monitor;
 mod options;
+mod pages;
+mod record;
+mod select;
+mod signals;
+mod spill;
 pub mod status;
+mod threads;
+mod tracefs;
+mod write;
 
 pub use error::RecordError;
 pub use options::{Progress, RecordOptions, RecordSummary, Selector, StopReason};
+pub use record::record;
 pub use status::{Status, status};
-
-/// Records block I/O as `options` say and writes a recording.
-///
-/// # Errors
-/// [`RecordError`] says in one sentence what the machine cannot offer or what failed.
-pub fn record(
-    options: &RecordOptions,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<RecordSummary, RecordError> {
-    let _ = (options, progress);
-    Err(RecordError::NotRoot)
-}

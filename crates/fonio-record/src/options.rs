@@ -13,6 +13,8 @@ use fonio_core::{ByteCount, Timestamp};
 pub struct RecordOptions {
     /// The recording's directory; it must not exist yet, or be empty.
     pub out: PathBuf,
+    /// Replace a recording that is at `out`.
+    pub overwrite: bool,
     /// What to watch; every block device where this is empty.
     pub select: Vec<Selector>,
     /// End after this time. A command that still runs then is sent SIGTERM.
@@ -36,6 +38,7 @@ impl RecordOptions {
     pub fn new(out: impl Into<PathBuf>) -> RecordOptions {
         RecordOptions {
             out: out.into(),
+            overwrite: false,
             select: Vec::new(),
             duration: None,
             command: None,

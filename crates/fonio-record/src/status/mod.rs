@@ -3,9 +3,17 @@
 //! Reads sysfs and procfs only, needs no root, writes nothing, and takes less than a second. What may not be read is
 //! absent, and `notes` says so.
 
-use fonio_core::meta::{Device, Host};
+mod devices;
+mod writers;
+
+use std::time::{Duration, Instant};
+
+use fonio_core::meta::{Device, Host, Mount};
 use fonio_core::{ByteCount, DeviceId};
 use serde::Serialize;
+
+use crate::machine::Machine;
+use writers::Counters;
 
 /// The machine's storage at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -31,6 +39,8 @@ pub struct StorageDevice {
     pub flash: bool,
     /// Its own account of its wear, where it gives one without a special command.
     pub health: Option<Health>,
+    /// What is mounted from it, from its partitions, and from the devices that are stacked on these.
+    pub file_systems: Vec<Mount>,
     /// Bytes written since boot (`/sys/block/*/stat`).
     pub written_bytes: Option<ByteCount>,
     /// Bytes read since boot.
@@ -127,7 +137,34 @@ pub struct CgroupWriting {
     pub written_bytes: ByteCount,
 }
 
+/// How long writing is watched.
+const INTERVAL: Duration = Duration::from_millis(700);
+
 /// Looks at the machine; takes about 0.7 seconds, in which it measures who writes.
 pub fn status() -> Status {
-    Status::default()
+    let machine = Machine::here();
+    let before = Counters::read(&machine);
+    let began = Instant::now();
+    // What does not change is read while the counters run.
+    let mut devices = devices::find(&machine);
+    let host = machine.host();
+    std::thread::sleep(INTERVAL.saturating_sub(began.elapsed()));
+    let interval_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let after = Counters::read(&machine);
+
+    let mut notes = Vec::new();
+    let writing = writers::between(&before, &after, interval_ms);
+    if writing.processes_hidden > 0 {
+        notes.push(format!(
+            "the counters of {} processes may be read by root only: run `sudo fonio`",
+            writing.processes_hidden
+        ));
+    }
+    if after.processes.is_empty() && after.processes_hidden == 0 {
+        notes.push("this kernel does not count what processes write: it must be built with CONFIG_TASK_IO_ACCOUNTING=y".to_owned());
+    }
+    for device in &mut devices {
+        device.add_counters(before.disks.get(&device.device.id), after.disks.get(&device.device.id));
+    }
+    Status { host, devices, writing, notes }
 }

@@ -1,0 +1,219 @@
+//! What the machine is: its block devices with their queues, file systems and stacking, from sysfs and procfs.
+//!
+//! Every fact that is not there, or may not be read, is `None`.
+
+mod mounts;
+mod queue;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fonio_core::meta::{Device, Host, Mount};
+use fonio_core::{ByteCount, DeviceId};
+
+pub(crate) use mounts::MountPoint;
+
+/// The places to look at; a test hands in a copy.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    sys: PathBuf,
+    proc: PathBuf,
+}
+
+impl Default for Machine {
+    fn default() -> Machine {
+        Machine { sys: "/sys".into(), proc: "/proc".into() }
+    }
+}
+
+impl Machine {
+    /// This machine.
+    pub fn here() -> Machine {
+        Machine::default()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn at(root: &Path) -> Machine {
+        Machine { sys: root.join("sys"), proc: root.join("proc") }
+    }
+
+    pub(crate) fn sys(&self, below: impl AsRef<Path>) -> PathBuf {
+        self.sys.join(below)
+    }
+
+    pub(crate) fn proc(&self, below: impl AsRef<Path>) -> PathBuf {
+        self.proc.join(below)
+    }
+
+    /// What kind of machine this is.
+    pub fn host(&self) -> Host {
+        let uname = rustix::system::uname();
+        let text = |value: &std::ffi::CStr| Some(value.to_string_lossy().into_owned());
+        let stat = fs::read_to_string(self.proc("stat")).unwrap_or_default();
+        let processors = stat
+            .lines()
+            .filter(|line| {
+                line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            })
+            .count();
+        let model = ["firmware/devicetree/base/model", "class/dmi/id/product_name"]
+            .iter()
+            .find_map(|place| read_text(&self.sys(place)));
+        Host {
+            name: text(uname.nodename()),
+            model,
+            kernel: text(uname.release()),
+            architecture: text(uname.machine()),
+            processors: u32::try_from(processors).ok().filter(|&count| count > 0),
+            memory_bytes: meminfo(&fs::read_to_string(self.proc("meminfo")).unwrap_or_default(), "MemTotal"),
+        }
+    }
+
+    /// Every block device that is no partition, by name; loop, zram and RAM disks only where something is behind them.
+    pub fn devices(&self) -> Vec<Device> {
+        let mut names: Vec<String> = fs::read_dir(self.sys("block"))
+            .map(|entries| {
+                entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+            })
+            .unwrap_or_default();
+        names.sort_unstable();
+        let mounts = self.mounts();
+        names
+            .iter()
+            .filter_map(|name| self.read_device(&self.sys("block").join(name), &mounts))
+            .filter(|device| device.size_bytes.is_some_and(|size| size.0 > 0))
+            .collect()
+    }
+
+    /// One device; a partition's own number gives what is known of it with the queue of its disk. `None` where there is
+    /// no such device.
+    pub fn device(&self, id: DeviceId) -> Option<Device> {
+        self.read_device(&self.device_dir(id), &self.mounts())
+    }
+
+    /// `/sys/dev/block/8:1`, a link to the device's directory.
+    pub(crate) fn device_dir(&self, id: DeviceId) -> PathBuf {
+        self.sys("dev/block").join(id.to_string())
+    }
+
+    /// The disk that a partition is on; a disk is its own.
+    pub(crate) fn disk_of(&self, id: DeviceId) -> DeviceId {
+        let dir = self.device_dir(id);
+        if !dir.join("partition").exists() {
+            return id;
+        }
+        let parent = fs::canonicalize(&dir).ok().and_then(|dir| dir.parent().map(Path::to_owned));
+        parent.and_then(|disk| read_device_id(&disk.join("dev"))).unwrap_or(id)
+    }
+
+    /// The devices that `id` is stacked on, as disks: what a device mapper or RAID device maps to, or what a loop
+    /// device's file lies on. Only one level.
+    pub(crate) fn below(&self, id: DeviceId) -> Vec<DeviceId> {
+        let dir = self.device_dir(self.disk_of(id));
+        let mut below: Vec<DeviceId> = fs::read_dir(dir.join("slaves"))
+            .map(|entries| entries.flatten().filter_map(|e| read_device_id(&e.path().join("dev"))).collect())
+            .unwrap_or_default();
+        if let Some(file) = read_text(&dir.join("loop/backing_file")) {
+            below.extend(device_of_path(Path::new(&file)));
+        }
+        for id in &mut below {
+            *id = self.disk_of(*id);
+        }
+        below.sort_unstable();
+        below.dedup();
+        below
+    }
+
+    /// `ids` with everything below them, as disks, in order of number.
+    pub(crate) fn with_all_below(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
+        let mut found: Vec<DeviceId> = Vec::new();
+        let mut waiting: Vec<DeviceId> = ids.iter().map(|&id| self.disk_of(id)).collect();
+        while let Some(id) = waiting.pop() {
+            if !found.contains(&id) {
+                found.push(id);
+                waiting.extend(self.below(id));
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// The partitions of a disk, and the disk itself.
+    pub(crate) fn parts_of(&self, disk: DeviceId) -> Vec<DeviceId> {
+        let dir = self.device_dir(disk);
+        let mut parts = vec![disk];
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.path().join("partition").exists() {
+                parts.extend(read_device_id(&entry.path().join("dev")));
+            }
+        }
+        parts
+    }
+
+    /// What is mounted, from block devices only.
+    pub(crate) fn mounts(&self) -> Vec<MountPoint> {
+        let text = fs::read(self.proc("self/mountinfo")).unwrap_or_default();
+        mounts::parse(&String::from_utf8_lossy(&text))
+    }
+
+    /// Where file systems of one kind are mounted.
+    pub(crate) fn mounts_of_kind(&self, fs: &str) -> Vec<String> {
+        self.mounts().into_iter().filter(|mount| mount.fs == fs).map(|mount| mount.at).collect()
+    }
+
+    /// The file systems on `disk` and its partitions.
+    fn mounts_of(&self, disk: DeviceId, mounts: &[MountPoint]) -> Vec<Mount> {
+        let parts = self.parts_of(disk);
+        let mut found: Vec<Mount> = Vec::new();
+        for mount in mounts {
+            let Some(device) = mount.block_device().filter(|device| parts.contains(device)) else { continue };
+            // Bind mounts show the same file system again and again; the first mount is the oldest.
+            if !found.iter().any(|known| known.device == device) {
+                found.push(mount.describe(device));
+            }
+        }
+        found
+    }
+}
+
+/// The block device that holds the file system of `path`; `None` where it has none or there is no such path.
+fn device_of_path(path: &Path) -> Option<DeviceId> {
+    let stat = rustix::fs::stat(path).ok()?;
+    let id = device_id(stat.st_dev);
+    (id.major() != 0).then_some(id)
+}
+
+/// From the `dev_t` of system calls to the kernel's own.
+pub(crate) fn device_id(dev: u64) -> DeviceId {
+    DeviceId::new(rustix::fs::major(dev), rustix::fs::minor(dev))
+}
+
+/// `8:1`.
+pub(crate) fn parse_device_id(text: &str) -> Option<DeviceId> {
+    let (major, minor) = text.trim().split_once(':')?;
+    let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);
+    (major < 1 << 12 && minor < 1 << 20).then(|| DeviceId::new(major, minor))
+}
+
+fn read_device_id(path: &Path) -> Option<DeviceId> {
+    parse_device_id(&read_text(path)?)
+}
+
+/// A short text file without the blanks around it; `None` where it cannot be read or is empty.
+pub(crate) fn read_text(path: &Path) -> Option<String> {
+    let bytes = fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+pub(crate) fn read_number<T: std::str::FromStr>(path: &Path) -> Option<T> {
+    read_text(path)?.parse().ok()
+}
+
+/// A line of `/proc/meminfo`, which counts in KiB.
+pub(crate) fn meminfo(text: &str, name: &str) -> Option<ByteCount> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(ByteCount(kib * 1024))
+}

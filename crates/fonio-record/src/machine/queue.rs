@@ -1,0 +1,78 @@
+//! One block device's directory in sysfs.
+
+use std::fs;
+use std::path::Path;
+
+use fonio_core::ByteCount;
+use fonio_core::meta::Device;
+
+use super::{Machine, MountPoint, parse_device_id, read_number, read_text};
+
+impl Machine {
+    /// Reads a device's directory. The queue of a partition is its disk's.
+    pub(super) fn read_device(&self, dir: &Path, mounts: &[MountPoint]) -> Option<Device> {
+        let id = parse_device_id(&read_text(&dir.join("dev"))?)?;
+        let own = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+        let disk = if own.join("partition").exists() { own.parent()?.to_owned() } else { own.clone() };
+        let queue = disk.join("queue");
+        let number = |name: &str| read_number::<u32>(&queue.join(name));
+        let flag = |path: &Path| read_number::<u32>(path).map(|value| value != 0);
+        let driver_depth = [disk.join("device/queue_depth"), disk.join("mq/0/nr_tags")];
+        Some(Device {
+            id,
+            name: own.file_name().map(|name| name.to_string_lossy().into_owned()),
+            model: model(&disk),
+            size_bytes: read_number::<u64>(&own.join("size")).map(ByteCount::from_sectors),
+            rotational: flag(&queue.join("rotational")),
+            removable: flag(&disk.join("removable")),
+            scheduler: read_text(&queue.join("scheduler")).map(|text| chosen(&text).to_owned()),
+            // An elevator's nr_requests is larger than what the driver takes.
+            depth: driver_depth.iter().find_map(|path| read_number(path)).or_else(|| number("nr_requests")),
+            max_sectors_kb: number("max_sectors_kb"),
+            read_ahead_kb: number("read_ahead_kb"),
+            logical_block_bytes: number("logical_block_size"),
+            physical_block_bytes: number("physical_block_size"),
+            discard_granularity_bytes: read_number(&queue.join("discard_granularity")),
+            fua: flag(&queue.join("fua")),
+            write_cache: read_text(&queue.join("write_cache")),
+            encrypted: read_text(&disk.join("dm/uuid")).map(|uuid| uuid.starts_with("CRYPT-")),
+            mounts: self.mounts_of(id, mounts),
+            below: self.below(id),
+        })
+    }
+}
+
+/// `eMMC` parts have a `name`, SCSI and NVMe a `model`, with the vendor apart in SCSI.
+fn model(disk: &Path) -> Option<String> {
+    let device = disk.join("device");
+    match (read_text(&device.join("vendor")), read_text(&device.join("model"))) {
+        // The vendor of a PCI function is a number: 0x1af4.
+        (Some(vendor), Some(model)) if !vendor.starts_with("0x") && vendor != "ATA" => {
+            Some(format!("{vendor} {model}"))
+        }
+        (_, Some(model)) => Some(model),
+        _ => read_text(&device.join("name")),
+    }
+}
+
+/// The word in brackets: `none [mq-deadline] bfq`.
+fn chosen(text: &str) -> &str {
+    match (text.find('['), text.find(']')) {
+        (Some(open), Some(close)) if open < close => &text[open + 1..close],
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_scheduler() {
+        for (text, expected) in
+            [("none [mq-deadline] bfq", "mq-deadline"), ("[none]", "none"), ("none", "none")]
+        {
+            assert_eq!(chosen(text), expected);
+        }
+    }
+}

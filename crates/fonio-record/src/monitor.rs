@@ -1,0 +1,296 @@
+//! The monitor: what the system as a whole does while a capture runs.
+//!
+//! Its files stay open and are read again and again. What is not there is simply not sampled.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use fonio_core::{Metric, RowSink, Sample, Timestamp};
+
+use crate::machine::{Machine, meminfo, read_text};
+
+/// Longer than any of the texts, `/proc/diskstats` of a machine with hundreds of disks excepted, which is cut.
+const TEXT_BYTES: usize = 64 << 10;
+
+/// Reads the system's counters and keeps what it read.
+pub(crate) struct Monitor {
+    sources: Vec<Source>,
+    text: Vec<u8>,
+    series: Vec<(Metric, Option<String>)>,
+    /// Time, place in `series`, value: a day of samples must fit into memory.
+    samples: Vec<(Timestamp, u32, i64)>,
+}
+
+struct Source {
+    file: File,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Stat,
+    Meminfo,
+    Vmstat,
+    Diskstats,
+    NetDev,
+    Pressure(String),
+    /// One number, as it is.
+    Gauge(Metric, String),
+}
+
+impl Monitor {
+    pub(crate) fn new(machine: &Machine) -> Monitor {
+        let mut sources = Vec::new();
+        let mut add = |path: &Path, kind: Kind| {
+            if let Ok(file) = File::open(path) {
+                sources.push(Source { file, kind });
+            }
+        };
+        add(&machine.proc("stat"), Kind::Stat);
+        add(&machine.proc("meminfo"), Kind::Meminfo);
+        add(&machine.proc("vmstat"), Kind::Vmstat);
+        add(&machine.proc("diskstats"), Kind::Diskstats);
+        add(&machine.proc("net/dev"), Kind::NetDev);
+        for resource in ["cpu", "io", "memory"] {
+            add(&machine.proc("pressure").join(resource), Kind::Pressure(resource.to_owned()));
+        }
+        let mut zones: Vec<String> = Vec::new();
+        for zone in entries(&machine.sys("class/thermal"), "thermal_zone") {
+            let dir = machine.sys("class/thermal").join(&zone);
+            let kind = read_text(&dir.join("type")).unwrap_or_else(|| zone.clone());
+            // Phones have many zones of one type.
+            let name = if zones.contains(&kind) { format!("{kind} {zone}") } else { kind.clone() };
+            zones.push(kind);
+            add(&dir.join("temp"), Kind::Gauge(Metric::TemperatureMillicelsius, name));
+        }
+        for policy in entries(&machine.sys("devices/system/cpu/cpufreq"), "policy") {
+            let dir = machine.sys("devices/system/cpu/cpufreq").join(&policy);
+            let name = policy.replace("policy", "cpu");
+            add(&dir.join("scaling_cur_freq"), Kind::Gauge(Metric::CpuFrequencyKhz, name.clone()));
+            add(&dir.join("scaling_max_freq"), Kind::Gauge(Metric::CpuFrequencyMaxKhz, name));
+        }
+        Monitor { sources, text: vec![0; TEXT_BYTES], series: Vec::new(), samples: Vec::new() }
+    }
+
+    /// Reads everything once.
+    pub(crate) fn sample(&mut self, time: Timestamp) {
+        for source in &self.sources {
+            let Ok(length) = read_whole(&source.file, &mut self.text) else { continue };
+            let text = String::from_utf8_lossy(&self.text[..length]);
+            let (series, samples) = (&mut self.series, &mut self.samples);
+            parse(&source.kind, &text, &mut |metric, subject, value| {
+                let known = series.iter().position(|(m, s)| *m == metric && s.as_deref() == subject);
+                let place = known.unwrap_or_else(|| {
+                    series.push((metric, subject.map(str::to_owned)));
+                    series.len() - 1
+                });
+                samples.push((time, place as u32, value));
+            });
+        }
+    }
+
+    /// Gives out all samples in their order.
+    pub(crate) fn write(&self, sink: &mut dyn RowSink) -> io::Result<()> {
+        for &(time, place, value) in &self.samples {
+            let (metric, subject) = &self.series[place as usize];
+            sink.sample(&Sample { time, metric: *metric, subject: subject.clone(), value })?;
+        }
+        Ok(())
+    }
+}
+
+fn entries(dir: &Path, prefix: &str) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .map(|entries| {
+            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        })
+        .unwrap_or_default();
+    names.retain(|name| name.starts_with(prefix));
+    names.sort_unstable_by_key(|name| (name.len(), name.clone()));
+    names
+}
+
+/// procfs gives a long text in several pieces.
+fn read_whole(file: &File, text: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < text.len() {
+        match file.read_at(&mut text[length..], length as u64)? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    Ok(length)
+}
+
+fn parse(kind: &Kind, text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
+    match kind {
+        Kind::Stat => stat(text, found),
+        Kind::Meminfo => {
+            for (name, metric) in [
+                ("MemTotal", Metric::MemoryTotalBytes),
+                ("MemAvailable", Metric::MemoryAvailableBytes),
+                ("Dirty", Metric::MemoryDirtyBytes),
+                ("Writeback", Metric::MemoryWritebackBytes),
+            ] {
+                if let Some(bytes) = meminfo(text, name) {
+                    found(metric, None, bytes.0 as i64);
+                }
+            }
+        }
+        Kind::Vmstat => {
+            for line in text.lines() {
+                let Some((name, value)) = line.split_once(' ') else { continue };
+                let metric = match name {
+                    "pswpin" => Metric::SwapInPages,
+                    "pswpout" => Metric::SwapOutPages,
+                    "pgmajfault" => Metric::MajorFaults,
+                    _ => continue,
+                };
+                if let Ok(value) = value.trim().parse() {
+                    found(metric, None, value);
+                }
+            }
+        }
+        Kind::Diskstats => diskstats(text, found),
+        Kind::NetDev => {
+            for line in text.lines() {
+                let Some((interface, numbers)) = line.split_once(':') else { continue };
+                let numbers: Vec<i64> = numbers.split_whitespace().map_while(|n| n.parse().ok()).collect();
+                let interface = interface.trim();
+                if let (Some(&receive), Some(&transmit), true) =
+                    (numbers.first(), numbers.get(8), interface != "lo")
+                {
+                    found(Metric::NetReceiveBytes, Some(interface), receive);
+                    found(Metric::NetTransmitBytes, Some(interface), transmit);
+                }
+            }
+        }
+        Kind::Pressure(resource) => {
+            for line in text.lines() {
+                let metric = match line.split_whitespace().next() {
+                    Some("some") => Metric::PressureSomeUs,
+                    Some("full") => Metric::PressureFullUs,
+                    _ => continue,
+                };
+                let total =
+                    line.split_whitespace().find_map(|word| word.strip_prefix("total=")?.parse().ok());
+                if let Some(total) = total {
+                    found(metric, Some(resource), total);
+                }
+            }
+        }
+        Kind::Gauge(metric, subject) => {
+            if let Ok(value) = text.trim().parse() {
+                found(*metric, Some(subject), value);
+            }
+        }
+    }
+}
+
+/// The first line: `cpu user nice system idle iowait irq softirq steal guest guest_nice`; the guests' are in user's.
+fn stat(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
+    let Some(numbers) = text.lines().next().and_then(|line| line.strip_prefix("cpu ")) else { return };
+    let ticks: Vec<i64> = numbers.split_whitespace().map_while(|n| n.parse().ok()).collect();
+    let [user, nice, system, idle, rest @ ..] = ticks.as_slice() else { return };
+    let at = |place: usize| rest.get(place).copied();
+    let active = user + nice + system + at(1).unwrap_or(0) + at(2).unwrap_or(0);
+    found(Metric::CpuActiveTicks, None, active);
+    found(Metric::CpuIdleTicks, None, *idle);
+    if let Some(iowait) = at(0) {
+        found(Metric::CpuIowaitTicks, None, iowait);
+    }
+    if let Some(steal) = at(3) {
+        found(Metric::CpuStealTicks, None, steal);
+    }
+}
+
+/// `major minor name reads merged sectors ms writes merged sectors ms in_flight busy_ms …`. Devices that never did
+/// anything are left out. A sector is 512 bytes.
+fn diskstats(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
+    for line in text.lines() {
+        let mut words = line.split_whitespace().skip(2);
+        let Some(name) = words.next() else { continue };
+        let numbers: Vec<i64> = words.map_while(|n| n.parse().ok()).collect();
+        let [reads, _, read_sectors, _, writes, _, written_sectors, _, _, busy_ms, ..] = numbers.as_slice()
+        else {
+            continue;
+        };
+        if *reads == 0 && *writes == 0 {
+            continue;
+        }
+        found(Metric::DiskBusyMs, Some(name), *busy_ms);
+        found(Metric::DiskReadBytes, Some(name), read_sectors.saturating_mul(512));
+        found(Metric::DiskWriteBytes, Some(name), written_sectors.saturating_mul(512));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(kind: Kind, text: &str, expected: Expect) {
+        let mut shown = Vec::new();
+        parse(&kind, text, &mut |metric, subject, value| {
+            shown.push(format!("{metric:?} {} {value}", subject.unwrap_or("-")));
+        });
+        expected.assert_eq(&shown.join("\n"));
+    }
+
+    #[test]
+    fn texts() {
+        check(Kind::Stat, "cpu  10 1 5 100 7 2 3 4 9 0\ncpu0 1 2 3 4\n", expect![[r#""#]]);
+        check(Kind::Stat, "cpu  10 1 5 100\n", expect![[r#""#]]);
+        check(
+            Kind::Meminfo,
+            "MemTotal:  24680 kB\nMemFree: 1 kB\nMemAvailable: 2 kB\nDirty: 3 kB\nWriteback: 4 kB\nWritebackTmp: 5 kB\n",
+            expect![[r#""#]],
+        );
+        check(Kind::Vmstat, "nr_free_pages 1\npswpin 2\npswpout 3\npgmajfault 4\n", expect![[r#""#]]);
+        check(
+            Kind::Diskstats,
+            " 179 0 mmcblk0 10 0 80 5 20 1 160 9 0 12 14 0 0 0 0 3 4\n   7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n",
+            expect![[r#""#]],
+        );
+        check(
+            Kind::NetDev,
+            "Inter-| Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9\n  eth0:100 2 0 0 0 0 0 0 200 3\n",
+            expect![[r#""#]],
+        );
+        check(
+            Kind::Pressure("io".into()),
+            "some avg10=0.00 avg60=0.11 avg300=0.26 total=9066175\nfull avg10=0.00 total=12\n",
+            expect![[r#""#]],
+        );
+        check(
+            Kind::Gauge(Metric::TemperatureMillicelsius, "cpu-thermal".into()),
+            "48312\n",
+            expect![[r#""#]],
+        );
+        check(Kind::Stat, "", expect![[r#""#]]);
+        check(Kind::Diskstats, "x\n1 2 sda 4", expect![[r#""#]]);
+    }
+
+    #[test]
+    fn this_machine_has_a_processor() {
+        let mut monitor = Monitor::new(&Machine::here());
+        monitor.sample(Timestamp(5));
+        monitor.sample(Timestamp(6));
+        struct Active(Vec<i64>);
+        impl RowSink for Active {
+            fn sample(&mut self, row: &Sample) -> io::Result<()> {
+                if row.metric == Metric::CpuActiveTicks {
+                    self.0.push(row.value);
+                }
+                Ok(())
+            }
+        }
+        let mut active = Active(Vec::new());
+        monitor.write(&mut active).unwrap();
+        assert_eq!(active.0.len(), 2);
+        assert!(active.0[0] <= active.0[1]);
+    }
+}

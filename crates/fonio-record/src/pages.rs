@@ -1,0 +1,313 @@
+//! Raw ring-buffer pages between the kernel and the recording.
+//!
+//! Each processor's pages are packed one behind the other, without what they do not use, into chunks. Full chunks stay in
+//! memory, or go to the spill file; at the end each processor's are read back in their order.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fonio_core::ByteCount;
+use fonio_trace::ring_buffer::{PageLayout, PageSource};
+
+use crate::spill::Spill;
+
+/// Chunks are no larger: smaller ones are only for small buffers.
+const CHUNK_BYTES_MAX: usize = 256 << 10;
+/// Direct I/O wants buffers, offsets and lengths in multiples of this.
+pub(crate) const ALIGNMENT: usize = 4096;
+
+/// Memory that direct I/O takes.
+#[repr(C, align(4096))]
+#[derive(Clone)]
+struct Aligned([u8; ALIGNMENT]);
+
+/// Packed pages of one processor.
+#[derive(Clone)]
+pub(crate) struct Chunk {
+    memory: Vec<Aligned>,
+    /// Where each page ends.
+    ends: Vec<u32>,
+}
+
+impl Chunk {
+    fn new(bytes: usize) -> Chunk {
+        Chunk { memory: vec![Aligned([0; ALIGNMENT]); bytes / ALIGNMENT], ends: Vec::new() }
+    }
+
+    /// All of it, used or not.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `Aligned` is nothing but its bytes (size and alignment are both ALIGNMENT), so the vector's elements
+        // are that many initialised bytes in a row; the borrow of `self` keeps them in place.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.memory.len() * ALIGNMENT) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`; any byte is a valid `Aligned`, and the mutable borrow keeps others away.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.memory.as_mut_ptr().cast(), self.memory.len() * ALIGNMENT)
+        }
+    }
+
+    fn used(&self) -> usize {
+        self.ends.last().map_or(0, |&end| end as usize)
+    }
+}
+
+/// Where a chunk is.
+enum Segment {
+    Held(Chunk),
+    /// At this offset of the spill file.
+    Spilled {
+        offset: u64,
+        ends: Vec<u32>,
+    },
+    /// On its way there.
+    Leaving,
+}
+
+struct CpuPages {
+    cpu: u32,
+    file: File,
+    segments: VecDeque<Segment>,
+    /// The segments before this one have left memory or are about to.
+    first_held: usize,
+    /// Being filled.
+    chunk: Chunk,
+}
+
+/// All pages of a capture.
+pub(crate) struct PageStore {
+    layout: PageLayout,
+    cpus: Vec<CpuPages>,
+    chunk_bytes: usize,
+    limit: usize,
+    /// Chunks in memory, those on their way to the spill file included.
+    chunks: usize,
+    spill: Option<Spill>,
+    trace_bytes: u64,
+}
+
+/// What one round of reading found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Drained {
+    /// The most that one processor had, in bytes of pages as the kernel holds them.
+    pub bytes_max: u64,
+    /// The store is full.
+    pub full: bool,
+}
+
+impl PageStore {
+    /// A store of at most `limit` for the buffers of `cpus`.
+    pub(crate) fn new(
+        layout: PageLayout,
+        cpus: impl IntoIterator<Item = (u32, File)>,
+        limit: ByteCount,
+        spill: Option<Spill>,
+    ) -> PageStore {
+        let cpus: Vec<(u32, File)> = cpus.into_iter().collect();
+        let limit = usize::try_from(limit.0).unwrap_or(usize::MAX);
+        let page_bytes = layout.page_bytes().next_multiple_of(ALIGNMENT);
+        let share = limit / cpus.len().max(1) / 4;
+        let chunk_bytes =
+            (share / page_bytes * page_bytes).clamp(page_bytes, CHUNK_BYTES_MAX.max(page_bytes));
+        let cpus: Vec<CpuPages> = cpus
+            .into_iter()
+            .map(|(cpu, file)| CpuPages {
+                cpu,
+                file,
+                segments: VecDeque::new(),
+                first_held: 0,
+                chunk: Chunk::new(chunk_bytes),
+            })
+            .collect();
+        let chunks = cpus.len();
+        PageStore { layout, cpus, chunk_bytes, limit, chunks, spill, trace_bytes: 0 }
+    }
+
+    /// Reads what the kernel has, and shows each page to `look`.
+    pub(crate) fn drain(&mut self, look: &mut dyn FnMut(&[u8])) -> io::Result<Drained> {
+        let mut drained = Drained::default();
+        self.collect_spilled()?;
+        for index in 0..self.cpus.len() {
+            let mut bytes = 0;
+            loop {
+                if !self.make_room(index)? {
+                    drained.full = true;
+                    break;
+                }
+                let cpu = &mut self.cpus[index];
+                let used = cpu.chunk.used();
+                let page_bytes = self.layout.page_bytes();
+                let place = &mut cpu.chunk.bytes_mut()[used..used + page_bytes];
+                let read = match rustix::io::read(&cpu.file, place) {
+                    Ok(0) => break,
+                    Ok(read) => read,
+                    Err(rustix::io::Errno::AGAIN) => break,
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(errno) => return Err(errno.into()),
+                };
+                let page = &cpu.chunk.bytes()[used..used + read];
+                // A page that makes no sense is kept whole, for the reader to say so.
+                let kept = self.layout.open(page).map_or(read, |(header, _)| header.used_bytes);
+                look(&page[..kept]);
+                let end = used + kept;
+                cpu.chunk.ends.push(end as u32);
+                bytes += page_bytes as u64;
+                self.trace_bytes += kept as u64;
+            }
+            drained.bytes_max = drained.bytes_max.max(bytes);
+        }
+        Ok(drained)
+    }
+
+    /// Sees to it that one more page fits into the chunk of a processor; `false` where memory is full.
+    fn make_room(&mut self, index: usize) -> io::Result<bool> {
+        let page_bytes = self.layout.page_bytes();
+        if self.cpus[index].chunk.used() + page_bytes <= self.chunk_bytes {
+            return Ok(true);
+        }
+        if self.spill.is_some() && (self.chunks + 1) * self.chunk_bytes > self.limit / 2 {
+            self.spill_oldest()?;
+        }
+        if (self.chunks + 1) * self.chunk_bytes > self.limit {
+            return Ok(false);
+        }
+        self.chunks += 1;
+        let full = std::mem::replace(&mut self.cpus[index].chunk, Chunk::new(self.chunk_bytes));
+        self.cpus[index].segments.push_back(Segment::Held(full));
+        Ok(true)
+    }
+
+    /// Sends every held chunk that is full to the spill file.
+    fn spill_oldest(&mut self) -> io::Result<()> {
+        let Some(spill) = &mut self.spill else { return Ok(()) };
+        for (index, cpu) in self.cpus.iter_mut().enumerate() {
+            for at in cpu.first_held..cpu.segments.len() {
+                if let Segment::Held(chunk) = std::mem::replace(&mut cpu.segments[at], Segment::Leaving) {
+                    spill.send((index, at), chunk)?;
+                }
+            }
+            cpu.first_held = cpu.segments.len();
+        }
+        Ok(())
+    }
+
+    /// Notes where chunks that have been written are.
+    fn collect_spilled(&mut self) -> io::Result<()> {
+        let Some(spill) = &mut self.spill else { return Ok(()) };
+        while let Some(((index, at), offset, chunk)) = spill.written()? {
+            self.cpus[index].segments[at] = Segment::Spilled { offset, ends: chunk.ends };
+            self.chunks -= 1;
+        }
+        Ok(())
+    }
+
+    /// Raw trace so far, as it is kept.
+    pub(crate) fn trace_bytes(&self) -> ByteCount {
+        ByteCount(self.trace_bytes)
+    }
+
+    /// Memory taken.
+    pub(crate) fn held_bytes(&self) -> ByteCount {
+        ByteCount((self.chunks * self.chunk_bytes) as u64)
+    }
+
+    /// Ends the capture: gives back each processor's pages, the thread that wrote the spill file, and where that is.
+    pub(crate) fn finish(mut self) -> io::Result<Pages> {
+        let mut own_tid = None;
+        let mut file = None;
+        if let Some(spill) = self.spill.take() {
+            let (written, done) = spill.finish()?;
+            for ((index, at), offset, chunk) in written {
+                self.cpus[index].segments[at] = Segment::Spilled { offset, ends: chunk.ends };
+            }
+            own_tid = done.tid;
+            file = Some(Arc::new(done.file));
+        }
+        let read = Arc::new(AtomicU64::new(0));
+        let sources = self
+            .cpus
+            .into_iter()
+            .map(|mut cpu| {
+                cpu.segments.push_back(Segment::Held(cpu.chunk));
+                let pages = CpuSource {
+                    segments: cpu.segments,
+                    spill: file.clone(),
+                    current: None,
+                    next: 0,
+                    offset: 0,
+                    read: Arc::clone(&read),
+                };
+                (cpu.cpu, pages)
+            })
+            .collect();
+        Ok(Pages { sources, own_tid, read })
+    }
+}
+
+/// The pages of a finished capture.
+pub(crate) struct Pages {
+    pub sources: Vec<(u32, CpuSource)>,
+    /// The thread that wrote the spill file.
+    pub own_tid: Option<u32>,
+    /// Bytes given out so far.
+    pub read: Arc<AtomicU64>,
+}
+
+/// The pages of one processor; memory is given back as they are read.
+pub(crate) struct CpuSource {
+    segments: VecDeque<Segment>,
+    spill: Option<Arc<File>>,
+    /// The chunk's bytes and where its pages end.
+    current: Option<(Current, Vec<u32>)>,
+    next: usize,
+    offset: u64,
+    read: Arc<AtomicU64>,
+}
+
+enum Current {
+    Held(Chunk),
+    ReadBack(Vec<u8>),
+}
+
+impl PageSource for CpuSource {
+    fn next_page(&mut self, page: &mut Vec<u8>) -> io::Result<Option<u64>> {
+        loop {
+            if let Some((current, ends)) = &self.current
+                && let Some(&end) = ends.get(self.next)
+            {
+                let begin = self.next.checked_sub(1).map_or(0, |before| ends[before]);
+                let bytes = match current {
+                    Current::Held(chunk) => chunk.bytes(),
+                    Current::ReadBack(bytes) => bytes,
+                };
+                page.clear();
+                page.extend_from_slice(&bytes[begin as usize..end as usize]);
+                self.next += 1;
+                let offset = self.offset;
+                self.offset += page.len() as u64;
+                self.read.fetch_add(page.len() as u64, Ordering::Relaxed);
+                return Ok(Some(offset));
+            }
+            self.next = 0;
+            self.current = match self.segments.pop_front() {
+                None => return Ok(None),
+                Some(Segment::Held(mut chunk)) => {
+                    let ends = std::mem::take(&mut chunk.ends);
+                    Some((Current::Held(chunk), ends))
+                }
+                Some(Segment::Spilled { offset, ends }) => {
+                    let spill = self.spill.as_ref().expect("a spilled chunk has a spill file");
+                    let mut bytes = vec![0; ends.last().map_or(0, |&end| end as usize)];
+                    spill.read_exact_at(&mut bytes, offset)?;
+                    Some((Current::ReadBack(bytes), ends))
+                }
+                Some(Segment::Leaving) => unreachable!("the spill thread has been joined"),
+            };
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One recording from beginning to end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use fonio_core::meta::Device;
+use fonio_core::{ByteCount, DeviceId, Diagnostic, Meta, RowSink, Severity};
+use fonio_recording::{RecordingError, Writer, WriterOptions};
+use fonio_trace::assemble::assemble;
+use fonio_trace::assembler::AssemblerOptions;
+
+use crate::capture::{Capture, Captured, cpu_time};
+use crate::machine::Machine;
+use crate::pages::{PageStore, Pages};
+use crate::select;
+use crate::signals::Signals;
+use crate::spill::Spill;
+use crate::tracefs::Tracefs;
+use crate::write::{CaptureReader, HORIZON, WithoutOwn};
+use crate::{Progress, RecordError, RecordOptions, RecordSummary, StopReason};
+
+/// The kernel's buffers over all processors, where nothing else was asked for.
+const KERNEL_BUFFERS: u64 = 64 << 20;
+/// The least and the most for one processor: at 64 bytes an event, 4 MiB hold 65,000 events, a third of a second at
+/// 200,000 events a second.
+const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
+
+/// Records block I/O as `options` say and writes a recording.
+///
+/// While the capture runs, SIGINT and SIGTERM end it cleanly; a second SIGINT gives it up. The terminal sends SIGINT to
+/// a command too; SIGTERM is passed on to it. Nothing is changed on the machine but an instance of our own in tracefs,
+/// which is removed at the end, as is what a killed run left.
+///
+/// # Errors
+/// [`RecordError`] says in one sentence what the machine cannot offer or what failed.
+pub fn record(
+    options: &RecordOptions,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<RecordSummary, RecordError> {
+    let machine = Machine::here();
+    if options.command.as_ref().is_some_and(Vec::is_empty) {
+        return Err(RecordError::EmptyCommand);
+    }
+    check_out(&options.out, options.overwrite)?;
+    let devices = select::resolve(&machine, &options.select)?;
+
+    let mut notes = Vec::new();
+    let tracefs = Tracefs::open(&machine, &mut |note| notes.push(note))?;
+    for name in tracefs.remove_leftovers(&machine) {
+        notes.push(format!("the tracefs instance {name} of an earlier run that was killed was removed"));
+    }
+    for note in &notes {
+        progress(Progress::Note(note));
+    }
+    let signals = Signals::listen().map_err(|source| RecordError::File {
+        path: "signal handlers".into(),
+        doing: "setting",
+        source,
+    })?;
+    let (layout, decoder) = tracefs.layouts()?;
+    let spill = match &options.spill_to {
+        Some(dir) => {
+            Some(Spill::create(dir).map_err(|source| RecordError::Spill { dir: dir.clone(), source })?)
+        }
+        None => None,
+    };
+    let kib_per_cpu = kernel_buffer(&machine, options).0 / 1024;
+    let mut instance = tracefs.instance(&machine, &devices, kib_per_cpu)?;
+    let store = PageStore::new(layout.clone(), instance.take_buffers(), options.buffer, spill);
+    let facts: Vec<Device> = devices.iter().filter_map(|&id| machine.device(id)).collect();
+    progress(Progress::Started { devices: &facts });
+
+    let capture =
+        Capture { machine: &machine, options, signals: &signals, layout: &layout, decoder: &decoder };
+    let (captured, pages) = capture.run(&instance, store, progress)?;
+    drop(instance);
+    drop(tracefs);
+
+    if captured.stopped_by == StopReason::BufferFull {
+        let note = format!(
+            "the buffer of {} MiB was full, so the capture ended early; give more with `--buffer`, or a directory with `--spill-to`",
+            options.buffer.0 >> 20
+        );
+        progress(Progress::Note(&note));
+        notes.push(note);
+    }
+    finish(options, &machine, &signals, (captured, pages), (layout, decoder), notes, progress)
+}
+
+fn finish(
+    options: &RecordOptions,
+    machine: &Machine,
+    signals: &Signals,
+    (mut captured, pages): (Captured, Pages),
+    (layout, decoder): (fonio_trace::ring_buffer::PageLayout, fonio_trace::ring_buffer::BlockDecoder),
+    mut notes: Vec<String>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<RecordSummary, RecordError> {
+    wait_for_command(&mut captured, signals)?;
+    let cpu_began = cpu_time();
+    let writer_options = WriterOptions { overwrite: options.overwrite, ..WriterOptions::default() };
+    let mut writer = Writer::create(&options.out, writer_options)?;
+    let written = |source| RecordError::Write { out: options.out.clone(), source };
+
+    if let Some(monitor) = &captured.monitor {
+        monitor.write(&mut writer).map_err(written)?;
+    }
+    if let Some(mark) = &captured.command_mark {
+        writer.mark(mark).map_err(written)?;
+    }
+    let own_tid = pages.own_tid;
+    let trace_bytes = captured.trace_bytes;
+    let mut reader = CaptureReader::new(
+        layout,
+        decoder,
+        pages,
+        (captured.began, captured.unix_ns_at_zero),
+        &captured.threads,
+        signals,
+        (trace_bytes, &mut *progress),
+    );
+    let mut sink = WithoutOwn { inner: &mut writer, own_tid, left_out: 0 };
+    let assembled = assemble(&mut reader, AssemblerOptions { horizon: HORIZON }, &mut sink);
+    let (events, own_rows) = (reader.events, sink.left_out);
+    let mut meta = assembled
+        .map_err(|source| if signals.interrupts() > 1 { RecordError::Aborted } else { written(source) })?;
+
+    let mut diagnose = |code: &str, message: String, count: u64| {
+        progress(Progress::Note(&message));
+        notes.push(message.clone());
+        let diagnostic = Diagnostic {
+            severity: Severity::Warning,
+            code: code.to_owned(),
+            message,
+            file: None,
+            record: None,
+            offset: None,
+            count,
+        };
+        writer.diagnostic(&diagnostic).map_err(written)
+    };
+    // The kernel counts what it overwrote; the pages say where, each gap before the page that follows it.
+    let unplaced = captured.overrun.saturating_sub(meta.lost.events) + captured.refused;
+    meta.lost.events += unplaced;
+    if meta.lost.events > 0 {
+        let message = format!(
+            "{} events were lost because the kernel's buffer was too small for this load; {} gaps are known, give more with `--kernel-buffer`",
+            meta.lost.events,
+            meta.lost.gaps.len()
+        );
+        diagnose("lost-events", message, meta.lost.events)?;
+    }
+    if own_rows > 0 {
+        let message = format!("{own_rows} requests and bios of the spill file were left out");
+        diagnose("own-requests", message, own_rows)?;
+    }
+    complete_meta(&mut meta, options, machine, &captured);
+    let meta = writer.finish(meta)?;
+
+    Ok(RecordSummary {
+        out: options.out.clone(),
+        began: captured.began,
+        ended: captured.ended,
+        stopped_by: captured.stopped_by,
+        command_exit: meta.command_exit,
+        command_signal: captured.command.as_ref().and_then(|command| command.exit_signal()),
+        events,
+        trace_bytes,
+        rows: meta.rows,
+        own_rows,
+        lost: meta.lost,
+        capture_cpu: captured.cpu,
+        write_cpu: cpu_time().saturating_sub(cpu_began),
+        notes,
+    })
+}
+
+/// What only this machine knows.
+fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
+    meta.began = Some(captured.began);
+    meta.ended = Some(captured.ended);
+    meta.command = options
+        .command
+        .as_ref()
+        .map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect());
+    meta.command_exit = captured.command.as_ref().and_then(|command| command.exit_code());
+    meta.host = machine.host();
+    // Those that had events, those that were asked for, and what they are stacked on.
+    let mut ids: Vec<DeviceId> = meta.devices.iter().map(|device| device.id).collect();
+    ids.extend(select::resolve(machine, &options.select).unwrap_or_default());
+    ids.retain(|&id| id != DeviceId::default());
+    ids = machine.with_all_below(&ids);
+    let known = |id: DeviceId| meta.devices.iter().find(|device| device.id == id).cloned();
+    meta.devices = ids.into_iter().filter_map(|id| machine.device(id).or_else(|| known(id))).collect();
+}
+
+/// A capture whose buffer was full ended before its command, which runs on undisturbed.
+fn wait_for_command(captured: &mut Captured, signals: &Signals) -> Result<(), RecordError> {
+    if captured.stopped_by != StopReason::BufferFull {
+        return Ok(());
+    }
+    let Some(command) = &mut captured.command else { return Ok(()) };
+    let terminations = signals.terminations();
+    while !command.has_ended() {
+        if signals.interrupts() > 1 {
+            return Err(RecordError::Aborted);
+        }
+        if signals.terminations() > terminations {
+            command.terminate();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn kernel_buffer(machine: &Machine, options: &RecordOptions) -> ByteCount {
+    if let Some(bytes) = options.kernel_buffer_per_cpu {
+        return bytes;
+    }
+    let processors = u64::from(machine.host().processors.unwrap_or(1));
+    let share = KERNEL_BUFFERS / processors.max(1);
+    ByteCount(share.clamp(*KERNEL_BUFFER_PER_CPU.start(), *KERNEL_BUFFER_PER_CPU.end()))
+}
+
+/// Fails now rather than after the capture where the recording could not be written.
+fn check_out(out: &Path, overwrite: bool) -> Result<(), RecordError> {
+    let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
+    if !overwrite && out.symlink_metadata().is_ok() && !is_empty(out) {
+        return Err(RecordingError::Exists { path: out.to_owned() }.into());
+    }
+    let parent = match out.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(parent, access)
+        .map_err(|errno| RecordError::Write { out: out.to_owned(), source: errno.into() })
+}

@@ -1,0 +1,74 @@
+//! From what the user named to device numbers.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fonio_core::DeviceId;
+use rustix::fs::FileType;
+
+use crate::machine::{Machine, device_id, parse_device_id};
+use crate::{RecordError, Selector};
+
+/// The disks to watch, with those below them, in order of number. Empty where nothing was selected.
+pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Vec<DeviceId>, RecordError> {
+    let mut named = Vec::new();
+    for selector in selectors {
+        match selector {
+            Selector::Device(name) => named.push(device(machine, name)?),
+            Selector::Path(path) => named.extend(path_devices(machine, path)?),
+        }
+    }
+    Ok(machine.with_all_below(&named))
+}
+
+fn device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError> {
+    let text = name.to_string_lossy();
+    let known = |id: DeviceId| machine.device_dir(id).exists().then_some(id);
+    if let Some(id) = parse_device_id(&text).and_then(known) {
+        return Ok(id);
+    }
+    let path = if text.contains('/') { PathBuf::from(name) } else { Path::new("/dev").join(name) };
+    if let Ok(stat) = rustix::fs::stat(&path)
+        && FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
+        && let Some(id) = known(device_id(stat.st_rdev))
+    {
+        return Ok(id);
+    }
+    // No node in /dev, as in a container or on Android (/dev/block): sysfs knows disks and partitions by name.
+    let bare = path.file_name().unwrap_or(name);
+    let dev = machine.sys("class/block").join(bare).join("dev");
+    if let Some(id) = crate::machine::read_text(&dev).as_deref().and_then(parse_device_id) {
+        return Ok(id);
+    }
+    let mut present: Vec<String> = machine.devices().into_iter().filter_map(|device| device.name).collect();
+    present.sort_unstable();
+    Err(RecordError::UnknownDevice { name: text.into_owned(), present })
+}
+
+fn path_devices(machine: &Machine, path: &Path) -> Result<Vec<DeviceId>, RecordError> {
+    let unknown = |source| RecordError::UnknownPath { path: path.to_owned(), source };
+    let real = fs::canonicalize(path).map_err(unknown)?;
+    let stat = rustix::fs::stat(&real).map_err(|errno| unknown(errno.into()))?;
+    let file_type = FileType::from_raw_mode(stat.st_mode);
+    if file_type == FileType::BlockDevice {
+        return Ok(vec![device_id(stat.st_rdev)]);
+    }
+    let id = device_id(stat.st_dev);
+    if id.major() != 0 {
+        return Ok(vec![id]);
+    }
+    // btrfs and the like have numbers of their own: ask which device is mounted there. The innermost mount wins.
+    let mounts = machine.mounts();
+    let mount = mounts
+        .iter()
+        .filter(|mount| real.starts_with(&mount.at))
+        .max_by_key(|mount| (mount.device == id, mount.at.len()));
+    match mount {
+        Some(mount) => match mount.block_device() {
+            Some(device) => Ok(vec![device]),
+            None => Err(RecordError::NoDeviceBelow { path: path.to_owned(), fs: mount.fs.clone() }),
+        },
+        None => Err(RecordError::NoDeviceBelow { path: path.to_owned(), fs: "unknown".to_owned() }),
+    }
+}

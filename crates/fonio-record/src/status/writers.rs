@@ -1,0 +1,206 @@
+//! Who writes now: the difference of two readings of the kernel's counters.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use fonio_core::{ByteCount, DeviceId};
+
+use super::{CgroupWriting, ProcessWriting, Writing};
+use crate::machine::{Machine, parse_device_id, read_text};
+use crate::threads::cgroup_path;
+
+/// cgroups read at most, and how deep: some machines have tens of thousands.
+const CGROUPS_MAX: usize = 2000;
+const CGROUP_DEPTH_MAX: usize = 8;
+/// Processes read at most.
+const PROCESSES_MAX: usize = 5000;
+
+/// One reading.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub processes: BTreeMap<u32, Process>,
+    pub processes_hidden: u32,
+    /// Bytes written by cgroup and device.
+    cgroups: BTreeMap<(String, DeviceId), u64>,
+    pub disks: BTreeMap<DeviceId, DiskCounters>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    comm: String,
+    cgroup: Option<String>,
+    written: u64,
+}
+
+/// `/proc/diskstats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct DiskCounters {
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub busy_ms: u64,
+}
+
+impl Counters {
+    pub(super) fn read(machine: &Machine) -> Counters {
+        let mut counters = Counters::default();
+        counters.read_processes(machine);
+        let mounts = machine.mounts_of_kind("cgroup2");
+        if let Some(root) = mounts.first() {
+            let mut room = CGROUPS_MAX;
+            counters.read_cgroup(Path::new(root), String::new(), CGROUP_DEPTH_MAX, &mut room);
+        }
+        counters.disks = disks(&fs::read_to_string(machine.proc("diskstats")).unwrap_or_default());
+        counters
+    }
+
+    fn read_processes(&mut self, machine: &Machine) {
+        let pids = fs::read_dir(machine.proc("")).into_iter().flatten().flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        for pid in pids.take(PROCESSES_MAX) {
+            let dir = machine.proc(pid.to_string());
+            let text = match fs::read_to_string(dir.join("io")) {
+                Ok(text) => text,
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    self.processes_hidden += 1;
+                    continue;
+                }
+                // It has ended, or the kernel does not count.
+                Err(_) => continue,
+            };
+            let process = Process {
+                comm: read_text(&dir.join("comm")).unwrap_or_default(),
+                cgroup: read_text(&dir.join("cgroup")).and_then(|text| cgroup_path(&text)),
+                written: written(&text),
+            };
+            self.processes.insert(pid, process);
+        }
+    }
+
+    /// Whether the cgroup or one below it states I/O.
+    fn read_cgroup(&mut self, dir: &Path, path: String, depth: usize, room: &mut usize) -> bool {
+        if *room == 0 {
+            return false;
+        }
+        *room -= 1;
+        let mut children = false;
+        if depth > 0 {
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    let name = entry.file_name().to_string_lossy().into_owned();
+                    children |= self.read_cgroup(&entry.path(), format!("{path}/{name}"), depth - 1, room);
+                }
+            }
+        }
+        // The counters of a cgroup contain those of its children.
+        if children {
+            return true;
+        }
+        let Ok(text) = fs::read_to_string(dir.join("io.stat")) else { return false };
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            let Some(device) = words.next().and_then(parse_device_id) else { continue };
+            if let Some(bytes) = words.find_map(|word| word.strip_prefix("wbytes=")?.parse().ok()) {
+                let path = if path.is_empty() { "/" } else { &path };
+                self.cgroups.insert((path.to_owned(), device), bytes);
+            }
+        }
+        !text.is_empty()
+    }
+}
+
+/// Pages dirtied, less those that were dropped before they were written.
+fn written(io: &str) -> u64 {
+    let number = |name: &str| -> u64 {
+        let value = io.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    };
+    number("write_bytes").saturating_sub(number("cancelled_write_bytes"))
+}
+
+fn disks(text: &str) -> BTreeMap<DeviceId, DiskCounters> {
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let device = DeviceId::new(words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            let numbers: Vec<u64> = words.skip(1).map_while(|word| word.parse().ok()).collect();
+            let counters = DiskCounters {
+                read_bytes: numbers.get(2)?.saturating_mul(512),
+                written_bytes: numbers.get(6)?.saturating_mul(512),
+                busy_ms: *numbers.get(9)?,
+            };
+            Some((device, counters))
+        })
+        .collect()
+}
+
+/// What was written between two readings.
+pub(super) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> Writing {
+    let mut processes: Vec<ProcessWriting> = after
+        .processes
+        .iter()
+        .filter_map(|(&pid, process)| {
+            // One that began meanwhile counts from 0.
+            let earlier = before.processes.get(&pid).map_or(0, |earlier| earlier.written);
+            let written = process.written.saturating_sub(earlier);
+            (written > 0).then(|| ProcessWriting {
+                pid,
+                comm: process.comm.clone(),
+                cgroup: process.cgroup.clone(),
+                written_bytes: ByteCount(written),
+            })
+        })
+        .collect();
+    processes.sort_by_key(|process| (std::cmp::Reverse(process.written_bytes), process.pid));
+    let mut cgroups: Vec<CgroupWriting> = after
+        .cgroups
+        .iter()
+        .filter_map(|(key, &bytes)| {
+            let written = bytes.saturating_sub(before.cgroups.get(key).copied().unwrap_or(0));
+            let (cgroup, device) = key.clone();
+            (written > 0).then_some(CgroupWriting { cgroup, device, written_bytes: ByteCount(written) })
+        })
+        .collect();
+    cgroups.sort_by(|a, b| {
+        (b.written_bytes, &a.cgroup, a.device).cmp(&(a.written_bytes, &b.cgroup, b.device))
+    });
+    Writing { interval_ms, processes, processes_hidden: after.processes_hidden, cgroups }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_a_process() {
+        let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 4096\ncancelled_write_bytes: 96\n";
+        assert_eq!(written(text), 4000);
+        assert_eq!(written(""), 0);
+    }
+
+    #[test]
+    fn the_busiest_comes_first() {
+        let process = |written| Process { comm: "x".into(), cgroup: None, written };
+        let mut before = Counters::default();
+        before.processes.insert(1, process(1000));
+        before.processes.insert(2, process(1000));
+        let mut after = Counters::default();
+        after.processes.insert(1, process(1000));
+        after.processes.insert(2, process(1500));
+        after.processes.insert(3, process(700));
+        let shown: Vec<(u32, u64)> =
+            between(&before, &after, 700).processes.iter().map(|p| (p.pid, p.written_bytes.0)).collect();
+        assert_eq!(shown, [(3, 700), (2, 500)]);
+    }
+
+    #[test]
+    fn disk_counters() {
+        let text = " 179 0 mmcblk0 10 0 80 5 20 1 160 9 0 12 14\n 7 0 loop0 1\n";
+        let found = disks(text);
+        assert_eq!(
+            found.get(&DeviceId::new(179, 0)),
+            Some(&DiskCounters { read_bytes: 80 * 512, written_bytes: 160 * 512, busy_ms: 12 })
+        );
+        assert_eq!(found.len(), 1);
+    }
+}

@@ -1,0 +1,127 @@
+//! Who the threads are that queue I/O.
+
+use std::fs;
+
+use fonio_core::Thread;
+use fonio_trace::ring_buffer::{BlockDecoder, PageLayout};
+use rustc_hash::FxHashMap;
+
+use crate::machine::Machine;
+
+/// Threads looked up in one wake-up. A storm of short-lived processes must not keep the recorder busy.
+const LOOKUPS_PER_WAKE: usize = 64;
+/// Threads known in all.
+const KNOWN_MAX: usize = 100_000;
+
+/// What procfs says about a thread, beyond its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pid: Option<u32>,
+    uid: Option<u32>,
+    cgroup: Option<String>,
+}
+
+/// Threads seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    /// `None` while a look-up is due.
+    known: FxHashMap<u32, Option<Identity>>,
+    due: Vec<u32>,
+    last: u32,
+}
+
+impl Threads {
+    /// Notes the threads that queued or inserted something in this page.
+    pub(crate) fn note(&mut self, layout: &PageLayout, decoder: &BlockDecoder, page: &[u8]) {
+        let Ok((_, mut cursor)) = layout.open(page) else { return };
+        while let Some(Ok(record)) = cursor.next(page) {
+            let Some(tid) = decoder.causing_tid(record.data) else { continue };
+            // Mostly the same thread as before. 0 is the idle thread of every processor.
+            if tid == self.last || tid == 0 {
+                continue;
+            }
+            self.last = tid;
+            if !self.known.contains_key(&tid) && self.known.len() < KNOWN_MAX {
+                self.known.insert(tid, None);
+                self.due.push(tid);
+            }
+        }
+    }
+
+    /// Looks up some of those that are new.
+    pub(crate) fn look_up(&mut self, machine: &Machine) {
+        // The newest first: they are the most likely to be still there.
+        for _ in 0..LOOKUPS_PER_WAKE {
+            let Some(tid) = self.due.pop() else { break };
+            let identity = read_identity(machine, tid);
+            self.known.insert(tid, Some(identity));
+        }
+    }
+
+    /// Adds what is known to a row.
+    pub(crate) fn complete(&self, row: &mut Thread) {
+        if let Some(Some(identity)) = self.known.get(&row.tid) {
+            row.pid = identity.pid;
+            row.uid = identity.uid;
+            row.cgroup.clone_from(&identity.cgroup);
+        }
+    }
+}
+
+fn read_identity(machine: &Machine, tid: u32) -> Identity {
+    let dir = machine.proc(tid.to_string());
+    let status = fs::read(dir.join("status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let number = |name: &str| -> Option<u32> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    let cgroup = fs::read(dir.join("cgroup")).unwrap_or_default();
+    Identity {
+        pid: number("Tgid"),
+        uid: number("Uid"),
+        cgroup: cgroup_path(&String::from_utf8_lossy(&cgroup)),
+    }
+}
+
+/// The path in the unified hierarchy; on machines that still use the old ones, where that says nothing, systemd's,
+/// else the first that is not the root.
+pub(crate) fn cgroup_path(text: &str) -> Option<String> {
+    let lines: Vec<(&str, &str)> = text
+        .lines()
+        .filter_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            rest.split_once(':')
+        })
+        .collect();
+    let unified = lines.iter().find(|(names, path)| names.is_empty() && *path != "/");
+    let systemd = lines.iter().find(|(names, path)| *names == "name=systemd" && *path != "/");
+    let any = lines.iter().find(|(_, path)| *path != "/");
+    unified.or(systemd).or(any).or(lines.first()).map(|(_, path)| (*path).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroup_paths() {
+        for (text, expected) in [
+            ("0::/system.slice/cron.service\n", Some("/system.slice/cron.service")),
+            ("9:name=systemd:/init.scope\n8:pids:/x\n0::/\n", Some("/init.scope")),
+            ("9:name=systemd:/\n4:memory:/apps/a:b\n0::/\n", Some("/apps/a:b")),
+            ("0::/\n", Some("/")),
+            ("", None),
+        ] {
+            assert_eq!(cgroup_path(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn this_thread_is_known() {
+        let identity =
+            read_identity(&Machine::here(), rustix::thread::gettid().as_raw_nonzero().get() as u32);
+        assert_eq!(identity.pid, Some(std::process::id()));
+        assert_eq!(identity.uid, Some(rustix::process::getuid().as_raw()));
+    }
+}

@@ -1,0 +1,388 @@
+//! tracefs: finding or mounting it, an instance of our own, and what a killed run left.
+//!
+//! An instance is a directory under `instances/` with buffers and switches of its own, so that neither the machine's
+//! settings nor another tracer are touched. It lives until it is removed, also when its maker is killed: its name holds
+//! the maker's process id and start time, and the next run removes those whose maker is gone.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fonio_core::DeviceId;
+use fonio_trace::ring_buffer::{BlockDecoder, ByteOrder, EventFormat, PageLayout};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
+    mount, unmount,
+};
+
+use crate::RecordError;
+use crate::machine::{Machine, read_text};
+
+/// Where it is mounted if anywhere.
+const USUAL_MOUNT: &str = "/sys/kernel/tracing";
+const INSTANCE_PREFIX: &str = "fonio-";
+
+/// What is switched on. Not `block_getrq`, `block_io_start` and `block_io_done`, which come with the queueing, insertion
+/// and completion of the same request and would add half to the cost; nor `block_plug` and `block_unplug`, which say
+/// nothing about a request.
+const EVENTS: [&str; 12] = [
+    "block_bio_queue",
+    "block_bio_backmerge",
+    "block_bio_frontmerge",
+    "block_bio_complete",
+    "block_bio_remap",
+    "block_split",
+    "block_rq_insert",
+    "block_rq_issue",
+    "block_rq_requeue",
+    "block_rq_complete",
+    "block_rq_merge",
+    "block_rq_remap",
+];
+/// Without these there are no requests.
+const NEEDED_EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+
+/// A tracefs that can be used, mounted or not.
+#[derive(Debug)]
+pub(crate) struct Tracefs {
+    root: PathBuf,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    /// Somebody else's mount.
+    Found,
+    /// A mount that only this process sees and that ends with it.
+    Private(#[allow(dead_code, reason = "keeps the mount")] OwnedFd),
+    /// Kernels before 5.2 know no such mounts.
+    Mounted,
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        if matches!(self.held, Held::Mounted) {
+            // Busy means that another tracer began to use it meanwhile: it stays.
+            let _ = unmount(&self.root, UnmountFlags::empty());
+        }
+    }
+}
+
+pub(crate) fn file_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> RecordError {
+    let path = path.to_owned();
+    move |source| RecordError::File { path, doing, source }
+}
+
+impl Tracefs {
+    /// Finds tracefs, or mounts it for this process alone; `note` is told when it had to be mounted for everybody.
+    pub(crate) fn open(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
+        let tracefs = Tracefs::find_or_mount(machine, note)?;
+        let instances = tracefs.root.join("instances");
+        if let Err(error) = fs::read_dir(tracefs.root.join("events")) {
+            return Err(refusal(machine, &tracefs.root, error, "listing"));
+        }
+        if !tracefs.root.join("events/block").exists() {
+            return Err(RecordError::NoBlockEvents);
+        }
+        if !instances.exists() {
+            return Err(RecordError::NoInstances);
+        }
+        Ok(tracefs)
+    }
+
+    fn find_or_mount(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
+        let found = |root: PathBuf| Ok(Tracefs { root, held: Held::Found });
+        let mounts = machine.mounts();
+        // A later mount at the same place hides an earlier one.
+        let mounted =
+            |fs: &str| mounts.iter().rev().find(|mount| mount.fs == fs).map(|mount| PathBuf::from(&mount.at));
+        if let Some(root) = mounted("tracefs") {
+            return found(root);
+        }
+        if let Some(root) = mounted("debugfs")
+            .map(|debugfs| debugfs.join("tracing"))
+            .filter(|root| root.join("events").exists())
+        {
+            return found(root);
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Err(RecordError::NotRoot);
+        }
+        let known = fs::read_to_string(machine.proc("filesystems")).unwrap_or_default();
+        if !known.lines().any(|line| line.split_whitespace().last() == Some("tracefs")) {
+            return Err(RecordError::NoTracefs);
+        }
+        let private = match mount_private() {
+            Ok(fd) => {
+                let root = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+                return Ok(Tracefs { root, held: Held::Private(fd) });
+            }
+            Err(errno) => errno,
+        };
+        let refused = |source: io::Error| match lockdown(machine) {
+            Some(mode) if source.kind() == io::ErrorKind::PermissionDenied => RecordError::Lockdown { mode },
+            _ => RecordError::Mount { source },
+        };
+        if private != Errno::NOSYS {
+            return Err(refused(private.into()));
+        }
+        mount("nodev", USUAL_MOUNT, "tracefs", MountFlags::empty(), None)
+            .map_err(|errno| refused(errno.into()))?;
+        note(format!("tracefs was mounted at {USUAL_MOUNT} for the recording"));
+        Ok(Tracefs { root: USUAL_MOUNT.into(), held: Held::Mounted })
+    }
+
+    /// Removes the instances of runs that were killed, and gives their names.
+    pub(crate) fn remove_leftovers(&self, machine: &Machine) -> Vec<String> {
+        let mut removed = Vec::new();
+        for entry in fs::read_dir(self.root.join("instances")).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(maker) = name.strip_prefix(INSTANCE_PREFIX).and_then(Maker::parse) else { continue };
+            if Maker::of(machine, maker.pid).is_some_and(|living| living.started == maker.started) {
+                continue;
+            }
+            // The kernel refuses this while somebody reads the buffers: a recorder in another process namespace, whose
+            // number here is another one. It switches the events off itself.
+            if fs::remove_dir(entry.path()).is_ok() {
+                removed.push(name);
+            }
+        }
+        removed
+    }
+
+    /// Makes an instance, switched off, with the clock and events of a recording.
+    pub(crate) fn instance(
+        &self,
+        machine: &Machine,
+        devices: &[DeviceId],
+        kib_per_cpu: u64,
+    ) -> Result<Instance, RecordError> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let maker = Maker::of(machine, rustix::process::getpid().as_raw_nonzero().get() as u32);
+        let maker = maker.ok_or_else(|| RecordError::File {
+            path: machine.proc("self/stat"),
+            doing: "reading",
+            source: io::ErrorKind::InvalidData.into(),
+        })?;
+        // One process may record twice at a time, in its tests at least.
+        let name = format!(
+            "{INSTANCE_PREFIX}{}-{}-{}",
+            maker.pid,
+            maker.started,
+            MADE.fetch_add(1, Ordering::Relaxed)
+        );
+        let dir = self.root.join("instances").join(name);
+        fs::create_dir(&dir).map_err(|error| refusal(machine, &dir, error, "making the directory"))?;
+        // From here on dropping it removes the directory.
+        let mut instance = Instance { dir, cpus: Vec::new(), buffers: Vec::new() };
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", "mono").map_err(|error| match error {
+            RecordError::File { source, .. }
+                if source.raw_os_error() == Some(Errno::INVAL.raw_os_error()) =>
+            {
+                RecordError::NoMonotonicClock
+            }
+            other => other,
+        })?;
+        instance.write("buffer_size_kb", &kib_per_cpu.to_string())?;
+        // A page says how many events were overwritten before it; it would not say how many were refused.
+        instance.write("options/overwrite", "1")?;
+        instance.enable(devices)?;
+        instance.open_cpus()?;
+        Ok(instance)
+    }
+
+    /// How pages and block events look in this kernel.
+    pub(crate) fn layouts(&self) -> Result<(PageLayout, BlockDecoder), RecordError> {
+        let order = ByteOrder::NATIVE;
+        let wrong = |path: &Path, problem: String| RecordError::Format { path: path.to_owned(), problem };
+        let path = self.root.join("events/header_page");
+        let text = fs::read_to_string(&path).map_err(file_error(&path, "reading"))?;
+        let layout = PageLayout::parse(&text, order).map_err(|error| wrong(&path, error.to_string()))?;
+        let mut formats = Vec::new();
+        for name in EVENTS {
+            let path = self.root.join("events/block").join(name).join("format");
+            if !path.exists() {
+                continue;
+            }
+            let text = fs::read_to_string(&path).map_err(file_error(&path, "reading"))?;
+            formats.push(EventFormat::parse(&text).map_err(|error| wrong(&path, error.to_string()))?);
+        }
+        let decoder = BlockDecoder::new(&formats, order).ok_or(RecordError::NoBlockEvents)?;
+        Ok((layout, decoder))
+    }
+}
+
+fn mount_private() -> Result<OwnedFd, Errno> {
+    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+}
+
+/// Why the kernel refused to let us write, or look, at `path`.
+fn refusal(machine: &Machine, path: &Path, error: io::Error, doing: &'static str) -> RecordError {
+    match Errno::from_io_error(&error) {
+        Some(Errno::ROFS) => {
+            let at = |mount: &&crate::machine::MountPoint| path.starts_with(&mount.at);
+            let mounts = machine.mounts();
+            let mount = mounts.iter().filter(at).max_by_key(|mount| mount.at.len());
+            let mount = mount.map_or_else(|| PathBuf::from(USUAL_MOUNT), |mount| PathBuf::from(&mount.at));
+            RecordError::ReadOnly { path: path.to_owned(), mount }
+        }
+        Some(Errno::ACCESS | Errno::PERM) => match lockdown(machine) {
+            Some(mode) if rustix::process::geteuid().is_root() => RecordError::Lockdown { mode },
+            _ => RecordError::NotRoot,
+        },
+        _ => RecordError::File { path: path.to_owned(), doing, source: error },
+    }
+}
+
+/// The kernel's lockdown mode, where it is on: `none [integrity] confidentiality`.
+fn lockdown(machine: &Machine) -> Option<String> {
+    let text = read_text(&machine.sys("kernel/security/lockdown"))?;
+    let mode = text.split('[').nth(1)?.split(']').next()?;
+    (mode != "none").then(|| mode.to_owned())
+}
+
+/// Who made an instance. The start time tells a process from a later one with the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Maker {
+    pid: u32,
+    started: u64,
+}
+
+impl Maker {
+    /// `4711-123456-0`.
+    fn parse(text: &str) -> Option<Maker> {
+        let mut parts = text.split('-');
+        Some(Maker { pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? })
+    }
+
+    fn of(machine: &Machine, pid: u32) -> Option<Maker> {
+        let stat = read_text(&machine.proc(pid.to_string()).join("stat"))?;
+        // The name in parentheses may hold anything; the 20th word after it is the start time in ticks.
+        let started = stat[stat.rfind(')')? + 1..].split_whitespace().nth(19)?.parse().ok()?;
+        Some(Maker { pid, started })
+    }
+}
+
+/// What the kernel says about one processor's buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CpuStats {
+    /// Overwritten before they were read.
+    pub overrun: u64,
+    /// Refused: the writer was interrupted too often, or overtook itself.
+    pub refused: u64,
+}
+
+/// Our instance. Dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    dir: PathBuf,
+    /// Its processors, in order of number.
+    pub cpus: Vec<u32>,
+    /// The buffers, until the page store takes them.
+    buffers: Vec<(u32, File)>,
+}
+
+impl Instance {
+    fn write(&self, name: &str, value: &str) -> Result<(), RecordError> {
+        let path = self.dir.join(name);
+        fs::write(&path, value).map_err(file_error(&path, "writing"))
+    }
+
+    fn enable(&self, devices: &[DeviceId]) -> Result<(), RecordError> {
+        for name in EVENTS {
+            let dir = format!("events/block/{name}");
+            if !self.dir.join(&dir).exists() {
+                if NEEDED_EVENTS.contains(&name) {
+                    return Err(RecordError::NoBlockEvents);
+                }
+                continue;
+            }
+            if !devices.is_empty() {
+                let filter: Vec<String> = devices.iter().map(|id| format!("dev=={}", id.0)).collect();
+                self.write(&format!("{dir}/filter"), &filter.join("||"))?;
+            }
+            self.write(&format!("{dir}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    fn open_cpus(&mut self) -> Result<(), RecordError> {
+        let per_cpu = self.dir.join("per_cpu");
+        for entry in fs::read_dir(&per_cpu).map_err(file_error(&per_cpu, "listing"))?.flatten() {
+            let name = entry.file_name();
+            let Some(cpu) = name.to_string_lossy().strip_prefix("cpu").and_then(|cpu| cpu.parse().ok())
+            else {
+                continue;
+            };
+            let path = entry.path().join("trace_pipe_raw");
+            let flags =
+                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+            let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
+                .map_err(|errno| file_error(&path, "opening")(errno.into()))?;
+            self.cpus.push(cpu);
+            self.buffers.push((cpu, File::from(fd)));
+        }
+        self.cpus.sort_unstable();
+        self.buffers.sort_unstable_by_key(|(cpu, _)| *cpu);
+        Ok(())
+    }
+
+    /// Each processor's `trace_pipe_raw`, not blocking. The instance can be removed only when they are closed.
+    pub(crate) fn take_buffers(&mut self) -> Vec<(u32, File)> {
+        std::mem::take(&mut self.buffers)
+    }
+
+    /// Starts or stops the writing of events into the buffers.
+    pub(crate) fn switch(&self, on: bool) -> Result<(), RecordError> {
+        self.write("tracing_on", if on { "1" } else { "0" })
+    }
+
+    /// The buffer that each processor really got.
+    pub(crate) fn bytes_per_cpu(&self) -> Option<u64> {
+        let text = read_text(&self.dir.join("buffer_size_kb"))?;
+        Some(text.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    }
+
+    /// What the kernel lost on one processor.
+    pub(crate) fn stats(&self, cpu: u32) -> CpuStats {
+        let text = read_text(&self.dir.join(format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default();
+        let number = |name: &str| -> u64 {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+        };
+        CpuStats { overrun: number("overrun"), refused: number("commit overrun") + number("dropped events") }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.switch(false);
+        let _ = self.write("events/enable", "0");
+        self.buffers.clear();
+        // What cannot be removed now is found by the next run.
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn makers() {
+        assert_eq!(Maker::parse("4711-123456-0"), Some(Maker { pid: 4711, started: 123_456 }));
+        for wrong in ["", "4711", "4711-", "x-1-0"] {
+            assert_eq!(Maker::parse(wrong), None, "{wrong}");
+        }
+        let machine = Machine::here();
+        let own = Maker::of(&machine, std::process::id()).unwrap();
+        assert_eq!(Some(own), Maker::of(&machine, std::process::id()));
+        assert!(own.started > 0);
+    }
+}

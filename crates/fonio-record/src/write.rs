@@ -1,0 +1,142 @@
+//! From the pages of a capture to a recording.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fonio_core::meta::{Clock, Source};
+use fonio_core::{
+    Batch, Bio, ByteCount, Call, Diagnostic, File, Link, Mark, Nanos, Request, RowSink, Sample, Thread,
+    Timestamp, Wait,
+};
+use fonio_trace::reader::TraceReader;
+use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, RingBufferReader};
+
+use crate::Progress;
+use crate::pages::{CpuSource, Pages};
+use crate::signals::Signals;
+use crate::threads::Threads;
+
+/// A request without completion is given up after this. Long enough for a device that resets itself.
+pub(crate) const HORIZON: Nanos = Nanos(60_000_000_000);
+
+/// Events between two reports of progress.
+const PROGRESS_EVENTS: u64 = 200_000;
+
+/// The reader of a capture: the ring buffer's, with what procfs said about the threads.
+pub(crate) struct CaptureReader<'a> {
+    inner: RingBufferReader<CpuSource>,
+    threads: &'a Threads,
+    signals: &'a Signals,
+    progress: &'a mut dyn FnMut(Progress<'_>),
+    read: Arc<AtomicU64>,
+    trace_bytes: ByteCount,
+    told: u64,
+    /// Events so far.
+    pub events: u64,
+}
+
+impl<'a> CaptureReader<'a> {
+    pub(crate) fn new(
+        layout: PageLayout,
+        decoder: BlockDecoder,
+        pages: Pages,
+        (began, unix_ns_at_zero): (Timestamp, i64),
+        threads: &'a Threads,
+        signals: &'a Signals,
+        (trace_bytes, progress): (ByteCount, &'a mut dyn FnMut(Progress<'_>)),
+    ) -> CaptureReader<'a> {
+        let read = Arc::clone(&pages.read);
+        let streams =
+            pages.sources.into_iter().map(|(cpu, source)| (cpu, format!("per_cpu/cpu{cpu}"), source));
+        let source = Source { format: "tracefs".to_owned(), ..Source::default() };
+        let clock = Clock { name: "mono".to_owned(), unix_ns_at_zero: Some(unix_ns_at_zero) };
+        let inner = RingBufferReader::new(layout, decoder, streams, source, clock, began);
+        CaptureReader { inner, threads, signals, progress, read, trace_bytes, told: 0, events: 0 }
+    }
+}
+
+impl TraceReader for CaptureReader<'_> {
+    fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        if self.signals.interrupts() > 1 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let more = self.inner.next_batch(batch)?;
+        for thread in &mut batch.threads {
+            self.threads.complete(thread);
+        }
+        self.events += batch.events.len() as u64;
+        if self.events - self.told >= PROGRESS_EVENTS {
+            self.told = self.events;
+            (self.progress)(Progress::Writing {
+                events: self.events,
+                trace_bytes: ByteCount(self.read.load(Ordering::Relaxed)),
+                trace_bytes_total: self.trace_bytes,
+            });
+        }
+        Ok(more)
+    }
+
+    fn source(&self) -> Source {
+        self.inner.source()
+    }
+
+    fn clock(&self) -> Clock {
+        self.inner.clock()
+    }
+}
+
+/// Hands on all rows but the requests and bios that the recorder's own thread queued.
+pub(crate) struct WithoutOwn<'a> {
+    pub inner: &'a mut dyn RowSink,
+    pub own_tid: Option<u32>,
+    /// Rows left out.
+    pub left_out: u64,
+}
+
+impl WithoutOwn<'_> {
+    fn is_own(&mut self, tid: Option<u32>) -> bool {
+        let own = tid.is_some() && tid == self.own_tid;
+        self.left_out += u64::from(own);
+        own
+    }
+}
+
+impl RowSink for WithoutOwn<'_> {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        if self.is_own(row.tid) { Ok(()) } else { self.inner.request(row) }
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        if self.is_own(row.tid) { Ok(()) } else { self.inner.bio(row) }
+    }
+    fn link(&mut self, row: &Link) -> io::Result<()> {
+        self.inner.link(row)
+    }
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        self.inner.call(row)
+    }
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        self.inner.wait(row)
+    }
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        self.inner.file(row)
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.inner.thread(row)
+    }
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        self.inner.sample(row)
+    }
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        self.inner.mark(row)
+    }
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        self.inner.diagnostic(row)
+    }
+    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
+        self.inner.settled(before)
+    }
+    fn wants_bios(&self) -> bool {
+        self.inner.wants_bios()
+    }
+}

@@ -242,33 +242,65 @@ mod tests {
 
     #[test]
     fn texts() {
-        check(Kind::Stat, "cpu  10 1 5 100 7 2 3 4 9 0\ncpu0 1 2 3 4\n", expect![[r#""#]]);
-        check(Kind::Stat, "cpu  10 1 5 100\n", expect![[r#""#]]);
+        check(
+            Kind::Stat,
+            "cpu  10 1 5 100 7 2 3 4 9 0\ncpu0 1 2 3 4\n",
+            expect![[r#"
+            CpuActiveTicks - 21
+            CpuIdleTicks - 100
+            CpuIowaitTicks - 7
+            CpuStealTicks - 4"#]],
+        );
+        check(
+            Kind::Stat,
+            "cpu  10 1 5 100\n",
+            expect![[r#"
+            CpuActiveTicks - 16
+            CpuIdleTicks - 100"#]],
+        );
         check(
             Kind::Meminfo,
             "MemTotal:  24680 kB\nMemFree: 1 kB\nMemAvailable: 2 kB\nDirty: 3 kB\nWriteback: 4 kB\nWritebackTmp: 5 kB\n",
-            expect![[r#""#]],
+            expect![[r#"
+                MemoryTotalBytes - 25272320
+                MemoryAvailableBytes - 2048
+                MemoryDirtyBytes - 3072
+                MemoryWritebackBytes - 4096"#]],
         );
-        check(Kind::Vmstat, "nr_free_pages 1\npswpin 2\npswpout 3\npgmajfault 4\n", expect![[r#""#]]);
+        check(
+            Kind::Vmstat,
+            "nr_free_pages 1\npswpin 2\npswpout 3\npgmajfault 4\n",
+            expect![[r#"
+            SwapInPages - 2
+            SwapOutPages - 3
+            MajorFaults - 4"#]],
+        );
         check(
             Kind::Diskstats,
             " 179 0 mmcblk0 10 0 80 5 20 1 160 9 0 12 14 0 0 0 0 3 4\n   7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n",
-            expect![[r#""#]],
+            expect![[r#"
+                DiskBusyMs mmcblk0 12
+                DiskReadBytes mmcblk0 40960
+                DiskWriteBytes mmcblk0 81920"#]],
         );
         check(
             Kind::NetDev,
             "Inter-| Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9\n  eth0:100 2 0 0 0 0 0 0 200 3\n",
-            expect![[r#""#]],
+            expect![[r#"
+                NetReceiveBytes eth0 100
+                NetTransmitBytes eth0 200"#]],
         );
         check(
             Kind::Pressure("io".into()),
             "some avg10=0.00 avg60=0.11 avg300=0.26 total=9066175\nfull avg10=0.00 total=12\n",
-            expect![[r#""#]],
+            expect![[r#"
+                PressureSomeUs io 9066175
+                PressureFullUs io 12"#]],
         );
         check(
             Kind::Gauge(Metric::TemperatureMillicelsius, "cpu-thermal".into()),
             "48312\n",
-            expect![[r#""#]],
+            expect!["TemperatureMillicelsius cpu-thermal 48312"],
         );
         check(Kind::Stat, "", expect![[r#""#]]);
         check(Kind::Diskstats, "x\n1 2 sda 4", expect![[r#""#]]);

@@ -16,7 +16,7 @@ use crate::select;
 use crate::signals::Signals;
 use crate::spill::Spill;
 use crate::tracefs::Tracefs;
-use crate::write::{CaptureReader, HORIZON, WithoutOwn};
+use crate::write::{CaptureReader, WithoutOwn};
 use crate::{Progress, RecordError, RecordOptions, RecordSummary, StopReason};
 
 /// The kernel's buffers over all processors, where nothing else was asked for.
@@ -102,6 +102,7 @@ fn finish(
     let mut writer = Writer::create(&options.out, writer_options)?;
     let written = |source| RecordError::Write { out: options.out.clone(), source };
 
+    writer.began(captured.began).map_err(written)?;
     if let Some(monitor) = &captured.monitor {
         monitor.write(&mut writer).map_err(written)?;
     }
@@ -120,7 +121,7 @@ fn finish(
         (trace_bytes, &mut *progress),
     );
     let mut sink = WithoutOwn { inner: &mut writer, own_tid, left_out: 0 };
-    let assembled = assemble(&mut reader, AssemblerOptions { horizon: HORIZON }, &mut sink);
+    let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
     let (events, own_rows) = (reader.events, sink.left_out);
     let mut meta = assembled
         .map_err(|source| if signals.interrupts() > 1 { RecordError::Aborted } else { written(source) })?;

@@ -5,7 +5,7 @@
 //! the maker's process id and start time, and the next run removes those whose maker is gone.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -200,7 +200,7 @@ impl Tracefs {
         let order = ByteOrder::NATIVE;
         let wrong = |path: &Path, problem: String| RecordError::Format { path: path.to_owned(), problem };
         let path = self.root.join("events/header_page");
-        let text = fs::read_to_string(&path).map_err(file_error(&path, "reading"))?;
+        let text = read_whole(&path)?;
         let layout = PageLayout::parse(&text, order).map_err(|error| wrong(&path, error.to_string()))?;
         let mut formats = Vec::new();
         for name in EVENTS {
@@ -208,12 +208,26 @@ impl Tracefs {
             if !path.exists() {
                 continue;
             }
-            let text = fs::read_to_string(&path).map_err(file_error(&path, "reading"))?;
+            let text = read_whole(&path)?;
             formats.push(EventFormat::parse(&text).map_err(|error| wrong(&path, error.to_string()))?);
         }
         let decoder = BlockDecoder::new(&formats, order).ok_or(RecordError::NoBlockEvents)?;
         Ok((layout, decoder))
     }
+}
+
+/// Reads a text in one go: the kernel gives `header_page` to the first read only, however short that is.
+fn read_whole(path: &Path) -> Result<String, RecordError> {
+    let mut file = File::open(path).map_err(file_error(path, "opening"))?;
+    let mut text = vec![0; 64 << 10];
+    let mut length = 0;
+    while length < text.len() {
+        match file.read(&mut text[length..]).map_err(file_error(path, "reading"))? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    Ok(String::from_utf8_lossy(&text[..length]).into_owned())
 }
 
 fn mount_private() -> Result<OwnedFd, Errno> {

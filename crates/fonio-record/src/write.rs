@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fonio_core::meta::{Clock, Source};
 use fonio_core::{
-    Batch, Bio, ByteCount, Call, Diagnostic, File, Link, Mark, Nanos, Request, RowSink, Sample, Thread,
-    Timestamp, Wait,
+    Batch, Bio, ByteCount, Call, Diagnostic, File, Link, Mark, Request, RowSink, Sample, Thread, Timestamp,
+    Wait,
 };
 use fonio_trace::reader::TraceReader;
 use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, RingBufferReader};
@@ -16,9 +16,6 @@ use crate::Progress;
 use crate::pages::{CpuSource, Pages};
 use crate::signals::Signals;
 use crate::threads::Threads;
-
-/// A request without completion is given up after this. Long enough for a device that resets itself.
-pub(crate) const HORIZON: Nanos = Nanos(60_000_000_000);
 
 /// Events between two reports of progress.
 const PROGRESS_EVENTS: u64 = 200_000;
@@ -103,6 +100,10 @@ impl WithoutOwn<'_> {
 }
 
 impl RowSink for WithoutOwn<'_> {
+    fn began(&mut self, _at: Timestamp) -> io::Result<()> {
+        // The capture began before its first event, and said so.
+        Ok(())
+    }
     fn request(&mut self, row: &Request) -> io::Result<()> {
         if self.is_own(row.tid) { Ok(()) } else { self.inner.request(row) }
     }

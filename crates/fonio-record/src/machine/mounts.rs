@@ -107,6 +107,10 @@ mod tests {
             .iter()
             .map(|m| format!("{} {:?} {} {:?} {}", m.device, m.at, m.fs, m.source, m.options.join(",")))
             .collect();
-        expect![[r#""#]].assert_eq(&shown.join("\n"));
+        expect![[r#"
+            179:2 "/mnt 2" ext4 "/dev/root" rw,noatime,data=ordered
+            0:6 "/dev" devtmpfs "devtmpfs" rw,relatime,size=12334460k
+            0:30 "/home" btrfs "/dev/sda\\1" rw,subvol=/@home"#]]
+        .assert_eq(&shown.join("\n"));
     }
 }

@@ -126,7 +126,8 @@ fn mmc_health(dir: &Path) -> Option<Health> {
         None => (None, None),
     };
     let reserved_blocks = source.text("pre_eol_info").and_then(|value| reserved(&value));
-    let manufacturer = source.text("manfid").map(|id| mmc_manufacturer(&id).map_or(id.clone(), str::to_owned));
+    let manufacturer =
+        source.text("manfid").map(|id| mmc_manufacturer(&id).map_or(id.clone(), str::to_owned));
     let made = source.text("date");
     source.finish(Health {
         life_used_percent: life_a,
@@ -350,7 +351,17 @@ mod tests {
                 );
             }
         }
-        expect![[r#""#]].assert_eq(&shown);
+        expect![[r#"
+            mmcblk0 Emmc flash=true encrypted=None below=[] mounts=["/no-such-bind", "/no-such-data"]
+                used Some(30) Some(110), reserve Some("warning"), by Some("Samsung") Some("06/2017"), None, 4 files
+            mmcblk1 SdCard flash=true encrypted=None below=[] mounts=[]
+                used None None, reserve None, by Some("0x000099") None, None, 1 files
+            sda Ufs flash=true encrypted=None below=[] mounts=[]
+                used Some(10) None, reserve Some("normal"), by None None, None, 3 files
+            nvme0n1 Nvme flash=true encrypted=None below=[] mounts=[]
+                used None None, reserve None, by None None, Some(40850), 1 files
+            dm-0 DeviceMapper flash=false encrypted=Some(true) below=["179:0"] mounts=["/no-such-data"]
+        "#]].assert_eq(&shown);
         let encrypted = [DeviceId::new(252, 0)];
         assert_eq!(machine.with_all_below(&encrypted), [DeviceId::new(179, 0), DeviceId::new(252, 0)]);
         assert_eq!(machine.disk_of(DeviceId::new(179, 2)), DeviceId::new(179, 0));
@@ -358,9 +369,14 @@ mod tests {
 
     #[test]
     fn wear_registers() {
-        for (text, expected) in
-            [("0x00", None), ("0x01", Some(10)), ("0x0a", Some(100)), ("0x0b", Some(110)), ("0x0c", None), ("3", None)]
-        {
+        for (text, expected) in [
+            ("0x00", None),
+            ("0x01", Some(10)),
+            ("0x0a", Some(100)),
+            ("0x0b", Some(110)),
+            ("0x0c", None),
+            ("3", None),
+        ] {
             assert_eq!(tenths(text), expected, "{text}");
         }
     }

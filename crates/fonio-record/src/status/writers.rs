@@ -161,9 +161,8 @@ pub(super) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> 
             (written > 0).then_some(CgroupWriting { cgroup, device, written_bytes: ByteCount(written) })
         })
         .collect();
-    cgroups.sort_by(|a, b| {
-        (b.written_bytes, &a.cgroup, a.device).cmp(&(a.written_bytes, &b.cgroup, b.device))
-    });
+    cgroups
+        .sort_by(|a, b| (b.written_bytes, &a.cgroup, a.device).cmp(&(a.written_bytes, &b.cgroup, b.device)));
     Writing { interval_ms, processes, processes_hidden: after.processes_hidden, cgroups }
 }
 

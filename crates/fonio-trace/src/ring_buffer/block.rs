@@ -1,7 +1,8 @@
 //! Block tracepoints: from a record's bytes to a [`BlockEvent`], by the offsets that the kernel states.
 
 use fonio_core::{
-    BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, SECTOR_BYTES, Sector, Timestamp, parse_rwbs,
+    BlockEvent, ByteCount, DeviceId, EventKind, Flags, KindSet, Op, SECTOR_BYTES, Sector, Timestamp,
+    parse_rwbs,
 };
 
 use super::format::{EventFormat, FieldKind, until_nul};
@@ -96,7 +97,6 @@ impl Number {
 /// Where one tracepoint keeps what a [`BlockEvent`] has. An absent field is `None` here and unknown there.
 #[derive(Clone, Debug)]
 struct Layout {
-    name: String,
     shape: Shape,
     pid: Option<Number>,
     device: Option<Number>,
@@ -147,7 +147,6 @@ impl BlockDecoder {
             }
             let index = u8::try_from(decoder.layouts.len()).ok()?;
             decoder.layouts.push(Layout {
-                name: format.name.clone(),
                 shape,
                 pid: number("common_pid"),
                 device: number("dev"),
@@ -178,9 +177,22 @@ impl BlockDecoder {
         self.layouts.get(usize::from(index))
     }
 
-    /// The names of the events that it decodes.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.layouts.iter().map(|layout| layout.name.as_str())
+    /// The kinds of event that it decodes, for [`Source::shows`](fonio_core::meta::Source::shows).
+    pub fn shows(&self) -> Vec<String> {
+        let mut kinds = KindSet::default();
+        for layout in &self.layouts {
+            // What stands in the kind does not matter for its name.
+            kinds.insert(match layout.shape {
+                Shape::Plain(kind) => kind,
+                Shape::Split => EventKind::Split { new_sector: Sector(0) },
+                Shape::Remap => EventKind::Remap { from_device: DeviceId(0), from_sector: Sector(0) },
+                Shape::RequestRemap => {
+                    EventKind::RequestRemap { from_device: DeviceId(0), from_sector: Sector(0) }
+                }
+                Shape::Unplug => EventKind::Unplug { count: 0 },
+            });
+        }
+        kinds.names()
     }
 
     /// The thread that was running, whatever the event.

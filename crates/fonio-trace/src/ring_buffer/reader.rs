@@ -5,12 +5,12 @@ use std::collections::BinaryHeap;
 use std::io;
 
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, Diagnostic, LostEvents, Severity, Thread, Timestamp};
-use rustc_hash::FxHashMap;
+use fonio_core::{Batch, Diagnostic, LostEvents, Severity, Timestamp};
 
 use super::block::BlockDecoder;
 use super::page::{Cursor, Damage, PageLayout, Record};
 use crate::reader::TraceReader;
+use crate::threads::{Origin, Threads};
 
 /// Events in one batch.
 const BATCH_EVENTS: usize = 4096;
@@ -37,16 +37,13 @@ pub struct RingBufferReader<S> {
     /// The streams that have a record, by its time.
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
     started: bool,
-    /// The last known name of each thread.
-    names: FxHashMap<u32, Name>,
+    threads: Threads,
     /// Damaged pages so far, and the first beyond those told.
     damaged: u64,
     untold: Option<Diagnostic>,
     source: Source,
     clock: Clock,
 }
-
-type Name = [u8; 16];
 
 struct Stream<S> {
     cpu: u32,
@@ -75,7 +72,7 @@ impl<S: PageSource> RingBufferReader<S> {
     ) -> RingBufferReader<S> {
         let mut source = source;
         if source.shows.is_empty() {
-            source.shows = shown_kinds(&decoder);
+            source.shows = decoder.shows();
         }
         let streams = streams
             .into_iter()
@@ -97,7 +94,7 @@ impl<S: PageSource> RingBufferReader<S> {
             streams,
             waiting: BinaryHeap::new(),
             started: false,
-            names: FxHashMap::default(),
+            threads: Threads::default(),
             damaged: 0,
             untold: None,
             source,
@@ -193,7 +190,8 @@ impl<S: PageSource> TraceReader for RingBufferReader<S> {
             if let Some(event) = self.decoder.decode(Record { time, data }, Some(stream.cpu)) {
                 batch.events.push(event);
                 if let (Some(tid), Some(comm)) = (event.tid, self.decoder.comm(data)) {
-                    note_name(&mut self.names, tid, comm, time, batch);
+                    let seen = self.threads.seen(tid, None, Some(comm), Origin::Event, Timestamp(time));
+                    batch.threads.extend(seen);
                 }
             }
             let next = self.advance(index, batch)?;
@@ -215,41 +213,4 @@ impl<S: PageSource> TraceReader for RingBufferReader<S> {
     fn clock(&self) -> Clock {
         self.clock.clone()
     }
-}
-
-/// Gives out the thread's name where it is new.
-fn note_name(names: &mut FxHashMap<u32, Name>, tid: u32, comm: &[u8], time: u64, batch: &mut Batch) {
-    let mut name = Name::default();
-    let length = comm.len().min(name.len());
-    name[..length].copy_from_slice(&comm[..length]);
-    if names.insert(tid, name) != Some(name) {
-        batch.threads.push(Thread {
-            tid,
-            from: Timestamp(time),
-            comm: Some(String::from_utf8_lossy(&comm[..length]).into_owned()),
-            ..Thread::default()
-        });
-    }
-}
-
-/// The kinds of event that the decoder's tracepoints show, by the names that `meta.json` uses.
-fn shown_kinds(decoder: &BlockDecoder) -> Vec<String> {
-    const KINDS: [(&str, &str); 11] = [
-        ("block_bio_queue", "queue"),
-        ("block_bio_backmerge", "merge"),
-        ("block_split", "split"),
-        ("block_bio_remap", "remap"),
-        ("block_bio_complete", "bio_complete"),
-        ("block_getrq", "get_request"),
-        ("block_rq_insert", "insert"),
-        ("block_rq_issue", "issue"),
-        ("block_rq_requeue", "requeue"),
-        ("block_rq_merge", "request_merge"),
-        ("block_rq_complete", "complete"),
-    ];
-    KINDS
-        .iter()
-        .filter(|(event, _)| decoder.names().any(|name| name == *event))
-        .map(|(_, kind)| (*kind).to_owned())
-        .collect()
 }

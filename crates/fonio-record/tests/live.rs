@@ -1,0 +1,382 @@
+//! Real captures on this machine. Each test skips with a sentence where the machine cannot.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fonio_core::meta::Meta;
+use fonio_core::{ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread};
+use fonio_record::{RecordError, RecordOptions, RecordSummary, Selector, StopReason, record};
+use fonio_recording::{Recording, Tables};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// What a test looks at.
+#[derive(Default)]
+struct Rows {
+    requests: Vec<Request>,
+    threads: Vec<Thread>,
+    samples: Vec<Sample>,
+    marks: Vec<Mark>,
+}
+
+impl RowSink for Rows {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.requests.push(row.clone());
+        Ok(())
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.threads.push(row.clone());
+        Ok(())
+    }
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        self.samples.push(row.clone());
+        Ok(())
+    }
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        self.marks.push(row.clone());
+        Ok(())
+    }
+}
+
+fn read(dir: &Path) -> (Meta, Rows) {
+    let recording = Recording::open(dir).unwrap();
+    let mut rows = Rows::default();
+    recording.replay(&mut rows, Tables::ALL).unwrap();
+    (recording.meta().clone(), rows)
+}
+
+/// A directory on a real disk, if the build directory is on one.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn words(words: &[&str]) -> Option<Vec<OsString>> {
+    Some(words.iter().map(OsString::from).collect())
+}
+
+/// Records, or says why this machine cannot.
+fn try_record(options: &RecordOptions) -> Option<RecordSummary> {
+    match record(options, &mut |_| {}) {
+        Ok(summary) => Some(summary),
+        Err(
+            error @ (RecordError::NotRoot
+            | RecordError::NoTracefs
+            | RecordError::Mount { .. }
+            | RecordError::Lockdown { .. }
+            | RecordError::ReadOnly { .. }
+            | RecordError::NoBlockEvents
+            | RecordError::NoInstances
+            | RecordError::NoMonotonicClock
+            | RecordError::NoDeviceBelow { .. }),
+        ) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The private mount of a recorder cannot be seen from outside: ask for one of our own.
+fn instances() -> Vec<String> {
+    let mount = tempfile::tempdir().unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    if rustix::mount::mount("nodev", mount.path(), "tracefs", flags, None).is_err() {
+        return Vec::new();
+    }
+    let names = fs::read_dir(mount.path().join("instances"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    rustix::mount::unmount(mount.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+    names
+}
+
+#[test]
+fn a_command_and_its_writes() {
+    let dir = scratch();
+    let file = dir.path().join("written");
+    let out = dir.path().join("recording");
+    let script =
+        format!("dd if=/dev/zero of={} bs=64k count=64 conv=fsync 2>/dev/null; exit 7", file.display());
+    let options = RecordOptions {
+        select: vec![Selector::Path(dir.path().to_owned())],
+        command: words(&["sh", "-c", &script]),
+        sample_interval: Some(Duration::from_millis(20)),
+        ..RecordOptions::new(&out)
+    };
+    let Some(summary) = try_record(&options) else { return };
+    assert_eq!(summary.stopped_by, StopReason::CommandEnded);
+    assert_eq!(summary.command_exit, Some(7));
+    assert_eq!(summary.lost.events, 0);
+
+    let (meta, rows) = read(&out);
+    assert_eq!(meta.source.format, "tracefs");
+    assert_eq!(meta.clock.name, "mono");
+    assert!(meta.clock.unix_ns_at_zero.is_some());
+    assert_eq!(meta.command_exit, Some(7));
+    assert_eq!(meta.command.unwrap()[0], "sh");
+    assert_eq!((meta.began, meta.ended), (Some(summary.began), Some(summary.ended)));
+    assert!(meta.host.kernel.is_some() && meta.host.processors.is_some());
+    assert!(!meta.devices.is_empty());
+    let disk = &meta.devices[0];
+    assert!(disk.name.is_some() && disk.size_bytes.is_some() && disk.scheduler.is_some());
+
+    // An fsync cannot return before what was written has completed.
+    let written: Vec<&Request> =
+        rows.requests.iter().filter(|r| r.op == Op::Write && r.completed.is_some()).collect();
+    assert!(written.iter().map(|r| r.bytes.0).sum::<u64>() >= 64 * 64 * 1024);
+    for request in &written {
+        assert!(meta.devices.iter().any(|device| device.id == request.device));
+        let issued = request.issued.unwrap();
+        assert!(request.completed.unwrap() >= issued && issued >= summary.began);
+    }
+    assert!(written.iter().any(|r| r.queued.is_some() && r.tid.is_some()));
+    let mark = rows.marks.iter().find(|mark| mark.name == "command").unwrap();
+    assert!(mark.at >= summary.began && mark.until.unwrap() <= summary.ended);
+    for metric in [Metric::CpuActiveTicks, Metric::MemoryAvailableBytes, Metric::DiskWriteBytes] {
+        assert!(rows.samples.iter().any(|sample| sample.metric == metric), "{metric:?}");
+    }
+    assert!(rows.threads.iter().any(|thread| thread.comm.is_some()));
+    assert!(rows.threads.iter().any(|thread| thread.pid.is_some() && thread.uid.is_some()));
+}
+
+#[test]
+fn a_duration_ends_it() {
+    let dir = scratch();
+    let options = RecordOptions {
+        duration: Some(Duration::from_millis(300)),
+        ..RecordOptions::new(dir.path().join("recording"))
+    };
+    let Some(summary) = try_record(&options) else { return };
+    assert_eq!(summary.stopped_by, StopReason::Duration);
+    assert!(summary.ended.since(summary.began).unwrap().0 >= 300_000_000);
+    read(&summary.out);
+    let again = record(&options, &mut |_| {});
+    assert!(matches!(again, Err(RecordError::Recording(_))), "{again:?}");
+    assert!(record(&RecordOptions { overwrite: true, ..options }, &mut |_| {}).is_ok());
+}
+
+#[test]
+fn a_small_kernel_buffer_loses_events_and_says_so() {
+    let dir = scratch();
+    let file = dir.path().join("data");
+    fs::write(&file, vec![1; 1 << 20]).unwrap();
+    let script = format!(
+        "sync {0}; for i in 1 2 3 4; do dd if={0} of=/dev/null bs=4k iflag=direct 2>/dev/null; done",
+        file.display()
+    );
+    let options = RecordOptions {
+        select: vec![Selector::Path(dir.path().to_owned())],
+        command: words(&["sh", "-c", &script]),
+        kernel_buffer_per_cpu: Some(ByteCount(8 << 10)),
+        ..RecordOptions::new(dir.path().join("recording"))
+    };
+    let Some(summary) = try_record(&options) else { return };
+    if summary.lost.events == 0 {
+        eprintln!("skipped: direct reads are so slow here that not even a buffer of two pages overran");
+        return;
+    }
+    assert!(summary.lost.gaps.iter().all(|gap| gap.after <= gap.before && gap.cpu.is_some()));
+    assert!(summary.notes.iter().any(|note| note.contains("were lost")), "{:?}", summary.notes);
+    let (meta, _) = read(&summary.out);
+    assert_eq!(meta.lost, summary.lost);
+}
+
+#[test]
+fn a_full_buffer_ends_it_or_spills() {
+    let dir = scratch();
+    let file = dir.path().join("data");
+    fs::write(&file, vec![1; 4 << 20]).unwrap();
+    let script = format!(
+        "sync {0}; for i in 1 2 3 4 5 6; do dd if={0} of=/dev/null bs=4k iflag=direct 2>/dev/null; done; exit 3",
+        file.display()
+    );
+    let full = RecordOptions {
+        command: words(&["sh", "-c", &script]),
+        buffer: ByteCount(256 << 10),
+        ..RecordOptions::new(dir.path().join("full"))
+    };
+    let Some(summary) = try_record(&full) else { return };
+    assert_eq!(summary.stopped_by, StopReason::BufferFull);
+    // The command was left to its end.
+    assert_eq!(summary.command_exit, Some(3));
+    read(&summary.out);
+
+    // Room for what two wake-ups bring, not for everything.
+    let spill = RecordOptions {
+        buffer: ByteCount(2 << 20),
+        spill_to: Some(dir.path().to_owned()),
+        kernel_buffer_per_cpu: Some(ByteCount(256 << 10)),
+        out: dir.path().join("spilled"),
+        ..full
+    };
+    let summary = record(&spill, &mut |_| {}).unwrap();
+    assert_eq!(summary.stopped_by, StopReason::CommandEnded);
+    let (_, rows) = read(&summary.out);
+    let reads = rows.requests.iter().filter(|r| r.op == Op::Read && r.bytes.0 == 4096).count() as u64;
+    assert!(reads + summary.lost.events >= 6 * 1024, "{reads} reads, {:?} lost", summary.lost.events);
+}
+
+#[test]
+fn what_does_not_exist_is_named() {
+    let out = std::env::temp_dir().join("fonio-never-written");
+    let unknown =
+        |select| record(&RecordOptions { select: vec![select], ..RecordOptions::new(&out) }, &mut |_| {});
+    let error = unknown(Selector::Device("mmcblk99".into())).unwrap_err();
+    assert!(error.to_string().starts_with("there is no block device \"mmcblk99\" here; those present are: "));
+    let error = unknown(Selector::Path("/no/such/path".into())).unwrap_err();
+    assert!(error.to_string().starts_with("/no/such/path cannot be looked up"));
+    let error = unknown(Selector::Path("/proc".into())).unwrap_err();
+    assert!(matches!(error, RecordError::NoDeviceBelow { ref fs, .. } if fs == "proc"), "{error}");
+    let nothing = RecordOptions { command: Some(Vec::new()), ..RecordOptions::new(&out) };
+    assert!(matches!(record(&nothing, &mut |_| {}), Err(RecordError::EmptyCommand)));
+    let no_parent = RecordOptions::new("/no/such/directory/recording");
+    assert!(matches!(record(&no_parent, &mut |_| {}), Err(RecordError::Write { .. })));
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_command_that_does_not_exist_leaves_nothing() {
+    let dir = scratch();
+    let out = dir.path().join("recording");
+    let options = RecordOptions { command: words(&["/no/such/program"]), ..RecordOptions::new(&out) };
+    match record(&options, &mut |_| {}) {
+        Err(RecordError::Command { program, .. }) => assert_eq!(program, "/no/such/program"),
+        Err(error) => eprintln!("skipped: {error}"),
+        Ok(summary) => panic!("{summary:?}"),
+    }
+    assert!(!out.exists());
+}
+
+/// Not a test by itself: the process that the tests below send signals to.
+#[test]
+fn as_a_process() {
+    let Some(out) = std::env::var_os("FONIO_TEST_OUT") else { return };
+    let command = std::env::var("FONIO_TEST_COMMAND").ok();
+    let options = RecordOptions {
+        command: command.as_deref().and_then(|script| words(&["sh", "-c", script])),
+        ..RecordOptions::new(out)
+    };
+    let result = record(&options, &mut |progress| {
+        if let fonio_record::Progress::Running { .. } = progress {
+            println!("running");
+        }
+    });
+    match result {
+        Ok(summary) => println!("ended {:?} {:?}", summary.stopped_by, summary.command_signal),
+        Err(error) => println!("failed {error}"),
+    }
+}
+
+struct Recorder {
+    child: Child,
+    lines: io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Recorder {
+    /// Starts a recorder and waits until it runs.
+    fn start(out: &Path, command: Option<&str>) -> Option<Recorder> {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args(["--exact", "as_a_process", "--nocapture"]).env("FONIO_TEST_OUT", out);
+        if let Some(command) = command {
+            program.env("FONIO_TEST_COMMAND", command);
+        }
+        let mut child = program.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut recorder = Recorder { child, lines };
+        let line = recorder.line();
+        if line != "running" {
+            eprintln!("skipped: {line}");
+            recorder.child.wait().unwrap();
+            return None;
+        }
+        Some(recorder)
+    }
+
+    /// The next line that the recorder itself printed. libtest's own output may stand before it on the line.
+    fn line(&mut self) -> String {
+        for line in self.lines.by_ref() {
+            let line = line.unwrap();
+            for word in ["running", "ended ", "failed "] {
+                // libtest begins with "running 1 test".
+                if let Some(at) = line.find(word)
+                    && !line.contains("running 1 test")
+                {
+                    return line[at..].to_owned();
+                }
+            }
+        }
+        "the recorder ended early".to_owned()
+    }
+
+    fn last_line(&mut self) -> String {
+        loop {
+            let line = self.line();
+            if line != "running" {
+                return line;
+            }
+        }
+    }
+
+    fn kill(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_a_recording() {
+    let dir = scratch();
+    let out = dir.path().join("recording");
+    let Some(mut recorder) = Recorder::start(&out, None) else { return };
+    recorder.kill(Signal::INT);
+    assert_eq!(recorder.last_line(), "ended Interrupted None");
+    assert!(recorder.child.wait().unwrap().success());
+    let own = format!("fonio-{}-", recorder.child.id());
+    assert!(instances().iter().all(|name| !name.starts_with(&own)));
+    let (meta, rows) = read(&out);
+    assert!(meta.ended > meta.began);
+    assert!(!rows.samples.is_empty());
+}
+
+#[test]
+fn sigterm_is_passed_on_to_the_command() {
+    let dir = scratch();
+    let out = dir.path().join("recording");
+    let Some(mut recorder) = Recorder::start(&out, Some("exec sleep 60")) else { return };
+    recorder.kill(Signal::TERM);
+    assert_eq!(recorder.last_line(), "ended Terminated Some(15)");
+    assert!(recorder.child.wait().unwrap().success());
+    assert_eq!(read(&out).0.command_exit, None);
+}
+
+#[test]
+fn the_next_run_removes_what_a_killed_one_left() {
+    let dir = scratch();
+    let Some(mut recorder) = Recorder::start(&dir.path().join("killed"), None) else { return };
+    let pid = recorder.child.id();
+    let left = |names: Vec<String>| names.into_iter().any(|name| name.starts_with(&format!("fonio-{pid}-")));
+    assert!(left(instances()));
+    recorder.kill(Signal::KILL);
+    recorder.child.wait().unwrap();
+    assert!(!dir.path().join("killed").exists());
+
+    let options = RecordOptions {
+        duration: Some(Duration::from_millis(20)),
+        ..RecordOptions::new(dir.path().join("next"))
+    };
+    let mut notes = Vec::new();
+    record(&options, &mut |progress| {
+        if let fonio_record::Progress::Note(note) = progress {
+            notes.push(note.to_owned());
+        }
+    })
+    .unwrap();
+    // Another test, or another user, may have been the next run.
+    assert!(!left(instances()));
+    for note in notes.iter().filter(|note| note.contains("killed")) {
+        assert!(note.contains("tracefs instance fonio-"), "{note}");
+    }
+}

@@ -1,7 +1,7 @@
 //! blktrace's binary traces, versions 7 and 8, in either byte order: a processor's file each, one merged file
 //! (`blkparse -d`), or what `blktrace -o -` writes to a pipe.
 //!
-//! Several inputs are merged by time; events that are out of order within an input are sorted in a [`window`]. Times
+//! Several inputs are merged by time; events that are out of order within an input are sorted in a window. Times
 //! stay as they are in the trace: nanoseconds of the monotonic clock, or since the first event in what blkparse wrote.
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` and `kernel/trace/blktrace.c`.

@@ -34,7 +34,7 @@ pub(crate) struct Window {
 impl Default for Window {
     fn default() -> Window {
         Window {
-            events: Vec::new(),
+            events: Vec::with_capacity(HOLD[FIRST] + BATCH),
             level: FIRST,
             newest: 0,
             disordered: false,
@@ -90,6 +90,7 @@ impl Window {
         }
         let give = if ended { self.events.len() } else { self.events.len().saturating_sub(HOLD[self.level]) };
         std::mem::swap(&mut batch.events, &mut self.events);
+        self.events.reserve(HOLD[self.level] + BATCH);
         self.events.extend_from_slice(&batch.events[give..]);
         batch.events.truncate(give);
         if self.disordered {

@@ -161,6 +161,9 @@ impl Capture<'_> {
             }
 
             if self.signals.interrupts() > 1 {
+                if let Some(command) = &mut command {
+                    command.terminate();
+                }
                 return Err(RecordError::Aborted);
             }
             let time = now();
@@ -212,8 +215,7 @@ impl Capture<'_> {
             mark.until = Some(ended);
         }
         if stopped_by != StopReason::BufferFull {
-            let drained = self.drain(&mut store, &mut threads)?;
-            debug_assert!(!drained.full || store.held_bytes().0 > 0);
+            self.drain(&mut store, &mut threads)?;
         }
         threads.look_up(self.machine);
         if let Some(monitor) = &mut monitor {

@@ -1,60 +1,66 @@
 //! Ctrl-C and SIGTERM while a capture runs.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::{emulate_default_handler, register};
 
-/// Counts the signals while it lives; afterwards they do again what they do by default.
+/// Captures that run now.
+static LISTENERS: AtomicUsize = AtomicUsize::new(0);
+/// Signals since the process began.
+static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
+static TERMINATIONS: AtomicUsize = AtomicUsize::new(0);
+static REGISTERED: Mutex<bool> = Mutex::new(false);
+
+/// Counts the signals while it lives; when none lives they do again what they do by default.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    interrupts: Arc<AtomicUsize>,
-    terminations: Arc<AtomicUsize>,
-    over: Arc<AtomicBool>,
-    registered: Vec<SigId>,
+    /// The counts at its beginning.
+    interrupts: usize,
+    terminations: usize,
 }
 
 impl Signals {
     pub(crate) fn listen() -> io::Result<Signals> {
-        let mut signals = Signals {
-            interrupts: Arc::default(),
-            terminations: Arc::default(),
-            over: Arc::default(),
-            registered: Vec::new(),
-        };
-        for (signal, count) in [(SIGINT, &signals.interrupts), (SIGTERM, &signals.terminations)] {
-            let count = Arc::clone(count);
-            // SAFETY: the handler only adds to an atomic, which is allowed in a signal handler.
-            let id = unsafe {
-                signal_hook::low_level::register(signal, move || {
-                    count.fetch_add(1, Ordering::Relaxed);
-                })
-            }?;
-            signals.registered.push(id);
-            // signal-hook never gives the signal back to the kernel's default action; this does it in its stead.
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&signals.over))?;
+        // Handlers are set once: signal-hook keeps a signal for good, and does nothing when all of its own are gone.
+        let mut registered = REGISTERED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !*registered {
+            for (signal, count) in [(SIGINT, &INTERRUPTS), (SIGTERM, &TERMINATIONS)] {
+                let action = move || {
+                    if LISTENERS.load(Ordering::Relaxed) == 0 {
+                        let _ = emulate_default_handler(signal);
+                    } else {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                };
+                // SAFETY: the action only touches atomics and calls `emulate_default_handler`, which is documented as
+                // async-signal-safe; it cannot panic.
+                unsafe { register(signal, action) }?;
+            }
+            *registered = true;
         }
-        Ok(signals)
+        LISTENERS.fetch_add(1, Ordering::Relaxed);
+        Ok(Signals {
+            interrupts: INTERRUPTS.load(Ordering::Relaxed),
+            terminations: TERMINATIONS.load(Ordering::Relaxed),
+        })
     }
 
     /// How often Ctrl-C came.
     pub(crate) fn interrupts(&self) -> usize {
-        self.interrupts.load(Ordering::Relaxed)
+        INTERRUPTS.load(Ordering::Relaxed).wrapping_sub(self.interrupts)
     }
 
     /// How often SIGTERM came.
     pub(crate) fn terminations(&self) -> usize {
-        self.terminations.load(Ordering::Relaxed)
+        TERMINATIONS.load(Ordering::Relaxed).wrapping_sub(self.terminations)
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        for id in self.registered.drain(..) {
-            signal_hook::low_level::unregister(id);
-        }
-        self.over.store(true, Ordering::Relaxed);
+        LISTENERS.fetch_sub(1, Ordering::Relaxed);
     }
 }

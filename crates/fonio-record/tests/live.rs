@@ -1,4 +1,5 @@
 //! Real captures on this machine. Each test skips with a sentence where the machine cannot.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::ffi::OsString;
 use std::fs;
@@ -339,6 +340,20 @@ fn ctrl_c_leaves_a_recording() {
     let (meta, rows) = read(&out);
     assert!(meta.ended > meta.began);
     assert!(!rows.samples.is_empty());
+}
+
+#[test]
+fn a_second_ctrl_c_gives_it_up() {
+    let dir = scratch();
+    let out = dir.path().join("recording");
+    // A command that does not heed Ctrl-C keeps the capture going for a while.
+    let Some(mut recorder) = Recorder::start(&out, Some("trap '' INT; exec sleep 60")) else { return };
+    recorder.kill(Signal::INT);
+    std::thread::sleep(Duration::from_millis(300));
+    recorder.kill(Signal::INT);
+    assert_eq!(recorder.last_line(), "failed interrupted twice: no recording was kept");
+    recorder.child.wait().unwrap();
+    assert!(!out.exists());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The ring-buffer decoder against pages of a real kernel, whose own text of the same events is the expected answer, and
 //! against the event layouts of old Android kernels.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -168,3 +168,24 @@ pub fn status() -> Status {
     }
     Status { host, devices, writing, notes }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine() {
+        let status = status();
+        assert!(status.writing.interval_ms >= 700);
+        assert!(status.host.kernel.is_some());
+        for found in &status.devices {
+            assert!(found.device.size_bytes.is_some_and(|size| size.0 > 0));
+            for mount in &found.file_systems {
+                assert!(mount.at.starts_with('/'));
+            }
+        }
+        assert!(status.devices.is_sorted_by_key(|found| !found.flash));
+        // It is written as JSON by the command line.
+        assert!(serde_json::to_string(&status).unwrap().contains("\"writing\""));
+    }
+}

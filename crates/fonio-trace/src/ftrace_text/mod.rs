@@ -1,6 +1,6 @@
 //! ftrace as text: what `trace` and `trace_pipe` in tracefs give, from kernel 3.4 to 6.18, with or without the header.
 //!
-//! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. The columns are read in [`line`], the block tracepoints in [`block`].
+//! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. The columns are read in `line.rs`, the block tracepoints in `block.rs`.
 //! Events of other kinds are passed over, except those that name threads, mark moments, or sample a quantity.
 
 mod block;

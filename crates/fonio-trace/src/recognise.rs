@@ -200,12 +200,12 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
     {
         return Err(OpenError::OneFile { format, first: first.name.clone(), second: second.name.clone() });
     }
-    if format == Format::Blktrace {
-        let inputs = opened.into_iter().map(|(_, input)| input).collect();
-        return Ok(undamaged(Box::new(BlktraceReader::new(inputs)), damage));
-    }
-    let (head, input) = opened.swap_remove(0);
+    let (head, input) = opened.remove(0);
     let inner: Box<dyn TraceReader> = match format {
+        Format::Blktrace => {
+            let others = opened.into_iter().map(|(_, input)| input);
+            Box::new(BlktraceReader::new(std::iter::once(input).chain(others).collect()))
+        }
         Format::Blkparse => Box::new(BlkparseReader::new(input)),
         Format::Ftrace => Box::new(FtraceReader::new(input)),
         Format::Systrace => Box::new(SystraceReader::new(input)),
@@ -222,13 +222,8 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
                 CsvError::Mapping(source) => OpenError::Mapping { file, source },
             })?)
         }
-        _ => return Err(unknown(&input.name, &head)),
     };
-    Ok(undamaged(inner, damage))
-}
-
-fn undamaged(inner: Box<dyn TraceReader>, damage: Vec<(String, Damage)>) -> Box<dyn TraceReader> {
-    if damage.is_empty() { inner } else { Box::new(Compressed { inner, damage }) }
+    Ok(if damage.is_empty() { inner } else { Box::new(Compressed { inner, damage }) })
 }
 
 /// The first bytes of an input, and the input with them still in it.

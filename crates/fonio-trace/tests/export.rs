@@ -11,6 +11,8 @@ use fonio_core::{
     Batch, ByteCount, Call, DeviceId, Flags, Mark, Metric, Op, Request, RowSink, Sample, Sector, Thread,
     Timestamp, Wait,
 };
+use fonio_trace::assemble::assemble;
+use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::csv::{CsvReader, Mapping};
 use fonio_trace::export::csv::CsvExport;
 use fonio_trace::export::fio_iolog::{FioIolog, Version, Written};
@@ -277,6 +279,36 @@ fn perfetto_json() {
         {"ph":"C","pid":9000001,"ts":0.001,"name":"temperature_millicelsius cpu","args":{"value":-5}}
         ]}
     "#]].assert_eq(&text);
+}
+
+/// From the text of a real trace through the assembler: each request that completed is one slice in flight.
+#[test]
+fn a_real_trace_becomes_slices() {
+    let trace = include_bytes!("data/ftrace-6.18.txt");
+    let input = Input { name: "trace".into(), bytes: Box::new(&trace[..]) };
+    let mut reader = open(vec![input], &ReadOptions::default()).expect("it is recognised");
+    let mut rows = Collect::default();
+    assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("memory writes");
+    rows.0.sort_by(Request::order);
+    let (_, trace) = perfetto(|export| rows.0.iter().try_for_each(|row| export.request(row)));
+    let in_flight: Vec<u64> = slices(&trace)
+        .iter()
+        .filter(|((_, tid), ..)| *tid < 100_000)
+        .map(|(_, begin, end)| end - begin)
+        .collect();
+    let served: Vec<u64> = rows.0.iter().filter_map(|row| Some(row.service()?.0)).collect();
+    assert!(served.len() > 70, "{} requests", served.len());
+    assert_eq!(in_flight, served);
+}
+
+#[derive(Default)]
+struct Collect(Vec<Request>);
+
+impl RowSink for Collect {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.0.push(row.clone());
+        Ok(())
+    }
 }
 
 #[test]

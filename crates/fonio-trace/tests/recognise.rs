@@ -11,6 +11,7 @@ use fonio_trace::recognise::{Format, OpenError, ReadOptions, open, recognise};
 
 const FTRACE: &[u8] = include_bytes!("data/ftrace-6.18.txt");
 const BLKTRACE: &[u8] = include_bytes!("data/takeoverjp-sample.blktrace.0");
+const BLKPARSE: &[u8] = include_bytes!("data/takeoverjp-sample.blkparse.txt");
 const MQSIM: &[u8] = include_bytes!("data/mqsim-tpcc-200.trace");
 const MSR: &[u8] = b"128166372003061629,hm,1,Read,383496192,32768,113736\n";
 const TABLE: &[u8] = b"Timestamp,Type,LBA,Length\n1,r,8,4096\n";
@@ -44,6 +45,7 @@ fn formats_are_told_by_content_and_through_gzip() {
     let cases: &[(&[u8], Format)] = &[
         (FTRACE, Format::Ftrace),
         (BLKTRACE, Format::Blktrace),
+        (BLKPARSE, Format::Blkparse),
         (&html, Format::Systrace),
         (MSR, Format::MsrCambridge),
         (MQSIM, Format::DiskSim),

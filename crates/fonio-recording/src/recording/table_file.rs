@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
@@ -49,7 +50,9 @@ impl<R: Row> TableFile<R> {
         let damaged = |source: ParquetError| RecordingError::Damaged { path: path.clone(), source };
         // What the file says of Arrow types is not needed: the types are the schema's.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::load(&file, options).map_err(damaged)?;
+        let metadata = guarded(|| ArrowReaderMetadata::load(&file, options)).map_err(damaged)?;
+        let length = file.metadata().map_err(RecordingError::io("read", &path))?.len();
+        check_places(&metadata, length).map_err(damaged)?;
         check_key_values::<R>(&metadata, &path)?;
         let (file_schema, places) = schema::match_columns::<R>(metadata.schema(), &path)?;
         let options = ArrowReaderOptions::new().with_schema(file_schema);
@@ -78,13 +81,34 @@ impl<R: Row> TableFile<R> {
     /// The rows from the first.
     pub(super) fn read(&self) -> Result<Rows<'_, R>, RecordingError> {
         let file = File::open(&self.path).map_err(RecordingError::io("read", &self.path))?;
-        let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_projection(self.mask.clone())
-            .with_batch_size(BATCH_ROWS)
-            .build()
+            .with_batch_size(BATCH_ROWS);
+        let batches = guarded(|| builder.build())
             .map_err(|source| RecordingError::Damaged { path: self.path.clone(), source })?;
         Ok(Rows { table: self, batches, decoded: Vec::new(), at: 0, decoded_before: 0 })
     }
+}
+
+/// The Parquet library takes the footer's word for where the columns are, and panics where that cannot be.
+fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), ParquetError> {
+    for (place, group) in metadata.metadata().row_groups().iter().enumerate() {
+        for column in group.columns() {
+            let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+            let end = begin.checked_add(column.compressed_size());
+            let inside = begin >= 0
+                && column.compressed_size() >= 0
+                && end.is_some_and(|end| end as u64 <= length)
+                && group.num_rows() >= 0;
+            if !inside {
+                return Err(ParquetError::General(format!(
+                    "row group {place}, column {}: it is not within the file",
+                    column.column_path()
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A file under a wrong name would read as nonsense, and one of a later version wrongly.
@@ -153,10 +177,15 @@ impl<R: Row> Rows<'_, R> {
         self.decoded_before += self.decoded.len() as u64;
         self.at = 0;
         self.decoded.clear();
-        let Some(batch) = self.batches.next() else { return Ok(false) };
-        let batch = batch
-            .and_then(|batch| batch.project(&self.table.order))
-            .map_err(|error| RecordingError::Damaged { path: path(), source: parquet_error(error) })?;
+        let batch = guarded(|| {
+            let batch = self.batches.next().map(|batch| batch?.project(&self.table.order));
+            batch.transpose().map_err(|error| match error {
+                ArrowError::ParquetError(message) => ParquetError::General(message),
+                other => ParquetError::ArrowError(other.to_string()),
+            })
+        });
+        let batch = batch.map_err(|source| RecordingError::Damaged { path: path(), source })?;
+        let Some(batch) = batch else { return Ok(false) };
         R::decode(&batch, &mut self.decoded).map_err(|bad| RecordingError::Value {
             path: path(),
             column: bad.column,
@@ -167,9 +196,14 @@ impl<R: Row> Rows<'_, R> {
     }
 }
 
-fn parquet_error(error: ArrowError) -> ParquetError {
-    match error {
-        ArrowError::ParquetError(message) => ParquetError::General(message),
-        other => ParquetError::ArrowError(other.to_string()),
-    }
+/// Calls the Parquet library. It panics on some damage that its checks miss, and has no checksums by default; a damaged
+/// file is to be an error. What it was working on must not be used any more then.
+fn guarded<T>(call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let message = panic.downcast::<String>().map(|message| *message);
+        let message = message
+            .or_else(|panic| panic.downcast::<&str>().map(|message| (*message).to_owned()))
+            .unwrap_or_else(|_| "the reader stopped".to_owned());
+        Err(ParquetError::General(message))
+    })
 }

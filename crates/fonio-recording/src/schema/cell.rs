@@ -180,9 +180,12 @@ fn open_names<V>(array: &ArrayRef, parse: impl Fn(&str) -> Option<V>) -> Names<V
 
 #[inline]
 fn read_name<V: Copy>(names: &Names<V>, row: usize) -> Result<V, String> {
-    match &names.values[names.keys[row] as usize] {
-        Ok(value) => Ok(*value),
-        Err(name) => Err(name.clone()),
+    // A damaged file can have any key.
+    let key = names.keys[row];
+    match usize::try_from(key).ok().and_then(|key| names.values.get(key)) {
+        Some(Ok(value)) => Ok(*value),
+        Some(Err(name)) => Err(name.clone()),
+        None => Err(format!("entry {key} of the dictionary")),
     }
 }
 

@@ -130,3 +130,60 @@ fn stored_type(data_type: &DataType) -> &DataType {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The columns of a table as `docs/recording.md` has them: name, SQL type, whether it can be null.
+    fn documented(document: &str, table: Table) -> Vec<(String, String, bool)> {
+        let (_, section) =
+            document.split_once(&format!("\n### {table}\n")).expect("each table has a section");
+        let section = section.split("\n#").next().unwrap_or_default();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
+        cells.map(|row| (row[0].trim_end_matches('`').to_owned(), row[1].to_owned(), row[2] != "—")).collect()
+    }
+
+    fn sql_type(data_type: &DataType) -> &'static str {
+        match data_type {
+            DataType::Int64 => "BIGINT",
+            DataType::Int32 => "INTEGER",
+            DataType::UInt32 => "UINTEGER",
+            DataType::UInt16 => "USMALLINT",
+            DataType::Utf8 | DataType::Dictionary(..) => "VARCHAR",
+            other => panic!("{other} has no name here"),
+        }
+    }
+
+    #[test]
+    fn the_document_has_every_column() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recording.md");
+        let document = std::fs::read_to_string(path).unwrap();
+        fn check<R: Row>(document: &str) {
+            let columns = R::columns().into_iter();
+            let columns: Vec<_> = columns
+                .map(|column| {
+                    (column.name.to_owned(), sql_type(&column.data_type).to_owned(), column.nullable)
+                })
+                .collect();
+            assert_eq!(documented(document, R::TABLE), columns, "{}", R::TABLE);
+        }
+        check::<fonio_core::Request>(&document);
+        check::<fonio_core::Bio>(&document);
+        check::<fonio_core::Link>(&document);
+        check::<fonio_core::Call>(&document);
+        check::<fonio_core::Wait>(&document);
+        check::<fonio_core::File>(&document);
+        check::<fonio_core::Thread>(&document);
+        check::<fonio_core::Sample>(&document);
+        check::<fonio_core::Mark>(&document);
+        for (flag, name) in fonio_core::Flags::NAMES {
+            let row = format!("| {} | {} | {name} |", flag.0.trailing_zeros(), flag.0);
+            assert!(document.contains(&row), "{row}");
+        }
+        for metric in fonio_core::Metric::ALL {
+            assert!(document.contains(metric.name()), "{}", metric.name());
+        }
+    }
+}

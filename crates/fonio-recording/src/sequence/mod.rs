@@ -48,6 +48,8 @@ type Waiting = (u64, u64, u32);
 
 pub(crate) struct Sequence<T: Sequenced> {
     rows: Vec<T>,
+    /// Memory for moving the rows that wait together.
+    spare: Vec<T>,
     /// One for each of `rows`; from `given` on they wait, those before have been given out.
     keys: Vec<Waiting>,
     given: usize,
@@ -64,8 +66,9 @@ impl<T: Sequenced> Sequence<T> {
     pub(crate) fn new(rows_in_memory: usize, spill_dir: &Path) -> Sequence<T> {
         let rows_in_memory = rows_in_memory.clamp(2 * ROWS_PER_LOOK, u32::MAX as usize / 2);
         Sequence {
-            rows: Vec::with_capacity(2 * ROWS_PER_LOOK),
-            keys: Vec::with_capacity(2 * ROWS_PER_LOOK),
+            rows: Vec::new(),
+            spare: Vec::new(),
+            keys: Vec::new(),
             given: 0,
             sorted: 0,
             rows_in_memory,
@@ -139,8 +142,9 @@ impl<T: Sequenced> Sequence<T> {
             (self.given, self.sorted) = (0, 0);
         } else if self.given > waiting / 2 {
             // Something was given out, so all was in order.
-            let keys = &self.keys[self.given..];
-            self.rows = keys.iter().map(|&(_, _, place)| self.rows[place as usize].clone()).collect();
+            self.spare.clear();
+            self.spare.extend(self.keys[self.given..].iter().map(|key| self.rows[key.2 as usize].clone()));
+            std::mem::swap(&mut self.rows, &mut self.spare);
             self.keys.drain(..self.given);
             for (place, key) in self.keys.iter_mut().enumerate() {
                 key.2 = place as u32;

@@ -47,6 +47,7 @@ pub struct Writer {
     ordered: Ordered,
     tables: TableSet,
     staging: Staging,
+    began: Option<Timestamp>,
 }
 
 impl Writer {
@@ -62,11 +63,11 @@ impl Writer {
         let row_bytes = size_of::<Request>().max(size_of::<Bio>()) + size_of::<(u64, u64, u32)>();
         let ordered = Ordered::new(options.memory_bytes / 2 / (2 * row_bytes), spill_dir);
         let tables = TableSet::create(staging.path())?;
-        Ok(Writer { ordered, tables, staging })
+        Ok(Writer { ordered, tables, staging, began: None })
     }
 
     /// Writes the last rows and `meta.json`, makes all durable and puts the recording in its place. Returns `meta` as it
-    /// was written: with `schema_version`, `rows`, and, where it was empty, `writer` filled in.
+    /// was written: with `schema_version` and `rows` filled in, and `writer` and `began` where they were not given.
     ///
     /// # Errors
     /// [`RecordingError::Io`] and the like; nothing is left behind then.
@@ -75,6 +76,7 @@ impl Writer {
         ordered.map_err(|error| RecordingError::from_sink(error, self.staging.path()))?;
         meta.schema_version = SCHEMA_VERSION;
         meta.rows = self.tables.finish()?;
+        meta.began = meta.began.or(self.began);
         if meta.writer.is_empty() {
             meta.writer = concat!("fonio ", env!("CARGO_PKG_VERSION")).to_owned();
         }
@@ -85,6 +87,10 @@ impl Writer {
 }
 
 impl RowSink for Writer {
+    fn began(&mut self, at: Timestamp) -> io::Result<()> {
+        self.began = Some(at);
+        Ok(())
+    }
     fn request(&mut self, row: &Request) -> io::Result<()> {
         self.ordered.request(row, &mut self.tables)
     }

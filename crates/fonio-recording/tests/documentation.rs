@@ -1,0 +1,156 @@
+//! The queries of `docs/recording.md` run, in DuckDB, on a recording that has every table.
+//!
+//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`; without it `python3` is tried. Skips with a
+//! sentence where there is none.
+
+mod generated;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use expect_test::expect;
+use fonio_core::meta::Device;
+use fonio_core::{Call, DeviceId, Link, LinkEnd, LinkKind, Meta, RowSink, Timestamp, Wait};
+use fonio_recording::{Writer, WriterOptions};
+use generated::Generated;
+
+/// Runs the statements of `blocks.json`, and prints each one's rows, floats in few digits.
+const RUN: &str = r#"
+import duckdb, json, sys
+connection = duckdb.connect()
+for number, block in enumerate(json.load(open(sys.argv[1])), 1):
+    try:
+        rows = connection.execute(block).fetchall()
+    except Exception as error:
+        sys.exit(f"block {number}: {error}\n{block}")
+    print(f"block {number}: {len(rows)} rows")
+    if not rows:
+        sys.exit(f"block {number} finds nothing\n{block}")
+    for row in rows[:2]:
+        print("   ", *(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row), sep=" | ")
+"#;
+
+fn document() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recording.md");
+    fs::read_to_string(path).unwrap()
+}
+
+fn sql_blocks(document: &str) -> Vec<&str> {
+    let blocks = document.split("```sql\n").skip(1);
+    blocks.map(|block| block.split_once("```").expect("a block ends").0).collect()
+}
+
+fn duckdb() -> Option<PathBuf> {
+    let python = PathBuf::from(std::env::var_os("FONIO_DUCKDB").unwrap_or_else(|| "python3".into()));
+    let found = Command::new(&python).args(["-c", "import duckdb"]).output();
+    found.is_ok_and(|output| output.status.success()).then_some(python)
+}
+
+fn write_recording(dir: &Path) {
+    let mut writer = Writer::create(dir, WriterOptions::default()).unwrap();
+    Generated { requests: 5000, bios: true, ..Generated::default() }.feed(&mut writer).unwrap();
+    let (parent_table, child_table) = (LinkEnd::Bio, LinkEnd::Bio);
+    // Three bios in a row: one on a stacked device, its continuation below, the remainder of that.
+    for (kind, parent, child) in [(LinkKind::Remap, 0, 1), (LinkKind::Split, 1, 2)] {
+        writer.link(&Link { kind, parent_table, parent, child_table, child }).unwrap();
+    }
+    for call_id in 0..10 {
+        let entered = Timestamp(1_000_000_000 + call_id * 1_000_000);
+        let (began, ended) =
+            (Timestamp(entered.0 + 1000), Some(Timestamp(entered.0 + 1000 + call_id * 50_000)));
+        let (name, exited) = ("fsync".to_owned(), Some(Timestamp(entered.0 + 700_000 + call_id * 10_000)));
+        let (file_id, result) = (Some(call_id as u32), Some(0));
+        writer
+            .call(&Call {
+                call_id,
+                name,
+                tid: 103,
+                file_id,
+                offset: None,
+                bytes: None,
+                entered,
+                exited,
+                result,
+            })
+            .unwrap();
+        let reason = "storage".to_owned();
+        writer
+            .wait(&Wait { tid: 103, began, ended, reason, request_id: Some(call_id), waker_tid: None })
+            .unwrap();
+    }
+    let device = |minor, name: &str| Device {
+        id: DeviceId::new(179, minor),
+        name: Some(name.to_owned()),
+        scheduler: Some("mq-deadline".to_owned()),
+        depth: Some(32),
+        ..Device::default()
+    };
+    let devices = vec![device(0, "mmcblk0"), device(1, "mmcblk0p1")];
+    writer.finish(Meta { devices, ..Meta::default() }).unwrap();
+}
+
+#[test]
+fn the_queries_run() {
+    let document = document();
+    let blocks = sql_blocks(&document);
+    assert!(blocks.len() >= 10, "{}", blocks.len());
+    let Some(python) = duckdb() else {
+        eprintln!(
+            "skipped: no Python with the package duckdb; `pip install duckdb`, and name it in FONIO_DUCKDB"
+        );
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("run");
+    write_recording(&dir);
+    let blocks_path = place.path().join("blocks.json");
+    fs::write(&blocks_path, serde_json::to_string(&blocks).unwrap()).unwrap();
+    let output =
+        Command::new(&python).arg("-c").arg(RUN).arg(&blocks_path).current_dir(&dir).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    expect![[r#"
+        block 1: 4 rows
+            | write | 2810 | 0.3528 | 0.6961 | 0.04953 | 0.7535
+            | read | 1770 | 0.3571 | 0.6976 | 0.04953 | 0.7463
+        block 2: 4 rows
+            | 179:0 | read | 1410 | 0.08794 | 0.09433
+            | 179:0 | write | 2179 | 0.1615 | 0.1558
+        block 3: 6 rows
+            | discard | async | 46 | 2996
+            | discard | sync | 53 | 5864
+        block 4: 20 rows
+            | mysqld | None | None | 327 | 3.243e+04
+            | kworker/u8:1 | None | None | 323 | 3.135e+04
+        block 5: 2 rows
+            | 179:0 | 272 | 6 | 520 | 0.1508
+            | 179:1 | 47 | 10 | 736 | 0.8496
+        block 6: 2 rows
+            | 179:0 | 1 | 25.13 | 39
+            | 179:1 | 1 | 6.714 | 18
+        block 7: 20 rows
+            | 4 | write | 524288 | 1 | [5]
+            | 14 | read | 8192 | 1 | [16]
+        block 8: 20 rows
+            | 0 | bio 0 > remap bio 1 > split bio 2
+            | 0 | bio 0 > remap bio 1
+        block 9: 1 rows
+            | chrome | storage | 10 | 2.25
+        block 10: 10 rows
+            | fsync | /var/lib/app/9.db | 0.79 | 0.45
+            | fsync | /var/lib/app/8.db | 0.78 | 0.4
+        block 11: 3 rows
+            | mmcblk0 | 1 | None
+            | mmcblk0 | 2 | 0.1
+        block 12: 4 rows
+            | launch | discard | 1 | 4
+            | launch | flush | 7 | 0
+        block 13: 2 rows
+            | 179:0 | mmcblk0 | mq-deadline | 32 | 0
+            | 179:1 | mmcblk0p1 | mq-deadline | 32 | 0
+        block 14: 2 rows
+            | fonio.table | requests
+            | fonio.schema_version | 1
+    "#]]
+    .assert_eq(&String::from_utf8_lossy(&output.stdout));
+}

@@ -1,0 +1,67 @@
+//! Long recordings in little memory.
+//!
+//! The ordinary test writes and reads two million rows; with `FONIO_LONG_TESTS=1` it is a hundred million (a few minutes
+//! in release mode, about 25 GB of disk in the directory for temporary files, see `TMPDIR`).
+
+mod generated;
+
+use std::time::Instant;
+
+use fonio_core::Meta;
+use fonio_recording::{Recording, Tables, Writer, WriterOptions};
+use generated::{Checked, Generated};
+
+/// The most memory that this process has ever had resident. `None` where the system does not say.
+fn peak_resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+fn write_and_read(requests: u64, stuck: bool) {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("run");
+    let trace = Generated { requests, stuck, ..Generated::default() };
+    let began = Instant::now();
+    let mut writer = Writer::create(&dir, WriterOptions::default()).unwrap();
+    trace.feed(&mut writer).unwrap();
+    let meta = writer.finish(Meta::default()).unwrap();
+    assert_eq!(meta.rows["requests"], requests);
+    let written = began.elapsed();
+
+    let began = Instant::now();
+    let mut checked = Checked::default();
+    Recording::open(&dir).unwrap().replay(&mut checked, Tables::ALL).unwrap();
+    let read = began.elapsed();
+    assert_eq!(checked.requests, requests);
+    let bytes: u64 =
+        std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    let peak = peak_resident_bytes();
+    eprintln!(
+        "{requests} requests{}: written in {written:.1?}, read in {read:.1?}, {} bytes a row, peak {:?} MiB resident",
+        if stuck { ", the first never completes" } else { "" },
+        bytes / requests,
+        peak.map(|bytes| bytes >> 20),
+    );
+    if let Some(peak) = peak {
+        assert!(peak < 300 << 20, "{peak} bytes");
+    }
+}
+
+#[test]
+fn two_million_rows() {
+    write_and_read(1_000_000, false);
+    write_and_read(1_000_000, true);
+}
+
+#[test]
+fn a_hundred_million_rows() {
+    if std::env::var_os("FONIO_LONG_TESTS").is_none() {
+        eprintln!(
+            "skipped: a hundred million rows take minutes; set FONIO_LONG_TESTS=1 to write and read them"
+        );
+        return;
+    }
+    write_and_read(100_000_000, false);
+    write_and_read(100_000_000, true);
+}

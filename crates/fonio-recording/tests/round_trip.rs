@@ -1,0 +1,371 @@
+//! Every row that can be written comes back as it was.
+
+mod generated;
+
+use std::io;
+
+use fonio_core::meta::SCHEMA_VERSION;
+use fonio_core::{
+    Bio, ByteCount, Call, Content, DeviceId, Diagnostic, File, Flags, Link, LinkEnd, LinkKind, Mark, Meta,
+    Metric, Op, Request, RowSink, Sample, Sector, Severity, Thread, Timestamp, Wait,
+};
+use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
+use generated::{Checked, Generated};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+#[derive(Debug, Default, PartialEq)]
+struct Rows {
+    requests: Vec<Request>,
+    bios: Vec<Bio>,
+    links: Vec<Link>,
+    calls: Vec<Call>,
+    waits: Vec<Wait>,
+    files: Vec<File>,
+    threads: Vec<Thread>,
+    samples: Vec<Sample>,
+    marks: Vec<Mark>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl RowSink for Rows {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.requests.push(row.clone());
+        Ok(())
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        self.bios.push(row.clone());
+        Ok(())
+    }
+    fn link(&mut self, row: &Link) -> io::Result<()> {
+        self.links.push(*row);
+        Ok(())
+    }
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        self.calls.push(row.clone());
+        Ok(())
+    }
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        self.waits.push(row.clone());
+        Ok(())
+    }
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        self.files.push(row.clone());
+        Ok(())
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.threads.push(row.clone());
+        Ok(())
+    }
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        self.samples.push(row.clone());
+        Ok(())
+    }
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        self.marks.push(row.clone());
+        Ok(())
+    }
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        self.diagnostics.push(row.clone());
+        Ok(())
+    }
+}
+
+impl Rows {
+    fn feed(&self, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.requests.iter().try_for_each(|row| sink.request(row))?;
+        self.bios.iter().try_for_each(|row| sink.bio(row))?;
+        self.links.iter().try_for_each(|row| sink.link(row))?;
+        self.calls.iter().try_for_each(|row| sink.call(row))?;
+        self.waits.iter().try_for_each(|row| sink.wait(row))?;
+        self.files.iter().try_for_each(|row| sink.file(row))?;
+        self.threads.iter().try_for_each(|row| sink.thread(row))?;
+        self.samples.iter().try_for_each(|row| sink.sample(row))?;
+        self.marks.iter().try_for_each(|row| sink.mark(row))?;
+        self.diagnostics.iter().try_for_each(|row| sink.diagnostic(row))
+    }
+}
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    any::<u64>().prop_map(Timestamp)
+}
+
+fn device() -> impl Strategy<Value = DeviceId> {
+    prop_oneof![Just(DeviceId::new(8, 0)), Just(DeviceId::new(179, 1)), any::<u32>().prop_map(DeviceId)]
+}
+
+fn flags() -> impl Strategy<Value = Flags> {
+    any::<u32>().prop_map(Flags)
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![Just(String::new()), Just("fsync".to_owned()), any::<String>()]
+}
+
+prop_compose! {
+    fn request()(
+        request_id: u64,
+        device in device(),
+        op in select(&Op::ALL[..]),
+        (flags, flags_known) in (flags(), flags()),
+        sector in of(any::<u64>().prop_map(Sector)),
+        bytes in any::<u64>().prop_map(ByteCount),
+        times in prop::array::uniform5(of(time())),
+        numbers in prop::array::uniform5(of(any::<u32>())),
+        content in select(Content::ALL),
+        ioprio in of(any::<u16>()),
+        error in of(any::<i32>()),
+    ) -> Request {
+        let [queued, inserted, issued, reissued, completed] = times;
+        let [requeues, cpu, tid, cause_tid, file_id] = numbers;
+        Request {
+            request_id, device, op, flags, flags_known, sector, bytes, queued, inserted, issued, reissued,
+            completed, requeues, cpu, tid, cause_tid, file_id, content, ioprio, error,
+        }
+    }
+}
+
+prop_compose! {
+    fn bio()(
+        bio_id: u64,
+        device in device(),
+        op in select(&Op::ALL[..]),
+        (flags, flags_known) in (flags(), flags()),
+        sector in of(any::<u64>().prop_map(Sector)),
+        bytes in any::<u64>().prop_map(ByteCount),
+        queued in time(),
+        completed in of(time()),
+        numbers in prop::array::uniform3(of(any::<u32>())),
+        request_id: Option<u64>,
+    ) -> Bio {
+        let [tid, cause_tid, file_id] = numbers;
+        Bio {
+            bio_id, device, op, flags, flags_known, sector, bytes, queued, completed, tid, cause_tid, file_id,
+            request_id,
+        }
+    }
+}
+
+prop_compose! {
+    fn link()(
+        kind in select(LinkKind::ALL),
+        parent_table in select(LinkEnd::ALL),
+        parent: u64,
+        child_table in select(LinkEnd::ALL),
+        child: u64,
+    ) -> Link {
+        Link { kind, parent_table, parent, child_table, child }
+    }
+}
+
+prop_compose! {
+    fn call()(
+        call_id: u64,
+        name in text(),
+        tid: u32,
+        file_id: Option<u32>,
+        offset: Option<u64>,
+        bytes in of(any::<u64>().prop_map(ByteCount)),
+        entered in time(),
+        exited in of(time()),
+        result: Option<i64>,
+    ) -> Call {
+        Call { call_id, name, tid, file_id, offset, bytes, entered, exited, result }
+    }
+}
+
+prop_compose! {
+    fn wait()(
+        tid: u32,
+        began in time(),
+        ended in of(time()),
+        reason in text(),
+        request_id: Option<u64>,
+        waker_tid: Option<u32>,
+    ) -> Wait {
+        Wait { tid, began, ended, reason, request_id, waker_tid }
+    }
+}
+
+prop_compose! {
+    fn file()(
+        file_id: u32,
+        from in time(),
+        device in of(device()),
+        inode: Option<u64>,
+        path in of(text()),
+        content in select(Content::ALL),
+    ) -> File {
+        File { file_id, from, device, inode, path, content }
+    }
+}
+
+prop_compose! {
+    fn thread()(
+        tid: u32,
+        from in time(),
+        pid: Option<u32>,
+        comm in of(text()),
+        cgroup in of(text()),
+        uid: Option<u32>,
+    ) -> Thread {
+        Thread { tid, from, pid, comm, cgroup, uid }
+    }
+}
+
+prop_compose! {
+    fn sample()(
+        time in time(),
+        metric in select(Metric::ALL),
+        subject in of(text()),
+        value: i64,
+    ) -> Sample {
+        Sample { time, metric, subject, value }
+    }
+}
+
+prop_compose! {
+    fn mark()(at in time(), until in of(time()), name in text(), tid: Option<u32>) -> Mark {
+        Mark { at, until, name, tid }
+    }
+}
+
+prop_compose! {
+    fn diagnostic()(
+        severity in select(Severity::ALL),
+        code in text(),
+        message in text(),
+        file in of(text()),
+        record: Option<u64>,
+        offset: Option<u64>,
+        count: u64,
+    ) -> Diagnostic {
+        Diagnostic { severity, code, message, file, record, offset, count }
+    }
+}
+
+fn some<S: Strategy>(row: S) -> impl Strategy<Value = Vec<S::Value>> {
+    prop::collection::vec(row, 0..30)
+}
+
+prop_compose! {
+    fn rows()(
+        requests in some(request()),
+        bios in some(bio()),
+        links in some(link()),
+        calls in some(call()),
+        waits in some(wait()),
+        files in some(file()),
+        threads in some(thread()),
+        samples in some(sample()),
+        marks in some(mark()),
+        diagnostics in some(diagnostic()),
+    ) -> Rows {
+        Rows { requests, bios, links, calls, waits, files, threads, samples, marks, diagnostics }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_row_comes_back(mut rows in rows()) {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("recording");
+        let mut writer = Writer::create(&dir, WriterOptions::default()).unwrap();
+        rows.feed(&mut writer).unwrap();
+        let meta = writer.finish(Meta::default()).unwrap();
+
+        let recording = Recording::open(&dir).unwrap();
+        prop_assert_eq!(recording.meta(), &meta);
+        prop_assert_eq!(recording.rows(Table::Links), rows.links.len() as u64);
+        let mut read = Rows::default();
+        recording.replay(&mut read, Tables::ALL).unwrap();
+        rows.requests.sort_by(Request::order);
+        rows.bios.sort_by_key(|row| (row.queued, row.bio_id));
+        prop_assert_eq!(read, rows);
+    }
+}
+
+#[test]
+fn files_of_a_recording() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("recording");
+    assert!(!is_recording(&dir));
+    let mut writer = Writer::create(&dir, WriterOptions::default()).unwrap();
+    Generated { requests: 10, ..Generated::default() }.feed(&mut writer).unwrap();
+    assert!(!dir.exists());
+    let meta = writer.finish(Meta { writer: "test".to_owned(), ..Meta::default() }).unwrap();
+    assert_eq!(meta.schema_version, SCHEMA_VERSION);
+    assert!(is_recording(&dir));
+
+    let mut names: Vec<_> = std::fs::read_dir(&dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let expected = [
+        "diagnostics.jsonl",
+        "files.parquet",
+        "marks.parquet",
+        "meta.json",
+        "requests.parquet",
+        "samples.parquet",
+        "threads.parquet",
+    ];
+    assert_eq!(names, expected);
+    let rows: Vec<_> = meta.rows.iter().map(|(table, rows)| (table.as_str(), *rows)).collect();
+    assert_eq!(rows, [("files", 40), ("marks", 1), ("requests", 10), ("samples", 6), ("threads", 13)]);
+}
+
+/// What a replay gives is what a sequencer gives to the same sink, interleaving included; and a copy made by replaying
+/// into a writer is the same again.
+#[test]
+fn a_replay_is_the_direct_way() {
+    #[derive(Default, PartialEq)]
+    struct Order(Vec<(bool, u64)>, bool);
+    impl RowSink for Order {
+        fn request(&mut self, row: &Request) -> io::Result<()> {
+            self.0.push((true, row.request_id));
+            Ok(())
+        }
+        fn bio(&mut self, row: &Bio) -> io::Result<()> {
+            self.0.push((false, row.bio_id));
+            Ok(())
+        }
+        fn wants_bios(&self) -> bool {
+            !self.1
+        }
+    }
+    let trace = Generated { requests: 30_000, bios: true, ..Generated::default() };
+    let mut direct = Order::default();
+    let mut sequencer = fonio_recording::Sequencer::new(&mut direct, Default::default());
+    trace.feed(&mut sequencer).unwrap();
+    sequencer.finish().unwrap();
+
+    let place = tempfile::tempdir().unwrap();
+    let (first, second) = (place.path().join("first"), place.path().join("second"));
+    let mut writer = Writer::create(&first, WriterOptions::default()).unwrap();
+    trace.feed(&mut writer).unwrap();
+    writer.finish(Meta::default()).unwrap();
+    let first = Recording::open(&first).unwrap();
+    let mut writer = Writer::create(&second, WriterOptions::default()).unwrap();
+    first.replay(&mut writer, Tables::ALL).unwrap();
+    let meta = writer.finish(first.meta().clone()).unwrap();
+    assert_eq!(&meta, first.meta());
+
+    for recording in [first, Recording::open(&second).unwrap()] {
+        let mut replayed = Order::default();
+        recording.replay(&mut replayed, Tables::ALL).unwrap();
+        assert!(replayed == direct);
+
+        let mut requests_only = Order(Vec::new(), true);
+        recording.replay(&mut requests_only, Tables::ALL).unwrap();
+        assert!(requests_only.0.iter().copied().eq(direct.0.iter().copied().filter(|(request, _)| *request)));
+
+        let mut checked = Checked::default();
+        recording.replay(&mut checked, Tables::NONE.with(Table::Bios)).unwrap();
+        assert_eq!((checked.requests, checked.bios), (0, recording.rows(Table::Bios)));
+    }
+}

@@ -1,0 +1,191 @@
+//! A recording is there whole or not at all, and nothing of the user's is lost.
+
+mod generated;
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use fonio_core::Meta;
+use fonio_recording::{Recording, RecordingError, Table, Writer, WriterOptions, is_recording};
+use generated::Generated;
+
+fn write(dir: &Path, requests: u64, overwrite: bool) -> Result<Meta, RecordingError> {
+    let mut writer = Writer::create(dir, WriterOptions { overwrite, ..WriterOptions::default() })?;
+    Generated { requests, ..Generated::default() }.feed(&mut writer).unwrap();
+    writer.finish(Meta::default())
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn rows(dir: &Path) -> u64 {
+    Recording::open(dir).unwrap().rows(Table::Requests)
+}
+
+#[test]
+fn a_dropped_writer_leaves_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("run");
+    let mut writer = Writer::create(&dir, WriterOptions::default()).unwrap();
+    Generated { requests: 100_000, ..Generated::default() }.feed(&mut writer).unwrap();
+    assert_eq!(names(place.path()).len(), 1);
+    assert!(!is_recording(&dir));
+    drop(writer);
+    assert_eq!(names(place.path()), [""; 0]);
+}
+
+#[test]
+fn overwriting_is_asked_for() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("run");
+    write(&dir, 10, false).unwrap();
+    assert!(matches!(write(&dir, 20, false), Err(RecordingError::Exists { .. })));
+    assert_eq!(rows(&dir), 10);
+    write(&dir, 20, true).unwrap();
+    assert_eq!(rows(&dir), 20);
+    assert_eq!(names(place.path()), ["run"]);
+}
+
+#[test]
+fn an_empty_directory_and_a_link_to_a_recording_are_places() {
+    let place = tempfile::tempdir().unwrap();
+    let (dir, link) = (place.path().join("run"), place.path().join("latest"));
+    fs::create_dir(&dir).unwrap();
+    write(&dir, 10, false).unwrap();
+    std::os::unix::fs::symlink("run", &link).unwrap();
+    write(&link, 20, true).unwrap();
+    assert_eq!(rows(&dir), 20);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(names(place.path()), ["latest", "run"]);
+}
+
+#[test]
+fn what_is_not_a_recording_is_never_replaced() {
+    let place = tempfile::tempdir().unwrap();
+    let check = |name: &str, prepare: &dyn Fn(&Path), why: &str| {
+        let dir = place.path().join(name);
+        prepare(&dir);
+        for overwrite in [false, true] {
+            let error = write(&dir, 10, overwrite).expect_err(name);
+            assert!(matches!(error, RecordingError::NotOurs { .. }), "{error:?}");
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    };
+    check("file", &|dir| fs::write(dir, "text").unwrap(), "it is a file");
+    check(
+        "documents",
+        &|dir| {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join("thesis.txt"), "text").unwrap();
+        },
+        "\"thesis.txt\", which is no part of a recording",
+    );
+    check(
+        "annotated",
+        &|dir| {
+            write(dir, 10, false).unwrap();
+            fs::write(dir.join("notes.txt"), "text").unwrap();
+        },
+        "notes.txt",
+    );
+    check(
+        "tables",
+        &|dir| {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join("requests.parquet"), "text").unwrap();
+        },
+        "it holds no meta.json",
+    );
+    for dir in ["/", "..", "."] {
+        assert!(matches!(write(Path::new(dir), 10, true), Err(RecordingError::NotOurs { .. })));
+    }
+    assert_eq!(names(place.path()), ["annotated", "documents", "file", "tables"]);
+}
+
+#[test]
+fn the_directory_above_must_be_there() {
+    let place = tempfile::tempdir().unwrap();
+    let error = write(&place.path().join("a/b"), 10, false).expect_err("there is no a");
+    assert!(matches!(&error, RecordingError::Io { action: "create", .. }), "{error:?}");
+}
+
+/// A process id that is not in use: above the kernel's highest possible.
+const DEAD: u32 = 1 << 30;
+
+#[test]
+fn leftovers_of_killed_writers_go() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: String| place.path().join(name);
+    let own = std::process::id();
+    for name in [
+        format!(".run.partial-{DEAD}"),
+        format!(".run.partial-{DEAD}-2"),
+        format!(".run.replaced-{DEAD}"),
+        // Another life of the same process id, as happens in containers.
+        format!(".run.partial-{own}"),
+    ] {
+        fs::create_dir(at(name.clone())).unwrap();
+        fs::write(at(name).join("requests.parquet"), "half").unwrap();
+    }
+    // Not a leftover of this recording, or of a process that is there, or locked by one in another namespace.
+    let kept = [
+        format!(".other.partial-{DEAD}"),
+        ".run.partial-1".to_owned(),
+        format!(".run.partial-{}", DEAD + 1),
+        "run.partial-7".to_owned(),
+    ];
+    for name in &kept {
+        fs::create_dir(at(name.clone())).unwrap();
+    }
+    let locked = File::open(at(kept[2].clone())).unwrap();
+    locked.try_lock().unwrap();
+
+    let dir = place.path().join("run");
+    fs::create_dir(&dir).unwrap();
+    write(&dir, 10, false).unwrap();
+    let mut expected = kept.to_vec();
+    expected.push("run".to_owned());
+    expected.sort();
+    assert_eq!(names(place.path()), expected);
+}
+
+#[test]
+fn a_recording_out_of_its_place_comes_back() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("run");
+    write(&dir, 10, false).unwrap();
+    fs::rename(&dir, place.path().join(format!(".run.replaced-{DEAD}"))).unwrap();
+    assert!(matches!(write(&dir, 20, false), Err(RecordingError::Exists { .. })));
+    assert_eq!(rows(&dir), 10);
+    assert_eq!(names(place.path()), ["run"]);
+}
+
+#[test]
+fn two_writers_of_one_name_do_not_meet() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("run");
+    let mut first = Writer::create(&dir, WriterOptions::default()).unwrap();
+    let mut second = Writer::create(&dir, WriterOptions::default()).unwrap();
+    Generated { requests: 10, ..Generated::default() }.feed(&mut first).unwrap();
+    Generated { requests: 20, ..Generated::default() }.feed(&mut second).unwrap();
+    first.finish(Meta::default()).unwrap();
+    assert!(matches!(second.finish(Meta::default()), Err(RecordingError::Exists { .. })));
+    assert_eq!(rows(&dir), 10);
+    assert_eq!(names(place.path()), ["run"]);
+}
+
+#[test]
+fn a_failure_at_the_very_end_leaves_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("run");
+    let writer = Writer::create(&dir, WriterOptions::default()).unwrap();
+    let partial = place.path().join(&names(place.path())[0]);
+    fs::create_dir(partial.join("meta.json")).unwrap();
+    let error = writer.finish(Meta::default()).expect_err("meta.json cannot be written");
+    assert!(matches!(&error, RecordingError::Io { action: "write", .. }), "{error:?}");
+    assert_eq!(names(place.path()), [""; 0]);
+}

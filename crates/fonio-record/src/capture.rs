@@ -117,7 +117,8 @@ impl Capture<'_> {
         let end = self.options.duration.map(|duration| after(began, duration));
         let mut next_sample = began;
         let mut next_progress = after(began, PROGRESS_EVERY);
-        let mut wake = WAKE_MAX;
+        // A command may begin with all its might.
+        let mut wake = WAKE_MAX / 4;
         let mut ending: Option<Ending> = None;
         let stopped_by = loop {
             let time = now();
@@ -150,10 +151,10 @@ impl Capture<'_> {
 
             let drained = self.drain(&mut store, &mut threads)?;
             threads.look_up(self.machine);
-            // Never let more than about a third of a ring go by between two wake-ups.
-            if drained.bytes_max > ring_bytes / 3 {
+            // Leave room for a wake-up that comes late on a busy machine.
+            if drained.bytes_max > ring_bytes / 4 {
                 wake = (wake / 2).max(WAKE_MIN);
-            } else if drained.bytes_max < ring_bytes / 12 {
+            } else if drained.bytes_max < ring_bytes / 16 {
                 wake = (wake * 2).min(WAKE_MAX);
             }
             if drained.full {

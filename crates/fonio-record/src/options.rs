@@ -28,8 +28,8 @@ pub struct RecordOptions {
     pub spill_to: Option<PathBuf>,
     /// How often the monitor samples the system; `None` for no monitor.
     pub sample_interval: Option<Duration>,
-    /// The size of the kernel's ring buffer for each processor; `None` lets the recorder choose (64 MiB over all
-    /// processors, but 1 to 4 MiB each).
+    /// The size of the kernel's ring buffer for each processor; `None` lets the recorder choose (64 MiB, or a
+    /// 32nd of the memory, over all processors, but 1 to 8 MiB each).
     pub kernel_buffer_per_cpu: Option<ByteCount>,
 }
 

@@ -19,11 +19,13 @@ use crate::tracefs::Tracefs;
 use crate::write::{CaptureReader, WithoutOwn};
 use crate::{Progress, RecordError, RecordOptions, RecordSummary, StopReason};
 
-/// The kernel's buffers over all processors, where nothing else was asked for.
+/// The kernel's buffers over all processors, where nothing else was asked for: at most this, and at most this part of
+/// the memory.
 const KERNEL_BUFFERS: u64 = 64 << 20;
-/// The least and the most for one processor: at 64 bytes an event, 4 MiB hold 65,000 events, a third of a second at
-/// 200,000 events a second.
-const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
+const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
+/// The least and the most for one processor: at 64 bytes an event, 8 MiB hold 131,000 events, which is what 160,000
+/// requests a second bring between two wake-ups.
+const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 
 /// Records block I/O as `options` say and writes a recording.
 ///
@@ -219,8 +221,10 @@ fn kernel_buffer(machine: &Machine, options: &RecordOptions) -> ByteCount {
     if let Some(bytes) = options.kernel_buffer_per_cpu {
         return bytes;
     }
-    let processors = u64::from(machine.host().processors.unwrap_or(1));
-    let share = KERNEL_BUFFERS / processors.max(1);
+    let host = machine.host();
+    let processors = u64::from(host.processors.unwrap_or(1)).max(1);
+    let memory = host.memory_bytes.map_or(u64::MAX, |bytes| bytes.0);
+    let share = KERNEL_BUFFERS.min(memory / KERNEL_BUFFERS_OF_MEMORY) / processors;
     ByteCount(share.clamp(*KERNEL_BUFFER_PER_CPU.start(), *KERNEL_BUFFER_PER_CPU.end()))
 }
 

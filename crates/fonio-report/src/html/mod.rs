@@ -1,6 +1,6 @@
 //! HTML: one file that opens anywhere, asks the network for nothing, and can be read without its script.
 //!
-//! What comes from outside (names of threads, paths, devices) is escaped in one place, [`escape::Escaped`]; the data of
+//! What comes from outside (names of threads, paths, devices) is escaped in one place, `escape::Escaped`; the data of
 //! the charts stand in `application/json` blocks in which `<` never occurs. The page's content security policy forbids
 //! every request, so that a mistake here could not become one.
 

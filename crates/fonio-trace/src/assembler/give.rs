@@ -62,6 +62,19 @@ impl Assembler {
         completed: Option<u64>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
+        let given = self.give_request_row(index, completed, sink);
+        self.open.remove(index);
+        given
+    }
+
+    /// Gives out a request's row. The entry stays.
+    #[inline]
+    pub(super) fn give_request_row(
+        &mut self,
+        index: u32,
+        completed: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
         let request_id = self.request_id_of(index);
         let entry = self.open.at(index);
         let row = Request {
@@ -82,7 +95,6 @@ impl Assembler {
             error: completed.and(entry.error),
             ..Request::new(entry.device, entry.op, ByteCount(entry.issued_bytes))
         };
-        self.open.remove(index);
         sink.request(&row)
     }
 

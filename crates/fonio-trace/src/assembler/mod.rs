@@ -17,6 +17,8 @@
 //! A bio's entry becomes its request's when it is issued. The other bios of a request are not merged when M or F says
 //! so, but when the request is issued: it then takes all waiting bios that tile its range. That gives the same result
 //! for back, front and request merges, does not depend on what blktrace's M means, and works where merges are not shown.
+//! A discard may have several ranges that do not touch, and their merges are not shown at all: it takes the waiting
+//! discard bios that were queued after it began, got no request of their own, and fill its size exactly.
 //!
 //! # What an event is paired with
 //!
@@ -162,6 +164,8 @@ struct Device {
     flush: flush::FlushState,
     /// Bios of which only the front went on: where the rest begins.
     partly_passed: Vec<queue::PartlyPassed>,
+    /// Waiting discard bios: slot and serial number.
+    discards: Vec<(u32, u64)>,
 }
 
 /// A completion without issue.
@@ -418,6 +422,7 @@ impl Assembler {
         for device in &mut self.devices {
             device.flush.clear();
             device.partly_passed.clear();
+            device.discards.clear();
         }
         loop {
             let oldest = self.open.oldest();
@@ -442,6 +447,7 @@ impl Device {
             queue: 0,
             flush: flush::FlushState::default(),
             partly_passed: Vec::new(),
+            discards: Vec::new(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! same [`Key`], in the order in which they came, and the *age list* of all entries, sorted by [`Entry::order`]. Both
 //! cost no allocation once the slab has grown to the depth of the trace.
 
+use std::cell::Cell;
 use std::collections::hash_map;
 
 use fonio_core::{DeviceId, Flags, Op};
@@ -159,6 +160,8 @@ pub(super) struct Open {
     slots: Vec<Entry>,
     free: Vec<u32>,
     chains: FxHashMap<Key, u32>,
+    /// The first entry of the chain used last: the events of one request before its issue come in a row.
+    last_chain: Cell<(Key, u32)>,
     oldest: u32,
     newest: u32,
     serial: u64,
@@ -171,6 +174,7 @@ impl Open {
             slots: Vec::new(),
             free: Vec::new(),
             chains: FxHashMap::default(),
+            last_chain: Cell::new((Key { sector: 0, device: NIL }, NIL)),
             oldest: NIL,
             newest: NIL,
             serial: 0,
@@ -200,7 +204,13 @@ impl Open {
     /// The first entry under `key`, or [`NIL`].
     #[inline]
     pub fn first(&self, key: Key) -> u32 {
-        self.chains.get(&key).copied().unwrap_or(NIL)
+        let (last, first) = self.last_chain.get();
+        if last == key {
+            return first;
+        }
+        let first = self.chains.get(&key).copied().unwrap_or(NIL);
+        self.last_chain.set((key, first));
+        first
     }
 
     /// The entry with the least [`Entry::order`], or [`NIL`].
@@ -256,6 +266,31 @@ impl Open {
     #[inline]
     pub fn remove(&mut self, index: u32) {
         self.chain_unlink(index);
+        self.release(index);
+    }
+
+    /// The entry under `key`, if it is the only one and satisfies `fits`. It is then in no chain any more and must be
+    /// [`release`](Open::release)d: this saves a second search.
+    #[inline]
+    pub fn unchain_only(&mut self, key: Key, fits: impl FnOnce(&Entry) -> bool) -> Option<u32> {
+        let hash_map::Entry::Occupied(occupied) = self.chains.entry(key) else {
+            return None;
+        };
+        let index = *occupied.get();
+        let entry = &self.slots[index as usize];
+        if entry.chain_next != NIL || !fits(entry) {
+            return None;
+        }
+        occupied.remove();
+        if self.last_chain.get().0 == key {
+            self.last_chain.set((key, NIL));
+        }
+        Some(index)
+    }
+
+    /// Takes out an entry that is in no chain.
+    #[inline]
+    pub fn release(&mut self, index: u32) {
         self.age_unlink(index);
         self.at_mut(index).serial = 0;
         self.free.push(index);
@@ -284,9 +319,11 @@ impl Open {
     #[inline]
     fn chain_link(&mut self, index: u32) -> Option<u32> {
         self.at_mut(index).chain_next = NIL;
-        match self.chains.entry(self.slots[index as usize].key) {
+        let key = self.at(index).key;
+        match self.chains.entry(key) {
             hash_map::Entry::Vacant(vacant) => {
                 vacant.insert(index);
+                self.last_chain.set((key, index));
                 None
             }
             hash_map::Entry::Occupied(occupied) => {
@@ -316,6 +353,7 @@ impl Open {
             } else {
                 occupied.insert(after);
             }
+            self.last_chain.set((key, after));
             return;
         }
         let mut before = first;

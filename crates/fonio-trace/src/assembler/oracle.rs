@@ -77,6 +77,7 @@ struct Shown {
     ends_due: u64,
     ends_of_inferred: u64,
     parts: Vec<(u64, u64, Op, u64)>,
+    discards: Vec<u64>,
 }
 
 /// One event with its place worked out.
@@ -225,6 +226,7 @@ impl Naive<'_> {
             shown.ends_due = 0;
             shown.ends_of_inferred = 0;
             shown.parts.clear();
+            shown.discards.clear();
         }
         while let Some(oldest) = self.oldest().filter(|&oldest| self.items[oldest].order < gap.before.0) {
             self.cut(oldest, "requests_cut_by_lost_events")?;
@@ -414,6 +416,15 @@ impl Naive<'_> {
             before.push(number);
             let excess = before.len().saturating_sub(256);
             before.drain(..excess);
+        }
+        if is_bio && now.op == Op::Discard {
+            let open: Vec<u64> = self.items.iter().map(|item| item.number).collect();
+            let discards = &mut self.shown(now.device).discards;
+            if discards.len() == 256 {
+                discards.remove(0);
+            }
+            discards.push(number);
+            discards.retain(|number| open.contains(number));
         }
         Ok(self.place(number))
     }
@@ -774,49 +785,72 @@ impl Naive<'_> {
             let request_id = self.request_id(head);
             self.bio(head, Some(request_id), None)?;
         }
-        let mut covered = self.items[head].left;
-        let mut at = after(now.at, covered);
+        let mut left = now.bytes - self.items[head].left;
+        let mut at = after(now.at, self.items[head].left);
         let mut first = self.items[head].bio_id;
-        while covered < now.bytes {
+        while left > 0 {
             let tile = Now { at, ..now.clone() };
-            let left = now.bytes - covered;
             let Some(place) = self.newest(&tile, |item| {
-                item.stage == Stage::Waiting
-                    && item.left > 0
-                    && item.left <= left
-                    && item.at != FLUSH
-                    && item.row.request_id == 0
+                let fits = item.left > 0 && item.left <= left && item.at != FLUSH;
+                item.stage == Stage::Waiting && fits && item.row.request_id == 0
             }) else {
-                if self.shown(now.device).queue {
-                    self.count("merges_missing");
-                }
                 break;
             };
-            let request_id = self.items[self.place(number)].row.request_id;
-            self.bio(place, Some(request_id), None)?;
-            let part = self.items.remove(place);
-            let head = self.place(number);
-            let item = &mut self.items[head];
-            let is_first = part.row.queued.is_some_and(|part| item.row.queued.is_none_or(|own| part < own));
-            let mut merged = part.bio_id;
-            if is_first {
-                item.row.queued = part.row.queued;
-                item.row.tid = part.row.tid.or(item.row.tid);
-                item.row.cpu = part.row.cpu.or(item.row.cpu);
-                item.root = part.root;
-                std::mem::swap(&mut merged, &mut first);
+            left -= self.items[place].left;
+            at = after(at, self.items[place].left);
+            self.take_in(number, self.items[place].number, &mut first)?;
+        }
+        if left == 0 {
+            return Ok(self.place(number));
+        }
+        let mut ranges = Vec::new();
+        if let (Op::Discard, Some(began)) = (now.op, self.items[self.place(number)].row.queued) {
+            for &range in &self.devices[&now.device].discards {
+                let Some(item) = self.items.iter().find(|item| item.number == range) else { continue };
+                let in_time = item.row.queued >= Some(began) && item.latest <= now.time;
+                let free = item.stage == Stage::Waiting && !item.is_request() && item.row.request_id == 0;
+                if range != number && in_time && free && item.left > 0 && item.left <= left {
+                    ranges.push(range);
+                    left -= item.left;
+                }
             }
-            item.row.inserted = earlier(item.row.inserted, part.row.inserted);
-            item.row.flags |= part.row.flags;
-            item.row.flags_known |= part.row.flags_known;
-            item.row.ioprio = item.row.ioprio.or(part.row.ioprio);
-            if merged != 0 {
-                self.link(LinkKind::Merge, (LinkEnd::Bio, merged), (LinkEnd::Request, request_id))?;
+        }
+        if left == 0 {
+            self.count("discard_merges_inferred");
+            for range in ranges {
+                self.take_in(number, range, &mut first)?;
             }
-            covered += part.left;
-            at = after(at, part.left);
+        } else if self.shown(now.device).queue {
+            self.count("merges_missing");
         }
         Ok(self.place(number))
+    }
+
+    /// Makes an item a part of a request.
+    fn take_in(&mut self, head: u64, part: u64, first: &mut u64) -> io::Result<()> {
+        let request_id = self.items[self.place(head)].row.request_id;
+        let place = self.place(part);
+        self.bio(place, Some(request_id), None)?;
+        let part = self.items.remove(place);
+        let head = self.place(head);
+        let item = &mut self.items[head];
+        let is_first = part.row.queued.is_some_and(|part| item.row.queued.is_none_or(|own| part < own));
+        let mut merged = part.bio_id;
+        if is_first {
+            item.row.queued = part.row.queued;
+            item.row.tid = part.row.tid.or(item.row.tid);
+            item.row.cpu = part.row.cpu.or(item.row.cpu);
+            item.root = part.root;
+            std::mem::swap(&mut merged, first);
+        }
+        item.row.inserted = earlier(item.row.inserted, part.row.inserted);
+        item.row.flags |= part.row.flags;
+        item.row.flags_known |= part.row.flags_known;
+        item.row.ioprio = item.row.ioprio.or(part.row.ioprio);
+        if merged != 0 {
+            self.link(LinkKind::Merge, (LinkEnd::Bio, merged), (LinkEnd::Request, request_id))?;
+        }
+        Ok(())
     }
 
     fn launch(&mut self, place: usize, now: &Now<'_>) -> u64 {

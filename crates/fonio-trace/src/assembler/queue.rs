@@ -15,6 +15,9 @@ const PASSED_MAX: u64 = 1024;
 /// Bios that went on in part, remembered for each device.
 const PARTLY_PASSED_MAX: usize = 64;
 
+/// Waiting discards remembered for each device. The largest limit on ranges in one command is 256 (NVMe).
+const DISCARDS_MAX: usize = 256;
+
 /// A bio of which a part went on to the device below without a split being seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartlyPassed {
@@ -77,6 +80,14 @@ impl Assembler {
         if entry.flags.contains(Flags::PREFLUSH) && step.key.sector != FLUSH_SECTOR {
             let serial = self.open.at(index).serial;
             self.devices[step.key.device as usize].flush.expect_preflush(index, serial);
+        }
+        if bits & seen::BIO != 0 && step.op == Op::Discard {
+            let serial = self.open.at(index).serial;
+            let discards = &mut self.devices[step.key.device as usize].discards;
+            if discards.len() == DISCARDS_MAX {
+                discards.remove(0);
+            }
+            discards.push((index, serial));
         }
         Ok(index)
     }

@@ -202,7 +202,7 @@ impl Assembler {
 
     #[cold]
     fn gather_rest(&mut self, head: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
-        let request_id = self.request_id_of(head);
+        self.request_id_of(head);
         let mut left = step.bytes - self.open.at(head).bytes;
         let mut sector = sector_after(step.key.sector, self.open.at(head).bytes);
         // The bio that began the request has no link: it is the one queued first.
@@ -216,33 +216,76 @@ impl Assembler {
                 entry.state == State::Waiting && fits && entry.request_id == 0
             });
             let Some(index) = found else { break };
-            self.give_bio(index, Some(request_id), None, sink)?;
-            let part = *self.open.at(index);
-            let request = self.open.at_mut(head);
-            let merged_bio = if part.queued < request.queued {
-                request.queued = part.queued;
-                request.tid = part.tid.or(request.tid);
-                request.root_tid = part.root_tid;
-                request.cpu = part.cpu.or(request.cpu);
-                std::mem::replace(&mut first_bio, part.bio_id)
-            } else {
-                part.bio_id
-            };
-            request.inserted = request.inserted.min(part.inserted);
-            request.flags |= part.flags;
-            request.flags_known |= part.flags_known;
-            request.ioprio = request.ioprio.or(part.ioprio);
-            if merged_bio != 0 {
-                self.link(LinkKind::Merge, (LinkEnd::Bio, merged_bio), (LinkEnd::Request, request_id), sink)?;
+            let bytes = self.open.at(index).bytes;
+            left -= bytes;
+            sector = sector_after(sector, bytes);
+            self.take_in(head, index, &mut first_bio, sink)?;
+        }
+        if left > 0 && step.op == Op::Discard && self.find_ranges(head, left, step) {
+            self.tally.note(Counter::DiscardMergesInferred, step.event, sink)?;
+            let ranges = std::mem::take(&mut self.candidates);
+            for &index in &ranges {
+                self.take_in(head, index, &mut first_bio, sink)?;
             }
-            left -= part.bytes;
-            sector = sector_after(sector, part.bytes);
-            self.open.remove(index);
+            self.candidates = ranges;
+            return Ok(());
         }
         if left > 0 && self.devices[step.key.device as usize].shows_queue {
             self.tally.add(Counter::MergesMissing, 1);
         }
         Ok(())
+    }
+
+    /// Puts into `self.candidates` the discard bios that may be the other ranges of a discard; whether they fill it.
+    fn find_ranges(&mut self, head: u32, mut left: u64, step: &Step<'_>) -> bool {
+        self.candidates.clear();
+        let began = self.open.at(head).queued;
+        let device = &mut self.devices[step.key.device as usize];
+        device.discards.retain(|&(index, serial)| self.open.get(index, serial).is_some());
+        for &(index, serial) in &device.discards {
+            let Some(entry) = self.open.get(index, serial).filter(|_| index != head) else { continue };
+            let is_range =
+                entry.state == State::Waiting && !entry.has(seen::REQUEST) && entry.request_id == 0;
+            let in_time = began != NEVER && entry.queued >= began && entry.latest <= step.time;
+            if is_range && in_time && entry.bytes > 0 && entry.bytes <= left {
+                self.candidates.push(index);
+                left -= entry.bytes;
+            }
+        }
+        left == 0
+    }
+
+    /// Makes a waiting entry a part of the request that `head` is.
+    fn take_in(
+        &mut self,
+        head: u32,
+        index: u32,
+        first_bio: &mut u64,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let request_id = self.request_id_of(head);
+        self.give_bio(index, Some(request_id), None, sink)?;
+        let part = *self.open.at(index);
+        self.open.remove(index);
+        let request = self.open.at_mut(head);
+        let merged_bio = if part.queued < request.queued {
+            request.queued = part.queued;
+            request.tid = part.tid.or(request.tid);
+            request.root_tid = part.root_tid;
+            request.cpu = part.cpu.or(request.cpu);
+            std::mem::replace(first_bio, part.bio_id)
+        } else {
+            part.bio_id
+        };
+        request.inserted = request.inserted.min(part.inserted);
+        request.flags |= part.flags;
+        request.flags_known |= part.flags_known;
+        request.ioprio = request.ioprio.or(part.ioprio);
+        if merged_bio == 0 {
+            return Ok(());
+        }
+        let ends = ((LinkEnd::Bio, merged_bio), (LinkEnd::Request, request_id));
+        self.link(LinkKind::Merge, ends.0, ends.1, sink)
     }
 
     /// R.
@@ -274,6 +317,13 @@ impl Assembler {
         device.shows_completion = true;
         if step.key.sector == FLUSH_SECTOR && step.event.op == Op::Flush {
             device.shows_flush_completion = true;
+        }
+        let only = self.open.unchain_only(step.key, |entry| {
+            let fits = entry.op == step.op && entry.latest <= step.time;
+            fits && entry.state == State::Flying && entry.bytes == step.bytes
+        });
+        if let Some(index) = only {
+            return self.end_only(index, step, sink);
         }
         let mut found = Found::default();
         for (index, entry) in self.open.chain(step.key) {
@@ -344,6 +394,16 @@ impl Assembler {
         Ok(self.pick(step.time, self.devices[step.key.device as usize].service[step.op as usize]))
     }
 
+    /// The request in flight is complete, and nothing else was open at its place.
+    #[inline]
+    fn end_only(&mut self, index: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.learn_service(index, step);
+        self.note_end(index, step);
+        let given = self.give_request_row(index, Some(step.time), sink);
+        self.open.release(index);
+        given
+    }
+
     /// The request is complete.
     #[inline]
     pub(super) fn end_request(
@@ -352,12 +412,17 @@ impl Assembler {
         step: &Step<'_>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
+        self.note_end(index, step);
+        self.give_request(index, Some(step.time), sink)
+    }
+
+    #[inline]
+    fn note_end(&mut self, index: u32, step: &Step<'_>) {
         let entry = self.open.at_mut(index);
         join_error(&mut entry.error, step.event.error);
         if entry.has(seen::FUA_BY_FLUSH) {
             self.await_flush(index);
         }
-        self.give_request(index, Some(step.time), sink)
     }
 
     /// A part of the request is complete: the rest begins after it.

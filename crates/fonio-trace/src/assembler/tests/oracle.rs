@@ -73,8 +73,13 @@ fn events() -> impl Strategy<Value = Vec<BlockEvent>> {
             from_sector: Sector(sector),
         }),
     ];
-    let op =
-        prop_oneof![6 => Just(Op::Write), 3 => Just(Op::Read), 1 => Just(Op::Flush), 1 => Just(Op::Other)];
+    let op = prop_oneof![
+        6 => Just(Op::Write),
+        3 => Just(Op::Read),
+        2 => Just(Op::Discard),
+        1 => Just(Op::Flush),
+        1 => Just(Op::Other),
+    ];
     let sector = prop_oneof![8 => 0u64..4, 1 => Just(u64::MAX)];
     let event = (
         (0i64..12, kind, prop_oneof![4 => Just(0u32), 1 => 1u32..3], sector, op),

@@ -521,6 +521,37 @@ fn discards_of_several_ranges() {
     );
 }
 
+/// The kernel does not show such merges.
+#[test]
+fn discards_of_several_ranges_that_do_not_touch() {
+    check(
+        "
+        Q 9 D 700+8 t7
+        G 9 D 700+8 t7
+        Q 10 D 100+8 t7
+        G 10 D 100+8 t7
+        Q 11 D 500+16 t7
+        Q 12 D 300+8 t7
+        D 20 D 100+32
+        C 30 D 100+32
+        D 40 D 700+16
+        C 50 D 700+16
+        ",
+        expect![[r#"
+            bio 2: discard 100+8 Q10 t7 in request 1
+            bio 3: discard 500+16 Q11 t7 in request 1
+            merge: bio 3 > request 1
+            bio 4: discard 300+8 Q12 t7 in request 1
+            merge: bio 4 > request 1
+            request 1: discard 100+32 Q10 D20 C30 t7
+            bio 1: discard 700+8 Q9 t7 in request 2
+            request 2: discard 700+16 Q9 D40 C50 t7
+            discard_merges_inferred 1
+            merges_missing 1
+        "#]],
+    );
+}
+
 /// The split was not shown.
 #[test]
 fn a_bio_larger_than_its_request() {

@@ -1,7 +1,12 @@
 //! Choosing among equal candidates.
 
-use super::Assembler;
-use super::open::seen;
+use std::io;
+
+use fonio_core::RowSink;
+
+use super::open::{Entry, State, seen};
+use super::tally::Counter;
+use super::{Assembler, Step};
 
 /// Two requests truly in flight together are seldom so far apart; below this ratio the first in is the first out.
 const STALE_RATIO: u64 = 4;
@@ -37,5 +42,47 @@ impl Assembler {
             chosen = next;
         }
         chosen
+    }
+
+    /// Chooses among several waiting entries of equal size.
+    #[cold]
+    pub(super) fn pick_waiting(
+        &mut self,
+        step: &Step<'_>,
+        inserted: bool,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<u32> {
+        self.tally.note(Counter::AmbiguousIssues, step.event, sink)?;
+        let typical = self.devices[step.key.device as usize].queue;
+        self.collect(step, |entry| {
+            entry.state == State::Waiting
+                && entry.bytes == step.bytes
+                && (!inserted || entry.has(seen::INSERT))
+        });
+        Ok(self.pick(step.time, typical))
+    }
+
+    /// Puts into `self.candidates` the entries that an event may belong to and that satisfy `fits`.
+    pub(super) fn collect(&mut self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) {
+        self.candidates.clear();
+        let may = |entry: &Entry| entry.op == step.op && entry.latest <= step.time && fits(entry);
+        let chosen = self.open.chain(step.key).filter(|(_, entry)| may(entry)).map(|(index, _)| index);
+        self.candidates.extend(chosen);
+    }
+
+    /// Chooses among several requests in flight of the completed size.
+    #[cold]
+    pub(super) fn pick_flying(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<u32> {
+        self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;
+        self.collect(step, |entry| entry.state == State::Flying && entry.bytes == step.bytes);
+        Ok(self.pick(step.time, self.devices[step.key.device as usize].service[step.op as usize]))
+    }
+
+    /// Chooses among several requests in flight of which a part may be complete.
+    #[cold]
+    pub(super) fn pick_partial(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<u32> {
+        self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;
+        self.collect(step, |entry| entry.state == State::Flying && entry.bytes > step.bytes);
+        Ok(self.pick(step.time, self.devices[step.key.device as usize].service[step.op as usize]))
     }
 }

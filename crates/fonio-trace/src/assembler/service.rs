@@ -158,27 +158,6 @@ impl Assembler {
         Ok(self.newest(step, |entry| entry.state == State::Returned && entry.bytes < step.bytes))
     }
 
-    /// Chooses among several waiting entries of equal size.
-    #[cold]
-    fn pick_waiting(&mut self, step: &Step<'_>, inserted: bool, sink: &mut dyn RowSink) -> io::Result<u32> {
-        self.tally.note(Counter::AmbiguousIssues, step.event, sink)?;
-        let typical = self.devices[step.key.device as usize].queue;
-        self.collect(step, |entry| {
-            entry.state == State::Waiting
-                && entry.bytes == step.bytes
-                && (!inserted || entry.has(seen::INSERT))
-        });
-        Ok(self.pick(step.time, typical))
-    }
-
-    /// Puts into `self.candidates` the entries that an event may belong to and that satisfy `fits`.
-    pub(super) fn collect(&mut self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) {
-        self.candidates.clear();
-        let may = |entry: &Entry| entry.op == step.op && entry.latest <= step.time && fits(entry);
-        let chosen = self.open.chain(step.key).filter(|(_, entry)| may(entry)).map(|(index, _)| index);
-        self.candidates.extend(chosen);
-    }
-
     #[inline]
     fn learn_queue(&mut self, head: u32, step: &Step<'_>) {
         let queued = self.open.at(head).queued;
@@ -378,20 +357,6 @@ impl Assembler {
         let service = step.time - self.open.at(index).began();
         let device = &mut self.devices[step.key.device as usize];
         move_median(&mut device.service[step.op as usize], service);
-    }
-
-    #[cold]
-    fn pick_flying(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<u32> {
-        self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;
-        self.collect(step, |entry| entry.state == State::Flying && entry.bytes == step.bytes);
-        Ok(self.pick(step.time, self.devices[step.key.device as usize].service[step.op as usize]))
-    }
-
-    #[cold]
-    fn pick_partial(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<u32> {
-        self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;
-        self.collect(step, |entry| entry.state == State::Flying && entry.bytes > step.bytes);
-        Ok(self.pick(step.time, self.devices[step.key.device as usize].service[step.op as usize]))
     }
 
     /// The request in flight is complete, and nothing else was open at its place.

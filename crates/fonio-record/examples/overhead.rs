@@ -78,7 +78,9 @@ struct Run {
     runtime_ms: f64,
     latency_mean_us: f64,
     latency_p99_us: f64,
-    /// Processor time that the whole machine was busy.
+    /// Processor time of fio, the tracepoints in its system calls included.
+    fio_ms: f64,
+    /// Processor time that the whole machine was busy; means little where others use it too.
     busy_ms: f64,
 }
 
@@ -116,8 +118,11 @@ impl Job<'_> {
         let document: serde_json::Value = serde_json::from_str(&text[begin..])?;
         let write = &document["jobs"][0]["write"];
         let number = |value: &serde_json::Value| value.as_f64().ok_or("fio's result lacks a number");
+        let job = &document["jobs"][0];
+        let cpu_percent = number(&job["usr_cpu"])? + number(&job["sys_cpu"])?;
         Ok(Run {
             runtime_ms: number(&write["runtime"])?,
+            fio_ms: number(&job["job_runtime"])? * cpu_percent / 100.0,
             latency_mean_us: number(&write["clat_ns"]["mean"])? / 1000.0,
             latency_p99_us: number(&write["clat_ns"]["percentile"]["99.000000"])? / 1000.0,
             busy_ms,
@@ -197,6 +202,7 @@ fn compare(job: &Job<'_>, pairs: u64) -> Result<(), Box<dyn Error>> {
     row("run time, ms", |run| run.runtime_ms);
     row("latency, mean, us", |run| run.latency_mean_us);
     row("latency, p99, us", |run| run.latency_p99_us);
+    row("fio's processor time, ms", |run| run.fio_ms);
     row("machine busy, ms", |run| run.busy_ms);
     let per_event = |time: fn(&RecordSummary) -> Duration| {
         median(summaries.iter().map(|s| time(s).as_nanos() as f64 / s.events.max(1) as f64).collect())

@@ -2,7 +2,7 @@
 //!
 //! # The life of an entry
 //!
-//! Everything open is an *entry* under a device and a sector ([`open`]):
+//! Everything open is an *entry* under a device and a sector (`open.rs`):
 //!
 //! ```text
 //!            Q, A (a bio), G, io_start, I (a request)

@@ -5,6 +5,7 @@ mod demo;
 mod fuzz;
 mod gen_trace;
 mod process;
+mod report_bench;
 mod test;
 mod tidy;
 mod tools;
@@ -19,6 +20,7 @@ cargo xtask COMMAND
   fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   gen-trace   write a blktrace capture of any size: [--out PREFIX] [--ios N] [--seed N] [--cpus N]
   bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
+              [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS]
   assets      build the script and the style of the HTML report (cargo does it too when they are missing)
   setup       only install what the other commands need, or print the line that does
   help        this text
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         "demo-workload" => demo::workload(rest),
         "test" => test::run(rest),
         "fuzz" => fuzz::run(rest),
+        "bench" => report_bench::run(rest),
         "assets" => assets::run(rest),
         "gen-trace" => gen_trace::run(rest),
         "setup" => tools::ensure(tools::ALL),

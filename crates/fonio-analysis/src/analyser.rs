@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fonio_core::{DeviceId, Flags, Meta, Request, RowSink, Sample, Thread, Timestamp};
+use fonio_core::{DeviceId, Diagnostic, Flags, Meta, Request, RowSink, Sample, Thread, Timestamp};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -344,6 +344,10 @@ impl Analyser {
 }
 
 impl RowSink for Analyser {
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        self.validity.diagnostic(row);
+        Ok(())
+    }
     fn began(&mut self, at: Timestamp) -> io::Result<()> {
         self.began = Some(at.0);
         let (from, until) = match &self.options.filter {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fonio_core::{Meta, Request};
+use fonio_core::{Diagnostic, Meta, Request, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,9 @@ pub struct Validity {
     pub problems: Vec<String>,
     /// What the source could not show, one sentence each; those figures are absent, not zero.
     pub unknown: Vec<String>,
+    /// What was wrong with the input and what was done about it, one sentence each with file, record and byte; the
+    /// first few.
+    pub input: Vec<String>,
     /// Requests analysed.
     pub requests: u64,
     /// Requests with a service time.
@@ -56,6 +59,9 @@ const QUEUE_FULL: u64 = 64;
 /// Events that a request leaves in a trace at least: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
 
+/// Diagnostics shown; the recording holds them all.
+const INPUT_MAX: usize = 20;
+
 /// Counts what is missing.
 #[derive(Debug, Default)]
 pub(crate) struct ValidityTally {
@@ -70,9 +76,16 @@ pub(crate) struct ValidityTally {
     out_of_order_times: u64,
     out_of_order_rows: u64,
     errors: u64,
+    input: Vec<String>,
 }
 
 impl ValidityTally {
+    pub(crate) fn diagnostic(&mut self, row: &Diagnostic) {
+        if self.input.len() < INPUT_MAX && row.severity >= Severity::Warning {
+            self.input.push(sentence(row));
+        }
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, row: &Request, seen: &Seen) {
         self.requests += 1;
@@ -133,6 +146,7 @@ impl ValidityTally {
             ok: problems.is_empty(),
             problems,
             unknown: if self.requests == 0 { Vec::new() } else { self.unknown(latency) },
+            input: self.input.clone(),
             requests: self.requests,
             with_service: self.with_service,
             with_response: self.with_response,
@@ -162,6 +176,19 @@ impl ValidityTally {
         ];
         cases.into_iter().filter(|(unknown, _)| *unknown).map(|(_, sentence)| sentence.to_owned()).collect()
     }
+}
+
+fn sentence(row: &Diagnostic) -> String {
+    let mut place = row.file.clone().unwrap_or_default();
+    for (what, at) in [("record", row.record), ("byte", row.offset)] {
+        if let Some(at) = at {
+            let comma = if place.is_empty() { "" } else { ", " };
+            place = format!("{place}{comma}{what} {at}");
+        }
+    }
+    let colon = if place.is_empty() { "" } else { ": " };
+    let times = if row.count > 1 { format!(" ({} times)", row.count) } else { String::new() };
+    format!("{place}{colon}{}{times}", row.message)
 }
 
 #[cfg(test)]
@@ -196,6 +223,23 @@ mod tests {
             assert_eq!(validity.ok, ok, "{:?}", validity.problems);
             assert_eq!(validity.problems.is_empty(), ok);
         }
+    }
+
+    #[test]
+    fn diagnostics_name_their_place() {
+        let row = fonio_core::Diagnostic {
+            severity: fonio_core::Severity::Warning,
+            code: "truncated-record".to_owned(),
+            message: "The last record is cut off; it is left out.".to_owned(),
+            file: Some("a.blktrace.0".to_owned()),
+            record: Some(7),
+            offset: Some(336),
+            count: 2,
+        };
+        expect_test::expect![
+            "a.blktrace.0, record 7, byte 336: The last record is cut off; it is left out. (2 times)"
+        ]
+        .assert_eq(&super::sentence(&row));
     }
 
     #[test]

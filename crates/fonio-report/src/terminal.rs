@@ -53,6 +53,11 @@ struct Terminal<'a> {
 impl Terminal<'_> {
     fn document(&mut self, document: &Document) -> io::Result<()> {
         let Document { title, subtitle, verdict, facts, findings, sections, provenance, .. } = document;
+        let symbol = self.symbol(verdict.tone);
+        self.paragraph(Some(Ink::Tone(verdict.tone)), &format!("{symbol} "), &verdict.sentence)?;
+        for reason in &verdict.reasons {
+            self.paragraph(None, "  ", reason)?;
+        }
         let title = printable(title);
         let title = if subtitle.is_empty() {
             title.into_owned()
@@ -60,12 +65,6 @@ impl Terminal<'_> {
             format!("{title} · {}", printable(subtitle))
         };
         self.paragraph(Some(Ink::Faint), "", &self.ascii(&title))?;
-        self.line("")?;
-        let symbol = self.symbol(verdict.tone);
-        self.paragraph(Some(Ink::Tone(verdict.tone)), &format!("{symbol} "), &verdict.sentence)?;
-        for reason in &verdict.reasons {
-            self.paragraph(None, "  ", reason)?;
-        }
         if !facts.is_empty() {
             self.line("")?;
             self.facts(facts)?;

@@ -1,0 +1,104 @@
+//! `cargo xtask bench`: from a block trace to the HTML report, beside Debian's blktrace package, in one run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{process, tools};
+
+/// `cargo xtask bench [--ios N] [--runs N]`, or `cargo xtask bench record` for what recording costs.
+pub fn run(arguments: &[String]) -> Result<()> {
+    if let [what, rest @ ..] = arguments
+        && what == "record"
+    {
+        tools::ensure(&[tools::BUILD, tools::BENCH])?;
+        let mut overhead = process::cargo();
+        overhead.args(["run", "--release", "--package", "fonio-record", "--example", "overhead", "--"]);
+        return process::run(overhead.args(rest));
+    }
+    let mut ios: u64 = 5_000_000;
+    let mut runs: usize = 3;
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let number = words.next().and_then(|text| text.parse::<u64>().ok());
+        match (word.as_str(), number) {
+            ("--ios", Some(number)) => ios = number,
+            ("--runs", Some(number)) => runs = usize::try_from(number).unwrap_or(1).max(1),
+            _ => bail!("the options are --ios N and --runs N, each with a whole number"),
+        }
+    }
+    tools::ensure(&[tools::BUILD, tools::BENCH])?;
+    process::run(process::cargo().args(["build", "--release", "--package", "fonio"]))?;
+    let fonio = release_program("fonio");
+    let dir = process::scratch("bench")?;
+    let prefix = dir.join(format!("generated-{ios}"));
+    if !with_suffix(&prefix, ".blktrace.0").exists() {
+        println!("Generating {ios} requests …");
+        crate::gen_trace::run(&["--out".into(), path_text(&prefix)?, "--ios".into(), ios.to_string()])?;
+    }
+    let merged = dir.join("merged.bin");
+    let rows: Vec<(&str, Command)> = vec![
+        ("blkparse -i X -d X.bin -O", {
+            let mut command = Command::new("blkparse");
+            command.arg("-i").arg(&prefix).arg("-d").arg(&merged).arg("-O");
+            command
+        }),
+        ("btt -i X.bin", {
+            let mut command = Command::new("btt");
+            command.arg("-i").arg(&merged);
+            command
+        }),
+        ("fonio report X --html", {
+            let mut command = Command::new(&fonio);
+            command.arg("report").arg(&prefix).arg("--html").arg(dir.join("report.html"));
+            command
+        }),
+    ];
+    println!("Medians of {runs} interleaved runs; CPU is user and system time.\n");
+    println!("{:<28} {:>9} {:>9} {:>10}", "", "CPU s", "wall s", "peak MiB");
+    let mut measured = vec![Vec::new(); rows.len()];
+    let mut rows = rows;
+    for _ in 0..runs {
+        for (row, results) in rows.iter_mut().zip(&mut measured) {
+            results.push(process::measure(&mut row.1)?);
+        }
+    }
+    let mut cpu = Vec::new();
+    for ((name, _), mut results) in rows.into_iter().zip(measured) {
+        results.sort_by_key(|usage| usage.cpu);
+        let median = results[results.len() / 2];
+        let peak = results.iter().map(|usage| usage.peak_bytes).max().unwrap_or(0);
+        println!(
+            "{name:<28} {:>9.2} {:>9.2} {:>10.0}",
+            median.cpu.as_secs_f64(),
+            median.wall.as_secs_f64(),
+            peak as f64 / f64::from(1 << 20),
+        );
+        cpu.push(median.cpu.as_secs_f64());
+    }
+    if let [blkparse, btt, fonio] = cpu[..] {
+        println!(
+            "\nfonio takes {:.1} times less CPU than blkparse and btt together.",
+            (blkparse + btt) / fonio
+        );
+    }
+    std::fs::remove_file(&merged).with_context(|| format!("cannot remove {}", merged.display()))
+}
+
+fn release_program(name: &str) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| process::root().join("target"), PathBuf::from)
+        .join("release")
+        .join(name)
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn path_text(path: &Path) -> Result<String> {
+    path.to_str().map(str::to_owned).with_context(|| format!("{} is not valid UTF-8", path.display()))
+}

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use fonio_analysis::{Analysis, Comparison};
+use fonio_analysis::{Analysis, Comparison, Figure};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,8 @@ pub struct Report {
     pub schema: String,
     /// The report in one sentence.
     pub verdict: String,
+    /// The figures that findings rest on and that budgets can name; the names are stable.
+    pub figures: Vec<Figure>,
     /// Every answer.
     pub analysis: Analysis,
 }
@@ -50,6 +52,7 @@ enum Published {
 struct ReportRef<'a> {
     schema: &'static str,
     verdict: &'a str,
+    figures: Vec<Figure>,
     analysis: &'a Analysis,
 }
 
@@ -64,7 +67,7 @@ struct ComparisonRef<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn render_json(analysis: &Analysis, out: &mut dyn io::Write) -> io::Result<()> {
-    line(&ReportRef { schema: REPORT_SCHEMA, verdict: &analysis.verdict, analysis }, out)
+    line(&report(analysis), out)
 }
 
 /// Writes a comparison as one line of JSON.
@@ -75,6 +78,10 @@ pub fn render_comparison_json(comparison: &Comparison, out: &mut dyn io::Write) 
     line(&ComparisonRef { schema: COMPARISON_SCHEMA, comparison }, out)
 }
 
+fn report(analysis: &Analysis) -> ReportRef<'_> {
+    ReportRef { schema: REPORT_SCHEMA, verdict: &analysis.verdict, figures: analysis.figures(), analysis }
+}
+
 fn line(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
@@ -83,8 +90,7 @@ fn line(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
 /// The report as a value, for [`Budget::evaluate`](crate::budget::Budget::evaluate) and
 /// [`figures`](fn@crate::budget::figures).
 pub fn to_value(analysis: &Analysis) -> serde_json::Value {
-    let report = ReportRef { schema: REPORT_SCHEMA, verdict: &analysis.verdict, analysis };
-    serde_json::to_value(report).expect("the analysis has string keys only")
+    serde_json::to_value(report(analysis)).expect("the analysis has string keys only")
 }
 
 /// The schema of everything above (JSON Schema 2020-12).
@@ -110,7 +116,12 @@ mod tests {
         let report: Report = serde_json::from_slice(&out).expect("what was written can be read");
         assert_eq!(
             report,
-            Report { schema: REPORT_SCHEMA.into(), verdict: analysis.verdict.clone(), analysis }
+            Report {
+                schema: REPORT_SCHEMA.into(),
+                verdict: analysis.verdict.clone(),
+                figures: analysis.figures(),
+                analysis
+            }
         );
     }
 }

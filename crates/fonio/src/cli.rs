@@ -116,8 +116,11 @@ pub struct Record {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
     pub buffer: u64,
     /// Where events go once the buffer is full; best on another device. Without it the recording ends there.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "spill-to", value_name = "DIR")]
     pub spill: Option<PathBuf>,
+    /// The kernel's ring buffer for each processor; larger where events are lost.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub kernel_buffer: Option<u64>,
     /// How often the monitor samples CPU, memory, disks, network, pressure and temperature.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "500ms")]
     pub interval: Duration,
@@ -222,7 +225,7 @@ pub enum ExportFormat {
 #[command(next_help_heading = "Reading")]
 pub struct Reading {
     /// The trace's format, where its content does not tell: blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv.
-    #[arg(long = "from-format", value_name = "FORMAT")]
+    #[arg(id = "from_format", long, value_name = "FORMAT")]
     pub format: Option<Format>,
     /// Columns of a CSV trace: time=1:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us (see the manual).
     #[arg(long, value_name = "MAPPING")]

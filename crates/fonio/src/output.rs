@@ -71,7 +71,7 @@ fn evaluate(analysis: &Analysis, budgets: &[Budget]) -> Result<Vec<Outcome>> {
     if budgets.is_empty() {
         return Ok(Vec::new());
     }
-    let report = serde_json::to_value(analysis)?;
+    let report = json::to_value(analysis);
     budgets.iter().map(|budget| Ok(budget.evaluate(&report)?)).collect()
 }
 

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use fonio_analysis::Figure;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Amount, BudgetError};
 use crate::number::Unit;
+use crate::questions::figure_unit;
 
 /// Fields that name the elements of an array, the first that is there and differs between all elements.
 const NAMES: [&str; 11] =
     ["name", "group", "class", "op", "device", "id", "figure", "resource", "zone", "interface", "subject"];
 /// Elements that have no name are listed up to this many; others can still be asked for by index.
 const UNNAMED: usize = 16;
-/// Parts of the analysis that are there to be drawn.
-const DRAWN: [&str; 6] = ["points", "series", "slices", "spatial", "cdf", "cumulative"];
+/// Parts of the analysis that are there to be drawn or read.
+const DRAWN: [&str; 7] = ["findings", "points", "series", "slices", "spatial", "cdf", "cumulative"];
 /// How many near matches an error names.
 const NEAR: usize = 4;
 
@@ -33,9 +36,29 @@ pub struct FigurePath {
 ///
 /// Unknown ones are there too. What only serves drawing (time series, samples, curves) is left out.
 pub fn figures(report: &Value) -> Vec<FigurePath> {
-    let mut out = Vec::new();
-    walk(root(report), &mut Vec::new(), &mut out);
+    let mut out = named(report);
+    let mut seen: BTreeSet<String> = out.iter().map(|figure| figure.path.clone()).collect();
+    let mut walked = Vec::new();
+    walk(root(report), &mut Vec::new(), &mut walked);
+    out.extend(walked.into_iter().filter(|figure| seen.insert(figure.path.clone())));
     out
+}
+
+/// The envelope's figures with names of their own, which findings use.
+fn named(report: &Value) -> Vec<FigurePath> {
+    let listed = report.get("figures").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let figures = listed.iter().filter_map(|figure| Figure::deserialize(figure).ok());
+    figures
+        .map(|figure| {
+            let (unit, divisor) = figure_unit(figure.unit);
+            FigurePath {
+                segments: segments(&figure.name),
+                value: Some(figure.value / divisor),
+                unit,
+                path: figure.name,
+            }
+        })
+        .collect()
 }
 
 fn root(report: &Value) -> &Value {
@@ -169,6 +192,9 @@ fn suffix_unit(name: &str) -> Option<Unit> {
 
 /// The figure that `path` names.
 pub(super) fn resolve(report: &Value, path: &str, limit: &Amount) -> Result<FigurePath, BudgetError> {
+    if let Some(figure) = named(report).into_iter().find(|figure| figure.path == path) {
+        return Ok(figure);
+    }
     let asked = segments(path);
     if let Some(figure) = direct(root(report), &asked) {
         return Ok(figure);

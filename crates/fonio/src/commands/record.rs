@@ -1,12 +1,10 @@
 //! `fonio record`.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use fonio_core::ByteCount;
 use fonio_record::{Progress, RecordOptions, RecordSummary, Selector, StopReason};
-use fonio_recording::is_recording;
 
 use crate::cli::Record;
 use crate::exit::Exit;
@@ -25,25 +23,12 @@ pub fn run(arguments: &Record) -> Result<Exit> {
     options.spill_to.clone_from(&arguments.spill);
     options.sample_interval = Some(arguments.interval);
     options.command = (!arguments.command.is_empty()).then(|| arguments.command.clone());
-    make_room(&arguments.out, arguments.overwrite)?;
+    options.overwrite = arguments.overwrite;
+    options.kernel_buffer_per_cpu = arguments.kernel_buffer.map(ByteCount);
     let summary = capture(&options)?;
     writeln!(io::stdout(), "{}", sentence(&summary))?;
     writeln!(io::stdout(), "Next: fonio report {}", summary.out.display())?;
     Ok(if summary.rows.get("requests").is_some_and(|rows| *rows > 0) { Exit::Fine } else { Exit::NotValid })
-}
-
-/// Removes an old recording where that is asked for; never anything else.
-fn make_room(out: &Path, overwrite: bool) -> Result<()> {
-    if !out.exists() || out.read_dir().is_ok_and(|mut entries| entries.next().is_none()) {
-        return Ok(());
-    }
-    if !is_recording(out) {
-        bail!("{} is there and is not a recording; choose another place with --out", out.display());
-    }
-    if !overwrite {
-        bail!("{} is there; choose another place with --out, or replace it with --overwrite", out.display());
-    }
-    std::fs::remove_dir_all(out).with_context(|| format!("{} cannot be removed", out.display()))
 }
 
 /// Records with progress on standard error.
@@ -92,7 +77,7 @@ fn sentence(summary: &RecordSummary) -> String {
         StopReason::Interrupted => text.push_str("; interrupted, and valid up to there"),
         StopReason::Terminated => text.push_str("; terminated, and valid up to there"),
         StopReason::BufferFull => {
-            text.push_str("; it ended early because the buffer was full (--buffer, or --spill DIR)");
+            text.push_str("; it ended early because the buffer was full (--buffer, or --spill-to DIR)");
         }
         _ => {}
     }

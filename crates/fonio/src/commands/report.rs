@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::Meta;
-use fonio_report::budget;
+use fonio_report::{budget, json};
 
 use crate::cli::{Colour, FilterArgs, Reading, Report};
 use crate::exit::Exit;
@@ -20,7 +20,7 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     let explained = explain(&arguments.input, &arguments.reading, &arguments.filter)?;
     if arguments.figures {
         let mut out = io::stdout().lock();
-        for figure in budget::figures(&serde_json::to_value(&explained.analysis)?) {
+        for figure in budget::figures(&json::to_value(&explained.analysis)) {
             let value = figure.value.map_or_else(|| "unknown".to_owned(), |value| figure.unit.format(value));
             writeln!(out, "{:<60} {value}", figure.path)?;
         }

@@ -1,0 +1,241 @@
+//! fonio as a user runs it, on real traces and damaged ones.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+
+/// A real trace shipped with the readers' tests.
+fn trace(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fonio-trace/tests/data").join(name)
+}
+
+fn blktrace() -> PathBuf {
+    trace("takeoverjp-sample.blktrace.0")
+}
+
+fn fonio(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
+    let mut command = Command::new(cargo_bin("fonio"));
+    for argument in arguments {
+        command.arg(argument.as_ref());
+    }
+    command.stdin(Stdio::null()).env("NO_COLOR", "1").output().expect("fonio starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("fonio was not killed")
+}
+
+#[test]
+fn the_verdict_is_the_first_line() {
+    let output = fonio(&[&"report", &blktrace()]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    let first = text.lines().next().expect("a line");
+    assert!(first.contains("Storage"), "{first}");
+    assert!(!text.contains('\x1b'), "no colour in a pipe");
+}
+
+#[test]
+fn a_report_on_a_trace_is_the_report_on_its_import() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let recording = dir.path().join("recording");
+    for trace in [blktrace(), trace("ftrace-6.18.txt")] {
+        let imported = fonio(&[&"import", &trace, &"--overwrite", &"--out", &recording]);
+        assert_eq!(code(&imported), 0, "{}", stderr(&imported));
+        let direct = fonio(&[&"report", &trace, &"--json"]);
+        let through = fonio(&[&"report", &recording, &"--json"]);
+        assert!(!direct.stdout.is_empty());
+        assert!(direct.stdout == through.stdout, "{} differs after import", trace.display());
+    }
+}
+
+#[test]
+fn filters_narrow_the_report() {
+    let count = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| -> u64 {
+        let trace = blktrace();
+        let mut all: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"report", &trace, &"--json"];
+        all.extend_from_slice(arguments);
+        let output = fonio(&all);
+        let json: serde_json::Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+        json["analysis"]["totals"]["requests"].as_u64().expect("a count")
+    };
+    let all = count(&[]);
+    let early = count(&[&"--until", &"100ms"]);
+    let late = count(&[&"--from", &"100ms"]);
+    assert!(early > 0 && late > 0);
+    assert_eq!(early + late, all);
+    assert_eq!(count(&[&"--op", &"read"]), all);
+    assert_eq!(count(&[&"--op", &"write"]), 0);
+    assert_eq!(count(&[&"--only-device", &"259:0"]), all);
+    assert_eq!(count(&[&"--only-device", &"8:0"]), 0);
+}
+
+#[test]
+fn budgets_decide_the_exit_code() {
+    let run = |budget: &str| fonio(&[&"report", &blktrace(), &"--budget", &budget]);
+    let kept = run("totals.requests<=963");
+    assert_eq!(code(&kept), 0, "{}", stderr(&kept));
+    let broken = run("totals.requests<963");
+    assert_eq!(code(&broken), 1);
+    assert!(stderr(&broken).contains("963"), "{}", stderr(&broken));
+    for wrong in ["totals.requests", "no_such_figure<=1", "totals.requests<=1ms"] {
+        assert_eq!(code(&run(wrong)), 2, "{wrong}");
+    }
+    let figures = stdout(&fonio(&[&"report", &blktrace(), &"--figures"]));
+    assert!(figures.lines().any(|line| line.starts_with("totals.requests ")), "{figures}");
+}
+
+#[test]
+fn bad_input_names_the_file_and_the_way_out() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str, content: &[u8]| {
+        let path = dir.path().join(name);
+        fs::write(&path, content).expect("a file");
+        path
+    };
+    let noise: Vec<u8> = (0..5000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for (path, words) in [
+        (file("empty", b""), "empty"),
+        (file("noise", &noise), "fonio reads"),
+        (file("words", b"nothing like a trace\n"), "fonio reads"),
+        (dir.path().join("absent"), "no such file"),
+        (dir.path().to_owned(), "fonio check"),
+    ] {
+        let output = fonio(&[&"report", &path]);
+        assert_eq!(code(&output), 2, "{}", path.display());
+        let said = stderr(&output);
+        assert!(said.contains(&path.display().to_string()) && said.contains(words), "{said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_damaged_trace_gives_what_could_be_read() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let whole = fs::read(blktrace()).expect("the trace");
+    let cut = dir.path().join("cut");
+    fs::write(&cut, &whole[..whole.len() / 2 + 11]).expect("a file");
+    let output = fonio(&[&"report", &cut]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("byte"), "the place of the damage is told: {text}");
+}
+
+#[test]
+fn per_cpu_files_are_one_trace() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    fs::copy(blktrace(), dir.path().join("x.blktrace.0")).expect("a copy");
+    fs::write(dir.path().join("x.blktrace.1"), b"").expect("an idle processor's file");
+    for what in [dir.path().join("x"), dir.path().to_owned()] {
+        let output = fonio(&[&"report", &what, &"--json"]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn every_export_can_be_written() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for format in ["perfetto", "iolog", "iolog-v2", "csv"] {
+        let path = dir.path().join(format);
+        let output = fonio(&[&"export", &blktrace(), &"--format", &format, &"--out", &path]);
+        assert_eq!(code(&output), 0, "{format}: {}", stderr(&output));
+        assert!(fs::metadata(&path).expect("the file").len() > 1000, "{format}");
+    }
+    let csv = dir.path().join("csv");
+    let back = fonio(&[&"report", &csv, &"--json"]);
+    assert_eq!(code(&back), 0, "{}", stderr(&back));
+}
+
+#[test]
+fn comparing_a_trace_with_itself_finds_no_difference() {
+    let output = fonio(&[&"compare", &blktrace(), &blktrace(), &"--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(!text.contains("\"higher\"") && !text.contains("\"lower\""), "{text}");
+}
+
+#[test]
+fn html_and_markdown_are_written() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let html = dir.path().join("report.html");
+    let output = fonio(&[&"report", &blktrace(), &"--html", &html]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = fs::read_to_string(&html).expect("the report");
+    assert!(text.starts_with("<!DOCTYPE html>") || text.starts_with("<!doctype html>"));
+    for outside in ["src=\"http", "href=\"http://", "url(http"] {
+        assert!(!text.contains(outside), "the report loads something: {outside}");
+    }
+    assert!(stdout(&fonio(&[&"report", &blktrace(), &"--markdown"])).contains("| "));
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    let mut child = Command::new(cargo_bin("fonio"))
+        .arg("report")
+        .arg(blktrace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("fonio starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("fonio ends");
+    assert_eq!(code(&output), 0);
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn the_status_card_needs_nothing() {
+    let output = fonio(&[&"--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(json["devices"].is_array());
+    assert!(stdout(&fonio(&[])).contains("fonio check"));
+}
+
+#[test]
+fn manual_pages_and_completions_are_made() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    assert_eq!(code(&fonio(&[&"man", &dir.path()])), 0);
+    assert!(dir.path().join("fonio-report.1").exists());
+    assert!(stdout(&fonio(&[&"completions", &"bash"])).contains("fonio"));
+}
+
+#[test]
+fn a_command_is_recorded_and_explained() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (recording, data) = (dir.path().join("recording"), dir.path().join("data"));
+    let output = fonio(&[
+        &"record",
+        &"--out",
+        &recording,
+        &"--",
+        &"dd",
+        &"if=/dev/zero",
+        &format!("of={}", data.display()),
+        &"bs=64k",
+        &"count=16",
+        &"conv=fsync",
+    ]);
+    if code(&output) != 0 {
+        // Without root or tracefs, or where the temporary folder is in memory.
+        eprintln!("skipped, nothing can be recorded here: {}{}", stderr(&output), stdout(&output));
+        return;
+    }
+    let report = fonio(&[&"report", &recording, &"--op", &"write", &"--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    let figures = json["figures"].as_array().expect("a list");
+    let written = figures.iter().find(|figure| figure["name"] == "totals.write_bytes").expect("the figure");
+    assert!(written["value"].as_f64().is_some_and(|bytes| bytes >= 1_048_576.0), "{written}");
+    assert_eq!(code(&fonio(&[&"record", &"--out", &recording, &"--", &"true"])), 2, "nothing is overwritten");
+}

@@ -20,7 +20,7 @@ use crate::progress::Progress;
 /// Something that rows can be had from.
 pub enum Subject {
     /// fonio's own.
-    Recording(Recording),
+    Recording(Box<Recording>),
     /// A foreign trace.
     Trace(Trace),
 }
@@ -66,7 +66,7 @@ impl Subject {
 
     fn resolve_dir(dir: &Path) -> Result<Subject> {
         if is_recording(dir) {
-            return Ok(Subject::Recording(Recording::open(dir)?));
+            return Ok(Subject::Recording(Box::new(Recording::open(dir)?)));
         }
         let mut prefixes: Vec<PathBuf> = Vec::new();
         for entry in std::fs::read_dir(dir).with_context(|| format!("{} cannot be listed", dir.display()))? {

@@ -29,7 +29,8 @@ const PURE: &[&str] = &["fonio-core", "fonio-trace", "fonio-analysis"];
 
 /// What pure crates may depend on: parsers, containers and derives, nothing that touches the machine.
 const PURE_DEPENDENCIES: &[&str] = &[
-    "csv",
+    "base64",
+    "csv-core",
     "flate2",
     "hdrhistogram",
     "memchr",

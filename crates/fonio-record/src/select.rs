@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 use crate::machine::{Machine, device_id, parse_device_id};
 use crate::{RecordError, Selector};
 
-/// The disks to watch, with those below them, in order of number. Empty where nothing was selected.
+/// The disks to watch, with those that they map to, in order of number. Empty where nothing was selected.
 pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Vec<DeviceId>, RecordError> {
     let mut named = Vec::new();
     for selector in selectors {
@@ -19,7 +19,7 @@ pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Vec<D
             Selector::Path(path) => named.extend(path_devices(machine, path)?),
         }
     }
-    Ok(machine.with_all_below(&named))
+    Ok(machine.with_mapped(&named))
 }
 
 fn device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError> {

@@ -109,29 +109,45 @@ impl Machine {
     /// The devices that `id` is stacked on, as disks: what a device mapper or RAID device maps to, or what a loop
     /// device's file lies on. Only one level.
     pub(crate) fn below(&self, id: DeviceId) -> Vec<DeviceId> {
+        let mut below = self.mapped_to(id);
         let dir = self.device_dir(self.disk_of(id));
-        let mut below: Vec<DeviceId> = fs::read_dir(dir.join("slaves"))
-            .map(|entries| entries.flatten().filter_map(|e| read_device_id(&e.path().join("dev"))).collect())
-            .unwrap_or_default();
         if let Some(file) = read_text(&dir.join("loop/backing_file")) {
-            below.extend(device_of_path(Path::new(&file)));
-        }
-        for id in &mut below {
-            *id = self.disk_of(*id);
+            below.extend(device_of_path(Path::new(&file)).map(|id| self.disk_of(id)));
         }
         below.sort_unstable();
         below.dedup();
         below
     }
 
+    /// What a device mapper or RAID device maps to, as disks: where its bios become requests.
+    fn mapped_to(&self, id: DeviceId) -> Vec<DeviceId> {
+        let dir = self.device_dir(self.disk_of(id));
+        fs::read_dir(dir.join("slaves"))
+            .map(|entries| entries.flatten().filter_map(|e| read_device_id(&e.path().join("dev"))).collect())
+            .unwrap_or_else(|_| Vec::new())
+            .into_iter()
+            .map(|id| self.disk_of(id))
+            .collect()
+    }
+
+    /// `ids` with the devices on which their requests are made, as disks, in order of number. A loop device makes its
+    /// own; what its file's disk does besides is somebody else's.
+    pub(crate) fn with_mapped(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
+        self.closure(ids, |id| self.mapped_to(id))
+    }
+
     /// `ids` with everything below them, as disks, in order of number.
     pub(crate) fn with_all_below(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
+        self.closure(ids, |id| self.below(id))
+    }
+
+    fn closure(&self, ids: &[DeviceId], next: impl Fn(DeviceId) -> Vec<DeviceId>) -> Vec<DeviceId> {
         let mut found: Vec<DeviceId> = Vec::new();
         let mut waiting: Vec<DeviceId> = ids.iter().map(|&id| self.disk_of(id)).collect();
         while let Some(id) = waiting.pop() {
             if !found.contains(&id) {
                 found.push(id);
-                waiting.extend(self.below(id));
+                waiting.extend(next(id));
             }
         }
         found.sort_unstable();

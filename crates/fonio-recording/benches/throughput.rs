@@ -2,11 +2,13 @@
 //!
 //! `nothing` is the cost of handing the rows over, which the others include.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "../tests/generated/mod.rs"]
 mod generated;
 
 use divan::counter::ItemsCount;
-use fonio_core::{Meta, Request, RowSink};
+use fonio_core::{Meta, Request, RowSink, Timestamp};
 use fonio_recording::{Recording, Sequencer, SequencerOptions, Tables, Writer, WriterOptions};
 use generated::Generated;
 
@@ -14,42 +16,57 @@ fn main() {
     divan::main();
 }
 
-const REQUESTS: u64 = 1_000_000;
+const REQUESTS: u64 = 1 << 20;
 
-fn trace() -> Generated {
-    Generated { requests: REQUESTS, ..Generated::default() }
-}
-
-/// What a producer does, kept.
+/// What a producer does, kept: a short piece of it, repeated, so that rows come from the cache as they do from a producer
+/// that has just made them.
 enum Step {
-    Request(Box<Request>),
-    Settled(fonio_core::Timestamp),
+    Request(Request),
+    Settled(Timestamp),
 }
 
-struct Steps(Vec<Step>);
+struct Steps {
+    steps: Vec<Step>,
+    /// By how much the rows are later than they were made.
+    shift: u64,
+}
+
+const PIECE: u64 = 4096;
 
 impl RowSink for Steps {
     fn request(&mut self, row: &Request) -> std::io::Result<()> {
-        self.0.push(Step::Request(Box::new(row.clone())));
+        self.steps.push(Step::Request(row.clone()));
         Ok(())
     }
-    fn settled(&mut self, before: fonio_core::Timestamp) -> std::io::Result<()> {
-        self.0.push(Step::Settled(before));
+    fn settled(&mut self, before: Timestamp) -> std::io::Result<()> {
+        self.steps.push(Step::Settled(before));
         Ok(())
     }
 }
 
 impl Steps {
     fn made() -> Steps {
-        let mut steps = Steps(Vec::new());
-        trace().feed(&mut steps).unwrap();
+        let mut steps = Steps { steps: Vec::new(), shift: 0 };
+        Generated { requests: PIECE, ..Generated::default() }.feed(&mut steps).unwrap();
         steps
     }
-    fn feed(&self, sink: &mut dyn RowSink) {
-        for step in &self.0 {
-            match step {
-                Step::Request(row) => sink.request(row).unwrap(),
-                Step::Settled(before) => sink.settled(*before).unwrap(),
+
+    fn feed(&mut self, sink: &mut dyn RowSink) {
+        const LENGTH: u64 = 100_000_000;
+        for _ in 0..REQUESTS / PIECE {
+            self.shift += LENGTH;
+            for step in &mut self.steps {
+                match step {
+                    Step::Request(row) => {
+                        row.request_id += PIECE;
+                        for time in [&mut row.queued, &mut row.inserted, &mut row.issued, &mut row.completed]
+                        {
+                            time.iter_mut().for_each(|time| time.0 += LENGTH);
+                        }
+                        sink.request(row).unwrap();
+                    }
+                    Step::Settled(before) => sink.settled(Timestamp(before.0 + self.shift)).unwrap(),
+                }
             }
         }
     }
@@ -66,7 +83,7 @@ impl RowSink for Nothing {
 
 #[divan::bench(sample_count = 10)]
 fn nothing(bencher: divan::Bencher) {
-    let steps = Steps::made();
+    let mut steps = Steps::made();
     bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {
         let mut sink = Nothing(0);
         steps.feed(&mut sink);
@@ -76,7 +93,7 @@ fn nothing(bencher: divan::Bencher) {
 
 #[divan::bench(sample_count = 10)]
 fn sequence(bencher: divan::Bencher) {
-    let steps = Steps::made();
+    let mut steps = Steps::made();
     bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {
         let mut sink = Nothing(0);
         let mut sequencer = Sequencer::new(&mut sink, SequencerOptions::default());
@@ -88,7 +105,7 @@ fn sequence(bencher: divan::Bencher) {
 
 #[divan::bench(sample_count = 5)]
 fn write(bencher: divan::Bencher) {
-    let steps = Steps::made();
+    let mut steps = Steps::made();
     let place = tempfile::tempdir().unwrap();
     bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {
         let options = WriterOptions { overwrite: true, ..WriterOptions::default() };
@@ -103,7 +120,7 @@ fn read(bencher: divan::Bencher) {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("run");
     let mut writer = Writer::create(&dir, WriterOptions::default()).unwrap();
-    trace().feed(&mut writer).unwrap();
+    Steps::made().feed(&mut writer);
     writer.finish(Meta::default()).unwrap();
     bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {
         let mut sink = Nothing(0);

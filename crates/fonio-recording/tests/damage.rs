@@ -1,5 +1,7 @@
 //! Whatever is wrong with a recording, the error names the file and the way out.
 
+#![allow(clippy::unwrap_used)]
+
 mod generated;
 
 use std::fs;

@@ -3,6 +3,8 @@
 //! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`; without it `python3` is tried. Skips with a
 //! sentence where there is none.
 
+#![allow(clippy::unwrap_used)]
+
 mod generated;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! What comes out of a sequencer is in order, whatever went in.
 
+#![allow(clippy::unwrap_used)]
+
 mod generated;
 
 use std::cell::Cell;

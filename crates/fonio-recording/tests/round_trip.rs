@@ -1,5 +1,7 @@
 //! Every row that can be written comes back as it was.
 
+#![allow(clippy::unwrap_used)]
+
 mod generated;
 
 use std::io;

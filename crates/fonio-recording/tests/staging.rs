@@ -1,5 +1,7 @@
 //! A recording is there whole or not at all, and nothing of the user's is lost.
 
+#![allow(clippy::unwrap_used)]
+
 mod generated;
 
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 //! Rows as a producer would give them, made from a seed, any number in little memory.
 
-#![allow(dead_code)]
+#![allow(dead_code, clippy::manual_is_multiple_of)]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -47,6 +47,8 @@ impl Default for Generated {
     }
 }
 
+/// Nanoseconds after which a request that has not completed is given up.
+const HORIZON: u64 = 5_000_000;
 const THREADS: u64 = 12;
 const FILES: u64 = 40;
 
@@ -67,33 +69,47 @@ impl Generated {
             if self.bios {
                 self.give_bios(&row, &mut bio_id, &mut random, sink)?;
             }
-            let completes = match row.completed {
-                Some(time) if !(self.stuck && id == 0) => time.0,
-                _ => u64::MAX,
+            // What never completes is given up after a while, the stuck one not before the end.
+            let given = match row.completed {
+                _ if self.stuck && id == 0 => u64::MAX,
+                Some(time) => time.0,
+                None => now + HORIZON,
             };
-            open.push(Reverse((row.order_time().0, id)));
+            if !self.stuck {
+                open.push(Reverse((row.order_time().0, id)));
+            }
             let slot = free.pop().unwrap_or_else(|| {
                 slots.push(None);
                 slots.len() - 1
             });
             slots[slot] = Some(row);
-            in_flight.push(Reverse((completes, id, slot)));
-            while in_flight.peek().is_some_and(|Reverse((completes, ..))| *completes <= now) {
+            in_flight.push(Reverse((given, id, slot)));
+            while in_flight.peek().is_some_and(|Reverse((given, ..))| *given <= now) {
                 let Some(Reverse((_, _, slot))) = in_flight.pop() else { break };
-                give(&mut slots[slot], sink, &mut closed)?;
+                if let Some(row) = slots[slot].take() {
+                    if !self.stuck {
+                        closed.push(Reverse((row.order_time().0, row.request_id)));
+                    }
+                    sink.request(&row)?;
+                }
                 free.push(slot);
             }
             while open.peek().is_some() && open.peek() == closed.peek() {
-                (open.pop(), closed.pop());
+                open.pop();
+                closed.pop();
             }
             if id % 64 == 0 {
-                let oldest = open.peek().map_or(now, |Reverse((time, _))| *time);
+                let oldest = match open.peek() {
+                    Some(Reverse((time, _))) => *time,
+                    None if self.stuck => 0,
+                    None => now,
+                };
                 // A bio is queued before its request is issued.
                 sink.settled(Timestamp(oldest.min(now.saturating_sub(60_000))))?;
             }
         }
         while let Some(Reverse((_, _, slot))) = in_flight.pop() {
-            give(&mut slots[slot], sink, &mut closed)?;
+            slots[slot].take().map(|row| sink.request(&row)).transpose()?;
         }
         Ok(())
     }
@@ -219,16 +235,6 @@ impl Generated {
         }
         Ok(())
     }
-}
-
-fn give(
-    row: &mut Option<Request>,
-    sink: &mut dyn RowSink,
-    closed: &mut BinaryHeap<Reverse<(u64, u64)>>,
-) -> io::Result<()> {
-    let Some(row) = row.take() else { return Ok(()) };
-    closed.push(Reverse((row.order_time().0, row.request_id)));
-    sink.request(&row)
 }
 
 /// Counts rows and checks their order.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Class;
 use crate::filter::FilterOptions;
-use crate::findings::{self, Finding};
+use crate::findings::{self, Finding, Severity};
 use crate::flushes::{FlushTally, Flushes};
 use crate::interference::{Interference, InterferenceTally};
 use crate::io_share::{IoShare, ShareTally};
@@ -65,6 +65,10 @@ pub struct Analysis {
     pub analysis_version: u32,
     /// The top line: one sentence.
     pub verdict: String,
+    /// Its stable name in kebab-case: `not-storage`, `heavy-sync-writes`, `idle`, …
+    pub verdict_id: String,
+    /// How much it matters: a note where storage is not the problem.
+    pub verdict_severity: Severity,
     /// Ranked sentences, most important first.
     pub findings: Vec<Finding>,
     /// Whether the figures can be relied on.
@@ -233,6 +237,8 @@ impl Analyser {
         let mut analysis = Analysis {
             analysis_version: ANALYSIS_VERSION,
             verdict: String::new(),
+            verdict_id: String::new(),
+            verdict_severity: Severity::Note,
             findings: Vec::new(),
             validity: self.validity.finish(meta, &latency),
             totals: self.totals.finish(duration),
@@ -255,9 +261,7 @@ impl Analyser {
             filter: self.options.filter,
             devices,
         };
-        let (verdict, findings) = findings::judge(&analysis);
-        analysis.verdict = verdict;
-        analysis.findings = findings;
+        findings::judge(&mut analysis);
         analysis
     }
 

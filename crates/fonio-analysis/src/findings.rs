@@ -7,10 +7,11 @@ use crate::figures::{Facts, facts};
 use crate::{Analysis, Figure};
 
 /// How much a finding matters; the greater comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Good to know.
+    #[default]
     Note,
     /// Costs something.
     Low,
@@ -76,8 +77,8 @@ struct Rule {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Verdict {
-    #[cfg_attr(not(test), expect(dead_code, reason = "names the verdict for readers and tests"))]
     id: String,
+    severity: Severity,
     when: Vec<Condition>,
     #[serde(default)]
     any: Vec<Condition>,
@@ -170,15 +171,17 @@ fn rules() -> Rules {
 }
 
 /// The verdict and the findings of an analysis.
-pub(crate) fn judge(analysis: &Analysis) -> (String, Vec<Finding>) {
+pub(crate) fn judge(analysis: &mut Analysis) {
     let rules = rules();
     let facts = facts(analysis);
-    (verdict(&rules, &facts), findings(rules, &facts))
-}
-
-fn verdict(rules: &Rules, facts: &Facts) -> String {
-    let mut fired = rules.verdict.iter().filter(|verdict| fires(&verdict.when, &verdict.any, facts));
-    fired.find_map(|verdict| fill(&verdict.sentence, facts)).expect("the last verdict needs nothing")
+    let mut fired = rules.verdict.iter().filter(|verdict| fires(&verdict.when, &verdict.any, &facts));
+    let (verdict, sentence) = fired
+        .find_map(|verdict| Some((verdict, fill(&verdict.sentence, &facts)?)))
+        .expect("the last verdict needs nothing");
+    analysis.verdict = sentence;
+    analysis.verdict_id.clone_from(&verdict.id);
+    analysis.verdict_severity = verdict.severity;
+    analysis.findings = findings(rules, &facts);
 }
 
 fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {

@@ -59,6 +59,8 @@ const QUEUE_FULL: u64 = 64;
 /// Events that a request leaves in a trace at least: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
 
+/// The format of fonio's own recordings.
+const LIVE: &str = "tracefs";
 /// Diagnostics shown; the recording holds them all.
 const INPUT_MAX: usize = 20;
 
@@ -110,8 +112,12 @@ impl ValidityTally {
             .filter(|(name, _)| name.contains("ambiguous"))
             .fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
         let mut problems = Vec::new();
+        // A live recording in which nothing happened is an answer; a trace without requests mostly lacks the events.
+        let idle = self.requests == 0 && meta.source.format == LIVE && meta.lost.events == 0;
         if self.requests == 0 {
-            problems.push("There are no requests to analyse.".to_owned());
+            if !idle {
+                problems.push("There are no requests to analyse.".to_owned());
+            }
         } else if self.without_completion == self.requests {
             problems.push("No completion was seen, so nothing is known about latency.".to_owned());
         } else if self.without_completion > QUEUE_FULL {
@@ -223,6 +229,17 @@ mod tests {
             assert_eq!(validity.ok, ok, "{:?}", validity.problems);
             assert_eq!(validity.problems.is_empty(), ok);
         }
+    }
+
+    #[test]
+    fn an_idle_device_is_an_answer() {
+        let mut meta = Meta::default();
+        assert!(!analyse_rows(&[], &meta).validity.ok);
+        meta.source.format = "tracefs".to_owned();
+        let analysis = analyse_rows(&[], &meta);
+        assert!(analysis.validity.ok);
+        expect_test::expect!["Storage is not the problem: nothing was read or written."]
+            .assert_eq(&analysis.verdict);
     }
 
     #[test]

@@ -142,7 +142,7 @@ fn verdict_and_findings_of_a_sync_writer() {
     let analysis = analyse_rows(&rows, &Meta::default());
     let ids: Vec<_> = analysis.findings.iter().map(|f| (f.rank, f.severity, f.id.as_str())).collect();
     expect![[r#"
-        The verdict: Storage is heavy (88 % of 200 ms), and 67 % of it is writes that somebody waits for.
+        The verdict: Storage is heavy (busy 88 % of 200 ms, latencies add up to 88 % of it), and 67 % of that is writes that somebody waits for.
         [
             (
                 1,

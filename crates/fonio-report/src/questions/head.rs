@@ -27,19 +27,18 @@ pub fn subtitle(about: &About<'_>) -> String {
         (None, _) => device.device.clone(),
     }));
     parts.push(Unit::Seconds.format(about.length_s()));
+    // Without a command the title is the host's name already.
+    parts.retain(|part| *part != title(about));
     parts.join(" · ")
 }
 
 pub fn verdict(about: &About<'_>) -> Verdict {
     let analysis = about.analysis;
-    let worst = analysis.findings.iter().map(|finding| finding.severity).max();
-    let tone = match worst {
-        _ if !analysis.validity.ok => Tone::Notice,
-        Some(severity) => severity_tone(severity),
-        None => Tone::Good,
+    let tone = match analysis.verdict_severity {
+        // Something merely worth knowing does not make a recording worse than fine.
+        Severity::Note | Severity::Low => Tone::Good,
+        severity => severity_tone(severity),
     };
-    // Something merely worth knowing does not make a recording worse than fine.
-    let tone = if tone == Tone::Plain { Tone::Good } else { tone };
     let mut reasons = Vec::new();
     if !analysis.validity.ok {
         reasons.push("This measurement does not hold.".to_owned());

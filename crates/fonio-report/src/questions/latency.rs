@@ -36,7 +36,7 @@ fn answer(rows: &[LatencyRow]) -> String {
         return "No request is known to have completed, so there is no latency to compare.".to_owned();
     };
     let mut answer = format!(
-        "{} take {} of the summed latency",
+        "{}: {} of the summed latency",
         sentence_case(group_name(row.group)),
         Unit::Share.format(share)
     );

@@ -101,6 +101,8 @@ pub fn analysis(requests: u64, points: usize) -> Analysis {
     let mut dice = Dice(7);
     Analysis {
         analysis_version: 1,
+        verdict_id: "heavy-sync-writes".into(),
+        verdict_severity: fonio_analysis::Severity::High,
         verdict: "Storage is your problem: sync writes of sqlite3 are behind 71 % of the time spent on I/O, and the \
                   device is flushed every 9 writes."
             .into(),

@@ -32,7 +32,7 @@ impl Default for SequencerOptions {
 /// too. Rows of the other tables are handed on at once. Out of the producer's `settled` marks come fewer marks to the
 /// sink, each true of both tables.
 ///
-/// A row ordered before a mark that was handed on is an error of kind [`io::ErrorKind::InvalidData`].
+/// A row ordered before the producer's mark, as damaged traces give, is left out, counted and told as a diagnostic.
 pub struct Sequencer<'a> {
     ordered: Ordered,
     sink: &'a mut dyn RowSink,

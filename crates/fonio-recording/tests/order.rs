@@ -193,14 +193,30 @@ fn rows_come_out_on_the_way() {
 }
 
 #[test]
-fn a_row_behind_the_mark_is_an_error() {
-    let mut collected = Collected::default();
-    let mut sequencer = Sequencer::new(&mut collected, SequencerOptions::default());
+fn rows_behind_the_mark_are_left_out_and_told() {
+    #[derive(Default)]
+    struct Told(Vec<u64>, Vec<fonio_core::Diagnostic>);
+    impl RowSink for Told {
+        fn request(&mut self, row: &Request) -> io::Result<()> {
+            self.0.push(row.request_id);
+            Ok(())
+        }
+        fn diagnostic(&mut self, row: &fonio_core::Diagnostic) -> io::Result<()> {
+            self.1.push(row.clone());
+            Ok(())
+        }
+    }
+    let mut told = Told::default();
+    let mut sequencer = Sequencer::new(&mut told, SequencerOptions::default());
     sequencer.settled(Timestamp(5000)).unwrap();
-    let error = (0..10_000).find_map(|id| sequencer.request(&request(id, 4999)).err());
-    let error = error.expect("it is noticed");
-    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-    assert!(error.to_string().contains("is ordered at 4999 ns"), "{error}");
+    for (id, time) in [(1, 5000), (2, 4999), (3, 6000), (4, 10)] {
+        sequencer.request(&request(id, time)).unwrap();
+    }
+    sequencer.finish().unwrap();
+    assert_eq!(told.0, [1, 3]);
+    assert_eq!(told.1.len(), 1);
+    assert_eq!((told.1[0].code.as_str(), told.1[0].count), ("row-too-late", 2));
+    assert!(told.1[0].message.contains("request 2 at 4999 ns"), "{}", told.1[0].message);
 }
 
 #[test]

@@ -132,6 +132,39 @@ fn a_damaged_trace_gives_what_could_be_read() {
     assert!(text.contains("byte"), "the place of the damage is told: {text}");
 }
 
+/// Whatever the bytes, the answer is a report or a sentence, and never a panic.
+#[test]
+fn hostile_traces_are_answered() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let mut state = 1_u64;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let binary = fs::read(blktrace()).expect("the trace");
+    let text = fs::read_to_string(trace("ftrace-6.18.txt")).expect("the trace");
+    for round in 0..12 {
+        let mut damaged = binary.clone();
+        for _ in 0..200 {
+            let at = random(damaged.len());
+            damaged[at] = random(256) as u8;
+        }
+        let mut lines: Vec<&str> = text.lines().collect();
+        let half = lines.len() / 2;
+        lines[10..].rotate_left(half);
+        for _ in 0..50 * round {
+            let (one, other) = (random(lines.len()), random(lines.len()));
+            lines.swap(one, other);
+        }
+        for (name, bytes) in [("damaged", damaged), ("shuffled", lines.join("\n").into_bytes())] {
+            let path = dir.path().join(name);
+            fs::write(&path, bytes).expect("a file");
+            let output = fonio(&[&"report", &path]);
+            assert!([0, 3].contains(&code(&output)), "{name} {round}: {}", stderr(&output));
+        }
+    }
+}
+
 #[test]
 fn per_cpu_files_are_one_trace() {
     let dir = tempfile::tempdir().expect("a temporary folder");

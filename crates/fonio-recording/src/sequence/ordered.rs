@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use fonio_core::{Bio, Request, RowSink, Timestamp};
+use fonio_core::{Bio, Diagnostic, Request, RowSink, Severity, Timestamp};
 
 use super::{Sequence, Sequenced};
 
@@ -14,6 +14,9 @@ pub(crate) struct Ordered {
     settled: Timestamp,
     /// Everything before this has been given out, and the sink was told so.
     given: Timestamp,
+    /// Rows that came although the producer had settled their time, and the first of them.
+    late: u64,
+    first_late: Option<String>,
 }
 
 impl Ordered {
@@ -24,19 +27,25 @@ impl Ordered {
             bios: Sequence::new(rows_in_memory, spill_dir),
             settled: Timestamp(0),
             given: Timestamp(0),
+            late: 0,
+            first_late: None,
         }
     }
 
     #[inline]
     pub(crate) fn request(&mut self, row: &Request, sink: &mut dyn RowSink) -> io::Result<()> {
-        self.check(row)?;
+        if self.is_late(row) {
+            return Ok(());
+        }
         self.requests.push(row);
         if self.requests.look_is_due() { self.give(Some(self.settled), sink) } else { Ok(()) }
     }
 
     #[inline]
     pub(crate) fn bio(&mut self, row: &Bio, sink: &mut dyn RowSink) -> io::Result<()> {
-        self.check(row)?;
+        if self.is_late(row) {
+            return Ok(());
+        }
         self.bios.push(row);
         if self.bios.look_is_due() { self.give(Some(self.settled), sink) } else { Ok(()) }
     }
@@ -48,16 +57,39 @@ impl Ordered {
     }
 
     pub(crate) fn finish(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
+        if let Some(first) = self.first_late.take() {
+            sink.diagnostic(&Diagnostic {
+                severity: Severity::Warning,
+                code: "row-too-late".to_owned(),
+                message: format!("{first}; such rows, in damaged traces, are left out."),
+                file: None,
+                record: None,
+                offset: None,
+                count: self.late,
+            })?;
+        }
         self.give(None, sink)
     }
 
+    /// Whether the producer broke its word. The mark it gave decides, not how far rows were given out, so that a report
+    /// and an import leave out the same rows.
     #[inline]
-    fn check<T: Sequenced>(&self, row: &T) -> io::Result<()> {
+    fn is_late<T: Sequenced>(&mut self, row: &T) -> bool {
         let (time, id) = row.key();
-        if time < self.given.0 {
-            return Err(late::<T>(time, id, self.given));
+        if time < self.settled.0 {
+            self.note_late(T::NAME, time, id);
+            return true;
         }
-        Ok(())
+        false
+    }
+
+    #[cold]
+    fn note_late(&mut self, name: &str, time: u64, id: u64) {
+        self.late += 1;
+        let settled = self.settled.0;
+        self.first_late.get_or_insert_with(|| {
+            format!("{name} {id} at {time} ns came when all before {settled} ns was said to be there")
+        });
     }
 
     /// Gives out what is ordered before the mark; without a mark, everything. At one instant bios come first, since a
@@ -89,15 +121,4 @@ impl Ordered {
         self.requests.end_look()?;
         self.bios.end_look()
     }
-}
-
-/// The producer broke its word. An error rather than a panic: what it said may come from a damaged trace.
-#[cold]
-fn late<T: Sequenced>(time: u64, id: u64, given: Timestamp) -> io::Error {
-    let message = format!(
-        "{} {id} is ordered at {time} ns, but everything before {} ns had been declared settled",
-        T::NAME,
-        given.0
-    );
-    io::Error::new(io::ErrorKind::InvalidData, message)
 }

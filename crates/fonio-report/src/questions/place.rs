@@ -79,7 +79,7 @@ fn addresses(about: &About<'_>, device: u32) -> Option<[Figure; 2]> {
         .filter(|point| point.device == device && point.bytes > 0)
         .cloned()
         .collect();
-    let address = |sector: u64| (sector * SECTOR_BYTES) as f64;
+    let address = |sector: u64| sector as f64 * SECTOR_BYTES as f64;
     let series = by_class(&sample, |point| point.sector.map(address));
     if series.is_empty() {
         return None;

@@ -274,6 +274,10 @@ impl Assembler {
     /// A request that the source knows whole.
     fn whole(&mut self, request: &Request, sink: &mut dyn RowSink) -> io::Result<()> {
         let order = request.order_time().0;
+        if order < self.settled {
+            self.tally.add(Counter::EventsBeforeSettled, 1);
+            return Ok(());
+        }
         self.latest_whole = Some(self.latest_whole.map_or(order, |latest| latest.max(order)));
         let request_id = self.new_request_id();
         sink.request(&Request { request_id, ..request.clone() })
@@ -285,7 +289,10 @@ impl Assembler {
             self.reach_gaps(time, sink)?;
         }
         if time < self.latest {
-            self.late(event, sink)?;
+            self.tally.note(Counter::EventsOutOfOrder, event, sink)?;
+            if time < self.settled {
+                return self.tally.note(Counter::EventsBeforeSettled, event, sink);
+            }
         } else {
             self.latest = time;
         }
@@ -324,15 +331,6 @@ impl Assembler {
             }
             _ => Ok(()),
         }
-    }
-
-    #[cold]
-    fn late(&mut self, event: &BlockEvent, sink: &mut dyn RowSink) -> io::Result<()> {
-        self.tally.note(Counter::EventsOutOfOrder, event, sink)?;
-        if event.time.0 < self.settled {
-            self.tally.note(Counter::EventsBeforeSettled, event, sink)?;
-        }
-        Ok(())
     }
 
     /// The index of a device.

@@ -82,7 +82,7 @@ counters! {
     EventsOutOfOrder "events_out_of_order" Warning
         "events were not in time order; sorted within reach",
     EventsBeforeSettled "events_before_settled" Warning
-        "an event came so late that rows after it may be out of order",
+        "an event came after rows later than it had been given out; left out",
     GapsOfLostEvents "gaps_of_lost_events" Warning
         "events were lost; nothing is paired across the gap",
     RequestsCutByLostEvents "requests_cut_by_lost_events" Warning

@@ -188,6 +188,10 @@ impl Naive<'_> {
             if gap.before.0 <= self.latest { self.gap(gap)? } else { self.gaps.push(*gap) }
         }
         for request in &batch.requests {
+            if request.order_time().0 < self.settled {
+                self.count("events_before_settled");
+                continue;
+            }
             self.request_id += 1;
             self.latest_whole = self.latest_whole.max(Some(request.order_time().0));
             self.sink.request(&Request { request_id: self.request_id, ..request.clone() })?;
@@ -250,8 +254,9 @@ impl Naive<'_> {
         }
         if time < self.latest {
             self.count("events_out_of_order");
-            if event.time.0 < self.settled {
+            if time < self.settled {
                 self.count("events_before_settled");
+                return Ok(());
             }
         }
         self.latest = self.latest.max(time);

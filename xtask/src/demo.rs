@@ -71,17 +71,21 @@ fn record(dir: &Path, recording: &Path) -> Result<()> {
     }
     println!("Recording {} s of SQLite commits, file writes and cold reads on ext4 …", WORKLOAD.as_secs());
     let workload = std::env::current_exe().context("cannot find this program's own file")?;
+    // Relative paths: the command is the report's title.
+    let top = process::root();
+    let short = |path: &Path| path.strip_prefix(top).unwrap_or(path).to_owned();
     let outcome = process::run(
         Command::new(program())
+            .current_dir(top)
             .arg("record")
             .arg("--path")
             .arg(&image.mount_point)
             .arg("--out")
             .arg(recording)
             .arg("--")
-            .arg(workload)
+            .arg(short(&workload))
             .arg("demo-workload")
-            .arg(&image.mount_point),
+            .arg(short(&image.mount_point)),
     );
     drop(image);
     outcome
@@ -142,6 +146,10 @@ pub fn workload(arguments: &[String]) -> Result<()> {
     fs::create_dir_all(&cache)?;
     let cold = dir.join("cold.bin");
     write_file(&cold, 48 << 20, true)?;
+    // Out of the page cache with this file, and with no other: dd has the call for it.
+    let mut forget = Command::new("dd");
+    forget.arg(format!("of={}", cold.display())).args(["oflag=nocache", "conv=notrunc,fdatasync", "count=0"]);
+    process::run(forget.arg("status=none"))?;
     let mut database = Database::open(&dir.join("app.db"))?;
     let began = Instant::now();
     let mut step = 0_u64;

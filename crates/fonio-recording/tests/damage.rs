@@ -203,7 +203,8 @@ proptest! {
     fn flipped_bits_are_no_panic(table in 0..2_usize, flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 1..4)) {
         static WHOLE: OnceLock<tempfile::TempDir> = OnceLock::new();
         let whole = WHOLE.get_or_init(|| {
-            let place = tempfile::tempdir().unwrap();
+            // A static is never dropped: what it leaves goes with the target directory.
+            let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             let mut writer = Writer::create(&place.path().join("run"), WriterOptions::default()).unwrap();
             Generated { requests: 300, bios: true, ..Generated::default() }.feed(&mut writer).unwrap();
             writer.finish(Meta::default()).unwrap();

@@ -17,6 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-recording", &["fonio-core"]),
     ("fonio-record", &["fonio-core", "fonio-recording", "fonio-trace"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
+    ("fonio-sim", &["fonio-core"]),
     (
         "fonio",
         &["fonio-core", "fonio-recording", "fonio-trace", "fonio-record", "fonio-analysis", "fonio-report"],
@@ -25,7 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.
-const PURE: &[&str] = &["fonio-core", "fonio-trace", "fonio-analysis"];
+const PURE: &[&str] = &["fonio-core", "fonio-trace", "fonio-analysis", "fonio-sim"];
 
 /// What pure crates may depend on: parsers, containers and derives, nothing that touches the machine.
 const PURE_DEPENDENCIES: &[&str] = &[

@@ -1,0 +1,7 @@
+//! Models of flash devices in virtual time.
+//!
+//! A [`device::Device`] takes commands at instants that its driver chooses and says when each completes; it does no
+//! I/O, reads no clock and uses no random number that its seed does not give. The simulator drives it with virtual
+//! time, the emulator with the wall clock; there is no second model.
+
+pub mod device;

@@ -33,7 +33,6 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "base64",
     "csv-core",
     "flate2",
-    "hdrhistogram",
     "memchr",
     "rustc-hash",
     "schemars",

@@ -43,6 +43,7 @@ pub mod size_latency;
 pub mod sizes;
 pub mod slices;
 pub mod spatial;
+mod steps;
 mod tally;
 mod threads;
 pub mod totals;

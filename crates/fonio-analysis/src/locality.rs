@@ -33,7 +33,7 @@ pub struct PlaceCounts {
     pub again_share: Option<f64>,
     /// Share of all touches that the 10 most touched places take.
     pub top_10_share: Option<f64>,
-    /// The touches of the most touched place. For reads it stops at 255.
+    /// The touches of the most touched place.
     pub most: u64,
     /// Fewest places that together take half of the touches.
     pub covering_50: u64,
@@ -61,8 +61,11 @@ const PLACE_SECTORS_SHIFT: u32 = 3;
 /// Places in a chunk: 256 KiB, which keeps the places of a run of requests together.
 const CHUNK_PLACES_SHIFT: u32 = 6;
 const CHUNK_PLACES: usize = 1 << CHUNK_PLACES_SHIFT;
-/// Chunks followed at most: 40 MiB of counts, 32 GiB of addresses when every chunk is touched.
+/// Chunks followed at most: 17 MiB of counts, 32 GiB of addresses when every chunk is touched.
 const CHUNKS_MAX: usize = 1 << 17;
+/// Chunks are looked up by region, 16 MiB: so few regions are touched at a time that their index stays in the cache.
+const REGION_CHUNKS_SHIFT: u32 = 6;
+const REGION_CHUNKS: usize = 1 << REGION_CHUNKS_SHIFT;
 /// Chunks are allocated in slabs, so that growing copies nothing.
 const SLAB_CHUNKS: usize = 256;
 /// Bits of an address's hash that decide whether it is followed.
@@ -74,18 +77,12 @@ const RANKS: usize = 300;
 /// The longest request that is followed in full, in places: 64 MiB. A damaged size must not take forever.
 const PLACES_MAX: u64 = 1 << 14;
 
+/// Reads and writes of each place, modulo 256: two lines of the cache. What is beyond stands in `carried`.
 #[derive(Clone, Debug)]
-struct Chunk {
-    writes: [u32; CHUNK_PLACES],
-    /// Reads saturate: the question is whether a place is read again.
-    reads: [u8; CHUNK_PLACES],
-    /// Touches of every place at once, kept apart because large requests have many.
-    whole_writes: u32,
-    whole_reads: u32,
-}
+#[repr(align(64))]
+struct Chunk([[u8; CHUNK_PLACES]; 2]);
 
-const UNTOUCHED: Chunk =
-    Chunk { writes: [0; CHUNK_PLACES], reads: [0; CHUNK_PLACES], whole_writes: 0, whole_reads: 0 };
+const UNTOUCHED: Chunk = Chunk([[0; CHUNK_PLACES]; 2]);
 
 /// Counts touches of places. Beyond [`CHUNKS_MAX`] chunks it keeps every second by the hash of its address, and again,
 /// as SHARDS (Waldspurger et al., FAST 2015) does for cache simulation.
@@ -95,9 +92,17 @@ pub(crate) struct PlaceTally {
     /// The chunk's number of each touch of the batch, [`NOT_FOLLOWED`] without one.
     numbers: Vec<u32>,
     chunks_max: usize,
-    /// Chunk address to number; the device is in the upper bits.
-    index: FxHashMap<u64, u32>,
+    /// Region to the place of its table; the device is in the upper bits.
+    regions: FxHashMap<u64, u32>,
+    /// For each region, its chunks' numbers, [`NOT_FOLLOWED`] without one.
+    tables: Vec<[u32; REGION_CHUNKS]>,
+    /// Chunks that have a number.
+    followed: usize,
     slabs: Vec<Box<[Chunk]>>,
+    /// By chunk number, reads and writes of every place at once, kept apart because large requests have many.
+    whole: Vec<[u64; 2]>,
+    /// Multiples of 256 touches, by chunk number, whether written, and place.
+    carried: FxHashMap<(u32, bool, u8), u64>,
     /// Numbers of chunks that were given up and can be used again.
     free: Vec<u32>,
     used: u32,
@@ -140,8 +145,12 @@ impl PlaceTally {
             batch: Vec::with_capacity(BATCH),
             numbers: Vec::with_capacity(BATCH),
             chunks_max,
-            index: FxHashMap::default(),
+            regions: FxHashMap::default(),
+            tables: Vec::new(),
+            followed: 0,
             slabs: Vec::new(),
+            whole: Vec::new(),
+            carried: FxHashMap::default(),
             free: Vec::new(),
             used: 0,
             thinned: 0,
@@ -187,22 +196,24 @@ impl PlaceTally {
             // Thinning gives chunks up, and those found so far may be among them: look them up again.
             thinned = self.thinned;
             numbers.clear();
-            numbers.extend(batch.iter().map(|touch| self.number(touch.key).unwrap_or(NOT_FOLLOWED)));
+            numbers.extend(batch.iter().map(|touch| {
+                self.number(touch.key).or_else(|| self.follow(touch.key)).unwrap_or(NOT_FOLLOWED)
+            }));
         }
         for (touch, number) in batch.iter().zip(&numbers) {
             if *number == NOT_FOLLOWED {
                 continue;
             }
-            let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
             let range = usize::from(touch.from)..usize::from(touch.until);
-            match (range.len() == CHUNK_PLACES, touch.write) {
-                (true, true) => chunk.whole_writes = chunk.whole_writes.saturating_add(1),
-                (true, false) => chunk.whole_reads = chunk.whole_reads.saturating_add(1),
-                (false, true) => {
-                    chunk.writes[range].iter_mut().for_each(|count| *count = count.saturating_add(1));
-                }
-                (false, false) => {
-                    chunk.reads[range].iter_mut().for_each(|count| *count = count.saturating_add(1));
+            if range.len() == CHUNK_PLACES {
+                self.whole[*number as usize][usize::from(touch.write)] += 1;
+                continue;
+            }
+            let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
+            for (place, count) in range.clone().zip(&mut chunk.0[usize::from(touch.write)][range]) {
+                *count = count.wrapping_add(1);
+                if *count == 0 {
+                    *self.carried.entry((*number, touch.write, place as u8)).or_default() += 256;
                 }
             }
         }
@@ -211,22 +222,27 @@ impl PlaceTally {
     }
 
     #[inline]
-    fn followed(&self, key: u64) -> bool {
+    fn is_followed(&self, key: u64) -> bool {
         hash(key) & ((1 << self.thinned) - 1) == 0
     }
 
     #[inline]
     fn number(&mut self, key: u64) -> Option<u32> {
-        if self.thinned > 0 && !self.followed(key) {
+        if self.thinned > 0 && !self.is_followed(key) {
             return None;
         }
-        if let Some(number) = self.index.get(&key) {
-            return Some(*number);
-        }
-        while self.index.len() >= self.chunks_max && self.thinned < HASH_BITS {
+        let table = self.regions.get(&(key >> REGION_CHUNKS_SHIFT))?;
+        let number = self.tables[*table as usize][key as usize % REGION_CHUNKS];
+        (number != NOT_FOLLOWED).then_some(number)
+    }
+
+    /// The number of a chunk that has none yet, unless it is not to be followed.
+    #[cold]
+    fn follow(&mut self, key: u64) -> Option<u32> {
+        while self.followed >= self.chunks_max && self.thinned < HASH_BITS {
             self.thin();
         }
-        if !self.followed(key) {
+        if !self.is_followed(key) {
             return None;
         }
         let number = self.free.pop().unwrap_or_else(|| {
@@ -235,44 +251,73 @@ impl PlaceTally {
         });
         if number as usize / SLAB_CHUNKS >= self.slabs.len() {
             self.slabs.push(vec![UNTOUCHED; SLAB_CHUNKS].into_boxed_slice());
+            self.whole.resize(self.slabs.len() * SLAB_CHUNKS, [0; 2]);
         }
-        self.index.insert(key, number);
+        self.set(key, number);
         Some(number)
+    }
+
+    fn set(&mut self, key: u64, number: u32) {
+        let table = *self.regions.entry(key >> REGION_CHUNKS_SHIFT).or_insert_with(|| {
+            self.tables.push([NOT_FOLLOWED; REGION_CHUNKS]);
+            self.tables.len() as u32 - 1
+        });
+        self.tables[table as usize][key as usize % REGION_CHUNKS] = number;
+        self.followed += 1;
+    }
+
+    /// The chunks followed and their numbers, by address.
+    fn chunks(&self) -> Vec<(u64, u32)> {
+        let mut regions: Vec<(u64, u32)> = self.regions.iter().map(|(key, table)| (*key, *table)).collect();
+        regions.sort_unstable();
+        let chunks = regions.iter().flat_map(|(region, table)| {
+            let keys = (0..).map(move |chunk| region << REGION_CHUNKS_SHIFT | chunk);
+            keys.zip(self.tables[*table as usize])
+        });
+        chunks.filter(|(_, number)| *number != NOT_FOLLOWED).collect()
     }
 
     /// Follows every second of the chunks followed so far.
     fn thin(&mut self) {
         self.thinned += 1;
-        let mask = (1 << self.thinned) - 1;
-        let mut given_up = Vec::new();
-        self.index.retain(|key, number| {
-            let keep = hash(*key) & mask == 0;
-            if !keep {
-                given_up.push(*number);
+        let chunks = self.chunks();
+        self.regions.clear();
+        self.tables.clear();
+        self.followed = 0;
+        let mut given_up = vec![false; self.used as usize];
+        for (key, number) in chunks {
+            if self.is_followed(key) {
+                self.set(key, number);
+                continue;
             }
-            keep
-        });
-        // The map's order must not decide which chunk goes where, though nothing that is written shows it.
-        given_up.sort_unstable();
-        for number in &given_up {
-            let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
-            *chunk = UNTOUCHED;
+            given_up[number as usize] = true;
+            self.slabs[number as usize / SLAB_CHUNKS][number as usize % SLAB_CHUNKS] = UNTOUCHED;
+            self.whole[number as usize] = [0; 2];
+            self.free.push(number);
         }
-        self.free.extend(given_up);
+        self.carried.retain(|(number, ..), _| !given_up[*number as usize]);
+    }
+
+    /// How often a place was read, or written.
+    fn touches(&self, number: u32, write: bool, place: usize) -> u64 {
+        let chunk = &self.slabs[number as usize / SLAB_CHUNKS][number as usize % SLAB_CHUNKS];
+        let carried = if self.carried.is_empty() {
+            0
+        } else {
+            self.carried.get(&(number, write, place as u8)).copied().unwrap_or(0)
+        };
+        u64::from(chunk.0[usize::from(write)][place]) + self.whole[number as usize][usize::from(write)] + carried
     }
 
     pub(crate) fn finish(mut self) -> Locality {
         self.work_off();
-        let mut chunks: Vec<(u64, u32)> = self.index.iter().map(|(key, number)| (*key, *number)).collect();
-        chunks.sort_unstable();
         let mut written = Ranking::default();
         let mut read = Ranking::default();
         let mut most_written: Vec<Place> = Vec::new();
-        for (key, number) in chunks {
-            let chunk = &self.slabs[number as usize / SLAB_CHUNKS][number as usize % SLAB_CHUNKS];
-            for (place, (writes, reads)) in chunk.writes.iter().zip(&chunk.reads).enumerate() {
-                let writes = u64::from(*writes) + u64::from(chunk.whole_writes);
-                let reads = u64::from(*reads).saturating_add(u64::from(chunk.whole_reads)).min(255);
+        for (key, number) in self.chunks() {
+            for place in 0..CHUNK_PLACES {
+                let reads = self.touches(number, false, place);
+                let writes = self.touches(number, true, place);
                 read.add(reads);
                 written.add(writes);
                 let least = most_written.last().map_or(0, |place| place.writes);
@@ -409,6 +454,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_place_touched_a_thousand_times() {
+        let mut tally = PlaceTally::default();
+        for touch in 0..1000 {
+            tally.add(&seen(0, 8, 8, true));
+            tally.add(&seen(0, 0, if touch % 2 == 0 { 512 } else { 16 }, false));
+        }
+        let locality = tally.finish();
+        assert_eq!((locality.written.places, locality.written.most), (1, 1000));
+        assert_eq!((locality.read.places, locality.read.touches, locality.read.most), (64, 33_000, 1000));
+    }
+
     proptest! {
         #[test]
         fn as_if_counted_in_a_map(
@@ -425,7 +482,7 @@ mod tests {
             }
             let locality = tally.finish();
             for (found, oracle) in [(&locality.written, &written), (&locality.read, &read)] {
-                let mut counts: Vec<u64> = oracle.values().map(|count| (*count).min(if std::ptr::eq(oracle, &read) { 255 } else { u64::MAX })).collect();
+                let mut counts: Vec<u64> = oracle.values().copied().collect();
                 counts.sort_unstable_by(|a, b| b.cmp(a));
                 let sum: u64 = counts.iter().sum();
                 prop_assert_eq!(found.places, counts.len() as u64);

@@ -52,9 +52,10 @@ const SLOWEST: usize = 1000;
 pub(crate) struct PointTally {
     sample_max: usize,
     of_requests: u64,
-    /// Hash and where the point is; the greatest hash on top.
-    sample: BinaryHeap<(u64, u32)>,
-    points: Vec<Point>,
+    /// Hash and point; up to twice as many as wanted, before the greater half is dropped.
+    sample: Vec<(u64, Point)>,
+    /// Points from this hash on are not wanted any more.
+    bound: u64,
     /// Latency, then the lower id first; the least slow on top.
     slow: BinaryHeap<Reverse<(u64, Reverse<u64>, u32)>>,
     slow_points: Vec<Point>,
@@ -88,8 +89,8 @@ impl PointTally {
         PointTally {
             sample_max: sample_max as usize,
             of_requests: 0,
-            sample: BinaryHeap::new(),
-            points: Vec::new(),
+            sample: Vec::new(),
+            bound: u64::MAX,
             slow: BinaryHeap::new(),
             slow_points: Vec::new(),
         }
@@ -99,12 +100,11 @@ impl PointTally {
     pub(crate) fn add(&mut self, seen: &Seen) {
         self.of_requests += 1;
         let hash = hash(seen.id);
-        if self.points.len() < self.sample_max {
-            self.sample.push((hash, self.points.len() as u32));
-            self.points.push(point(seen));
-        } else if let Some(mut top) = self.sample.peek_mut().filter(|top| hash < top.0) {
-            self.points[top.1 as usize] = point(seen);
-            top.0 = hash;
+        if hash < self.bound {
+            self.sample.push((hash, point(seen)));
+            if self.sample.len() > 2 * self.sample_max {
+                self.drop_half();
+            }
         }
         let Some(latency) = seen.response.or(seen.service) else { return };
         if self.slow_points.len() < SLOWEST {
@@ -119,16 +119,29 @@ impl PointTally {
         }
     }
 
+    /// A heap would move something with every point; this moves each a few times in all.
+    #[cold]
+    fn drop_half(&mut self) {
+        if self.sample.len() > self.sample_max {
+            let (_, first_dropped, _) =
+                self.sample.select_nth_unstable_by_key(self.sample_max, |(hash, _)| *hash);
+            self.bound = first_dropped.0;
+            self.sample.truncate(self.sample_max);
+        }
+    }
+
     /// `places` gives the place of each process in the table of processes.
     pub(crate) fn finish(mut self, began_ns: u64, places: &[u32]) -> Points {
-        for point in self.points.iter_mut().chain(&mut self.slow_points) {
+        self.drop_half();
+        let mut sample: Vec<Point> = self.sample.into_iter().map(|(_, point)| point).collect();
+        for point in sample.iter_mut().chain(&mut self.slow_points) {
             point.at_ns = point.at_ns.saturating_sub(began_ns);
             point.process = places[point.process as usize];
         }
-        self.points.sort_by_key(|point| (point.at_ns, point.request_id));
+        sample.sort_by_key(|point| (point.at_ns, point.request_id));
         self.slow_points
             .sort_by_key(|point| (Reverse(point.response_ns.or(point.service_ns)), point.request_id));
-        Points { of_requests: self.of_requests, sample: self.points, slowest: self.slow_points }
+        Points { of_requests: self.of_requests, sample, slowest: self.slow_points }
     }
 }
 

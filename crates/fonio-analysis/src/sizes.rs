@@ -29,7 +29,7 @@ pub struct SizeRow {
 
 use crate::Class;
 use crate::seen::Seen;
-use crate::tally::{Curve, Tally};
+use crate::tally::{Curve, SizeDistribution};
 
 /// The sizes that the study names, in bytes: up to 4 KiB, below 16 KiB, below 64 KiB.
 const BOUNDS: [u64; 3] = [4096 + 1, 16 * 1024, 64 * 1024];
@@ -39,7 +39,7 @@ const SCALE: u64 = fonio_core::SECTOR_BYTES;
 /// Collects sizes by class.
 #[derive(Debug, Default)]
 pub(crate) struct SizeTally {
-    classes: [(Tally, [u64; BOUNDS.len()]); Class::COUNT],
+    classes: [(SizeDistribution, [u64; BOUNDS.len()]); Class::COUNT],
 }
 
 impl SizeTally {
@@ -58,7 +58,7 @@ impl SizeTally {
     pub(crate) fn finish(&self) -> Sizes {
         let groups = Group::ALL.into_iter().filter_map(|group| {
             let classes = || Class::ALL.into_iter().filter(move |class| group.includes(*class));
-            let tally = Tally::together(classes().map(|class| &self.classes[class as usize].0));
+            let tally = SizeDistribution::together(classes().map(|class| &self.classes[class as usize].0));
             let bytes = tally.distribution(SCALE, Curve::With)?;
             let share = |bound: usize| {
                 classes().map(|class| self.classes[class as usize].1[bound]).sum::<u64>() as f64

@@ -1,17 +1,12 @@
 //! Collects a distribution: exact sums, and a histogram for the quantiles.
 
-use hdrhistogram::Histogram;
-
 use crate::distribution::{Cdf, Distribution};
+use crate::steps::Steps;
 
-/// Decimal digits that the histogram keeps: a quantile is at most 0.1 percent off, and exact below 2048.
-const DIGITS: u8 = 3;
-/// Values below this have a bucket each.
-const EXACT_BELOW: u64 = 2048;
-/// The histogram's own limit. In nanoseconds this is 73 years: only damaged times are longer.
-const GREATEST_KEY: u64 = 1 << 61;
-/// The greatest relative error of a quantile from 2048 on.
-const RELATIVE_ERROR: f64 = 0.001;
+/// Steps in each power of two, as a power of two: a quantile is at most 0.2 percent off, and exact below 512.
+const BITS: u32 = 8;
+/// For sizes, which have few different values: exact below 2048 sectors, which is 1 MiB.
+const SIZE_BITS: u32 = 10;
 
 /// The quantiles of a [`Distribution`] as fractions, with how many values each needs.
 const QUANTILES: [(u64, u64, u64); 7] = [
@@ -24,14 +19,23 @@ const QUANTILES: [(u64, u64, u64); 7] = [
     (9_999, 10_000, 10_000),
 ];
 
-/// A distribution in the making. It holds no histogram before the first value.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Tally {
+/// A distribution in the making.
+#[derive(Debug, Clone)]
+pub(crate) struct Tally<const STEP_BITS: u32 = BITS> {
     pub(crate) count: u64,
     pub(crate) sum: u64,
     min: u64,
     max: u64,
-    histogram: Option<Box<Histogram<u32>>>,
+    steps: Steps<STEP_BITS>,
+}
+
+/// A distribution of sizes.
+pub(crate) type SizeDistribution = Tally<SIZE_BITS>;
+
+impl<const STEP_BITS: u32> Default for Tally<STEP_BITS> {
+    fn default() -> Tally<STEP_BITS> {
+        Tally { count: 0, sum: 0, min: u64::MAX, max: 0, steps: Steps::default() }
+    }
 }
 
 /// Whether a [`Cdf`] is wanted.
@@ -41,7 +45,7 @@ pub(crate) enum Curve {
     Without,
 }
 
-impl Tally {
+impl<const STEP_BITS: u32> Tally<STEP_BITS> {
     #[inline]
     pub(crate) fn add(&mut self, value: u64) {
         self.add_scaled(value, value);
@@ -50,58 +54,44 @@ impl Tally {
     /// Sums `value`, but puts `key` into the histogram: sizes are kept in sectors there, which makes them exact.
     #[inline]
     pub(crate) fn add_scaled(&mut self, value: u64, key: u64) {
-        let histogram = match &mut self.histogram {
-            Some(histogram) => {
-                self.min = self.min.min(value);
-                self.max = self.max.max(value);
-                histogram
-            }
-            None => {
-                (self.min, self.max) = (value, value);
-                let histogram = Histogram::new(DIGITS).expect("3 digits are within 0 to 5");
-                self.histogram.insert(Box::new(histogram))
-            }
-        };
-        histogram.record(key.min(GREATEST_KEY)).expect("it grows by itself");
         self.count += 1;
         self.sum = self.sum.saturating_add(value);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.steps.add(key);
     }
 
     /// Several together.
-    pub(crate) fn together<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> Tally {
+    pub(crate) fn together<'a>(tallies: impl IntoIterator<Item = &'a Tally<STEP_BITS>>) -> Tally<STEP_BITS> {
         let mut all = Tally::default();
         for tally in tallies {
-            let Some(histogram) = &tally.histogram else { continue };
-            match &mut all.histogram {
-                None => all = tally.clone(),
-                Some(sum) => {
-                    sum.add(histogram.as_ref()).expect("it grows by itself");
-                    all.count += tally.count;
-                    all.sum = all.sum.saturating_add(tally.sum);
-                    all.min = all.min.min(tally.min);
-                    all.max = all.max.max(tally.max);
-                }
-            }
+            all.count += tally.count;
+            all.sum = all.sum.saturating_add(tally.sum);
+            all.min = all.min.min(tally.min);
+            all.max = all.max.max(tally.max);
+            all.steps.fold(&tally.steps);
         }
         all
     }
 
     /// The distribution; `None` without values. `scale` is what one histogram step stands for.
     pub(crate) fn distribution(&self, scale: u64, curve: Curve) -> Option<Distribution> {
-        let histogram = self.histogram.as_ref()?;
+        if self.count == 0 {
+            return None;
+        }
         let mut quantiles = [None; QUANTILES.len()];
         let mut cdf = Cdf::default();
         let mut next_quantile = 0;
         let mut step = Step::at_or_below(self.min / scale);
         let mut seen = 0;
-        for entry in histogram.iter_recorded() {
-            let value = entry.value_iterated_to().saturating_mul(scale).clamp(self.min, self.max);
+        for (middle, count) in self.steps.iter() {
+            let value = middle.saturating_mul(scale).clamp(self.min, self.max);
             while curve == Curve::With && step.value().saturating_mul(scale) < value {
                 cdf.up_to.push(step.value().saturating_mul(scale));
                 cdf.cumulative.push(seen);
                 step.advance();
             }
-            seen += entry.count_since_last_iteration();
+            seen += count;
             while next_quantile < QUANTILES.len() {
                 let (part, whole, needs) = QUANTILES[next_quantile];
                 let rank = (u128::from(self.count) * u128::from(part)).div_ceil(u128::from(whole));
@@ -128,7 +118,11 @@ impl Tally {
             p99,
             p999,
             p9999,
-            relative_error: if self.max / scale < EXACT_BELOW { 0.0 } else { RELATIVE_ERROR },
+            relative_error: if self.max / scale < Steps::<STEP_BITS>::EXACT_BELOW {
+                0.0
+            } else {
+                Steps::<STEP_BITS>::RELATIVE_ERROR
+            },
             cdf: (curve == Curve::With).then_some(cdf),
         })
     }
@@ -145,12 +139,12 @@ impl Step {
         Step { quarters: 4, exponent: value.max(1).ilog2() }
     }
     fn value(&self) -> u64 {
-        (u128::from(self.quarters) << self.exponent >> 2) as u64
+        u64::try_from(u128::from(self.quarters) << self.exponent >> 2).unwrap_or(u64::MAX)
     }
     fn advance(&mut self) {
         let before = self.value();
         // Below 4 the quarters are no whole numbers.
-        while self.value() == before && self.exponent < 63 {
+        while self.value() == before && self.exponent < u64::BITS {
             self.quarters += 1;
             if self.quarters == 8 {
                 self.quarters = 4;
@@ -167,7 +161,7 @@ mod tests {
     use super::*;
 
     fn tally(values: &[u64]) -> Tally {
-        let mut tally = Tally::default();
+        let mut tally: Tally = Tally::default();
         values.iter().for_each(|value| tally.add(*value));
         tally
     }
@@ -186,7 +180,7 @@ mod tests {
 
     #[test]
     fn sizes_in_sectors_are_exact() {
-        let mut sizes = Tally::default();
+        let mut sizes = SizeDistribution::default();
         for bytes in [4096, 4096, 524_288, 1_048_064] {
             sizes.add_scaled(bytes, bytes / 512);
         }
@@ -196,7 +190,7 @@ mod tests {
 
     #[test]
     fn nothing_and_the_extremes() {
-        assert_eq!(Tally::default().distribution(1, Curve::With), None);
+        assert_eq!(tally(&[]).distribution(1, Curve::With), None);
         let d = tally(&[0, u64::MAX]).distribution(1, Curve::With).unwrap();
         assert_eq!((d.min, d.max, d.p50), (0, u64::MAX, Some(0)));
     }

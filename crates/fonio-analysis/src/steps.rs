@@ -1,0 +1,107 @@
+//! Counts of values in steps whose width grows with the value: the histogram under every quantile.
+//!
+//! A general histogram (HdrHistogram) also keeps totals and extremes with every value and takes four times the room for
+//! the same use; where a request is counted in a dozen of them, that was a fifth of a report's time.
+
+/// Each power of two is cut into `1 << BITS` steps. Values below `2 << BITS` have a step each; above, a step's middle is
+/// at most half a step away, which is `1 / (2 << BITS)` of the value.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Steps<const BITS: u32> {
+    counts: Vec<u32>,
+}
+
+impl<const BITS: u32> Steps<BITS> {
+    /// Values below this have a step each.
+    pub(crate) const EXACT_BELOW: u64 = 2 << BITS;
+    /// How far a step's middle is from its values at most, relative to them.
+    pub(crate) const RELATIVE_ERROR: f64 = 1.0 / Self::EXACT_BELOW as f64;
+
+    #[inline]
+    fn of(value: u64) -> usize {
+        let shift = (u64::BITS - 1 - (value | 1 << BITS).leading_zeros()) - BITS;
+        ((shift as usize) << BITS) + (value >> shift) as usize
+    }
+
+    /// The middle of a step; the value itself where the step has one.
+    fn middle(step: usize) -> u64 {
+        if (step as u64) < Self::EXACT_BELOW {
+            return step as u64;
+        }
+        let shift = (step >> BITS) - 1;
+        let low = ((step & ((1 << BITS) - 1)) as u64 + (1 << BITS)) << shift;
+        low + ((1 << shift) >> 1)
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, value: u64) {
+        let step = Self::of(value);
+        match self.counts.get_mut(step) {
+            Some(count) => *count = count.saturating_add(1),
+            None => self.grow(step),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, step: usize) {
+        // A few powers of two at a time: whatever is measured spreads over several.
+        self.counts.resize((step + 1).next_multiple_of(4 << BITS), 0);
+        self.counts[step] = 1;
+    }
+
+    pub(crate) fn fold(&mut self, other: &Steps<BITS>) {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+    }
+
+    /// Each step that has values: its middle, and how many.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.map(|(step, count)| (Self::middle(step), u64::from(*count)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<const BITS: u32>() {
+        let around =
+            (3..64).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + (1 << (bits - 2))]);
+        let mut values: Vec<u64> = (0..5000).chain(around).chain([u64::MAX]).collect();
+        values.sort_unstable();
+        let mut last = 0;
+        for value in values {
+            let step = Steps::<BITS>::of(value);
+            assert!(step >= last, "{value}");
+            last = step;
+            let middle = Steps::<BITS>::middle(step);
+            if value < Steps::<BITS>::EXACT_BELOW {
+                assert_eq!(middle, value);
+            }
+            let error = Steps::<BITS>::RELATIVE_ERROR * value as f64;
+            assert!(middle.abs_diff(value) as f64 <= error, "{value} {middle}");
+        }
+    }
+
+    #[test]
+    fn steps_are_in_order_and_near() {
+        check::<5>();
+        check::<8>();
+        check::<10>();
+    }
+
+    #[test]
+    fn counts_together() {
+        let (mut a, mut b) = (Steps::<5>::default(), Steps::<5>::default());
+        [3, 3, 1 << 20].iter().for_each(|value| a.add(*value));
+        [3, u64::MAX].iter().for_each(|value| b.add(*value));
+        a.fold(&b);
+        let greatest = (u64::MAX >> 6 << 6 | 1) >> 5;
+        assert_eq!(a.iter().map(|(_, count)| count).collect::<Vec<_>>(), [3, 1, 1]);
+        assert!(a.iter().last().is_some_and(|(value, _)| value > greatest));
+    }
+}

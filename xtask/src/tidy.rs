@@ -18,6 +18,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-record", &["fonio-core", "fonio-recording", "fonio-trace"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
+    ("fonio-host", &["fonio-core"]),
+    ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host"]),
     (
         "fonio",
         &["fonio-core", "fonio-recording", "fonio-trace", "fonio-record", "fonio-analysis", "fonio-report"],
@@ -66,7 +68,7 @@ const IMPURE: &[(&str, &str)] = &[
 ];
 
 /// The crates that speak to the kernel directly.
-const MAY_HOLD_UNSAFE: &[&str] = &["fonio-record"];
+const MAY_HOLD_UNSAFE: &[&str] = &["fonio-record", "fonio-host", "fonio-emulator"];
 
 /// A longer file wants a reason, and there is none yet.
 const LINES_MAX: usize = 1000;

@@ -1,0 +1,50 @@
+//! How each step is undone: first looking whether what is there is ours.
+
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+
+use super::{Step, remove_file};
+use crate::{HostError, loop_device, mount};
+
+/// Undoes `step`; that there is nothing to undo is success.
+pub(super) fn undo(step: &Step) -> Result<(), HostError> {
+    match step {
+        Step::File { path } => remove_file(path),
+        Step::Directory { path } => match fs::remove_dir(path) {
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
+                Err(HostError::system("remove", path)(error))
+            }
+            _ => Ok(()),
+        },
+        Step::Process { id, leads_group } => {
+            if *leads_group && id.runs() {
+                kill_group(id.pid);
+            }
+            id.kill();
+            Ok(())
+        }
+        Step::Loop { number, backing } => loop_device::remove(*number, backing),
+        Step::Mount { dir, source } => mount::undo(dir, source),
+    }
+}
+
+fn kill_group(leader: u32) {
+    let pid = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid {
+        // A group that ended by itself in between is what is wanted.
+        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::File { path } => write!(f, "file {}", path.display()),
+            Step::Directory { path } => write!(f, "folder {}", path.display()),
+            Step::Process { id, .. } => write!(f, "process {}", id.pid),
+            Step::Loop { number, .. } => write!(f, "/dev/loop{number}"),
+            Step::Mount { dir, .. } => write!(f, "mount on {}", dir.display()),
+        }
+    }
+}

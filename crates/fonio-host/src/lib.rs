@@ -1,0 +1,38 @@
+//! The test bed: what a workload needs of a Linux host, made and taken away again.
+//!
+//! Loop devices of our own, file systems on them, mounts, schedulers and queue depths. Everything that outlives a
+//! process is written into a [`Ledger`] before it is made. The ledger undoes it when it is dropped; where the process
+//! was killed, [`Ledger::recover`] of the next one does.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), fonio_host::HostError> {
+//! use fonio_host::{Filesystem, Ledger, LoopDevice, LoopOptions};
+//!
+//! Ledger::recover(&Ledger::default_dir())?;
+//! let mut ledger = Ledger::open(&Ledger::default_dir())?;
+//! let device = LoopDevice::attach(&mut ledger, "disk.img".as_ref(), &LoopOptions::default())?;
+//! Filesystem::Ext4.make(device.path())?;
+//! let dir = fonio_host::mount(&mut ledger, device.path(), Filesystem::Ext4, None, "")?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod caches;
+mod error;
+mod filesystem;
+mod ledger;
+mod loop_device;
+mod mount;
+mod process;
+mod program;
+mod queue;
+
+pub use caches::{drop_device_cache, drop_file_cache};
+pub use error::HostError;
+pub use filesystem::{Confirmation, Filesystem, check_empty};
+pub use ledger::{Entry, Ledger, Recovery, Step};
+pub use loop_device::{LoopDevice, LoopOptions};
+pub use mount::{mount, mounts_under, unmount};
+pub use process::ProcessId;
+pub use program::run;
+pub use queue::{Queue, scheduler_names};

@@ -1,0 +1,292 @@
+//! Loop devices of our own.
+//!
+//! Never one that was there before: a depth set through `nr_requests` survives the detaching of a loop device until
+//! it is removed, so that a used one is not what sysfs says it is. The numbers are taken from a range that `losetup`,
+//! which asks for the lowest free one, does not reach on ordinary machines.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::ioctl::{self, IntegerSetter, NoArg, Opcode, Setter};
+
+use crate::{Entry, HostError, Ledger, Queue, Step};
+
+const NUMBER_FIRST: u32 = 700;
+const NUMBER_LAST: u32 = 1699;
+
+/// How long a device may be busy after its last user has gone, and how long its node may take to appear.
+const TRIES: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(10);
+
+// The numbers of linux/loop.h.
+const LOOP_CONFIGURE: Opcode = 0x4c0a;
+const LOOP_CLR_FD: Opcode = 0x4c01;
+const LOOP_CTL_ADD: Opcode = 0x4c80;
+const LOOP_CTL_REMOVE: Opcode = 0x4c81;
+const FLAG_READ_ONLY: u32 = 1;
+const FLAG_DIRECT_IO: u32 = 16;
+
+/// How a loop device is set up.
+#[derive(Clone, Debug, Default)]
+pub struct LoopOptions {
+    /// It refuses writes.
+    pub read_only: bool,
+    /// It passes requests to the file below past the page cache, many at a time.
+    pub direct_io: bool,
+    /// The logical block size in bytes, a power of two from 512 to 4096; `None` for 512.
+    pub block_bytes: Option<u32>,
+}
+
+/// A loop device that we added and that is removed with the ledger.
+#[derive(Debug)]
+pub struct LoopDevice {
+    number: u32,
+    path: PathBuf,
+    entry: Entry,
+}
+
+/// `struct loop_info64` of linux/loop.h.
+#[repr(C)]
+struct LoopInfo64 {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config` of linux/loop.h.
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo64,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<LoopInfo64>() == 232 && size_of::<LoopConfig>() == 304);
+
+impl LoopDevice {
+    /// Adds a loop device and binds it to the file `backing`.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotRoot`], [`HostError::NoLoopNumber`], and [`HostError::System`], also where direct I/O was asked
+    /// for and the file below does not take it.
+    pub fn attach(
+        ledger: &mut Ledger,
+        backing: &Path,
+        options: &LoopOptions,
+    ) -> Result<LoopDevice, HostError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(HostError::NotRoot { needs: "a loop device" });
+        }
+        let backing = fs::canonicalize(backing).map_err(HostError::system("find", backing))?;
+        let mut file_options = OpenOptions::new();
+        file_options.read(true).write(!options.read_only);
+        if options.direct_io {
+            use std::os::unix::fs::OpenOptionsExt;
+            let direct = rustix::fs::OFlags::DIRECT.bits();
+            file_options.custom_flags(direct.cast_signed());
+        }
+        let file = file_options.open(&backing).map_err(HostError::system("open", &backing))?;
+        let (number, entry) = add(ledger, &backing)?;
+        let bound = bind(number, &file, options);
+        if bound.is_err() {
+            // The first error is the one to tell; the ledger keeps the device if this fails too.
+            let _ = ledger.undo(entry);
+        }
+        let device = LoopDevice { number, path: bound?, entry };
+        if options.direct_io && device.attribute("loop/dio")? != "1" {
+            let source = std::io::Error::from(Errno::OPNOTSUPP);
+            let path = device.path.clone();
+            device.detach(ledger)?;
+            return Err(HostError::system("have direct I/O below", path)(source));
+        }
+        Ok(device)
+    }
+
+    /// Its node, such as `/dev/loop700`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its name in sysfs, such as `loop700`.
+    pub fn name(&self) -> String {
+        format!("loop{}", self.number)
+    }
+
+    /// Its queue.
+    pub fn queue(&self) -> Queue {
+        Queue::of(&self.name())
+    }
+
+    /// Detaches and removes it.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`], also where it is still mounted.
+    pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
+        ledger.undo(self.entry)
+    }
+
+    fn attribute(&self, name: &str) -> Result<String, HostError> {
+        let path = sysfs(self.number).join(name);
+        let text = fs::read_to_string(&path).map_err(HostError::system("read", path))?;
+        Ok(text.trim().to_owned())
+    }
+}
+
+fn sysfs(number: u32) -> PathBuf {
+    format!("/sys/block/loop{number}").into()
+}
+
+fn control() -> Result<File, HostError> {
+    let path = "/dev/loop-control";
+    OpenOptions::new().read(true).write(true).open(path).map_err(HostError::system("open", path))
+}
+
+/// Adds a loop device under a number that nobody uses.
+fn add(ledger: &mut Ledger, backing: &Path) -> Result<(u32, Entry), HostError> {
+    let control = control()?;
+    for number in NUMBER_FIRST..=NUMBER_LAST {
+        if sysfs(number).exists() {
+            continue;
+        }
+        let entry = ledger.begin(Step::Loop { number, backing: backing.to_owned() })?;
+        // SAFETY: LOOP_CTL_ADD takes a number, not a pointer.
+        let added = unsafe {
+            let request = IntegerSetter::<LOOP_CTL_ADD>::new_usize(number as usize);
+            ioctl::ioctl(&control, request)
+        };
+        match added {
+            Ok(()) => return Ok((number, entry)),
+            Err(Errno::EXIST) => ledger.end(entry)?,
+            Err(error) => {
+                ledger.end(entry)?;
+                return Err(HostError::system("add a loop device through", "/dev/loop-control")(
+                    error.into(),
+                ));
+            }
+        }
+    }
+    Err(HostError::NoLoopNumber { from: NUMBER_FIRST, to: NUMBER_LAST })
+}
+
+fn bind(number: u32, file: &File, options: &LoopOptions) -> Result<PathBuf, HostError> {
+    let path = PathBuf::from(format!("/dev/loop{number}"));
+    let open = open_node(&path)?;
+    let config = LoopConfig {
+        fd: file.as_raw_fd().cast_unsigned(),
+        block_size: options.block_bytes.unwrap_or(512),
+        info: LoopInfo64 {
+            device: 0,
+            inode: 0,
+            rdevice: 0,
+            offset: 0,
+            size_limit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_size: 0,
+            flags: if options.read_only { FLAG_READ_ONLY } else { 0 }
+                | if options.direct_io { FLAG_DIRECT_IO } else { 0 },
+            file_name: [0; 64],
+            crypt_name: [0; 64],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        },
+        reserved: [0; 8],
+    };
+    // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `LoopConfig` has (asserted above), and keeps
+    // no pointer to it.
+    unsafe { ioctl::ioctl(&open, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
+        .map_err(|error| HostError::system("bind", &path)(error.into()))?;
+    Ok(path)
+}
+
+/// udev or devtmpfs makes the node a moment after the device is there.
+fn open_node(path: &Path) -> Result<File, HostError> {
+    let mut last = None;
+    for _ in 0..TRIES {
+        match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => return Ok(file),
+            Err(error) => last = Some(error),
+        }
+        thread::sleep(PAUSE);
+    }
+    Err(HostError::system("open", path)(last.expect("it was tried")))
+}
+
+/// Detaches and removes the loop device `number` if it is bound to `backing`, or to nothing.
+pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
+    let sysfs = sysfs(number);
+    let path = PathBuf::from(format!("/dev/loop{number}"));
+    if !sysfs.exists() {
+        return Ok(());
+    }
+    if let Ok(bound) = fs::read_to_string(sysfs.join("loop/backing_file")) {
+        if !is_backing(bound.trim_end_matches('\n'), backing) {
+            return Ok(());
+        }
+        let device = File::open(&path).map_err(HostError::system("open", &path))?;
+        // SAFETY: LOOP_CLR_FD takes no argument.
+        match unsafe { ioctl::ioctl(&device, NoArg::<LOOP_CLR_FD>::new()) } {
+            // It is unbound already, or will be when its last user closes it.
+            Ok(()) | Err(Errno::NXIO) => {}
+            Err(error) => return Err(HostError::system("detach", path)(error.into())),
+        }
+    }
+    let control = control()?;
+    for _ in 0..TRIES {
+        // SAFETY: LOOP_CTL_REMOVE takes a number, not a pointer.
+        let removed = unsafe {
+            let request = IntegerSetter::<LOOP_CTL_REMOVE>::new_usize(number as usize);
+            ioctl::ioctl(&control, request)
+        };
+        match removed {
+            Ok(()) | Err(Errno::NODEV) => return Ok(()),
+            Err(Errno::BUSY) => thread::sleep(PAUSE),
+            Err(error) => return Err(HostError::system("remove", path)(error.into())),
+        }
+    }
+    Err(HostError::system("remove", path)(Errno::BUSY.into()))
+}
+
+/// Whether the kernel's name of the file below is that of `backing`. A file whose mount is gone is shown by its path
+/// inside that mount, and a removed one with a remark.
+fn is_backing(shown: &str, backing: &Path) -> bool {
+    let shown = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(shown));
+    shown == backing || shown.is_absolute() && backing.ends_with(shown.strip_prefix("/").unwrap_or(shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_below_is_recognised_in_the_kernels_words() {
+        let backing = Path::new("/run/fonio/1-0.disk/disk");
+        for (shown, ours) in [
+            ("/run/fonio/1-0.disk/disk", true),
+            ("/run/fonio/1-0.disk/disk (deleted)", true),
+            ("/disk", true),
+            ("/run/fonio/2-0.disk/disk", false),
+            ("/home/disk2", false),
+            ("", false),
+        ] {
+            assert_eq!(is_backing(shown, backing), ours, "{shown}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Mounting and unmounting, and what is mounted.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::{Entry, Filesystem, HostError, Ledger, Step, program};
+
+/// How long an unmount waits for the last user of the mount, who is often about to go.
+const BUSY_TRIES: u32 = 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+
+/// Mounts the file system on `device`, at `dir` or else at a new folder beside the ledger. `options` are mount's own,
+/// separated by commas; empty for the defaults. Gives the folder and the ledger's entry of the mount.
+///
+/// The `mount` program does it, in a process of its own: a process that serves the device itself, or is about to be
+/// killed, must not be the one that waits for it.
+///
+/// # Errors
+///
+/// [`HostError::ProgramFailed`] with mount's complaint.
+pub fn mount(
+    ledger: &mut Ledger,
+    device: &Path,
+    filesystem: Filesystem,
+    dir: Option<&Path>,
+    options: &str,
+) -> Result<(PathBuf, Entry), HostError> {
+    let dir = match dir {
+        Some(dir) => fs::canonicalize(dir).map_err(HostError::system("find", dir))?,
+        None => {
+            let path = ledger.own_path(&format!("mount{}", ledger.steps()));
+            ledger.begin(Step::Directory { path: path.clone() })?;
+            fs::create_dir(&path).map_err(HostError::system("make", &path))?;
+            path
+        }
+    };
+    let source = device.to_string_lossy().into_owned();
+    let entry = ledger.begin(Step::Mount { dir: dir.clone(), source })?;
+    let mut arguments = vec![OsStr::new("-t"), OsStr::new(filesystem.kernel_name())];
+    if !options.is_empty() {
+        arguments.extend([OsStr::new("-o"), OsStr::new(options)]);
+    }
+    arguments.extend([device.as_os_str(), dir.as_os_str()]);
+    if let Err(error) = program::run("mount", "mount", &arguments) {
+        ledger.end(entry)?;
+        return Err(error);
+    }
+    Ok((dir, entry))
+}
+
+/// Unmounts `dir`; waits a second for its last user.
+///
+/// # Errors
+///
+/// [`HostError::System`], also where it stays in use.
+pub fn unmount(dir: &Path) -> Result<(), HostError> {
+    for _ in 0..BUSY_TRIES {
+        match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
+            Ok(()) => return Ok(()),
+            Err(Errno::BUSY) => thread::sleep(BUSY_PAUSE),
+            Err(error) => return Err(HostError::system("unmount", dir)(error.into())),
+        }
+    }
+    Err(HostError::system("unmount", dir)(Errno::BUSY.into()))
+}
+
+/// Unmounts `dir` if what is mounted there is `source`. A mount that stays in use is taken out of sight at least, and
+/// goes with its last user.
+pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
+    let ours = mounts()?.into_iter().rfind(|mount| mount.dir == dir);
+    if ours.is_none_or(|mount| mount.source != source) {
+        return Ok(());
+    }
+    unmount(dir).or_else(|_| {
+        rustix::mount::unmount(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+            .map_err(|error| HostError::system("unmount", dir)(error.into()))
+    })
+}
+
+/// The folders at or below `dir` on which something is mounted.
+///
+/// # Errors
+///
+/// [`HostError::System`] where `/proc` is not mounted.
+pub fn mounts_under(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
+    Ok(mounts()?.into_iter().map(|mount| mount.dir).filter(|at| at.starts_with(dir)).collect())
+}
+
+/// A line of `/proc/self/mountinfo`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    pub(crate) dir: PathBuf,
+    pub(crate) source: String,
+}
+
+/// What is mounted, the latest last.
+pub(crate) fn mounts() -> Result<Vec<Mounted>, HostError> {
+    let path = "/proc/self/mountinfo";
+    let text = fs::read(path).map_err(HostError::system("read", path))?;
+    Ok(text.split(|byte| *byte == b'\n').filter_map(parse_mount).collect())
+}
+
+fn parse_mount(line: &[u8]) -> Option<Mounted> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let dash = fields.iter().position(|field| *field == b"-")?;
+    let dir = PathBuf::from(OsString::from_vec(unescape(fields.get(4)?)));
+    let source = String::from_utf8_lossy(&unescape(fields.get(dash + 2)?)).into_owned();
+    Some(Mounted { dir, source })
+}
+
+/// The kernel writes blank, tab, newline and backslash as a backslash and three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digits = tail.get(..3).filter(|digits| digits.iter().all(|digit| (b'0'..b'8').contains(digit)));
+        match digits {
+            Some(digits) if byte == b'\\' => {
+                let value = digits.iter().fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+                out.push((value & 0xff) as u8);
+                rest = &tail[3..];
+            }
+            _ => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_gives_folder_and_source() {
+        let line = br"36 35 98:0 / /mnt/a\040b rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let expected = Mounted { dir: "/mnt/a b".into(), source: "/dev/root".to_owned() };
+        assert_eq!(parse_mount(line), Some(expected));
+        assert_eq!(parse_mount(b""), None);
+        assert_eq!(unescape(br"a\b\13"), br"a\b\13");
+    }
+
+    #[test]
+    fn something_is_mounted_at_the_root() {
+        assert!(mounts_under(Path::new("/")).expect("mounts").contains(&PathBuf::from("/")));
+    }
+}

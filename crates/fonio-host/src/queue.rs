@@ -1,0 +1,128 @@
+//! A block device's queue: scheduler, depth, largest request.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::HostError;
+
+/// The least depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`), and with it of a loop
+/// device.
+pub(crate) const DEPTH_MIN: u32 = 4;
+
+/// The depth of the loop driver (`hw_queue_depth`).
+pub(crate) const DEPTH_MAX: u32 = 128;
+
+/// A block device's queue in sysfs. Only for devices of our own.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    device: String,
+}
+
+impl Queue {
+    /// The queue of the device `name`, such as `loop300`.
+    pub fn of(name: &str) -> Queue {
+        Queue { device: name.to_owned() }
+    }
+
+    fn path(&self, attribute: &str) -> PathBuf {
+        PathBuf::from(format!("/sys/block/{}/queue/{attribute}", self.device))
+    }
+
+    fn read(&self, attribute: &str) -> Result<String, HostError> {
+        let path = self.path(attribute);
+        let text = fs::read_to_string(&path).map_err(HostError::system("read", path))?;
+        Ok(text.trim().to_owned())
+    }
+
+    fn write(&self, attribute: &str, value: &str) -> Result<(), HostError> {
+        let path = self.path(attribute);
+        fs::write(&path, value).map_err(HostError::system("write", path))
+    }
+
+    /// Sets the scheduler.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NoScheduler`] and [`HostError::System`].
+    pub fn set_scheduler(&self, name: &str) -> Result<(), HostError> {
+        let offered = scheduler_names(&self.read("scheduler")?);
+        if !offered.iter().any(|offered| offered == name) {
+            let device = self.device.clone();
+            return Err(HostError::NoScheduler { device, wanted: name.to_owned(), offered });
+        }
+        self.write("scheduler", name)
+    }
+
+    /// Sets how many requests the driver takes at once, and the scheduler.
+    ///
+    /// The driver's depth follows `nr_requests` only while there is no scheduler; with one, `nr_requests` is how many
+    /// requests the scheduler may hold. So the scheduler is taken off, the depth set, and the scheduler put on.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Depth`] outside 4 to 128, else as [`Queue::set_scheduler`].
+    pub fn set_depth(&self, depth: u32, scheduler: &str) -> Result<(), HostError> {
+        if !(DEPTH_MIN..=DEPTH_MAX).contains(&depth) {
+            let device = self.device.clone();
+            return Err(HostError::Depth { device, wanted: depth, min: DEPTH_MIN, max: DEPTH_MAX });
+        }
+        self.set_scheduler("none")?;
+        self.write("nr_requests", &depth.to_string())?;
+        self.set_scheduler(scheduler)
+    }
+
+    /// Sets the largest request, in KiB, or what the driver can do at most where that is less. Gives what holds now.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn set_request_max_kib(&self, kib: u64) -> Result<u64, HostError> {
+        let most = self.read("max_hw_sectors_kb")?.parse().unwrap_or(kib);
+        let least = 4;
+        let kib = kib.min(most).max(least);
+        self.write("max_sectors_kb", &kib.to_string())?;
+        Ok(kib)
+    }
+
+    /// Says whether the device's write cache is volatile: without one the kernel sends no flushes.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn set_volatile_cache(&self, volatile: bool) -> Result<(), HostError> {
+        self.write("write_cache", if volatile { "write back" } else { "write through" })
+    }
+
+    /// Sets the largest discard in bytes; zero takes discard away.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn set_discard_max(&self, bytes: u64) -> Result<(), HostError> {
+        self.write("discard_max_bytes", &bytes.to_string())
+    }
+}
+
+/// The names in sysfs's list of schedulers, in which the one in force has brackets.
+pub fn scheduler_names(list: &str) -> Vec<String> {
+    list.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheduler_in_force_is_one_of_those_offered() {
+        assert_eq!(
+            scheduler_names("none [mq-deadline] kyber bfq\n"),
+            ["none", "mq-deadline", "kyber", "bfq"]
+        );
+    }
+
+    #[test]
+    fn a_depth_that_the_loop_driver_cannot_have_is_refused() {
+        let error = Queue::of("loop9").set_depth(1, "none").expect_err("too shallow");
+        assert_eq!(error.to_string(), "loop9 cannot have a depth of 1: a loop device's is between 4 and 128");
+    }
+}

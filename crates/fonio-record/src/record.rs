@@ -12,7 +12,7 @@ use fonio_trace::assembler::AssemblerOptions;
 use crate::capture::{Capture, Captured, cpu_time};
 use crate::machine::Machine;
 use crate::pages::{PageStore, Pages};
-use crate::select;
+use crate::select::{self, Watched};
 use crate::signals::Signals;
 use crate::spill::Spill;
 use crate::tracefs::Tracefs;
@@ -44,9 +44,14 @@ pub fn record(
         return Err(RecordError::EmptyCommand);
     }
     check_out(&options.out, options.overwrite)?;
-    let devices = select::resolve(&machine, &options.select)?;
+    let watched = select::resolve(&machine, &options.select)?;
 
     let mut notes = Vec::new();
+    if let Watched::AllBut(left_out) = &watched
+        && !left_out.is_empty()
+    {
+        notes.push(left_out_note(&machine, left_out));
+    }
     let tracefs = Tracefs::open(&machine, &mut |note| notes.push(note))?;
     for name in tracefs.remove_leftovers(&machine) {
         notes.push(format!("the tracefs instance {name} of an earlier run that was killed was removed"));
@@ -67,9 +72,9 @@ pub fn record(
         None => None,
     };
     let kib_per_cpu = kernel_buffer(&machine, options).0 / 1024;
-    let mut instance = tracefs.instance(&machine, &devices, kib_per_cpu)?;
+    let mut instance = tracefs.instance(&machine, &watched, kib_per_cpu)?;
     let store = PageStore::new(layout.clone(), instance.take_buffers(), options.buffer, spill);
-    let facts: Vec<Device> = devices.iter().filter_map(|&id| machine.device(id)).collect();
+    let facts: Vec<Device> = watched.named().iter().filter_map(|&id| machine.device(id)).collect();
     progress(Progress::Started { devices: &facts });
 
     let capture =
@@ -178,6 +183,17 @@ fn finish(
     })
 }
 
+fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
+    let named = left_out.iter().filter_map(|id| machine.device(*id)?.name);
+    let names: Vec<String> = named.collect();
+    format!(
+        "{} {} on another disk and seen there, not counted twice; `--device {}` records one by itself",
+        names.join(", "),
+        if names.len() == 1 { "is a file" } else { "are files" },
+        names.first().map_or("loop0", String::as_str)
+    )
+}
+
 /// What only this machine knows.
 fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
     meta.began = Some(captured.began);
@@ -190,7 +206,9 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     meta.host = machine.host();
     // Those that had events, those that were asked for, and what they are stacked on.
     let mut ids: Vec<DeviceId> = meta.devices.iter().map(|device| device.id).collect();
-    ids.extend(select::resolve(machine, &options.select).unwrap_or_default());
+    if let Ok(watched) = select::resolve(machine, &options.select) {
+        ids.extend(watched.named());
+    }
     ids.retain(|&id| id != DeviceId::default());
     ids = machine.with_all_below(&ids);
     let known = |id: DeviceId| meta.devices.iter().find(|device| device.id == id).cloned();

@@ -10,8 +10,44 @@ use rustix::fs::FileType;
 use crate::machine::{Machine, device_id, parse_device_id};
 use crate::{RecordError, Selector};
 
-/// The disks to watch, with those that they map to, in order of number. Empty where nothing was selected.
-pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Vec<DeviceId>, RecordError> {
+/// The disks to watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// These, with those that they map to, in order of number.
+    Only(Vec<DeviceId>),
+    /// Every disk but these: loop devices whose file lies on another disk, where the same I/O is seen again.
+    AllBut(Vec<DeviceId>),
+}
+
+impl Watched {
+    /// The disks that were named.
+    pub(crate) fn named(&self) -> &[DeviceId] {
+        match self {
+            Watched::Only(devices) => devices,
+            Watched::AllBut(_) => &[],
+        }
+    }
+
+    /// The kernel's event filter; `None` where every event passes.
+    pub(crate) fn event_filter(&self) -> Option<String> {
+        let (devices, comparison, join) = match self {
+            Watched::Only(devices) => (devices, "==", "||"),
+            Watched::AllBut(devices) => (devices, "!=", "&&"),
+        };
+        let terms: Vec<String> = devices.iter().map(|id| format!("dev{comparison}{}", id.0)).collect();
+        (!terms.is_empty()).then(|| terms.join(join))
+    }
+}
+
+/// What the selectors name; without any, every disk on which I/O is seen once.
+pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watched, RecordError> {
+    if selectors.is_empty() {
+        // A mapped device (dm, md) makes no requests of its own; a loop device does.
+        let is_copy =
+            |id: &DeviceId| machine.device_dir(*id).join("loop").exists() && !machine.below(*id).is_empty();
+        let disks = machine.devices().into_iter().map(|device| device.id);
+        return Ok(Watched::AllBut(disks.filter(is_copy).collect()));
+    }
     let mut named = Vec::new();
     for selector in selectors {
         match selector {
@@ -19,7 +55,7 @@ pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Vec<D
             Selector::Path(path) => named.extend(path_devices(machine, path)?),
         }
     }
-    Ok(machine.with_mapped(&named))
+    Ok(Watched::Only(machine.with_mapped(&named)))
 }
 
 fn device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError> {

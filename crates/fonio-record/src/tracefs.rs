@@ -10,7 +10,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fonio_core::DeviceId;
 use fonio_trace::ring_buffer::{BlockDecoder, ByteOrder, EventFormat, PageLayout};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -20,6 +19,7 @@ use rustix::mount::{
 
 use crate::RecordError;
 use crate::machine::{Machine, read_text};
+use crate::select::Watched;
 
 /// Where it is mounted if anywhere.
 const USUAL_MOUNT: &str = "/sys/kernel/tracing";
@@ -157,7 +157,7 @@ impl Tracefs {
     pub(crate) fn instance(
         &self,
         machine: &Machine,
-        devices: &[DeviceId],
+        watched: &Watched,
         kib_per_cpu: u64,
     ) -> Result<Instance, RecordError> {
         static MADE: AtomicU32 = AtomicU32::new(0);
@@ -190,7 +190,7 @@ impl Tracefs {
         instance.write("buffer_size_kb", &kib_per_cpu.to_string())?;
         // A page says how many events were overwritten before it; it would not say how many were refused.
         instance.write("options/overwrite", "1")?;
-        instance.enable(devices)?;
+        instance.enable(watched)?;
         instance.open_cpus()?;
         Ok(instance)
     }
@@ -308,7 +308,7 @@ impl Instance {
         fs::write(&path, value).map_err(file_error(&path, "writing"))
     }
 
-    fn enable(&self, devices: &[DeviceId]) -> Result<(), RecordError> {
+    fn enable(&self, watched: &Watched) -> Result<(), RecordError> {
         for name in EVENTS {
             let dir = format!("events/block/{name}");
             if !self.dir.join(&dir).exists() {
@@ -317,9 +317,8 @@ impl Instance {
                 }
                 continue;
             }
-            if !devices.is_empty() {
-                let filter: Vec<String> = devices.iter().map(|id| format!("dev=={}", id.0)).collect();
-                self.write(&format!("{dir}/filter"), &filter.join("||"))?;
+            if let Some(filter) = watched.event_filter() {
+                self.write(&format!("{dir}/filter"), &filter)?;
             }
             self.write(&format!("{dir}/enable"), "1")?;
         }

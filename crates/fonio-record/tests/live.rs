@@ -144,6 +144,59 @@ fn a_command_and_its_writes() {
     assert!(rows.threads.iter().any(|thread| thread.pid.is_some() && thread.uid.is_some()));
 }
 
+/// A loop device over a file, detached when dropped.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn over(file: &Path) -> Option<LoopDevice> {
+        fs::write(file, vec![0; 1 << 20]).unwrap();
+        let made = Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(file).output();
+        match made {
+            Ok(out) if out.status.success() => Some(LoopDevice(String::from_utf8(out.stdout).unwrap())),
+            _ => {
+                eprintln!("skipped: losetup makes no loop device here");
+                None
+            }
+        }
+    }
+    fn path(&self) -> &str {
+        self.0.trim_end()
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", self.path()]).status();
+    }
+}
+
+#[test]
+fn io_on_a_loop_device_is_counted_once() {
+    let dir = scratch();
+    let Some(device) = LoopDevice::over(&dir.path().join("image")) else { return };
+    let script = format!("dd if=/dev/zero of={} bs=64k count=8 oflag=direct 2>/dev/null", device.path());
+    let run = |out: &str, select| {
+        let command = words(&["sh", "-c", &script]);
+        let options = RecordOptions { select, command, ..RecordOptions::new(dir.path().join(out)) };
+        try_record(&options)?;
+        let (meta, rows) = read(&options.out);
+        let on = |named: bool| {
+            let is_it = |id| {
+                meta.devices
+                    .iter()
+                    .any(|d| d.id == id && d.name.as_deref() == device.path().strip_prefix("/dev/"))
+            };
+            rows.requests.iter().filter(|row| row.op == Op::Write && is_it(row.device) == named).count()
+        };
+        Some((on(true), on(false)))
+    };
+    let Some((on_loop, _)) = run("all", vec![]) else { return };
+    assert_eq!(on_loop, 0, "seen on the disk below");
+    let Some((on_loop, elsewhere)) = run("one", vec![Selector::Device(device.path().into())]) else { return };
+    assert!(on_loop >= 8);
+    assert_eq!(elsewhere, 0);
+}
+
 #[test]
 fn a_duration_ends_it() {
     let dir = scratch();

@@ -5,3 +5,11 @@
 //! time, the emulator with the wall clock; there is no second model.
 
 pub mod device;
+pub mod fit;
+pub mod ftl;
+pub mod measure;
+pub mod profile;
+pub mod published;
+mod random;
+
+pub use random::Random;

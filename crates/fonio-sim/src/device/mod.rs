@@ -1,5 +1,14 @@
 //! What every device model offers: commands in, completion times out.
 
+mod dies;
+pub mod flash;
+mod gather;
+pub mod memory;
+mod slots;
+mod streams;
+
+pub use dies::ReadsWaitFor;
+
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 
 /// One command as the host sends it.
@@ -80,4 +89,12 @@ pub struct Counters {
     pub pages_copied: u64,
     /// Time for which at least one command was under way.
     pub busy: Nanos,
+}
+
+/// Holds a command against what [`Device::submit`] demands.
+fn assert_fits(command: &Command, now: Timestamp, last: u64, limits: &Limits) {
+    assert!(now.0 >= last, "a command at {} ns came after one at {last} ns", now.0);
+    let end = command.sector.after(command.bytes);
+    let sectors = limits.capacity.0 / fonio_core::SECTOR_BYTES;
+    assert!(end.0 <= sectors, "a command up to sector {} on a device of {sectors} sectors", end.0);
 }

@@ -1,0 +1,116 @@
+//! Solves for numbers of a profile, so that the model gives what was published or measured.
+//!
+//! Each target names one key that is free to move. Targets are met one after the other, in rounds, each by a step along
+//! the secant, until all of them are met: the numbers depend on one another, but each mostly on its own key.
+
+use fonio_core::Nanos;
+
+use crate::measure::{Gives, Protocol};
+use crate::profile::{Profile, ProfileError, Source, schema};
+
+/// A number that the model is to give.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The key that may move.
+    pub key: &'static str,
+    /// How the number was measured.
+    pub protocol: Protocol,
+    /// The number.
+    pub wanted: f64,
+    /// What it is called, for the profile's `to`.
+    pub to: String,
+}
+
+/// What became of a target.
+#[derive(Clone, Debug)]
+pub struct Met {
+    /// The target's name.
+    pub to: String,
+    /// What was wanted.
+    pub wanted: f64,
+    /// What the model gives.
+    pub given: f64,
+}
+
+impl Met {
+    /// How far off it is, as a share of what was wanted.
+    pub fn error(&self) -> f64 {
+        (self.given / self.wanted - 1.0).abs()
+    }
+}
+
+/// A target counts as met at this relative error; published numbers have two or three digits.
+const ERROR_MAX: f64 = 1e-4;
+
+/// Rounds over all targets. The cards take about five; a target that cannot be met would take for ever.
+const ROUNDS_MAX: u32 = 40;
+
+/// Moves the targets' keys until the model gives the wanted numbers or gets no nearer, and says what it gives.
+///
+/// # Errors
+///
+/// Where a key is unknown or not in the profile, or the profile gives no device.
+pub fn fit(profile: &Profile, targets: &[Target]) -> Result<(Profile, Vec<Met>), ProfileError> {
+    fit_as(profile, targets, Source::Fitted)
+}
+
+/// As [`fit`], for numbers that were measured on a device.
+///
+/// # Errors
+///
+/// As [`fit`].
+pub fn fit_as(
+    profile: &Profile,
+    targets: &[Target],
+    source: Source,
+) -> Result<(Profile, Vec<Met>), ProfileError> {
+    let mut fitted = profile.clone();
+    for _ in 0..ROUNDS_MAX {
+        let mut worst = 0.0f64;
+        for target in targets {
+            worst = worst.max(step(&mut fitted, target, source)?);
+        }
+        if worst <= ERROR_MAX {
+            break;
+        }
+    }
+    let met = targets
+        .iter()
+        .map(|target| {
+            let given = target.protocol.run(&fitted)?;
+            Ok(Met { to: target.to.clone(), wanted: target.wanted, given })
+        })
+        .collect::<Result<_, ProfileError>>()?;
+    Ok((fitted, met))
+}
+
+/// One step of one key; says how far off the target was.
+fn step(profile: &mut Profile, target: &Target, source: Source) -> Result<f64, ProfileError> {
+    let key = schema::find(target.key);
+    let now = profile.number(target.key).unwrap_or(key.map_or(0, |key| key.min));
+    profile.set(target.key, now, source, &target.to)?;
+    // Times add up, rates do not; and so the slope is nearly constant.
+    let cost = |number: f64| match target.protocol.gives {
+        Gives::Throughput | Gives::Iops | Gives::Speedup(_) => 1.0 / number,
+        _ => number,
+    };
+    let wanted = cost(target.wanted);
+    let here = cost(target.protocol.run(profile)?);
+    let error = (wanted / here - 1.0).abs();
+    if error <= ERROR_MAX {
+        return Ok(error);
+    }
+    let key = key.expect("setting it would have failed");
+    let probe = (now + (now / 50).max(Nanos(1_000).0)).min(key.max);
+    profile.set(target.key, probe, source, &target.to)?;
+    let there = cost(target.protocol.run(profile)?);
+    let slope = (there - here) / (probe - now).max(1) as f64;
+    let next = if slope == 0.0 { now as f64 } else { now as f64 + (wanted - here) / slope };
+    // Far from the target a slope says little.
+    let floor = now as f64 / 2.0;
+    let ceiling = (now as f64 * 2.0).max(200_000.0);
+    let lowest = if floor < 2_000.0 { 0.0 } else { floor };
+    let next = next.clamp(lowest, ceiling).clamp(key.min as f64, key.max as f64);
+    profile.set(target.key, next as u64, source, &target.to)?;
+    Ok(error)
+}

@@ -1,0 +1,278 @@
+//! Every layer against simulated flash: each operation is done on an array of pages, and after each host command every
+//! unit must be found where the layer says, in its newest version.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::bast::{Bast, Victim};
+use super::fast::Fast;
+use super::page_map::{Collection, PageMap};
+use super::*;
+use crate::random::Random;
+
+/// Flash that forgets nothing and forgives nothing.
+#[derive(Clone, Debug, Default)]
+struct Chip {
+    units_per_block: u32,
+    content: BTreeMap<u32, (u32, u64)>,
+    /// In each erase block, the first place that was never programmed since the last erase.
+    next: BTreeMap<u32, u32>,
+    version: u64,
+}
+
+impl Chip {
+    fn store(&mut self, physical: u32, content: (u32, u64)) {
+        let (block, place) = (physical / self.units_per_block, physical % self.units_per_block);
+        let next = self.next.entry(block).or_default();
+        assert!(place >= *next, "place {place} of erase block {block} programmed after place {next}");
+        *next = place + 1;
+        self.content.insert(physical, content);
+    }
+}
+
+impl Watch for Chip {
+    const ACTIVE: bool = true;
+    fn program(&mut self, unit: u32, physical: u32) {
+        self.version += 1;
+        self.store(physical, (unit, self.version));
+    }
+    fn copy(&mut self, from: u32, to: u32) {
+        let content =
+            *self.content.get(&from).unwrap_or_else(|| panic!("{from} is copied, but holds nothing"));
+        self.store(to, content);
+    }
+    fn erase(&mut self, block: u32) {
+        for place in 0..self.units_per_block {
+            self.content.remove(&(block * self.units_per_block + place));
+        }
+        self.next.remove(&block);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Host {
+    Write(u32),
+    /// Several units in order.
+    Run(u32, u32),
+    Discard(u32),
+    Close,
+}
+
+trait Watched: Ftl {
+    fn chip(&self) -> &Chip;
+}
+impl Watched for Bast<Chip> {
+    fn chip(&self) -> &Chip {
+        &self.watch
+    }
+}
+impl Watched for Fast<Chip> {
+    fn chip(&self) -> &Chip {
+        &self.watch
+    }
+}
+impl Watched for PageMap<Chip> {
+    fn chip(&self) -> &Chip {
+        &self.watch
+    }
+}
+
+/// Runs the host's commands and holds the layer against the chip after each.
+fn check(mut ftl: impl Watched, commands: &[Host], discards: bool) {
+    let units = ftl.geometry().logical_units;
+    let mut newest: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut work = Work::default();
+    let mut writes = 0;
+    for command in commands {
+        let mut write = |ftl: &mut dyn FnMut(u32, &mut Work), unit: u32| {
+            ftl(unit, &mut work);
+            writes += 1;
+            newest.insert(unit, writes);
+        };
+        match *command {
+            Host::Write(unit) => write(&mut |unit, work| ftl.write(unit, work), unit % units),
+            Host::Run(start, length) => {
+                for unit in start..start + length {
+                    write(&mut |unit, work| ftl.write(unit, work), unit % units);
+                }
+            }
+            Host::Discard(unit) => {
+                ftl.discard(unit % units);
+                if discards {
+                    newest.remove(&(unit % units));
+                }
+            }
+            Host::Close => ftl.close_page(&mut work),
+        }
+        assert!(work.durable_after <= work.steps.len());
+        work.clear();
+        let mut places = BTreeMap::new();
+        for unit in 0..units {
+            let place = ftl.locate(unit);
+            assert_eq!(
+                place.is_some(),
+                newest.contains_key(&unit),
+                "unit {unit} is mapped when it was written"
+            );
+            let Some(place) = place else { continue };
+            assert_eq!(
+                ftl.chip().content.get(&place),
+                Some(&(unit, newest[&unit])),
+                "unit {unit} after {command:?}"
+            );
+            assert_eq!(places.insert(place, unit), None, "two units at {place}");
+        }
+        let census = ftl.census();
+        assert_eq!(census.total, census.free + census.data + census.log, "{census:?} after {command:?}");
+    }
+    let totals = &work.totals;
+    let pages = totals.host_programs * u64::from(ftl.geometry().units_per_page);
+    assert!(pages + u64::from(ftl.geometry().units_per_page) > writes, "what was written was programmed");
+}
+
+fn commands(units: u32) -> impl Strategy<Value = Vec<Host>> {
+    let one = prop_oneof![
+        6 => (0..units).prop_map(Host::Write),
+        // A few units are written again and again.
+        4 => (0..units / 8).prop_map(Host::Write),
+        3 => (0..units, 1..40u32).prop_map(|(start, length)| Host::Run(start, length)),
+        2 => (0..units / 16, Just(16u32)).prop_map(|(block, length)| Host::Run(block * 16, length)),
+        1 => (0..units).prop_map(Host::Discard),
+        1 => Just(Host::Close),
+    ];
+    prop::collection::vec(one, 1..150)
+}
+
+fn geometry(units_per_page: u32, dies: u32) -> Geometry {
+    Geometry { logical_units: 150, units_per_block: 16, units_per_page, dies }
+}
+
+fn chip() -> Chip {
+    Chip { units_per_block: 16, ..Chip::default() }
+}
+
+proptest! {
+    #[test]
+    fn bast_loses_nothing(commands in commands(150), logs in 1u32..5, fifo: bool, dies in 1u32..3, seed: u64) {
+        let victim = if fifo { Victim::Fifo } else { Victim::Lru };
+        check(Bast::new(geometry(1, dies), logs, victim, seed, chip()), &commands, false);
+    }
+
+    #[test]
+    fn fast_loses_nothing(commands in commands(150), logs in 1u32..5, dies in 1u32..3, seed: u64) {
+        check(Fast::new(geometry(1, dies), logs, seed, chip()), &commands, false);
+    }
+
+    #[test]
+    fn the_page_map_loses_nothing(
+        commands in commands(150), page in 0u32..3, dies in 1u32..3, spare in 7u32..10, greedy: bool, seed: u64,
+    ) {
+        let collection = if greedy { Collection::Greedy } else { Collection::CostBenefit };
+        check(PageMap::new(geometry(1 << page, dies), spare, collection, seed, chip()), &commands, true);
+    }
+}
+
+/// Uniform random writes over the first `range` units of a layer that was written in order, and what the last `counted`
+/// of them cost.
+fn uniform(ftl: &mut impl Ftl, range: u32, settle: u64, counted: u64) -> Totals {
+    let mut work = Work::default();
+    let mut random = Random::new(5);
+    for unit in 0..ftl.geometry().logical_units {
+        ftl.write(unit, &mut work);
+        work.clear();
+    }
+    for _ in 0..settle {
+        ftl.write(random.below(u64::from(range)) as u32, &mut work);
+        work.clear();
+    }
+    work.totals = Totals::default();
+    for _ in 0..counted {
+        ftl.write(random.below(u64::from(range)) as u32, &mut work);
+        work.clear();
+    }
+    work.totals
+}
+
+#[test]
+fn greedy_write_amplification_is_the_formula() {
+    // For large blocks and uniform random writes the share `x` of a victim that is still valid solves
+    // `u = (x - 1) / ln x`, where `u` is the share of flash that holds data, and write amplification is 1 / (1 - x)
+    // (Menon 1995; Desnoyers 2012).
+    for spare_percent in [7, 15, 28, 50] {
+        let geometry = Geometry { logical_units: 1 << 18, units_per_block: 512, units_per_page: 1, dies: 1 };
+        let spare = geometry.logical_blocks() * spare_percent / 100;
+        let mut ftl = PageMap::new(geometry, spare, Collection::Greedy, 1, Unwatched);
+        let totals = uniform(&mut ftl, 1 << 18, 3 << 18, 1 << 19);
+        let given = 1.0 + totals.copy_programs as f64 / totals.host_programs as f64;
+        // The free and open superblocks hold next to no data: three free, two half full.
+        let usable = f64::from(geometry.logical_blocks() + spare) - 4.0;
+        let u = f64::from(geometry.logical_blocks()) / usable;
+        let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
+        for _ in 0..100 {
+            let x: f64 = (low + high) / 2.0;
+            if (x - 1.0) / x.ln() < u { low = x } else { high = x }
+        }
+        let wanted = 1.0 / (1.0 - low);
+        let off = given / wanted - 1.0;
+        assert!(off.abs() < 0.03, "{spare_percent} % spare: {given:.3}, the formula says {wanted:.3}");
+    }
+}
+
+#[test]
+fn the_miss_rate_of_bast_is_the_formula() {
+    // Uniform random writes over R units with N logs of B units: m = 1 - N B / R.
+    for (logs, blocks) in [(1u32, 8u32), (2, 16), (4, 16), (8, 64)] {
+        let geometry = Geometry { logical_units: 128 * 64, units_per_block: 128, units_per_page: 1, dies: 1 };
+        let mut ftl = Bast::new(geometry, logs, Victim::Lru, 1, Unwatched);
+        let totals = uniform(&mut ftl, blocks * 128, 10_000, 200_000);
+        let merges = totals.full_merges + totals.partial_merges + totals.switch_merges;
+        let given = merges as f64 / totals.host_programs as f64;
+        let wanted = 1.0 - f64::from(logs) / f64::from(blocks);
+        assert!((given / wanted - 1.0).abs() < 0.01, "{logs} logs, {blocks} blocks: {given}, not {wanted}");
+        // All but those that begin at the first unit copy a whole block.
+        assert!(totals.full_merges as f64 > 0.95 * merges as f64);
+        let copies = totals.copy_programs as f64 / merges as f64;
+        assert!((copies / 128.0 - 1.0).abs() < 0.02, "{copies} copies a merge");
+    }
+}
+
+#[test]
+fn the_merges_of_fast_are_the_formula() {
+    // A data block is written in the course of one log block's P writes with p = 1 - (1 - 1/D)^P. After a merge it takes
+    // 1/p log blocks until it is written again, and N - 1 more until that log block is reclaimed and it is merged again:
+    // D / (1/p + N - 1) merges for each log block.
+    for (logs, blocks) in [(1u32, 64u32), (2, 256), (4, 512), (8, 16)] {
+        let geometry =
+            Geometry { logical_units: 128 * 512, units_per_block: 128, units_per_page: 1, dies: 1 };
+        let mut ftl = Fast::new(geometry, logs, 1, Unwatched);
+        let totals = uniform(&mut ftl, blocks * 128, 20_000, 200_000);
+        // One unit in P is the first of its block and goes to the sequential log.
+        let log_blocks = totals.host_programs as f64 * 127.0 / 128.0 / 128.0;
+        let given = totals.full_merges as f64 / log_blocks;
+        let d = f64::from(blocks);
+        let p = 1.0 - (1.0 - 1.0 / d).powi(128);
+        let wanted = d / (1.0 / p + f64::from(logs) - 1.0);
+        assert!((given / wanted - 1.0).abs() < 0.02, "{logs} logs, {blocks} blocks: {given}, not {wanted}");
+    }
+}
+
+#[test]
+fn writing_in_order_costs_switch_merges_only() {
+    let geometry = Geometry { logical_units: 128 * 16, units_per_block: 128, units_per_page: 1, dies: 1 };
+    let mut work = Work::default();
+    let mut bast = Bast::new(geometry, 2, Victim::Lru, 1, Unwatched);
+    let mut fast = Fast::new(geometry, 2, 1, Unwatched);
+    for ftl in [&mut bast as &mut dyn Ftl, &mut fast] {
+        work.totals = Totals::default();
+        for unit in (0..5).flat_map(|_| 0..128 * 16) {
+            ftl.write(unit, &mut work);
+            work.clear();
+        }
+        assert_eq!(
+            (work.totals.full_merges, work.totals.partial_merges, work.totals.copy_programs),
+            (0, 0, 0)
+        );
+        assert!(work.totals.switch_merges >= 4 * 16 - 2, "{:?}", work.totals);
+    }
+}

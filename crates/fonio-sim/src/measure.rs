@@ -1,0 +1,337 @@
+//! The studies' benchmarks, driven against a device in virtual time.
+//!
+//! A [`Job`] is one process that keeps a number of requests of its own under way; [`run`] lets several of them at a device
+//! at once. A [`Protocol`] is a whole experiment with fresh device, preparation and one resulting number, as
+//! `crate::fit` and `crate::verify` use it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
+
+use crate::device::{Command, Device};
+use crate::profile::{Profile, ProfileError};
+use crate::random::Random;
+
+/// One process with its requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// Read or write.
+    pub op: Op,
+    /// Where the next request begins.
+    pub order: Order,
+    /// The first byte that it may touch.
+    pub start: ByteCount,
+    /// The bytes from there on that it may touch; a sequential job begins again at the end.
+    pub range: ByteCount,
+    /// The size of a request.
+    pub request: ByteCount,
+    /// How many requests it makes.
+    pub count: u64,
+    /// How many of them it keeps under way.
+    pub depth: u32,
+}
+
+/// Where the next request begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Where the one before ended.
+    Sequential,
+    /// Anywhere in the range, aligned to the size of a request.
+    Random,
+}
+
+/// What came of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Requests made.
+    pub requests: u64,
+    /// Bytes in them.
+    pub bytes: ByteCount,
+    /// From the first submission to the last completion.
+    pub span: Nanos,
+    /// The sum of all response times.
+    pub response_sum: Nanos,
+    /// The longest response time.
+    pub response_max: Nanos,
+}
+
+impl Measured {
+    /// 10⁶ bytes a second.
+    pub fn mb_s(&self) -> f64 {
+        self.bytes.0 as f64 / 1e6 / self.span.as_secs_f64()
+    }
+
+    /// Requests a second.
+    pub fn iops(&self) -> f64 {
+        self.requests as f64 / self.span.as_secs_f64()
+    }
+
+    /// Total time over the number of requests, in microseconds: the response time of Nguyen et al., section 4.3.
+    pub fn micros_each(&self) -> f64 {
+        self.span.0 as f64 / 1e3 / self.requests as f64
+    }
+}
+
+/// Lets all jobs at a device at once, from `from` on, and says what came of each. Their random places come from `seed`.
+///
+/// # Panics
+///
+/// Where a job's range holds no request, or lies beyond the device.
+pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) -> (Vec<Measured>, Timestamp) {
+    struct Running {
+        random: Random,
+        made: u64,
+        measured: Measured,
+    }
+    let mut running: Vec<Running> = (0..jobs.len() as u64)
+        .map(|index| Running {
+            random: Random::new(seed ^ (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            made: 0,
+            measured: Measured {
+                requests: 0,
+                bytes: ByteCount(0),
+                span: Nanos(0),
+                response_sum: Nanos(0),
+                response_max: Nanos(0),
+            },
+        })
+        .collect();
+    // Each entry is a place of a job that is free at an instant; ties go by the order of submission.
+    let mut free = BinaryHeap::new();
+    let mut order = 0u64;
+    for (index, job) in jobs.iter().enumerate() {
+        assert!(job.range.0 >= job.request.0 && job.request.0 > 0, "a job's range holds a request");
+        for _ in 0..u64::from(job.depth).min(job.count) {
+            free.push(Reverse((from.0, order, index)));
+            order += 1;
+        }
+    }
+    let mut last = from;
+    while let Some(Reverse((now, _, index))) = free.pop() {
+        let (job, state) = (&jobs[index], &mut running[index]);
+        if state.made == job.count {
+            continue;
+        }
+        let places = job.range.0 / job.request.0;
+        let place = match job.order {
+            Order::Sequential => state.made % places,
+            Order::Random => state.random.below(places),
+        };
+        state.made += 1;
+        let command = Command {
+            op: job.op,
+            sector: Sector((job.start.0 + place * job.request.0) / SECTOR_BYTES),
+            bytes: job.request,
+            fua: false,
+        };
+        let done = device.submit(&command, Timestamp(now));
+        let response = Nanos(done.0 - now);
+        let measured = &mut state.measured;
+        measured.requests += 1;
+        measured.bytes += job.request;
+        measured.response_sum += response;
+        measured.response_max = measured.response_max.max(response);
+        measured.span = measured.span.max(Nanos(done.0 - from.0));
+        last = last.max(done);
+        free.push(Reverse((done.0, order, index)));
+        order += 1;
+    }
+    (running.into_iter().map(|state| state.measured).collect(), last)
+}
+
+/// A whole experiment on a fresh device.
+#[derive(Clone, Copy, Debug)]
+pub struct Protocol {
+    /// Read or write.
+    pub op: Op,
+    /// Sequential or random.
+    pub order: Order,
+    /// The size of a request.
+    pub request: ByteCount,
+    /// The range that each process touches.
+    pub range: ByteCount,
+    /// The requests of each process.
+    pub count: u64,
+    /// Requests that each process keeps under way.
+    pub depth: u32,
+    /// Written in order from the beginning of the device before, in 512 KiB requests.
+    pub prepare: ByteCount,
+    /// What it gives.
+    pub gives: Gives,
+}
+
+/// What an experiment gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    /// 10⁶ bytes a second.
+    Throughput,
+    /// Requests a second.
+    Iops,
+    /// Microseconds, total time over the number of requests.
+    Response,
+    /// The response beside a process of another op, over the response alone.
+    SlowdownBy(Op),
+    /// Microseconds of the response beside a process of another op.
+    ResponseBeside(Op),
+    /// The time of so many such processes one after the other, over that of all of them at once.
+    Speedup(u32),
+}
+
+/// The seed of every experiment that does not state another.
+pub const SEED: u64 = 1;
+
+impl Protocol {
+    /// 4 KiB random requests as Kim et al. made them, section 5.3: 2048 of them after 1 GB written in order. The range of
+    /// Table III is not published; 128 MiB is what its sequential test covers.
+    pub fn kim_random(op: Op, range: ByteCount) -> Protocol {
+        Protocol {
+            op,
+            order: Order::Random,
+            request: ByteCount(4096),
+            range,
+            count: 2048,
+            depth: 1,
+            prepare: ByteCount(1_000_000_000),
+            gives: Gives::Throughput,
+        }
+    }
+
+    /// 128 MiB in order, as Kim et al. for Table III on the phone. The sizes of the requests are not published: 512 KiB
+    /// for writes and 128 KiB for reads (the kernel's read-ahead) are assumed.
+    pub fn kim_sequential(op: Op) -> Protocol {
+        let request = if op == Op::Read { 128 << 10 } else { 512 << 10 };
+        let range = ByteCount(128 << 20);
+        Protocol {
+            order: Order::Sequential,
+            request: ByteCount(request),
+            count: range.0 / request,
+            ..Protocol::kim_random(op, range)
+        }
+    }
+
+    /// 4 KiB direct I/O over a file of 128 MB, as Nguyen et al., section 4.3.
+    pub fn smartio(op: Op, order: Order, gives: Gives) -> Protocol {
+        let range = ByteCount(128 << 20);
+        Protocol {
+            op,
+            order,
+            request: ByteCount(4096),
+            range,
+            count: range.0 / 4096,
+            depth: 1,
+            prepare: ByteCount(1 << 30),
+            gives,
+        }
+    }
+
+    /// So many processes of 32 MB each, as Nguyen et al., section 4.5.
+    pub fn concurrency(op: Op, order: Order, processes: u32) -> Protocol {
+        let range = ByteCount(32 << 20);
+        Protocol {
+            range,
+            count: range.0 / 4096,
+            prepare: ByteCount(u64::from(processes.max(32)) * range.0),
+            ..Protocol::smartio(op, order, Gives::Speedup(processes))
+        }
+    }
+
+    /// Runs the experiment on a device of this profile.
+    ///
+    /// # Errors
+    ///
+    /// Where the profile gives no device.
+    pub fn run(&self, profile: &Profile) -> Result<f64, ProfileError> {
+        self.run_on(|| profile.device(None, SEED))
+    }
+
+    /// Runs the experiment on devices that `make` makes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `make`.
+    pub fn run_on<E>(&self, make: impl Fn() -> Result<Box<dyn Device>, E>) -> Result<f64, E> {
+        let alone = |jobs: u32| -> Result<Measured, E> {
+            let mut device = make()?;
+            let (results, _) = self.run_jobs(device.as_mut(), &self.processes(jobs));
+            Ok(results.into_iter().max_by_key(|result| result.span).expect("there is a process"))
+        };
+        Ok(match self.gives {
+            Gives::Throughput => alone(1)?.mb_s(),
+            Gives::Iops => alone(1)?.iops(),
+            Gives::Response => alone(1)?.micros_each(),
+            Gives::Speedup(processes) => {
+                // One after the other on one device, so that each finds what the one before left behind.
+                let mut device = make()?;
+                let mut now = self.prepare(device.as_mut());
+                let mut serial = 0;
+                for job in self.processes(processes) {
+                    let (results, after) = run(device.as_mut(), &[job], now, SEED + serial);
+                    serial += results[0].span.0;
+                    now = after;
+                }
+                serial as f64 / alone(processes)?.span.0 as f64
+            }
+            Gives::ResponseBeside(other) => self.beside(make()?.as_mut(), other).micros_each(),
+            Gives::SlowdownBy(other) => {
+                self.beside(make()?.as_mut(), other).micros_each() / alone(1)?.micros_each()
+            }
+        })
+    }
+
+    fn processes(&self, processes: u32) -> Vec<Job> {
+        (0..u64::from(processes)).map(|index| self.job(self.op, index, self.count)).collect()
+    }
+
+    fn job(&self, op: Op, index: u64, count: u64) -> Job {
+        Job {
+            op,
+            order: self.order,
+            start: ByteCount(index * self.range.0),
+            range: self.range,
+            request: self.request,
+            count,
+            depth: self.depth,
+        }
+    }
+
+    /// This process beside one of another op that outlasts it, on a file of its own.
+    fn beside(&self, device: &mut dyn Device, other: Op) -> Measured {
+        // Twice the count is the study's own way to be sure; a slower process needs no more.
+        let factor = if other == Op::Write { 2 } else { 64 };
+        let jobs = [self.job(self.op, 0, self.count), self.job(other, 1, self.count * factor)];
+        self.run_jobs(device, &jobs).0[0]
+    }
+
+    fn run_jobs(&self, device: &mut dyn Device, jobs: &[Job]) -> (Vec<Measured>, Timestamp) {
+        let now = self.prepare(device);
+        run(device, jobs, now, SEED)
+    }
+
+    fn prepare(&self, device: &mut dyn Device) -> Timestamp {
+        let bytes = self.prepare.0.min(device.limits().capacity.0);
+        write_in_order(device, ByteCount(bytes), Timestamp(0))
+    }
+}
+
+/// Writes the first `bytes` of a device in order, in requests of 512 KiB or the most it takes, and flushes. Says when
+/// that is over and the device has been left alone for a second.
+pub fn write_in_order(device: &mut dyn Device, bytes: ByteCount, from: Timestamp) -> Timestamp {
+    let request = device.limits().command_max.0.min(512 << 10);
+    let count = bytes.0 / request;
+    if count == 0 {
+        return from;
+    }
+    let job = Job {
+        op: Op::Write,
+        order: Order::Sequential,
+        start: ByteCount(0),
+        range: bytes,
+        request: ByteCount(request),
+        count,
+        depth: 1,
+    };
+    let (_, end) = run(device, &[job], from, SEED);
+    let flush = Command { op: Op::Flush, sector: Sector(0), bytes: ByteCount(0), fua: false };
+    device.submit(&flush, end) + Nanos(1_000_000_000)
+}

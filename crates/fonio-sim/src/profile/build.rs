@@ -1,0 +1,263 @@
+//! From a profile's numbers to a device.
+
+use fonio_core::{ByteCount, Nanos, SECTOR_BYTES};
+
+use super::{Profile, ProfileError, schema};
+use crate::device::flash::{Buffer, Flash, FlashDevice, Interface, MapReach, Slc};
+use crate::device::memory::{Memory, MemoryDevice};
+use crate::device::{Device, Limits, ReadsWaitFor};
+use crate::ftl::bast::{Bast, Victim};
+use crate::ftl::fast::Fast;
+use crate::ftl::page_map::{Collection, PageMap, SPARE_BLOCKS_MIN};
+use crate::ftl::{Ftl, Geometry, Unwatched};
+
+/// A page map needs some superblocks to work with; the erase blocks' size must leave the device at least so many.
+const BLOCKS_MIN: u64 = 2;
+
+/// Says everything that building the device could say.
+pub(super) fn check(profile: &Profile) -> Result<(), ProfileError> {
+    limits(profile, None)?;
+    match profile.required_word("device.kind")? {
+        "flash" => {
+            let flash = flash(profile)?;
+            match profile.required_word("ftl.kind")? {
+                "page_map" => {
+                    profile.required("ftl.spare")?;
+                    profile.required_word("ftl.collection")?;
+                }
+                kind => {
+                    profile.required("ftl.log_blocks")?;
+                    if kind == "bast" {
+                        profile.required_word("ftl.victim")?;
+                    }
+                    if flash.unit_bytes != flash.page_bytes {
+                        return Err(
+                            profile.contradiction(format!("`ftl.unit` is for a page map, not for {kind}"))
+                        );
+                    }
+                }
+            }
+            let capacity = profile.required("device.capacity")?;
+            geometry(profile, &flash, capacity).map(drop)
+        }
+        _ => memory(profile).map(drop),
+    }
+}
+
+pub(super) fn limits(profile: &Profile, capacity: Option<ByteCount>) -> Result<Limits, ProfileError> {
+    let capacity = match capacity {
+        Some(capacity) => capacity.0,
+        None => profile.required("device.capacity")?,
+    };
+    if capacity == 0 || capacity % SECTOR_BYTES != 0 {
+        return Err(profile.contradiction(format!(
+            "a capacity of {capacity} bytes is no whole number of {SECTOR_BYTES}-byte sectors"
+        )));
+    }
+    Ok(Limits {
+        capacity: ByteCount(capacity),
+        depth: profile.required("device.depth")? as u32,
+        command_max: ByteCount(profile.required("device.command_max")?),
+        discard_granularity: profile.number("device.discard_granularity").map(ByteCount),
+        fua: profile.yes("device.fua"),
+        volatile_cache: profile.number("buffer.size").is_some(),
+        flush_blocks_all: profile.yes("device.flush_blocks_all"),
+    })
+}
+
+pub(super) fn device(
+    profile: &Profile,
+    capacity: Option<ByteCount>,
+    seed: u64,
+) -> Result<Box<dyn Device>, ProfileError> {
+    let limits = limits(profile, capacity)?;
+    if profile.required_word("device.kind")? != "flash" {
+        return Ok(Box::new(MemoryDevice::new(memory(profile)?, limits)));
+    }
+    let flash = flash(profile)?;
+    let geometry = geometry(profile, &flash, limits.capacity.0)?;
+    Ok(match profile.required_word("ftl.kind")? {
+        "page_map" => {
+            let thousandths = profile.required("ftl.spare")?;
+            let blocks = u64::from(geometry.logical_blocks());
+            let spare = (blocks * thousandths).div_ceil(100_000).max(u64::from(SPARE_BLOCKS_MIN));
+            let units = (blocks + spare) * u64::from(geometry.units_per_block);
+            if units >= 1 << 31 {
+                return Err(too_large(profile, limits.capacity));
+            }
+            let collection = match profile.required_word("ftl.collection")? {
+                "cost_benefit" => Collection::CostBenefit,
+                _ => Collection::Greedy,
+            };
+            boxed(flash, limits, PageMap::new(geometry, spare as u32, collection, seed, Unwatched))
+        }
+        kind => {
+            let logs = profile.required("ftl.log_blocks")? as u32;
+            if kind == "fast" {
+                boxed(flash, limits, Fast::new(geometry, logs, seed, Unwatched))
+            } else {
+                let victim = match profile.required_word("ftl.victim")? {
+                    "fifo" => Victim::Fifo,
+                    _ => Victim::Lru,
+                };
+                boxed(flash, limits, Bast::new(geometry, logs, victim, seed, Unwatched))
+            }
+        }
+    })
+}
+
+fn boxed<F: Ftl + 'static>(flash: Flash, limits: Limits, ftl: F) -> Box<dyn Device> {
+    Box::new(FlashDevice::new(flash, limits, ftl))
+}
+
+fn too_large(profile: &Profile, capacity: ByteCount) -> ProfileError {
+    profile.contradiction(format!(
+        "{} bytes are too many for units of this size; the model takes 2³¹ units",
+        capacity.0
+    ))
+}
+
+fn geometry(profile: &Profile, flash: &Flash, capacity: u64) -> Result<Geometry, ProfileError> {
+    let pages = profile.required("flash.pages_per_block")?;
+    let units_per_page = flash.page_bytes / flash.unit_bytes;
+    // A page map writes across all dies; a log block is one erase block.
+    let across = if profile.required_word("ftl.kind")? == "page_map" { u64::from(flash.dies) } else { 1 };
+    let units_per_block = pages * units_per_page * across;
+    let logical_units = capacity.div_ceil(flash.unit_bytes);
+    if logical_units.div_ceil(units_per_block) < BLOCKS_MIN {
+        return Err(profile.contradiction(format!(
+            "a capacity of {capacity} bytes is less than {BLOCKS_MIN} erase blocks of {} bytes",
+            units_per_block * flash.unit_bytes
+        )));
+    }
+    // Physical units are counted in 32 bits; spare blocks included, half of them is the limit.
+    if logical_units >= 1 << 31 {
+        return Err(too_large(profile, ByteCount(capacity)));
+    }
+    Ok(Geometry {
+        logical_units: logical_units as u32,
+        units_per_block: units_per_block as u32,
+        units_per_page: units_per_page as u32,
+        dies: flash.dies,
+    })
+}
+
+fn flash(profile: &Profile) -> Result<Flash, ProfileError> {
+    let page_bytes = profile.required("flash.page")? * profile.required("flash.planes")?;
+    let unit_bytes = profile.number("ftl.unit").unwrap_or(page_bytes);
+    if page_bytes % unit_bytes != 0 || !unit_bytes.is_multiple_of(SECTOR_BYTES) {
+        return Err(profile.contradiction(format!(
+            "`ftl.unit` of {unit_bytes} bytes does not divide `flash.page` × `flash.planes` = {page_bytes} bytes into sectors"
+        )));
+    }
+    let channels = profile.required("flash.channels")?;
+    let reads_wait_for = match profile.required_word("flash.reads_wait_for")? {
+        "suspension" => ReadsWaitFor::Suspension(profile.required("flash.t_suspend")?),
+        "operation" => ReadsWaitFor::Operation,
+        _ => ReadsWaitFor::Queue,
+    };
+    let buffer = match profile.number("buffer.size") {
+        Some(size) if size < page_bytes => {
+            return Err(profile.contradiction(format!(
+                "`buffer.size` of {size} bytes holds no page of {page_bytes} bytes"
+            )));
+        }
+        Some(size) => Some(Buffer {
+            pages: (size / page_bytes) as u32,
+            gathered_units: profile.number("buffer.gathered_units").unwrap_or(0) as u32,
+        }),
+        None => None,
+    };
+    let slc = match profile.number("slc.size") {
+        Some(size) => Some(Slc { pages: size / page_bytes, t_program: profile.duration("slc.t_program")? }),
+        None => None,
+    };
+    Ok(Flash {
+        unit_bytes,
+        page_bytes,
+        dies: (channels * profile.required("flash.dies_per_channel")?) as u32,
+        channels: channels as u32,
+        channel_rate: profile.number("flash.channel_rate"),
+        t_read: profile.duration("flash.t_read")?,
+        t_program: profile.duration("flash.t_program")?,
+        t_erase: profile.duration("flash.t_erase")?,
+        reads_wait_for,
+        interface: interface(profile)?,
+        buffer,
+        slc,
+        read_ahead_bytes: profile.number("interface.read_ahead").unwrap_or(0),
+        map_levels: map_levels(profile)?,
+    })
+}
+
+fn interface(profile: &Profile) -> Result<Interface, ProfileError> {
+    let optional = |key| Nanos(profile.number(key).unwrap_or(0));
+    Ok(Interface {
+        read_rate: profile.required("interface.read_rate")?,
+        write_rate: profile.required("interface.write_rate")?,
+        full_duplex: profile.yes("interface.full_duplex"),
+        read_command: profile.duration("interface.read_command")?,
+        write_command: profile.duration("interface.write_command")?,
+        flush_command: optional("interface.flush_command"),
+        fua: optional("interface.fua_cost"),
+        random_read: optional("interface.random_read"),
+        random_write: optional("interface.random_write"),
+        read_latency: optional("interface.read_latency"),
+        write_latency: optional("interface.write_latency"),
+        random_read_latency: optional("interface.random_read_latency"),
+        random_write_latency: optional("interface.random_write_latency"),
+        read_streams: profile.number("interface.read_streams").unwrap_or(0) as u32,
+        write_streams: profile.number("interface.write_streams").unwrap_or(0) as u32,
+        programs_while_receiving: profile.yes("interface.programs_while_receiving"),
+    })
+}
+
+fn map_levels(profile: &Profile) -> Result<Vec<MapReach>, ProfileError> {
+    let Some(piece_bytes) = profile.number("map_cache.piece") else { return Ok(Vec::new()) };
+    let mut levels = vec![MapReach {
+        piece_bytes,
+        reach_bytes: profile.required("map_cache.near_reach")?,
+        miss: profile.duration("map_cache.near_miss")?,
+    }];
+    if let Some(reach_bytes) = profile.number("map_cache.far_reach") {
+        levels.push(MapReach { piece_bytes, reach_bytes, miss: profile.duration("map_cache.far_miss")? });
+    }
+    Ok(levels)
+}
+
+fn memory(profile: &Profile) -> Result<Memory, ProfileError> {
+    Ok(Memory {
+        line_bytes: profile.required("memory.line")?,
+        read_line: profile.duration("memory.read_line")?,
+        write_line: profile.duration("memory.write_line")?,
+        command: profile.duration("memory.command")?,
+    })
+}
+
+impl Profile {
+    fn required(&self, key: &'static str) -> Result<u64, ProfileError> {
+        self.number(key).ok_or_else(|| self.missing(key))
+    }
+
+    fn required_word(&self, key: &'static str) -> Result<&'static str, ProfileError> {
+        self.word(key).ok_or_else(|| self.missing(key))
+    }
+
+    fn duration(&self, key: &'static str) -> Result<Nanos, ProfileError> {
+        self.required(key).map(Nanos)
+    }
+
+    /// Whether a key says yes; a profile without it says no.
+    fn yes(&self, key: &str) -> bool {
+        self.word(key) == Some("yes")
+    }
+
+    fn missing(&self, key: &'static str) -> ProfileError {
+        let meaning = schema::find(key).map_or("", |known| known.meaning);
+        ProfileError::Missing { profile: self.name.clone(), key, meaning }
+    }
+
+    fn contradiction(&self, what: String) -> ProfileError {
+        ProfileError::Contradiction { profile: self.name.clone(), what }
+    }
+}

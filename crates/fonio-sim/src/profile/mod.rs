@@ -1,0 +1,212 @@
+//! Device profiles: a device as a TOML file in which every number says where it comes from.
+//!
+//! ```toml
+//! about = "what it is, in a line"
+//!
+//! [flash]
+//! t_program = { us = 1950, source = "fitted", to = "kim-t3 phone ridata seq_write" }
+//! t_erase = { ms = 2.5, source = "assumed" }
+//! ```
+//!
+//! The unit is the key of the value. `docs/devices.md` explains the keys, [`schema::KEYS`] lists them.
+
+mod build;
+mod error;
+pub mod schema;
+mod shipped;
+mod text;
+
+use std::collections::BTreeMap;
+
+pub use error::ProfileError;
+pub use shipped::SHIPPED;
+
+use crate::device::{Device, Limits};
+use fonio_core::ByteCount;
+use schema::{Key, Quantity};
+
+/// Where a number comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// It stands in a publication, a specification or a data sheet, which `to` names.
+    Published,
+    /// It was solved for, so that the model gives the published or measured number that `to` names.
+    Fitted,
+    /// It was measured on a device of this kind; `to` says how.
+    Measured,
+    /// Nobody said; it is plausible. `to` may say why.
+    Assumed,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Source; 4] = [Source::Published, Source::Fitted, Source::Measured, Source::Assumed];
+
+    /// As profiles write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Published => "published",
+            Source::Fitted => "fitted",
+            Source::Measured => "measured",
+            Source::Assumed => "assumed",
+        }
+    }
+}
+
+/// A device, as numbers with their sources.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    name: String,
+    about: String,
+    entries: BTreeMap<&'static str, Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    value: Value,
+    source: Source,
+    to: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Value {
+    Number(u64),
+    Word(&'static str),
+}
+
+/// Where one number of a profile comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provenance {
+    /// Table and name of the key, with a dot between.
+    pub key: &'static str,
+    /// The value with its unit.
+    pub value: String,
+    /// Where it comes from.
+    pub source: Source,
+    /// The publication, the number it was fitted to, the way it was measured, or why it was assumed. May be empty.
+    pub to: String,
+}
+
+impl Profile {
+    /// Reads a profile. `name` is what errors call it: a name or a file.
+    ///
+    /// # Errors
+    ///
+    /// Where the text is not TOML, a key is unknown, missing or of the wrong form, or values are out of range or do not
+    /// go together.
+    pub fn parse(name: &str, toml_text: &str) -> Result<Profile, ProfileError> {
+        let profile = text::parse(name, toml_text)?;
+        build::check(&profile)?;
+        Ok(profile)
+    }
+
+    /// The shipped profile of this name, one of [`SHIPPED`].
+    pub fn shipped(name: &str) -> Option<Profile> {
+        let text = shipped::text(name)?;
+        // A test parses every one of them.
+        Some(Profile::parse(name, text).expect("a shipped profile is in order"))
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is, in a line.
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// The device, with another capacity than the profile's where one is given.
+    ///
+    /// The same seed gives the same device. The seed puts erase blocks in the order in which they are used.
+    ///
+    /// # Errors
+    ///
+    /// Where the capacity is too large for the model or is no whole number of sectors.
+    pub fn device(&self, capacity: Option<ByteCount>, seed: u64) -> Result<Box<dyn Device>, ProfileError> {
+        build::device(self, capacity, seed)
+    }
+
+    /// What the host has to know of the device.
+    ///
+    /// # Errors
+    ///
+    /// Where the capacity is no whole number of sectors.
+    pub fn limits(&self, capacity: Option<ByteCount>) -> Result<Limits, ProfileError> {
+        build::limits(self, capacity)
+    }
+
+    /// Where every number comes from, in the order of [`schema::KEYS`].
+    pub fn provenance(&self) -> Vec<Provenance> {
+        self.in_order()
+            .map(|(key, entry)| Provenance {
+                key: key.path,
+                value: entry.value.show(key.quantity),
+                source: entry.source,
+                to: entry.to.clone(),
+            })
+            .collect()
+    }
+
+    /// The profile as [`Profile::parse`] reads it.
+    pub fn to_toml(&self) -> String {
+        text::write(self)
+    }
+
+    /// The number of a key in what its [`Quantity`] is kept in; `None` where the profile does not have it.
+    pub fn number(&self, key: &str) -> Option<u64> {
+        match self.entries.get(key)?.value {
+            Value::Number(number) => Some(number),
+            Value::Word(_) => None,
+        }
+    }
+
+    /// The word of a key; `None` where the profile does not have it.
+    pub fn word(&self, key: &str) -> Option<&'static str> {
+        match self.entries.get(key)?.value {
+            Value::Word(word) => Some(word),
+            Value::Number(_) => None,
+        }
+    }
+
+    /// Gives a key another number, in what its [`Quantity`] is kept in.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such key, it takes no number, or the number is out of its range.
+    pub fn set(&mut self, key: &str, number: u64, source: Source, to: &str) -> Result<(), ProfileError> {
+        let Some(known) = schema::find(key) else {
+            return Err(ProfileError::UnknownKey {
+                profile: self.name.clone(),
+                key: key.to_owned(),
+                nearest: schema::nearest(key).map(str::to_owned),
+            });
+        };
+        text::check_range(&self.name, known, number)?;
+        let entry = Entry { value: Value::Number(number), source, to: to.to_owned() };
+        self.entries.insert(known.path, entry);
+        Ok(())
+    }
+
+    /// Gives the profile another name and line.
+    pub fn rename(&mut self, name: &str, about: &str) {
+        (self.name, self.about) = (name.to_owned(), about.to_owned());
+    }
+
+    fn in_order(&self) -> impl Iterator<Item = (&'static Key, &Entry)> {
+        schema::KEYS.iter().filter_map(|key| Some((key, self.entries.get(key.path)?)))
+    }
+}
+
+impl Value {
+    fn show(&self, quantity: Quantity) -> String {
+        match self {
+            Value::Number(number) => quantity.show(*number),
+            Value::Word(word) => (*word).to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

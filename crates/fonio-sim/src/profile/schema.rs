@@ -1,0 +1,237 @@
+//! Every key that a profile can have: its quantity, its range, its meaning.
+
+/// What a value is, and thereby in which units it can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// A length of time: `ns`, `us`, `ms`, `s`. Kept in nanoseconds.
+    Duration,
+    /// An amount of data: `bytes`, `kib`, `mib`, `gib`, or decimal `mb`, `gb`. Kept in bytes.
+    Size,
+    /// A rate: `mb_s`, 10⁶ bytes a second. Kept in bytes a second.
+    Rate,
+    /// A number of things: `count`.
+    Count,
+    /// A share: `percent`. Kept in thousandths of a percent.
+    Share,
+    /// One of some words: `is`.
+    Word(&'static [&'static str]),
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Table and name, with a dot between.
+    pub path: &'static str,
+    /// What its value is.
+    pub quantity: Quantity,
+    /// The least value, in what [`Quantity`] says it is kept in.
+    pub min: u64,
+    /// The greatest value.
+    pub max: u64,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+const YES_NO: Quantity = Quantity::Word(&["yes", "no"]);
+const SECOND: u64 = 1_000_000_000;
+const KIB: u64 = 1024;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+const fn key(path: &'static str, quantity: Quantity, min: u64, max: u64, meaning: &'static str) -> Key {
+    Key { path, quantity, min, max, meaning }
+}
+
+const fn time(path: &'static str, meaning: &'static str) -> Key {
+    key(path, Quantity::Duration, 0, 10 * SECOND, meaning)
+}
+
+const fn word(path: &'static str, quantity: Quantity, meaning: &'static str) -> Key {
+    key(path, quantity, 0, 0, meaning)
+}
+
+/// All keys, in the order in which a profile is written.
+pub const KEYS: &[Key] = &[
+    word("device.kind", Quantity::Word(&["flash", "pcm", "ram"]), "what the device is made of"),
+    key("device.capacity", Quantity::Size, 1 << 20, 4 * TIB, "the size that the host sees"),
+    key("device.depth", Quantity::Count, 1, 65_536, "commands that it takes at once"),
+    key("device.command_max", Quantity::Size, 4 * KIB, GIB, "the largest single command"),
+    key(
+        "device.discard_granularity",
+        Quantity::Size,
+        512,
+        GIB,
+        "the unit of a discard; without it there is no discard",
+    ),
+    word("device.fua", YES_NO, "it takes writes with forced unit access"),
+    word("device.flush_blocks_all", YES_NO, "nothing else proceeds while a flush is under way"),
+    time("interface.read_command", "the controller's time for a read"),
+    time("interface.write_command", "the controller's time for a write"),
+    time("interface.flush_command", "the controller's time for a flush"),
+    time("interface.fua_cost", "what a write with forced unit access costs beside being programmed"),
+    key("interface.read_rate", Quantity::Rate, 10_000, 1_000_000_000_000, "the interface's rate to the host"),
+    key(
+        "interface.write_rate",
+        Quantity::Rate,
+        10_000,
+        1_000_000_000_000,
+        "the interface's rate from the host",
+    ),
+    word("interface.full_duplex", YES_NO, "it sends and receives at the same time"),
+    word(
+        "interface.programs_while_receiving",
+        YES_NO,
+        "programming begins with the first page that has arrived",
+    ),
+    time("interface.random_read", "more controller time for a read that continues no stream"),
+    time("interface.random_write", "more controller time for a write that continues no stream"),
+    time("interface.read_latency", "what a read waits while others proceed"),
+    time("interface.write_latency", "what a write waits while others proceed"),
+    time("interface.random_read_latency", "more of that for a read that continues no stream"),
+    time("interface.random_write_latency", "more of that for a write that continues no stream"),
+    key("interface.read_streams", Quantity::Count, 0, 1024, "sequential readers that it can follow"),
+    key("interface.write_streams", Quantity::Count, 0, 1024, "sequential writers that it can follow"),
+    key("interface.read_ahead", Quantity::Size, 0, GIB, "what it reads ahead for a sequential reader"),
+    key("flash.channels", Quantity::Count, 1, 64, "channels"),
+    key("flash.dies_per_channel", Quantity::Count, 1, 64, "dies on each channel"),
+    key(
+        "flash.channel_rate",
+        Quantity::Rate,
+        10_000,
+        1_000_000_000_000,
+        "a channel's rate; without it it costs nothing",
+    ),
+    key("flash.planes", Quantity::Count, 1, 16, "planes of a die, programmed together"),
+    key("flash.page", Quantity::Size, 512, 1 << 20, "a page of one plane"),
+    key("flash.pages_per_block", Quantity::Count, 2, 16_384, "pages in an erase block"),
+    time("flash.t_read", "time to read a page"),
+    time("flash.t_program", "time to program a page"),
+    time("flash.t_erase", "time to erase an erase block"),
+    word(
+        "flash.reads_wait_for",
+        Quantity::Word(&["queue", "operation", "suspension"]),
+        "what a read waits for on a busy die",
+    ),
+    time("flash.t_suspend", "time to suspend an operation"),
+    word("ftl.kind", Quantity::Word(&["page_map", "bast", "fast"]), "the translation layer"),
+    key("ftl.unit", Quantity::Size, 512, 1 << 20, "what a page map maps; without it a page of all planes"),
+    key("ftl.spare", Quantity::Share, 0, 400_000, "flash beyond the capacity, for a page map"),
+    word("ftl.collection", Quantity::Word(&["greedy", "cost_benefit"]), "how garbage collection chooses"),
+    key("ftl.log_blocks", Quantity::Count, 1, 65_536, "log blocks; for fast, those for random writes"),
+    word("ftl.victim", Quantity::Word(&["lru", "fifo"]), "which log block makes room, for bast"),
+    key("map_cache.piece", Quantity::Size, 64 * KIB, 64 * GIB, "data that one piece of the map covers"),
+    key("map_cache.near_reach", Quantity::Size, 64 * KIB, TIB, "data that the map in RAM covers"),
+    time("map_cache.near_miss", "what a piece that is not there costs"),
+    key("map_cache.far_reach", Quantity::Size, 64 * KIB, TIB, "data that the next level of the map covers"),
+    time("map_cache.far_miss", "what a piece that is not there either costs more"),
+    key("buffer.size", Quantity::Size, 4 * KIB, GIB, "data on their way to flash that its RAM holds"),
+    key(
+        "buffer.gathered_units",
+        Quantity::Count,
+        0,
+        1024,
+        "units that wait there for the rest of their data",
+    ),
+    key("slc.size", Quantity::Size, 1 << 20, TIB, "data that flash in SLC mode takes"),
+    time("slc.t_program", "time to program a page in SLC mode"),
+    key("memory.line", Quantity::Size, 1, 1 << 20, "a line of PCM or RAM"),
+    time("memory.read_line", "time to read a line"),
+    time("memory.write_line", "time to write a line"),
+    time("memory.command", "time for a command beside its data"),
+];
+
+/// The key of this name.
+pub fn find(path: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.path == path)
+}
+
+/// The key whose name is most like `path`, if any is much like it.
+pub fn nearest(path: &str) -> Option<&'static str> {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    KEYS.iter()
+        .map(|key| (distance(name, key.path.rsplit('.').next().unwrap_or(key.path)), key.path))
+        .min()
+        .filter(|(distance, _)| *distance <= 1 + name.len() / 4)
+        .map(|(_, path)| path)
+}
+
+/// Letters to change, add or leave out to get from `left` to `right` (Levenshtein).
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (at, letter) in left.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, other) in right.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+impl Quantity {
+    /// The units in which a value can be written, with what one of them is worth. The first that divides a value is
+    /// used to write it.
+    pub fn units(self) -> &'static [(&'static str, u64)] {
+        match self {
+            Quantity::Duration => &[("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)],
+            Quantity::Size => &[
+                ("gib", GIB),
+                ("mib", 1 << 20),
+                ("kib", KIB),
+                ("gb", 1_000_000_000),
+                ("mb", 1_000_000),
+                ("bytes", 1),
+            ],
+            Quantity::Rate => &[("mb_s", 1_000_000)],
+            Quantity::Count => &[("count", 1)],
+            Quantity::Share => &[("percent", 1_000)],
+            Quantity::Word(_) => &[],
+        }
+    }
+
+    /// A value with its unit.
+    pub fn show(self, value: u64) -> String {
+        let (unit, worth) = self.unit_for(value);
+        let number = decimal(value, worth);
+        match unit {
+            "count" => number,
+            "percent" => format!("{number} %"),
+            "mb_s" => format!("{number} MB/s"),
+            "us" => format!("{number} µs"),
+            "kib" => format!("{number} KiB"),
+            "mib" => format!("{number} MiB"),
+            "gib" => format!("{number} GiB"),
+            "mb" => format!("{number} MB"),
+            "gb" => format!("{number} GB"),
+            other => format!("{number} {other}"),
+        }
+    }
+
+    /// The unit that writes a value best: sizes without a fraction, durations with at most three digits before it.
+    pub(super) fn unit_for(self, value: u64) -> (&'static str, u64) {
+        let units = self.units();
+        let fits = |worth: u64| match self {
+            // 16 GB is no nicer as 15 625 000 KiB.
+            Quantity::Size => value.is_multiple_of(worth) && value / worth < 100_000,
+            _ => value >= worth,
+        };
+        let last = units.last().copied().unwrap_or(("", 1));
+        if value == 0 {
+            return last;
+        }
+        units.iter().copied().find(|(_, worth)| fits(*worth)).unwrap_or(last)
+    }
+}
+
+/// `value / worth` without loss, as far as nine digits after the point go.
+pub(super) fn decimal(value: u64, worth: u64) -> String {
+    let whole = value / worth;
+    let rest = u128::from(value % worth) * 1_000_000_000 / u128::from(worth);
+    if rest == 0 {
+        return whole.to_string();
+    }
+    format!("{whole}.{rest:09}").trim_end_matches('0').to_owned()
+}

@@ -46,8 +46,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
         process::root().join(SHIPPED_TRACE)
     };
     println!();
-    process::run(Command::new(program()).arg("report").arg(&subject).arg("--html").arg(&report))?;
-    // `fonio report --html` writes the pictures; the terminal's version of the same is for here and now.
+    // The pictures go to a file; the terminal's version of the same is for here and now.
+    let mut pictures = Command::new(program());
+    process::run(pictures.arg("report").arg(&subject).arg("--html").arg(&report).stdout(Stdio::null()))?;
     process::run(Command::new(program()).arg("report").arg(&subject))?;
     println!("\nThe same with pictures to zoom into: {}", report.display());
     Ok(())

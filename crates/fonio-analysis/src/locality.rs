@@ -306,7 +306,9 @@ impl PlaceTally {
         } else {
             self.carried.get(&(number, write, place as u8)).copied().unwrap_or(0)
         };
-        u64::from(chunk.0[usize::from(write)][place]) + self.whole[number as usize][usize::from(write)] + carried
+        u64::from(chunk.0[usize::from(write)][place])
+            + self.whole[number as usize][usize::from(write)]
+            + carried
     }
 
     pub(crate) fn finish(mut self) -> Locality {

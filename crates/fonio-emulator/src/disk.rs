@@ -1,0 +1,320 @@
+//! The emulated device: a model for the time, an image for the data, and what stands between a command and its
+//! completion. Front ends (FUSE, NBD) give it commands and are told when each is complete.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
+use fonio_sim::device::{Command, Counters, Device, Limits};
+
+use crate::EmulatorError;
+use crate::clock::ModelClock;
+use crate::faults::{Asked, Faults, Verdict};
+use crate::floor::Overheads;
+use crate::image::Image;
+use crate::lateness::LatenessFigures;
+use crate::log::{Kind, LogWriter};
+use crate::pacer::Pacer;
+
+/// What a front end asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Request<'a> {
+    Read { offset: u64, bytes: u64 },
+    Write { offset: u64, data: &'a [u8], fua: bool },
+    Flush,
+    Discard { offset: u64, bytes: u64 },
+    WriteZeroes { offset: u64, bytes: u64, fua: bool },
+}
+
+impl Request<'_> {
+    fn op(&self) -> Op {
+        match self {
+            Request::Read { .. } => Op::Read,
+            Request::Write { .. } => Op::Write,
+            Request::Flush => Op::Flush,
+            Request::Discard { .. } => Op::Discard,
+            Request::WriteZeroes { .. } => Op::WriteZeroes,
+        }
+    }
+
+    /// Offset and length in bytes.
+    fn place(&self) -> (u64, u64) {
+        match *self {
+            Request::Read { offset, bytes }
+            | Request::Discard { offset, bytes }
+            | Request::WriteZeroes { offset, bytes, .. } => (offset, bytes),
+            Request::Write { offset, data, .. } => (offset, data.len() as u64),
+            Request::Flush => (0, 0),
+        }
+    }
+
+    fn fua(&self) -> bool {
+        matches!(self, Request::Write { fua: true, .. } | Request::WriteZeroes { fua: true, .. })
+    }
+
+    fn log_kind(&self) -> Option<Kind> {
+        match self {
+            Request::Read { .. } => None,
+            Request::Write { .. } => Some(Kind::Write),
+            Request::Flush => Some(Kind::Flush),
+            Request::Discard { .. } => Some(Kind::Discard),
+            Request::WriteZeroes { .. } => Some(Kind::WriteZeroes),
+        }
+    }
+}
+
+/// A command failed; the host sees an I/O error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure;
+
+/// What a command gives: the data of a read, else nothing.
+pub(crate) type Outcome = Result<Vec<u8>, Failure>;
+
+/// How commands are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// At once, and the model does not hear of them: the path is being measured.
+    Measuring,
+    /// At once, but the model and the log know them: the device is being prepared.
+    Unpaced,
+    /// When the model says.
+    Paced,
+}
+
+struct State {
+    mode: Mode,
+    device: Box<dyn Device>,
+    clock: ModelClock,
+    overheads: Overheads,
+    /// When the model is done with all it was given.
+    idle_at: Timestamp,
+    faults: Faults,
+    log: Option<LogWriter>,
+    /// Why the log is incomplete.
+    log_error: Option<String>,
+    serial: u64,
+    failed: u64,
+}
+
+/// An emulated device.
+pub(crate) struct Disk {
+    limits: Limits,
+    image: Image,
+    started: Instant,
+    dilate: f64,
+    state: Mutex<State>,
+    pacer: Pacer,
+}
+
+/// What an emulated device has done.
+#[derive(Clone, Debug)]
+pub(crate) struct DiskReport {
+    pub(crate) counters: Counters,
+    pub(crate) lateness: LatenessFigures,
+    pub(crate) failed: u64,
+    pub(crate) log_error: Option<String>,
+}
+
+impl Disk {
+    pub(crate) fn new(
+        device: Box<dyn Device>,
+        image: Image,
+        faults: Faults,
+        log: Option<&Path>,
+        dilate: f64,
+    ) -> Result<Disk, EmulatorError> {
+        let limits = device.limits().clone();
+        let log = log.map(|path| {
+            LogWriter::create(path, limits.capacity, limits.volatile_cache)
+                .map_err(EmulatorError::system("write", path))
+        });
+        let state = State {
+            mode: Mode::Measuring,
+            device,
+            clock: ModelClock::start(dilate),
+            overheads: Overheads::default(),
+            idle_at: Timestamp(0),
+            faults,
+            log: log.transpose()?,
+            log_error: None,
+            serial: 0,
+            failed: 0,
+        };
+        let pacer = Pacer::start().map_err(EmulatorError::system("start", "the pacing thread"))?;
+        Ok(Disk { limits, image, started: Instant::now(), dilate, state: Mutex::new(state), pacer })
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Answers at once from now on; the model and the log hear of every command.
+    pub(crate) fn unpace(&self) {
+        self.lock().mode = Mode::Unpaced;
+    }
+
+    /// Answers at the model's time from now on. What the model was given before counts as done, and its counters
+    /// begin again.
+    pub(crate) fn pace(&self, overheads: Overheads) {
+        let mut state = self.lock();
+        let idle_at = state.idle_at;
+        state.clock.skip_to(idle_at);
+        state.device.reset_counters();
+        state.overheads = overheads;
+        state.mode = Mode::Paced;
+    }
+
+    /// Names this moment in the log.
+    pub(crate) fn mark(&self, name: &str) {
+        let time = self.elapsed(Instant::now());
+        self.lock().append(Kind::Mark, false, 0, (0, name.len() as u64), time, name.as_bytes());
+    }
+
+    /// What was done; the log is handed to the kernel before.
+    pub(crate) fn report(&self) -> DiskReport {
+        let mut state = self.lock();
+        if let Some(Err(error)) = state.log.as_mut().map(LogWriter::flush) {
+            state.lose_log(&error);
+        }
+        DiskReport {
+            counters: state.device.counters(),
+            lateness: self.pacer.lateness().figures(),
+            failed: state.failed,
+            log_error: state.log_error.clone(),
+        }
+    }
+
+    /// Takes a command. `done` is called once, on this thread or another, when it is complete.
+    pub(crate) fn submit(
+        self: &Arc<Disk>,
+        request: Request<'_>,
+        done: impl FnOnce(Outcome) + Send + 'static,
+    ) {
+        let arrival = Instant::now();
+        let (offset, bytes) = request.place();
+        if offset.checked_add(bytes).is_none_or(|end| end > self.limits.capacity.0) {
+            return done(Err(Failure));
+        }
+        let mut state = self.lock();
+        if state.mode == Mode::Measuring {
+            drop(state);
+            return done(self.perform(&request, &Verdict::default()));
+        }
+        let elapsed = self.elapsed(arrival);
+        let verdict = match state.mode {
+            Mode::Paced => state.faults.judge(&Asked { op: request.op(), offset, bytes, elapsed }),
+            _ => Verdict::default(),
+        };
+        let failing = verdict.fails || verdict.vanished;
+        state.failed += u64::from(failing);
+        if verdict.vanished {
+            drop(state);
+            return done(Err(Failure));
+        }
+        let deadline = state.completion(&request, arrival, self.dilate, verdict.delay);
+        let serial = state.serial;
+        state.serial += 1;
+        let logged = request.log_kind().filter(|_| !failing);
+        if let Some(kind) = logged {
+            let data = match request {
+                Request::Write { data, .. } => data,
+                _ => &[],
+            };
+            state.append(kind, request.fua(), serial, (offset, bytes), elapsed, data);
+        }
+        let paced = state.mode == Mode::Paced;
+        drop(state);
+
+        let mut outcome = if failing { Err(Failure) } else { self.perform(&request, &verdict) };
+        let disk = Arc::clone(self);
+        let finish = move || {
+            if logged.is_some() {
+                let time = disk.elapsed(Instant::now());
+                let mut state = disk.lock();
+                state.append(Kind::Completed, false, serial, (0, 0), time, &[]);
+                // A command whose place in the log is lost must not count as done.
+                if state.log_error.is_some() {
+                    outcome = Err(Failure);
+                }
+            }
+            done(outcome);
+        };
+        if paced {
+            self.pacer.schedule(deadline, finish);
+        } else {
+            finish();
+        }
+    }
+
+    /// Moves the data.
+    fn perform(&self, request: &Request<'_>, verdict: &Verdict) -> Outcome {
+        let moved = match *request {
+            Request::Read { offset, bytes } => {
+                let mut data = vec![0; usize::try_from(bytes).map_err(|_| Failure)?];
+                let read = self.image.read(offset, &mut data);
+                for bit in &verdict.flips {
+                    data[(bit / 8) as usize] ^= 1 << (bit % 8);
+                }
+                read.map(|()| data)
+            }
+            Request::Write { offset, data, .. } => self.image.write(offset, data).map(|()| Vec::new()),
+            Request::Flush => Ok(Vec::new()),
+            Request::Discard { offset, bytes } | Request::WriteZeroes { offset, bytes, .. } => {
+                self.image.zero(offset, bytes).map(|()| Vec::new())
+            }
+        };
+        moved.map_err(|_| Failure)
+    }
+
+    fn elapsed(&self, now: Instant) -> Nanos {
+        Nanos(u64::try_from(now.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The state is whole between any two calls of ours, also where a model's assertion failed.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// When the command completes on the wall's clock. The way into the model and the way back take time themselves:
+    /// the model is told of an arrival half of that earlier, and the host of the completion.
+    fn completion(&mut self, request: &Request<'_>, arrival: Instant, dilate: f64, delay: Nanos) -> Instant {
+        let (offset, bytes) = request.place();
+        let overhead = Duration::from_nanos(self.overheads.of(request.op(), bytes).0);
+        let began = arrival.checked_sub(overhead / 2).unwrap_or(arrival);
+        let now = match self.mode {
+            Mode::Paced => self.clock.model_at(began),
+            _ => self.clock.model_at(arrival).max(self.idle_at),
+        };
+        let command = Command {
+            op: request.op(),
+            sector: Sector(offset / SECTOR_BYTES),
+            bytes: ByteCount(bytes),
+            fua: request.fua(),
+        };
+        let completed = self.device.submit(&command, now);
+        self.idle_at = self.idle_at.max(completed);
+        if self.mode != Mode::Paced {
+            self.clock.skip_to(now);
+            return arrival;
+        }
+        let delay = Duration::from_nanos((delay.0 as f64 * dilate) as u64);
+        let at = self.clock.wall_at(completed) + delay;
+        at.checked_sub(overhead / 2).unwrap_or(at)
+    }
+
+    fn append(&mut self, kind: Kind, fua: bool, serial: u64, place: (u64, u64), time: Nanos, data: &[u8]) {
+        if let Some(Err(error)) =
+            self.log.as_mut().map(|log| log.append(kind, fua, serial, place, time, data))
+        {
+            self.lose_log(&error);
+        }
+    }
+
+    fn lose_log(&mut self, error: &std::io::Error) {
+        self.log = None;
+        self.log_error = Some(error.to_string());
+    }
+}

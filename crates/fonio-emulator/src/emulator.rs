@@ -1,0 +1,232 @@
+//! An emulated device with all that a user of it needs: block device, file system, mount.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fonio_core::Nanos;
+use fonio_host::{Confirmation, Entry, Filesystem, Ledger, LoopDevice, LoopOptions, Step};
+
+use crate::EmulatorError;
+use crate::floor::{Floor, Overheads};
+use crate::fuse;
+use crate::report::{LimitFigures, ServeReport};
+use crate::serve::{Front, Order, ServeConfig};
+use crate::server::Server;
+
+/// The depths that a loop device can have.
+const LOOP_DEPTH_MIN: u32 = 4;
+const LOOP_DEPTH_MAX: u32 = 128;
+
+/// What is to be emulated. [`ServeConfig::front`] is chosen by [`Options::nbd`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The device.
+    pub serve: ServeConfig,
+    /// Serve a virtual machine on this Unix socket instead of making a block device.
+    pub nbd: Option<PathBuf>,
+    /// Make this file system on the block device, before pacing begins.
+    pub filesystem: Option<Filesystem>,
+    /// The image may be overwritten by a file system whatever it holds: the user named it twice.
+    pub confirmation: Confirmation,
+    /// Mount it: on this folder, or on a new one where the path is empty.
+    pub mount: Option<PathBuf>,
+    /// Mount options, separated by commas.
+    pub mount_options: String,
+    /// The block device's scheduler.
+    pub scheduler: String,
+    /// Where the ledger is kept.
+    pub state_dir: PathBuf,
+}
+
+/// A device that is being emulated. Dropping it stops it and undoes everything.
+#[derive(Debug)]
+pub struct Emulated {
+    // Dropped first: it undoes everything while the device is still served, then ends the serving process.
+    ledger: Ledger,
+    server: Option<Server>,
+    device: Option<LoopDevice>,
+    mounted: Option<(PathBuf, Entry)>,
+    floor: Option<Floor>,
+    depth: u32,
+}
+
+impl Emulated {
+    /// Starts emulating. `command` starts the serving process: a program that calls [`crate::serve`] and nothing else.
+    ///
+    /// The floor of this machine is measured first; a file system is made and mounted next, both unpaced; then time
+    /// begins to count.
+    ///
+    /// # Errors
+    ///
+    /// [`EmulatorError`]; everything is undone then.
+    pub fn start(options: &Options, command: Command) -> Result<Emulated, EmulatorError> {
+        Ledger::recover(&options.state_dir)?;
+        let mut ledger = Ledger::open(&options.state_dir)?;
+        let mut serve = options.serve.clone();
+        serve.front = match &options.nbd {
+            Some(socket) => {
+                let socket = std::path::absolute(socket).map_err(EmulatorError::system("find", socket))?;
+                if socket.exists() {
+                    let exists = std::io::ErrorKind::AlreadyExists.into();
+                    return Err(EmulatorError::system("listen on", socket)(exists));
+                }
+                ledger.begin(Step::File { path: socket.clone() })?;
+                Front::Nbd(socket)
+            }
+            None => Front::Fuse(fuse_dir(&mut ledger)?),
+        };
+        let server = Server::start(&mut ledger, command, &serve)?;
+        let mut emulated =
+            Emulated { server: Some(server), device: None, mounted: None, floor: None, depth: 0, ledger };
+        match &serve.front {
+            Front::Nbd(_) => {
+                emulated.depth = emulated.limits().depth;
+                emulated.server()?.order(&Order::Pace(Overheads::default()))?;
+            }
+            Front::Fuse(dir) => emulated.make_block_device(&dir.join(fuse::FILE_NAME), options)?,
+        }
+        Ok(emulated)
+    }
+
+    fn make_block_device(&mut self, file: &Path, options: &Options) -> Result<(), EmulatorError> {
+        let loop_options = LoopOptions { direct_io: true, ..LoopOptions::default() };
+        let device = LoopDevice::attach(&mut self.ledger, file, &loop_options)?;
+        let (node, queue) = (device.path().to_owned(), device.queue());
+        self.device = Some(device);
+        let limits = self.limits().clone();
+        self.depth = limits.depth.clamp(LOOP_DEPTH_MIN, LOOP_DEPTH_MAX);
+        queue.set_depth(self.depth, &options.scheduler)?;
+        queue.set_request_max_kib(limits.command_max.0 >> 10)?;
+        queue.set_volatile_cache(limits.volatile_cache)?;
+        if limits.discard_granularity.is_none() {
+            queue.set_discard_max(0)?;
+        }
+        let floor = Floor::measure(&node)?;
+        self.floor = Some(floor);
+        self.refuse_below(&floor, options)?;
+        self.server()?.order(&Order::Unpace)?;
+        if let Some(filesystem) = options.filesystem {
+            fonio_host::check_empty(&node, options.confirmation)?;
+            filesystem.make(&node)?;
+        }
+        if let Some(dir) = &options.mount {
+            let dir = (!dir.as_os_str().is_empty()).then_some(dir.as_path());
+            let filesystem = options.filesystem.unwrap_or(Filesystem::Ext4);
+            let options = options.mount_options.as_str();
+            self.mounted = Some(fonio_host::mount(&mut self.ledger, &node, filesystem, dir, options)?);
+        }
+        self.server()?.order(&Order::Pace(floor.overheads()))
+    }
+
+    /// A device whose fastest command this machine cannot serve in time is refused, unless it is slowed down enough.
+    fn refuse_below(&mut self, floor: &Floor, options: &Options) -> Result<(), EmulatorError> {
+        let fastest = self.server()?.fastest;
+        let dilated = fastest.0 as f64 * options.serve.dilate;
+        if dilated >= floor.least().0 as f64 {
+            return Ok(());
+        }
+        let dilate = floor.least().0.div_ceil(fastest.0.max(1));
+        let profile = options.serve.profile.clone();
+        Err(EmulatorError::BelowFloor { profile, floor: floor.least(), fastest, dilate })
+    }
+
+    /// What the device tells its host.
+    pub fn limits(&self) -> &LimitFigures {
+        &self.server.as_ref().expect("it is there until it is stopped").limits
+    }
+
+    /// The block device; `None` behind NBD.
+    pub fn device(&self) -> Option<&Path> {
+        self.device.as_ref().map(LoopDevice::path)
+    }
+
+    /// Where it is mounted.
+    pub fn mount_dir(&self) -> Option<&Path> {
+        self.mounted.as_ref().map(|(dir, _)| dir.as_path())
+    }
+
+    /// How many commands the block device's driver takes at once; a loop device takes four at the least.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// What the way through this machine costs; `None` behind NBD, where it was not measured.
+    pub fn floor(&self) -> Option<&Floor> {
+        self.floor.as_ref()
+    }
+
+    /// The shortest service time of a 4 KiB command.
+    pub fn fastest(&self) -> Nanos {
+        self.server.as_ref().expect("it is there until it is stopped").fastest
+    }
+
+    /// The serving process's number.
+    pub fn server_pid(&self) -> u32 {
+        self.server.as_ref().expect("it is there until it is stopped").pid()
+    }
+
+    /// The ledger, for what the caller adds.
+    pub fn ledger(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// Whether the serving process still runs.
+    pub fn runs(&mut self) -> bool {
+        self.server.as_mut().is_some_and(Server::runs)
+    }
+
+    /// Puts a mark into the log.
+    ///
+    /// # Errors
+    ///
+    /// [`EmulatorError::ServerGone`].
+    pub fn mark(&mut self, name: &str) -> Result<(), EmulatorError> {
+        self.server()?.order(&Order::Mark(name.to_owned()))
+    }
+
+    /// What was done so far.
+    ///
+    /// # Errors
+    ///
+    /// [`EmulatorError::ServerGone`].
+    pub fn report(&mut self) -> Result<ServeReport, EmulatorError> {
+        self.server()?.report()
+    }
+
+    /// Answers at once from now on, so that unmounting takes no longer than it must; then unmounts, detaches, stops
+    /// and undoes everything. The report is of the moment before.
+    ///
+    /// # Errors
+    ///
+    /// What could not be undone; the ledger keeps it for the next start.
+    pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
+        let report = self.report();
+        if report.is_ok() {
+            self.server()?.order(&Order::Unpace)?;
+        }
+        if let Some((_, entry)) = self.mounted.take() {
+            self.ledger.undo(entry)?;
+        }
+        if let Some(device) = self.device.take() {
+            device.detach(&mut self.ledger)?;
+        }
+        if let Some(server) = self.server.take() {
+            server.stop(&mut self.ledger)?;
+        }
+        self.ledger.close()?;
+        report
+    }
+
+    fn server(&mut self) -> Result<&mut Server, EmulatorError> {
+        self.server.as_mut().ok_or_else(|| EmulatorError::ServerGone { complaint: String::new() })
+    }
+}
+
+/// A folder for the FUSE file system, which the serving process mounts there. Both are in the ledger before.
+fn fuse_dir(ledger: &mut Ledger) -> Result<PathBuf, EmulatorError> {
+    let dir = ledger.own_path("fuse");
+    ledger.begin(Step::Directory { path: dir.clone() })?;
+    std::fs::create_dir(&dir).map_err(EmulatorError::system("make", &dir))?;
+    ledger.begin(Step::Mount { dir: dir.clone(), source: fuse::SOURCE.to_owned() })?;
+    Ok(dir)
+}

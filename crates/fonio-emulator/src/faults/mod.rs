@@ -1,0 +1,206 @@
+//! Faults on demand: one file per kind.
+//!
+//! A fault is written `KIND:KEY=VALUE,KEY=VALUE…`. All kinds that concern single commands take `op` (read, write,
+//! flush, discard; several with `+`; default: all that the kind knows), `range` (`FROM-TO` in bytes, with K, M, G for
+//! KiB, MiB, GiB; default: the whole device) and `probability` (0 to 1; default 1). The same seed gives the same
+//! faults to the same commands.
+
+mod delay;
+mod error;
+mod flip;
+mod scope;
+mod vanish;
+
+use std::str::FromStr;
+
+use fonio_core::{Nanos, Op};
+use fonio_sim::Random;
+
+use crate::EmulatorError;
+use scope::Scope;
+
+/// A command as the faults see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) op: Op,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    /// Since serving began.
+    pub(crate) elapsed: Nanos,
+}
+
+/// What becomes of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// It fails; nothing is written.
+    pub(crate) fails: bool,
+    /// The device has gone, at this command and all later ones.
+    pub(crate) vanished: bool,
+    /// It takes this much longer.
+    pub(crate) delay: Nanos,
+    /// Bits of the data read that are turned over, counted from the command's first.
+    pub(crate) flips: Vec<u64>,
+}
+
+/// A kind of fault at work.
+trait Judge: Send {
+    fn judge(&mut self, asked: &Asked, verdict: &mut Verdict);
+}
+
+/// A fault as it was asked for. Parse it from its text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Error(error::Error),
+    Delay(delay::Delay),
+    Vanish(vanish::Vanish),
+    Flip(flip::Flip),
+}
+
+impl FromStr for Fault {
+    type Err = EmulatorError;
+
+    fn from_str(text: &str) -> Result<Fault, EmulatorError> {
+        let fault = |reason: String| EmulatorError::Fault { text: text.to_owned(), reason };
+        let (kind, settings) = text.split_once(':').unwrap_or((text, ""));
+        let mut settings = scope::Settings::parse(settings).map_err(fault)?;
+        let kind = match kind {
+            "error" => error::Error::parse(&mut settings).map(Kind::Error),
+            "delay" => delay::Delay::parse(&mut settings).map(Kind::Delay),
+            "vanish" => vanish::Vanish::parse(&mut settings).map(Kind::Vanish),
+            "flip" => flip::Flip::parse(&mut settings).map(Kind::Flip),
+            _ => Err(format!("no kind `{kind}`; there are error, delay, vanish and flip")),
+        }
+        .map_err(fault)?;
+        settings.finish().map_err(fault)?;
+        Ok(Fault { kind })
+    }
+}
+
+/// All faults of a device, at work.
+#[derive(Default)]
+pub(crate) struct Faults {
+    judges: Vec<Box<dyn Judge>>,
+    vanished: bool,
+}
+
+impl Faults {
+    /// Each fault has random numbers of its own, so that adding one does not change what the others do.
+    pub(crate) fn new(faults: &[Fault], seed: u64) -> Faults {
+        let judges = faults.iter().enumerate().map(|(at, fault)| -> Box<dyn Judge> {
+            let random = Random::new(Random::new(seed ^ (at as u64) << 32).next_u64());
+            match fault.kind.clone() {
+                Kind::Error(error) => Box::new(error.judge(random)),
+                Kind::Delay(delay) => Box::new(delay.judge(random)),
+                Kind::Vanish(vanish) => Box::new(vanish.judge()),
+                Kind::Flip(flip) => Box::new(flip.judge(random)),
+            }
+        });
+        Faults { judges: judges.collect(), vanished: false }
+    }
+
+    pub(crate) fn judge(&mut self, asked: &Asked) -> Verdict {
+        let mut verdict = Verdict { vanished: self.vanished, ..Verdict::default() };
+        for judge in &mut self.judges {
+            judge.judge(asked, &mut verdict);
+        }
+        self.vanished = verdict.vanished;
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn judged(faults: &[&str], commands: &[(Op, u64, u64)]) -> Vec<Verdict> {
+        let faults: Vec<Fault> = faults.iter().map(|text| text.parse().expect("a fault")).collect();
+        let mut faults = Faults::new(&faults, 1);
+        let asked = commands.iter().enumerate().map(|(at, &(op, offset, bytes))| Asked {
+            op,
+            offset,
+            bytes,
+            elapsed: Nanos(at as u64 * 1_000_000_000),
+        });
+        asked.map(|asked| faults.judge(&asked)).collect()
+    }
+
+    #[test]
+    fn an_error_strikes_its_op_in_its_range() {
+        let commands = [
+            (Op::Write, (1 << 20) - 4096, 4096),
+            (Op::Write, (1 << 20) - 4096, 8192),
+            (Op::Read, 1 << 20, 4096),
+            (Op::Write, (2 << 20) - 4096, 4096),
+            (Op::Write, 2 << 20, 4096),
+            (Op::Flush, 0, 0),
+        ];
+        let fails: Vec<bool> =
+            judged(&["error:op=write,range=1M-2M"], &commands).iter().map(|verdict| verdict.fails).collect();
+        assert_eq!(fails, [false, true, false, true, false, false]);
+        let fails: Vec<bool> =
+            judged(&["error:op=flush"], &commands).iter().map(|verdict| verdict.fails).collect();
+        assert_eq!(fails, [false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_delay_strikes_about_as_often_as_it_should() {
+        let verdicts = judged(&["delay:add=50ms,probability=0.25"], &[(Op::Read, 0, 4096); 4000]);
+        let struck = verdicts.iter().filter(|verdict| verdict.delay == Nanos(50_000_000)).count();
+        assert!((900..1100).contains(&struck), "{struck}");
+    }
+
+    #[test]
+    fn a_device_vanishes_after_commands_or_seconds_and_stays_away() {
+        for fault in ["vanish:commands=2", "vanish:after=2s"] {
+            let vanished: Vec<bool> =
+                judged(&[fault], &[(Op::Read, 0, 512); 5]).iter().map(|verdict| verdict.vanished).collect();
+            assert_eq!(vanished, [false, false, true, true, true], "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_lies_in_the_range_and_in_what_was_read() {
+        let verdicts = judged(&["flip:range=4K-5K"], &[(Op::Read, 4096 - 512, 8192), (Op::Read, 0, 4096)]);
+        let &[bit] = verdicts[0].flips.as_slice() else { panic!("{verdicts:?}") };
+        assert!((512 * 8..(512 + 1024) * 8).contains(&bit), "{bit}");
+        assert_eq!(verdicts[1].flips, [] as [u64; 0]);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_faults_whatever_stands_beside() {
+        let commands = [(Op::Read, 0, 4096); 100];
+        let alone = judged(&["error:probability=0.5"], &commands);
+        let beside = judged(&["error:probability=0.5", "delay:add=1ms,probability=0.5"], &commands);
+        let fails = |verdicts: &[Verdict]| verdicts.iter().map(|verdict| verdict.fails).collect::<Vec<_>>();
+        assert_eq!(fails(&alone), fails(&beside));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_said() {
+        let check = |text: &str, expected: Expect| {
+            expected.assert_eq(&text.parse::<Fault>().expect_err("refused").to_string());
+        };
+        check("melt", expect!["fault `melt`: no kind `melt`; there are error, delay, vanish and flip"]);
+        check(
+            "error:op=fsync",
+            expect!["fault `error:op=fsync`: no op `fsync`; there are read, write, flush and discard"],
+        );
+        check("error:range=2M-1M", expect!["fault `error:range=2M-1M`: `2M-1M` is not a range like 1M-2M"]);
+        check(
+            "error:probability=2",
+            expect!["fault `error:probability=2`: `2` is not a probability from 0 to 1"],
+        );
+        check("delay:op=read", expect!["fault `delay:op=read`: it needs `add`, such as add=50ms"]);
+        check("delay:add=50", expect!["fault `delay:add=50`: `50` is not a duration like 50ms, 2s or 100us"]);
+        check("vanish", expect!["fault `vanish`: it needs `after` (a duration) or `commands` (a number)"]);
+        check("flip:colour=red", expect!["fault `flip:colour=red`: it knows no `colour`"]);
+        check("flip:op=write", expect!["fault `flip:op=write`: it knows no `op`"]);
+    }
+}

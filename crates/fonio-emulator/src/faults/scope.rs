@@ -1,0 +1,126 @@
+//! Which commands a fault strikes, and how its settings are read.
+
+use std::ops::Range;
+
+use fonio_core::{Nanos, Op};
+use fonio_sim::Random;
+
+use super::Asked;
+
+/// The settings of a fault that nobody has taken yet.
+pub(super) struct Settings<'a> {
+    left: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Settings<'a> {
+    pub(super) fn parse(text: &'a str) -> Result<Settings<'a>, String> {
+        let pairs = text.split(',').filter(|part| !part.is_empty()).map(|part| {
+            part.split_once('=').ok_or_else(|| format!("`{part}` is not a setting like op=read"))
+        });
+        Ok(Settings { left: pairs.collect::<Result<_, _>>()? })
+    }
+
+    pub(super) fn take(&mut self, key: &str) -> Option<&'a str> {
+        let at = self.left.iter().position(|(name, _)| *name == key)?;
+        Some(self.left.remove(at).1)
+    }
+
+    pub(super) fn finish(&self) -> Result<(), String> {
+        self.left.first().map_or(Ok(()), |(key, _)| Err(format!("it knows no `{key}`")))
+    }
+}
+
+/// The commands that a fault strikes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Scope {
+    /// None for all.
+    ops: Option<Vec<Op>>,
+    range: Option<Range<u64>>,
+    /// Out of 2⁶⁴; `None` for always.
+    threshold: Option<u64>,
+}
+
+impl Scope {
+    /// Takes `op`, `range` and `probability`.
+    pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Scope, String> {
+        let ops = settings.take("op").map(parse_ops).transpose()?;
+        let mut scope = Scope::of_reads(settings)?;
+        scope.ops = ops;
+        Ok(scope)
+    }
+
+    /// Takes `range` and `probability`; only reads are struck.
+    pub(super) fn of_reads(settings: &mut Settings<'_>) -> Result<Scope, String> {
+        let range = settings.take("range").map(parse_range).transpose()?;
+        let threshold = settings.take("probability").map(parse_probability).transpose()?.flatten();
+        Ok(Scope { ops: Some(vec![Op::Read]), range, threshold })
+    }
+
+    /// The part of the command that is struck, in bytes of the device; `None` where it is not struck.
+    pub(super) fn strikes(&self, asked: &Asked, random: &mut Random) -> Option<Range<u64>> {
+        if self.ops.as_ref().is_some_and(|ops| !ops.contains(&asked.op)) {
+            return None;
+        }
+        let all = asked.offset..asked.offset + asked.bytes;
+        let struck = match &self.range {
+            None => all,
+            Some(range) => {
+                let part = all.start.max(range.start)..all.end.min(range.end);
+                if part.is_empty() {
+                    return None;
+                }
+                part
+            }
+        };
+        let drawn = self.threshold.is_none_or(|threshold| random.next_u64() < threshold);
+        drawn.then_some(struck)
+    }
+}
+
+fn parse_ops(text: &str) -> Result<Vec<Op>, String> {
+    let op = |name: &str| match name {
+        "read" => Ok(Op::Read),
+        "write" => Ok(Op::Write),
+        "flush" => Ok(Op::Flush),
+        "discard" => Ok(Op::Discard),
+        _ => Err(format!("no op `{name}`; there are read, write, flush and discard")),
+    };
+    text.split('+').map(op).collect()
+}
+
+fn parse_range(text: &str) -> Result<Range<u64>, String> {
+    let ends = text.split_once('-').and_then(|(from, to)| Some(parse_bytes(from)?..parse_bytes(to)?));
+    ends.filter(|range| !range.is_empty()).ok_or_else(|| format!("`{text}` is not a range like 1M-2M"))
+}
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let shift = match text.chars().last()? {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        _ => 0,
+    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Out of 2⁶⁴; `None` for 1.
+fn parse_probability(text: &str) -> Result<Option<u64>, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+    let number = number.ok_or_else(|| format!("`{text}` is not a probability from 0 to 1"))?;
+    Ok((number < 1.0).then_some((number * 2_f64.powi(64)) as u64))
+}
+
+/// A number and its unit.
+pub(super) fn parse_duration(text: &str) -> Result<Nanos, String> {
+    let wrong = || format!("`{text}` is not a duration like 50ms, 2s or 100us");
+    let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let scale = match &text[end..] {
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..end].parse().map_err(|_| wrong())?;
+    number.checked_mul(scale).map(Nanos).ok_or_else(wrong)
+}

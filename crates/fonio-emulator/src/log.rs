@@ -1,0 +1,269 @@
+//! The log of what was written: all that is needed to say what a power cut would have left.
+//!
+//! Layout, little-endian: 8 bytes [`MAGIC`], the capacity in bytes (u64), 1 where the device has a volatile cache else 0
+//! (u64); then records. A record is 40 bytes: kind (u8), flags (u8; 1 is FUA), 6 zeros, the command's serial number
+//! (u64), offset and length in bytes (u64 each), nanoseconds since serving began (u64). Behind a write stand its data,
+//! behind a mark its name.
+//!
+//! **The order of the records is the truth.** A command's record is appended when it arrives, [`Kind::Completed`]
+//! before the host is told of its completion. So what the host knew to be complete when it sent a flush stands before
+//! that flush, and everything else behind.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use fonio_core::{ByteCount, Nanos};
+
+use crate::EmulatorError;
+
+const MAGIC: [u8; 8] = *b"FONIOLG1";
+const HEADER_BYTES: u64 = 24;
+const RECORD_BYTES: usize = 40;
+const FLAG_FUA: u8 = 1;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A write arrived; its data follow.
+    Write,
+    /// A flush arrived.
+    Flush,
+    /// A discard arrived: its bytes may read as zero from then on.
+    Discard,
+    /// Zeros are to be written.
+    WriteZeroes,
+    /// The command with this serial number is complete, and the host is told next.
+    Completed,
+    /// A point in time that the owner named; its name follows.
+    Mark,
+}
+
+const KINDS: [(u8, Kind); 6] = [
+    (1, Kind::Write),
+    (2, Kind::Flush),
+    (3, Kind::Discard),
+    (4, Kind::WriteZeroes),
+    (5, Kind::Completed),
+    (6, Kind::Mark),
+];
+
+/// One record, without what follows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What it says.
+    pub kind: Kind,
+    /// The write is durable once it is complete.
+    pub fua: bool,
+    /// The command's serial number. Zero for a mark.
+    pub serial: u64,
+    /// Where on the device, in bytes.
+    pub offset: u64,
+    /// How many bytes of the device; for a mark, of the name.
+    pub bytes: u64,
+    /// When, since serving began.
+    pub time: Nanos,
+    /// Where in the log the data or the name stand.
+    pub data_at: u64,
+}
+
+/// Appends records.
+#[derive(Debug)]
+pub(crate) struct LogWriter {
+    out: BufWriter<File>,
+}
+
+impl LogWriter {
+    pub(crate) fn create(path: &Path, capacity: ByteCount, volatile_cache: bool) -> io::Result<LogWriter> {
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        out.write_all(&MAGIC)?;
+        out.write_all(&capacity.0.to_le_bytes())?;
+        out.write_all(&u64::from(volatile_cache).to_le_bytes())?;
+        Ok(LogWriter { out })
+    }
+
+    pub(crate) fn append(
+        &mut self,
+        kind: Kind,
+        fua: bool,
+        serial: u64,
+        (offset, bytes): (u64, u64),
+        time: Nanos,
+        data: &[u8],
+    ) -> io::Result<()> {
+        let code = KINDS.iter().find(|(_, known)| *known == kind).expect("every kind has a code").0;
+        let mut record = [0; RECORD_BYTES];
+        record[0] = code;
+        record[1] = if fua { FLAG_FUA } else { 0 };
+        record[8..16].copy_from_slice(&serial.to_le_bytes());
+        record[16..24].copy_from_slice(&offset.to_le_bytes());
+        record[24..32].copy_from_slice(&bytes.to_le_bytes());
+        record[32..40].copy_from_slice(&time.0.to_le_bytes());
+        self.out.write_all(&record)?;
+        self.out.write_all(data)
+    }
+
+    /// Hands everything to the kernel.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A log that was read: its records, and access to the data behind them.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    file: File,
+    /// The device's size.
+    pub capacity: ByteCount,
+    /// A completed write is durable only after a flush.
+    pub volatile_cache: bool,
+    /// All whole records in their order.
+    pub records: Vec<Record>,
+    /// The log ends in the middle of a record, as it does where its writer was killed; that one is left out.
+    pub cut_short: bool,
+}
+
+impl Log {
+    /// Reads a log; the data stay in the file.
+    ///
+    /// # Errors
+    ///
+    /// [`EmulatorError::Log`] where it is none or is damaged, [`EmulatorError::System`] where it cannot be read.
+    pub fn open(path: &Path) -> Result<Log, EmulatorError> {
+        let file = File::open(path).map_err(EmulatorError::system("open", path))?;
+        let length = file.metadata().map_err(EmulatorError::system("look at", path))?.len();
+        let mut input = BufReader::with_capacity(1 << 16, file);
+        let damaged = |offset, reason| EmulatorError::Log { path: path.to_owned(), offset, reason };
+        let mut header = [0; HEADER_BYTES as usize];
+        input.read_exact(&mut header).map_err(|_| damaged(0, "this is no log of an emulated device"))?;
+        if header[..8] != MAGIC {
+            return Err(damaged(0, "this is no log of an emulated device"));
+        }
+        let (capacity, volatile) = (u64_at(&header, 8), u64_at(&header, 16));
+        let (mut records, mut at, mut cut_short) = (Vec::new(), HEADER_BYTES, false);
+        while at < length {
+            let mut bytes = [0; RECORD_BYTES];
+            if length - at < RECORD_BYTES as u64 {
+                cut_short = true;
+                break;
+            }
+            input.read_exact(&mut bytes).map_err(EmulatorError::system("read", path))?;
+            let record =
+                parse(&bytes, at + RECORD_BYTES as u64, capacity).map_err(|reason| damaged(at, reason))?;
+            let follows = match record.kind {
+                Kind::Write | Kind::Mark => record.bytes,
+                _ => 0,
+            };
+            if follows > length - record.data_at {
+                cut_short = true;
+                break;
+            }
+            at = record.data_at + follows;
+            input.seek_relative(follows.cast_signed()).map_err(EmulatorError::system("read", path))?;
+            records.push(record);
+        }
+        let capacity = ByteCount(capacity);
+        let file = input.into_inner();
+        Ok(Log { path: path.to_owned(), file, capacity, volatile_cache: volatile != 0, records, cut_short })
+    }
+
+    /// What follows `record` in the log: a write's data, a mark's name.
+    ///
+    /// # Errors
+    ///
+    /// [`EmulatorError::System`].
+    pub fn data(&self, record: &Record) -> Result<Vec<u8>, EmulatorError> {
+        let mut data = vec![0; usize::try_from(record.bytes).expect("a record fits the log")];
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(record.data_at))
+            .and_then(|_| file.read_exact(&mut data))
+            .map_err(EmulatorError::system("read", &self.path))?;
+        Ok(data)
+    }
+
+    /// How many records stand before and including the mark `name`; `None` where it was not set.
+    ///
+    /// # Errors
+    ///
+    /// [`EmulatorError::System`].
+    pub fn mark(&self, name: &str) -> Result<Option<usize>, EmulatorError> {
+        for (at, record) in self.records.iter().enumerate() {
+            if record.kind == Kind::Mark && self.data(record)? == name.as_bytes() {
+                return Ok(Some(at + 1));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn parse(bytes: &[u8; RECORD_BYTES], data_at: u64, capacity: u64) -> Result<Record, &'static str> {
+    let kind = KINDS.iter().find(|(code, _)| *code == bytes[0]).ok_or("no kind of record has this number")?.1;
+    let (offset, length) = (u64_at(bytes, 16), u64_at(bytes, 24));
+    if kind != Kind::Mark && offset.checked_add(length).is_none_or(|end| end > capacity) {
+        return Err("a command reaches beyond the device's end");
+    }
+    Ok(Record {
+        kind,
+        fua: bytes[1] & FLAG_FUA != 0,
+        serial: u64_at(bytes, 8),
+        offset,
+        bytes: length,
+        time: Nanos(u64_at(bytes, 32)),
+        data_at,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn written(dir: &Path) -> PathBuf {
+        let path = dir.join("log");
+        let mut log = LogWriter::create(&path, ByteCount(1 << 20), true).expect("create");
+        log.append(Kind::Mark, false, 0, (0, 4), Nanos(5), b"here").expect("mark");
+        log.append(Kind::Write, true, 1, (4096, 3), Nanos(6), b"abc").expect("write");
+        log.append(Kind::Flush, false, 2, (0, 0), Nanos(7), b"").expect("flush");
+        log.append(Kind::Completed, false, 1, (0, 0), Nanos(8), b"").expect("completed");
+        log.flush().expect("flush");
+        path
+    }
+
+    #[test]
+    fn what_was_appended_is_read() {
+        let dir = tempfile::tempdir().expect("dir");
+        let log = Log::open(&written(dir.path())).expect("log");
+        let kinds: Vec<Kind> = log.records.iter().map(|record| record.kind).collect();
+        assert_eq!(kinds, [Kind::Mark, Kind::Write, Kind::Flush, Kind::Completed]);
+        let write = &log.records[1];
+        assert_eq!((write.serial, write.offset, write.fua, write.time), (1, 4096, true, Nanos(6)));
+        assert_eq!(log.data(write).expect("data"), b"abc");
+        assert_eq!((log.mark("here").expect("mark"), log.mark("there").expect("mark")), (Some(1), None));
+        assert!(!log.cut_short && log.volatile_cache);
+    }
+
+    proptest! {
+        /// Any damage gives an error or a shorter log, never a panic or a command beyond the device.
+        #[test]
+        fn a_damaged_log_is_refused_or_shorter(cut in 0_usize..211, at in 0_usize..211, byte in any::<u8>()) {
+            let dir = tempfile::tempdir().expect("dir");
+            let path = written(dir.path());
+            let mut bytes = std::fs::read(&path).expect("read");
+            let length = bytes.len();
+            bytes[at % length] = byte;
+            bytes.truncate(length - cut % length);
+            std::fs::write(&path, &bytes).expect("write");
+            if let Ok(log) = Log::open(&path) {
+                for record in &log.records {
+                    prop_assert!(record.kind == Kind::Mark || record.offset + record.bytes <= log.capacity.0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The owner's end of a serving process.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use fonio_core::Nanos;
+use fonio_host::{Entry, Ledger, ProcessId, Step};
+
+use crate::EmulatorError;
+use crate::report::{LimitFigures, ServeReport};
+use crate::serve::{Answer, Order, ServeConfig};
+
+/// A serving process that was started by this one.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    entry: Entry,
+    pub(crate) limits: LimitFigures,
+    pub(crate) fastest: Nanos,
+}
+
+impl Server {
+    /// Starts `command`, which must call [`crate::serve`], and waits until it serves.
+    pub(crate) fn start(
+        ledger: &mut Ledger,
+        mut command: Command,
+        config: &ServeConfig,
+    ) -> Result<Server, EmulatorError> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        // A process group of its own: Ctrl-C is for the owner, who stops the server when nothing uses it any more.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let started = command.spawn();
+        let mut child = started.map_err(|source| EmulatorError::Command { command: name, source })?;
+        let (orders, answers) = (child.stdin.take(), child.stdout.take());
+        let answers = BufReader::new(answers.expect("its output is piped"));
+        let entry = match ProcessId::of(child.id()) {
+            Some(id) => ledger.begin(Step::Process { id, leads_group: true })?,
+            None => return Err(gone()),
+        };
+        let limits = LimitFigures {
+            capacity: config.capacity,
+            depth: 0,
+            command_max: config.capacity,
+            discard_granularity: None,
+            fua: false,
+            volatile_cache: false,
+            flush_blocks_all: false,
+        };
+        let mut server = Server { child, orders, answers, entry, limits, fastest: Nanos(0) };
+        server.say(&serde_json::to_string(config).expect("paths of ours are UTF-8"))?;
+        match server.hear()? {
+            Answer::Ready { limits, fastest_ns } => {
+                server.limits = limits;
+                server.fastest = fastest_ns;
+                Ok(server)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Gives an order and waits until it holds.
+    pub(crate) fn order(&mut self, order: &Order) -> Result<(), EmulatorError> {
+        match self.ask(order)? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What was done so far; the log is with the kernel then.
+    pub(crate) fn report(&mut self) -> Result<ServeReport, EmulatorError> {
+        match self.ask(&Order::Report)? {
+            Answer::Report(report) => Ok(*report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Whether it still serves.
+    pub(crate) fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Lets it end, which nothing must use any more.
+    pub(crate) fn stop(mut self, ledger: &mut Ledger) -> Result<(), EmulatorError> {
+        self.orders = None;
+        ledger.undo(self.entry)?;
+        // It has ended; this takes its entry out of the process table.
+        let _ = self.child.wait();
+        Ok(())
+    }
+
+    fn ask(&mut self, order: &Order) -> Result<Answer, EmulatorError> {
+        self.say(&serde_json::to_string(order).expect("orders are plain data"))?;
+        self.hear()
+    }
+
+    fn say(&mut self, text: &str) -> Result<(), EmulatorError> {
+        let orders = self.orders.as_mut().expect("orders are given until it is stopped");
+        orders.write_all(format!("{text}\n").as_bytes()).map_err(|_| gone())
+    }
+
+    fn hear(&mut self) -> Result<Answer, EmulatorError> {
+        let mut line = String::new();
+        let read = self.answers.read_line(&mut line).unwrap_or(0);
+        let answer = serde_json::from_str(&line);
+        match answer {
+            Ok(Answer::Failed(reason)) => Err(EmulatorError::Server { reason }),
+            Ok(answer) => Ok(answer),
+            Err(_) if read == 0 => Err(gone()),
+            Err(error) => {
+                Err(EmulatorError::Server { reason: format!("it said {:?}: {error}", line.trim()) })
+            }
+        }
+    }
+}
+
+fn gone() -> EmulatorError {
+    EmulatorError::ServerGone { complaint: String::new() }
+}
+
+fn unexpected(answer: &Answer) -> EmulatorError {
+    EmulatorError::Server { reason: format!("it gave an answer to another question: {answer:?}") }
+}

@@ -1,0 +1,57 @@
+//! What the tests of real emulated devices share.
+#![allow(dead_code, reason = "each test file is a program of its own and uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fonio_core::ByteCount;
+use fonio_emulator::{Front, Options, ServeConfig};
+use fonio_host::{Confirmation, Filesystem};
+
+/// Says in a sentence why a test does nothing, where it cannot do anything.
+pub fn can_make_block_devices() -> bool {
+    let can = rustix::process::geteuid().is_root()
+        && Path::new("/dev/fuse").exists()
+        && Path::new("/dev/loop-control").exists();
+    if !can {
+        eprintln!("skipped: emulated block devices need root, /dev/fuse and /dev/loop-control");
+    }
+    can
+}
+
+pub fn has_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join(name).exists());
+    if !found {
+        eprintln!("skipped: {name} is not installed");
+    }
+    found
+}
+
+pub fn server() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_fonio-emulator-serve"))
+}
+
+/// A device of `mib` MiB with constant times.
+pub fn options(state: &Path, mib: u64) -> Options {
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/profiles/steady.toml");
+    Options {
+        serve: ServeConfig {
+            profile: profile.to_owned(),
+            capacity: ByteCount(mib << 20),
+            seed: 1,
+            dilate: 1.0,
+            image: None,
+            log: None,
+            faults: Vec::new(),
+            front: Front::Fuse(PathBuf::new()),
+        },
+        nbd: None,
+        filesystem: Some(Filesystem::Ext4),
+        confirmation: Confirmation::NamedOnce,
+        mount: Some(PathBuf::new()),
+        mount_options: String::new(),
+        scheduler: "none".to_owned(),
+        state_dir: state.to_owned(),
+    }
+}

@@ -39,6 +39,19 @@ pub fn record(
     options: &RecordOptions,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RecordSummary, RecordError> {
+    record_with(options, &mut |_| Ok(()), progress)
+}
+
+/// [`record`], with rows that only the caller knows, such as the phases of the command. `beside` is called once, after
+/// the capture; it may give marks, calls, waits, files and samples. Instants are those of `CLOCK_MONOTONIC`.
+///
+/// # Errors
+/// As [`record`]; an error of `beside` is [`RecordError::Write`].
+pub fn record_with(
+    options: &RecordOptions,
+    beside: &mut dyn FnMut(&mut dyn RowSink) -> std::io::Result<()>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<RecordSummary, RecordError> {
     let machine = Machine::here();
     if options.command.as_ref().is_some_and(Vec::is_empty) {
         return Err(RecordError::EmptyCommand);
@@ -91,7 +104,7 @@ pub fn record(
         progress(Progress::Note(&note));
         notes.push(note);
     }
-    finish(options, &machine, &signals, (captured, pages), (layout, decoder), notes, progress)
+    finish(options, &machine, &signals, (captured, pages), (layout, decoder), notes, (beside, progress))
 }
 
 fn finish(
@@ -101,7 +114,10 @@ fn finish(
     (mut captured, pages): (Captured, Pages),
     (layout, decoder): (fonio_trace::ring_buffer::PageLayout, fonio_trace::ring_buffer::BlockDecoder),
     mut notes: Vec<String>,
-    progress: &mut dyn FnMut(Progress<'_>),
+    (beside, progress): (
+        &mut dyn FnMut(&mut dyn RowSink) -> std::io::Result<()>,
+        &mut dyn FnMut(Progress<'_>),
+    ),
 ) -> Result<RecordSummary, RecordError> {
     wait_for_command(&mut captured, signals)?;
     let cpu_began = cpu_time();
@@ -116,6 +132,7 @@ fn finish(
     if let Some(mark) = &captured.command_mark {
         writer.mark(mark).map_err(written)?;
     }
+    beside(&mut writer).map_err(written)?;
     let own_tid = pages.own_tid;
     let trace_bytes = captured.trace_bytes;
     let mut reader = CaptureReader::new(

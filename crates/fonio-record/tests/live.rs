@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fonio_core::meta::Meta;
-use fonio_core::{ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread};
-use fonio_record::{RecordError, RecordOptions, RecordSummary, Selector, StopReason, record};
+use fonio_core::{ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread, Timestamp};
+use fonio_record::{RecordError, RecordOptions, RecordSummary, Selector, StopReason, record, record_with};
 use fonio_recording::{Recording, Tables};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -60,7 +60,11 @@ fn words(words: &[&str]) -> Option<Vec<OsString>> {
 
 /// Records, or says why this machine cannot.
 fn try_record(options: &RecordOptions) -> Option<RecordSummary> {
-    match record(options, &mut |_| {}) {
+    checked(record(options, &mut |_| {}))
+}
+
+fn checked(outcome: Result<RecordSummary, RecordError>) -> Option<RecordSummary> {
+    match outcome {
         Ok(summary) => Some(summary),
         Err(
             error @ (RecordError::NotRoot
@@ -195,6 +199,19 @@ fn io_on_a_loop_device_is_counted_once() {
     let Some((on_loop, elsewhere)) = run("one", vec![Selector::Device(device.path().into())]) else { return };
     assert!(on_loop >= 8);
     assert_eq!(elsewhere, 0);
+}
+
+#[test]
+fn what_the_caller_knows_stands_beside_it() {
+    let dir = scratch();
+    let options = RecordOptions {
+        duration: Some(Duration::from_millis(200)),
+        ..RecordOptions::new(dir.path().join("recording"))
+    };
+    let mark = Mark { at: Timestamp(5), until: Some(Timestamp(9)), name: "phase".to_owned(), tid: None };
+    if checked(record_with(&options, &mut |sink| sink.mark(&mark), &mut |_| {})).is_some() {
+        assert_eq!(read(&options.out).1.marks, [mark]);
+    }
 }
 
 #[test]

@@ -54,6 +54,11 @@ pub enum Step {
         /// What: the source as `/proc/self/mountinfo` shows it.
         source: String,
     },
+    /// A network namespace was made.
+    Namespace {
+        /// Its name in `/run/netns`.
+        name: String,
+    },
 }
 
 /// The place of a step in its ledger.

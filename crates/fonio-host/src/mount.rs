@@ -34,12 +34,7 @@ pub fn mount(
 ) -> Result<(PathBuf, Entry), HostError> {
     let dir = match dir {
         Some(dir) => fs::canonicalize(dir).map_err(HostError::system("find", dir))?,
-        None => {
-            let path = ledger.own_path(&format!("mount{}", ledger.steps()));
-            ledger.begin(Step::Directory { path: path.clone() })?;
-            fs::create_dir(&path).map_err(HostError::system("make", &path))?;
-            path
-        }
+        None => own_dir(ledger)?,
     };
     let source = device.to_string_lossy().into_owned();
     let entry = ledger.begin(Step::Mount { dir: dir.clone(), source })?;
@@ -53,6 +48,32 @@ pub fn mount(
         return Err(error);
     }
     Ok((dir, entry))
+}
+
+/// Mounts a file system in memory, of at most `bytes`, at a new folder beside the ledger.
+///
+/// # Errors
+///
+/// [`HostError::ProgramFailed`] with mount's complaint.
+pub fn mount_tmpfs(ledger: &mut Ledger, bytes: u64) -> Result<(PathBuf, Entry), HostError> {
+    let dir = own_dir(ledger)?;
+    let source = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let entry = ledger.begin(Step::Mount { dir: dir.clone(), source: source.clone() })?;
+    let options = format!("size={bytes},mode=0700");
+    let arguments = ["-t", "tmpfs", "-o", &options, &source].map(OsStr::new);
+    if let Err(error) = program::run("mount", "mount", &[&arguments[..], &[dir.as_os_str()]].concat()) {
+        ledger.end(entry)?;
+        return Err(error);
+    }
+    Ok((dir, entry))
+}
+
+/// A new folder beside the ledger, to mount something on.
+fn own_dir(ledger: &mut Ledger) -> Result<PathBuf, HostError> {
+    let path = ledger.own_path(&format!("mount{}", ledger.steps()));
+    ledger.begin(Step::Directory { path: path.clone() })?;
+    fs::create_dir(&path).map_err(HostError::system("make", &path))?;
+    Ok(path)
 }
 
 /// Unmounts `dir`; waits a second for its last user.

@@ -1,11 +1,17 @@
 //! The test bed on a real kernel. Each test says in a sentence why it does nothing where it cannot.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use fonio_host::{Filesystem, HostError, Ledger, LoopDevice, LoopOptions, ProcessId, mount, mounts_under};
+use fonio_host::{
+    Filesystem, HostError, Ledger, Link, LinkRates, LoopDevice, LoopOptions, ProcessId, mount, mount_tmpfs,
+    mounts_under,
+};
 
 fn can() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
@@ -123,4 +129,59 @@ fn be_killed(state: &Path) {
     loop {
         std::thread::park();
     }
+}
+
+#[test]
+fn memory_is_mounted_and_gone_again() {
+    if !can() {
+        return;
+    }
+    let state = tempfile::tempdir().expect("dir");
+    let mut ledger = Ledger::open(state.path()).expect("ledger");
+    let (dir, _) = mount_tmpfs(&mut ledger, 1 << 20).expect("tmpfs");
+    fs::write(dir.join("file"), vec![1; 100_000]).expect("fits");
+    assert!(fs::write(dir.join("large"), vec![1; 2 << 20]).is_err(), "its size holds");
+    ledger.close().expect("undone");
+    assert!(!dir.exists());
+}
+
+/// Bytes cross a link into its namespace and back, and nothing of it is left.
+#[test]
+fn a_link_carries_bytes_and_goes() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: a network namespace needs root");
+        return;
+    }
+    let state = tempfile::tempdir().expect("dir");
+    let mut ledger = Ledger::open(state.path()).expect("ledger");
+    let rates = LinkRates::named("usb").expect("it is there");
+    let link = match Link::make(&mut ledger, rates) {
+        Ok(link) => link,
+        Err(error @ (HostError::ProgramMissing { .. } | HostError::ProgramFailed { .. })) => {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    // Perl is in every Debian.
+    let script = "use IO::Socket::INET; my $s = IO::Socket::INET->new(Listen => 1, LocalPort => 9, ReuseAddr => 1); \
+        my $c = $s->accept; print $c 'x' x 300000;";
+    let server = link.command(Path::new("perl")).args(["-e", script]).spawn();
+    let Ok(mut server) = server else {
+        eprintln!("skipped: perl is not installed");
+        return;
+    };
+    let address = (link.server(), 9);
+    let connected = (0..100).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        TcpStream::connect(address).ok()
+    });
+    let mut received = Vec::new();
+    connected.expect("the server listens").read_to_end(&mut received).expect("bytes");
+    server.wait().expect("it ends");
+    assert_eq!(received.len(), 300_000);
+    link.remove(&mut ledger).expect("removed");
+    ledger.close().expect("undone");
+    let left = format!("/run/netns/fonio-{}", std::process::id() % (1 << 15));
+    assert!(!Path::new(&left).exists());
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 
 use super::{Step, remove_file};
-use crate::{HostError, loop_device, mount};
+use crate::{HostError, link, loop_device, mount};
 
 /// Undoes `step`; that there is nothing to undo is success.
 pub(super) fn undo(step: &Step) -> Result<(), HostError> {
@@ -26,6 +26,7 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
         }
         Step::Loop { number, backing } => loop_device::remove(*number, backing),
         Step::Mount { dir, source } => mount::undo(dir, source),
+        Step::Namespace { name } => link::undo(name),
     }
 }
 
@@ -45,6 +46,7 @@ impl fmt::Display for Step {
             Step::Process { id, .. } => write!(f, "process {}", id.pid),
             Step::Loop { number, .. } => write!(f, "/dev/loop{number}"),
             Step::Mount { dir, .. } => write!(f, "mount on {}", dir.display()),
+            Step::Namespace { name } => write!(f, "network namespace {name}"),
         }
     }
 }

@@ -11,5 +11,6 @@ pub mod measure;
 pub mod profile;
 pub mod published;
 mod random;
+pub mod verify;
 
 pub use random::Random;

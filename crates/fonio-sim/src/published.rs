@@ -144,6 +144,150 @@ pub fn samsung_s5() -> Vec<(String, Protocol, f64)> {
     alone.into_iter().chain(speedup).collect()
 }
 
+/// Slowdowns of four readers by four writers, and the other way round, under CFQ (Nguyen et al., section 7.2).
+#[derive(Clone, Copy, Debug)]
+pub struct FourByFour {
+    /// What it is called.
+    pub name: &'static str,
+    /// What is slowed down, by what, and how much.
+    pub slowdowns: [(&'static str, Op, Order, Op, f64); 4],
+}
+
+const fn four_by_four(name: &'static str, slowdowns: [f64; 4]) -> FourByFour {
+    let [seq_read, seq_write, rand_read, rand_write] = slowdowns;
+    FourByFour {
+        name,
+        slowdowns: [
+            ("seq_read", Op::Read, Order::Sequential, Op::Write, seq_read),
+            ("seq_write", Op::Write, Order::Sequential, Op::Read, seq_write),
+            ("rand_read", Op::Read, Order::Random, Op::Write, rand_read),
+            ("rand_write", Op::Write, Order::Random, Op::Read, rand_write),
+        ],
+    }
+}
+
+/// Samsung Galaxy S5.
+pub const S5_4X4: FourByFour = four_by_four("smartio.s5_slowdown_4x4", [28.03, 4.21, 19.22, 8.01]);
+
+/// Motorola Razr.
+pub const RAZR_4X4: FourByFour = four_by_four("smartio.razr_slowdown_4x4", [59.4, 7.92, 31.12, 8.01]);
+
+/// What makers and standards promise for a class of devices: MB/s in order, and 4 KiB requests a second at random.
+#[derive(Clone, Copy, Debug)]
+pub struct Class {
+    /// The profile's name.
+    pub name: &'static str,
+    /// Where the numbers stand.
+    pub source: &'static str,
+    /// Sequential reads and writes in MB/s; the SD classes promise no reads.
+    pub seq_mb_s: (Option<f64>, f64),
+    /// Random reads and writes a second; `None` where they are not promised.
+    pub rand_iops: Option<(f64, f64)>,
+    /// Commands under way in the random test. The sources do not say; the most that the class takes, up to 32.
+    pub depth: u32,
+}
+
+const SAMSUNG: &str = "Samsung's table of its mobile memories (press release, March 2020)";
+
+/// The classes that profiles are fitted to.
+pub const CLASSES: [Class; 7] = [
+    Class {
+        name: "galaxy_s3_emmc",
+        source: SAMSUNG,
+        // The writes are the phone's own, measured by Jeong and Won below scheduler and file system.
+        seq_mb_s: (Some(140.0), 39.0),
+        rand_iops: Some((7_000.0, 2_000.0)),
+        depth: 1,
+    },
+    Class {
+        name: "nexus5",
+        source: SAMSUNG,
+        seq_mb_s: (Some(140.0), 50.0),
+        rand_iops: Some((7_000.0, 2_000.0)),
+        depth: 1,
+    },
+    Class {
+        name: "emmc51",
+        source: SAMSUNG,
+        seq_mb_s: (Some(250.0), 125.0),
+        rand_iops: Some((11_000.0, 13_000.0)),
+        depth: 32,
+    },
+    Class {
+        name: "ufs31",
+        source: SAMSUNG,
+        seq_mb_s: (Some(2_100.0), 1_200.0),
+        rand_iops: Some((100_000.0, 70_000.0)),
+        depth: 32,
+    },
+    Class {
+        name: "ufs40",
+        source: "Samsung's announcement of UFS 4.0, May 2022",
+        seq_mb_s: (Some(4_200.0), 2_800.0),
+        rand_iops: None,
+        depth: 32,
+    },
+    Class {
+        name: "sd_a1",
+        source: "SD Association, application performance class A1",
+        seq_mb_s: (None, 10.0),
+        rand_iops: Some((1_500.0, 500.0)),
+        depth: 1,
+    },
+    Class {
+        name: "sd_a2",
+        source: "SD Association, application performance class A2",
+        seq_mb_s: (None, 10.0),
+        rand_iops: Some((4_000.0, 2_000.0)),
+        depth: 32,
+    },
+];
+
+impl Class {
+    /// The key that each experiment settles, the experiment, the number that it should give, and its name in a profile's
+    /// `to`.
+    pub fn numbers(&self) -> Vec<(&'static str, String, Protocol, f64)> {
+        let range = ByteCount(256 << 20);
+        let sequential = |op| Protocol {
+            op,
+            order: Order::Sequential,
+            request: ByteCount(512 << 10),
+            range,
+            count: 512,
+            // Two, so that neither side waits for the other; one where the device takes one.
+            depth: self.depth.min(2),
+            prepare: range,
+            gives: Gives::Throughput,
+        };
+        let random = |op| Protocol {
+            order: Order::Random,
+            request: ByteCount(4096),
+            count: 20_000,
+            depth: self.depth,
+            gives: Gives::Iops,
+            ..sequential(op)
+        };
+        let name = |what: &str| format!("{}: {what}", self.source);
+        let write_name = if self.name == "galaxy_s3_emmc" {
+            "bfuse.layers_mb_s ics raw_noop".to_owned()
+        } else {
+            name("seq_write")
+        };
+        // Where flash in SLC mode takes the writes, the interface is what limits them.
+        let write_key = if self.name.starts_with("ufs") { "interface.write_rate" } else { "flash.t_program" };
+        let mut numbers = Vec::new();
+        if let Some(read) = self.seq_mb_s.0 {
+            numbers.push(("interface.read_rate", name("seq_read"), sequential(Op::Read), read));
+        }
+        numbers.push((write_key, write_name, sequential(Op::Write), self.seq_mb_s.1));
+        if let Some((read, write)) = self.rand_iops {
+            numbers.push(("interface.read_command", name("rand_read"), random(Op::Read), read));
+            numbers.push(("interface.write_command", name("rand_write"), random(Op::Write), write));
+        }
+        numbers
+    }
+}
+
 /// What the shipped profile of this name was fitted to; empty where nothing was.
 pub fn targets(name: &str) -> Vec<Target> {
     let target = |key, (to, protocol, wanted): &(String, Protocol, f64)| Target {
@@ -169,7 +313,7 @@ pub fn targets(name: &str) -> Vec<Target> {
         let numbers = samsung_s5();
         let keys = [
             "interface.read_command",
-            "flash.t_read",
+            "interface.random_read",
             "flash.t_program",
             "interface.random_write",
             "interface.read_latency",
@@ -178,6 +322,13 @@ pub fn targets(name: &str) -> Vec<Target> {
             "interface.random_write_latency",
         ];
         return keys.into_iter().zip(&numbers).map(|(key, number)| target(key, number)).collect();
+    }
+    if let Some(class) = CLASSES.iter().find(|class| class.name == name) {
+        return class
+            .numbers()
+            .into_iter()
+            .map(|(key, to, protocol, wanted)| Target { key, protocol, wanted, to })
+            .collect();
     }
     Vec::new()
 }

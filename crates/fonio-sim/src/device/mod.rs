@@ -1,9 +1,11 @@
 //! What every device model offers: commands in, completion times out.
 
+pub mod buffered;
 mod dies;
 pub mod flash;
 mod gather;
 pub mod memory;
+pub mod raid0;
 mod slots;
 mod streams;
 
@@ -98,3 +100,6 @@ fn assert_fits(command: &Command, now: Timestamp, last: u64, limits: &Limits) {
     let sectors = limits.capacity.0 / fonio_core::SECTOR_BYTES;
     assert!(end.0 <= sectors, "a command up to sector {} on a device of {sectors} sectors", end.0);
 }
+
+#[cfg(test)]
+mod tests;

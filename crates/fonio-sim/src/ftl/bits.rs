@@ -41,17 +41,27 @@ impl BlockBits {
         &mut self.words[start..start + self.words_per_block]
     }
 
-    /// The first place from `place` on that is in the set.
-    pub(crate) fn next_from(&self, block: u32, place: u32) -> Option<u32> {
-        let words = self.of_block(block);
-        let mut at = place as usize / 64;
-        let mut word = words.get(at)? & (u64::MAX << (place % 64));
-        loop {
-            if word != 0 {
-                return Some(at as u32 * 64 + word.trailing_zeros());
-            }
-            at += 1;
-            word = *words.get(at)?;
+    /// The word that holds `place`, without what stands before it.
+    pub(crate) fn word_from(&self, block: u32, place: u32) -> u64 {
+        self.words[self.word(block, place)] & (u64::MAX << (place % 64))
+    }
+
+    /// Takes out the places `word_start + n` for every bit `n` of `bits`; `word_start` is a multiple of 64.
+    pub(crate) fn clear_bits(&mut self, block: u32, word_start: u32, bits: u64) {
+        let word = self.word(block, word_start);
+        self.words[word] &= !bits;
+    }
+
+    /// Puts in `count` places from `place` on; at most 64.
+    pub(crate) fn insert_range(&mut self, block: u32, place: u32, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let bits = u64::MAX >> (64 - count);
+        let (word, shift) = (self.word(block, place), place % 64);
+        self.words[word] |= bits << shift;
+        if shift + count > 64 {
+            self.words[word + 1] |= bits >> (64 - shift);
         }
     }
 }
@@ -96,8 +106,16 @@ mod tests {
                 prop_assert_eq!(end_of(bits.of_block(block)), of.last().map_or(0, |place| place + 1));
                 let later: Vec<u32> = of.iter().copied().filter(|place| *place >= from).collect();
                 prop_assert_eq!(count_from(bits.of_block(block), from), later.len() as u32);
-                prop_assert_eq!(bits.next_from(block, from), later.first().copied());
-                prop_assert!(of.iter().all(|place| bits.contains(block, *place)));
+                let word = bits.word_from(block, from);
+                let in_word = later.iter().filter(|place| **place / 64 == from / 64).count() as u32;
+                prop_assert_eq!(word.count_ones(), in_word);
+                bits.clear_bits(block, from / 64 * 64, word);
+                let left = of.len() as u32 - in_word;
+                prop_assert_eq!(count_from(bits.of_block(block), 0), left);
+                bits.insert_range(block, from, word.count_ones().min(100 - from));
+                for place in from..from + word.count_ones().min(100 - from) {
+                    prop_assert!(bits.contains(block, place));
+                }
             }
         }
     }

@@ -71,7 +71,7 @@ impl<W: Watch> Fast<W> {
             next: vec![0; logical as usize],
             sequential: None,
             random: VecDeque::new(),
-            random_place: vec![NONE; (logical * geometry.units_per_block) as usize],
+            random_place: vec![0; (logical * geometry.units_per_block) as usize],
             in_random: BlockBits::new(logical, geometry.units_per_block),
             free: free.into(),
             total_blocks,

@@ -11,8 +11,12 @@ use crate::ftl::fast::Fast;
 use crate::ftl::page_map::{Collection, PageMap, SPARE_BLOCKS_MIN};
 use crate::ftl::{Ftl, Geometry, Unwatched};
 
-/// A page map needs some superblocks to work with; the erase blocks' size must leave the device at least so many.
+/// A device has at least so many erase blocks.
 const BLOCKS_MIN: u64 = 2;
+
+/// A page map of a device smaller than its profile's is cut into at least so many superblocks, so that those held back for
+/// the collector are a small part of it.
+const SUPERBLOCKS_MIN: u64 = 128;
 
 /// Says everything that building the device could say.
 pub(super) fn check(profile: &Profile) -> Result<(), ProfileError> {
@@ -118,12 +122,18 @@ fn too_large(profile: &Profile, capacity: ByteCount) -> ProfileError {
 }
 
 fn geometry(profile: &Profile, flash: &Flash, capacity: u64) -> Result<Geometry, ProfileError> {
-    let pages = profile.required("flash.pages_per_block")?;
+    let mut pages = profile.required("flash.pages_per_block")?;
     let units_per_page = flash.page_bytes / flash.unit_bytes;
-    // A page map writes across all dies; a log block is one erase block.
-    let across = if profile.required_word("ftl.kind")? == "page_map" { u64::from(flash.dies) } else { 1 };
-    let units_per_block = pages * units_per_page * across;
     let logical_units = capacity.div_ceil(flash.unit_bytes);
+    // A page map writes across all dies; a log block is one erase block.
+    let mut across = 1;
+    if profile.required_word("ftl.kind")? == "page_map" {
+        across = u64::from(flash.dies);
+        while pages > 2 && logical_units < SUPERBLOCKS_MIN * pages * units_per_page * across {
+            pages /= 2;
+        }
+    }
+    let units_per_block = pages * units_per_page * across;
     if logical_units.div_ceil(units_per_block) < BLOCKS_MIN {
         return Err(profile.contradiction(format!(
             "a capacity of {capacity} bytes is less than {BLOCKS_MIN} erase blocks of {} bytes",
@@ -151,6 +161,13 @@ fn flash(profile: &Profile) -> Result<Flash, ProfileError> {
         )));
     }
     let channels = profile.required("flash.channels")?;
+    let dies = channels * profile.required("flash.dies_per_channel")?;
+    if !dies.is_power_of_two() || !(page_bytes / unit_bytes).is_power_of_two() {
+        return Err(profile.contradiction(format!(
+            "{dies} dies with {} units in a page: both must be powers of two",
+            page_bytes / unit_bytes
+        )));
+    }
     let reads_wait_for = match profile.required_word("flash.reads_wait_for")? {
         "suspension" => ReadsWaitFor::Suspension(profile.required("flash.t_suspend")?),
         "operation" => ReadsWaitFor::Operation,
@@ -175,7 +192,7 @@ fn flash(profile: &Profile) -> Result<Flash, ProfileError> {
     Ok(Flash {
         unit_bytes,
         page_bytes,
-        dies: (channels * profile.required("flash.dies_per_channel")?) as u32,
+        dies: dies as u32,
         channels: channels as u32,
         channel_rate: profile.number("flash.channel_rate"),
         t_read: profile.duration("flash.t_read")?,

@@ -119,7 +119,8 @@ impl Profile {
 
     /// The device, with another capacity than the profile's where one is given.
     ///
-    /// The same seed gives the same device. The seed puts erase blocks in the order in which they are used.
+    /// The same seed gives the same device. The seed puts erase blocks in the order in which they are used. A page-mapped
+    /// device of less than 128 superblocks gets smaller erase blocks; all else stays.
     ///
     /// # Errors
     ///

@@ -67,12 +67,16 @@ fn errors_say_what_is_wrong_where() {
     check(
         "{ mib = 64, source = \"assumed\" }",
         "64",
-        expect![[r#"x.toml: `device.capacity` is `64`, but it must say its unit and source, as in { mib = 1, source = "assumed" } (gib, mib, kib, gb, mb, bytes)"#]],
+        expect![[
+            r#"x.toml: `device.capacity` is `64`, but it must say its unit and source, as in { mib = 1, source = "assumed" } (gib, mib, kib, gb, mb, bytes)"#
+        ]],
     );
     check(
         "mib = 64",
         "tib = 64",
-        expect![[r#"x.toml: `device.capacity` is `{ source = "assumed", tib = 64 }`, but `tib = 64` is not understood; write it as in { mib = 1, source = "assumed" } (gib, mib, kib, gb, mb, bytes)"#]],
+        expect![[
+            r#"x.toml: `device.capacity` is `{ source = "assumed", tib = 64 }`, but `tib = 64` is not understood; write it as in { mib = 1, source = "assumed" } (gib, mib, kib, gb, mb, bytes)"#
+        ]],
     );
     check(
         "mib = 64, source = \"assumed\"",

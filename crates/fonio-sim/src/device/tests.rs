@@ -1,0 +1,153 @@
+//! Every shipped device under any commands.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::profile::{Profile, SHIPPED};
+
+const CAPACITY: ByteCount = ByteCount(64 << 20);
+
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    command: Command,
+    /// Nanoseconds after the command before.
+    after: u64,
+}
+
+fn commands() -> impl Strategy<Value = Vec<Timed>> {
+    let op = prop_oneof![
+        4 => Just(Op::Write), 4 => Just(Op::Read), 1 => Just(Op::Flush), 1 => Just(Op::Discard), 1 => Just(Op::Other),
+    ];
+    let sectors = CAPACITY.0 / 512;
+    let length = prop_oneof![Just(8u64), 1..32u64, Just(1024u64)];
+    let start = prop_oneof![0..sectors - 1024, (0..sectors / 8 - 128).prop_map(|page| page * 8), 0..512u64];
+    let one = (op, start, length, any::<bool>(), prop_oneof![Just(0u64), 0..3_000_000u64]).prop_map(
+        |(op, start, length, fua, after)| {
+            let (start, length) = if op == Op::Flush { (0, 0) } else { (start, length) };
+            let command = Command { op, sector: Sector(start), bytes: ByteCount::from_sectors(length), fua };
+            Timed { command, after }
+        },
+    );
+    prop::collection::vec(one, 1..120)
+}
+
+fn drive(name: &str, commands: &[Timed]) -> (Vec<Timestamp>, Counters) {
+    let mut device = Profile::shipped(name).unwrap().device(Some(CAPACITY), 3).unwrap();
+    let mut now = Timestamp(0);
+    let completions = commands
+        .iter()
+        .map(|timed| {
+            now = now + Nanos(timed.after);
+            device.submit(&timed.command, now)
+        })
+        .collect();
+    (completions, device.counters())
+}
+
+proptest! {
+    #[test]
+    fn devices_keep_their_promises(commands in commands(), which in 0..SHIPPED.len()) {
+        let (name, _) = SHIPPED[which];
+        let (completions, counters) = drive(name, &commands);
+        let limits = Profile::shipped(name).unwrap().limits(Some(CAPACITY)).unwrap();
+        let mut now = 0;
+        for (timed, done) in commands.iter().zip(&completions) {
+            now += timed.after;
+            prop_assert!(done.0 >= now, "{name}: {timed:?} completes before it is submitted");
+        }
+        let writes = commands.iter().filter(|timed| timed.command.op == Op::Write);
+        let written: u64 = writes.map(|timed| timed.command.bytes.0).sum();
+        prop_assert_eq!(counters.host_written.0, written);
+        let last = completions.iter().map(|done| done.0).max().unwrap_or(0);
+        prop_assert!(counters.busy.0 <= last, "{}: busy for longer than it ran", name);
+        if !limits.volatile_cache {
+            prop_assert!(counters.programmed.0 >= written, "{}: what is written is programmed at once", name);
+        }
+        // The same commands give the same times.
+        prop_assert_eq!(drive(name, &commands), (completions, counters));
+    }
+}
+
+#[test]
+fn a_flush_waits_for_what_the_buffer_holds() {
+    let profile = Profile::shipped("emmc51").unwrap();
+    let mut device = profile.device(Some(CAPACITY), 1).unwrap();
+    let write =
+        |page: u64| Command { op: Op::Write, sector: Sector(page * 8), bytes: ByteCount(4096), fua: false };
+    let flush = Command { op: Op::Flush, sector: Sector(0), bytes: ByteCount(0), fua: false };
+    let acknowledged = device.submit(&write(0), Timestamp(0));
+    let flushed = device.submit(&flush, acknowledged);
+    let t_program = profile.number("flash.t_program").unwrap();
+    assert!(acknowledged.0 < t_program, "a buffered write does not wait for flash");
+    assert!(flushed.0 - acknowledged.0 >= t_program, "a flush does");
+    let again = device.submit(&flush, flushed);
+    assert!(again.0 - flushed.0 < t_program, "a flush of nothing does not");
+    let durable = device.submit(&Command { fua: true, ..write(1) }, again);
+    assert!(durable.0 - again.0 >= t_program, "forced unit access waits for flash");
+}
+
+#[test]
+fn a_flush_that_blocks_everything_holds_up_reads() {
+    let read = Command { op: Op::Read, sector: Sector(1 << 16), bytes: ByteCount(4096), fua: false };
+    let write = Command { op: Op::Write, sector: Sector(0), ..read };
+    let flush = Command { op: Op::Flush, sector: Sector(0), bytes: ByteCount(0), fua: false };
+    let wait = |blocks: &str| {
+        let text = Profile::shipped("emmc51").unwrap().to_toml();
+        let line = "flush_blocks_all = { is = \"yes\"";
+        assert!(text.contains(line));
+        let text = text.replace(line, &format!("flush_blocks_all = {{ is = \"{blocks}\""));
+        let mut device = Profile::parse("changed", &text).unwrap().device(Some(CAPACITY), 1).unwrap();
+        let at = device.submit(&write, Timestamp(0));
+        let flushed = device.submit(&flush, at);
+        (device.submit(&read, at), flushed)
+    };
+    let (blocked, flushed) = wait("yes");
+    assert!(blocked > flushed);
+    let (free, flushed) = wait("no");
+    assert!(free < flushed);
+}
+
+#[test]
+fn reads_wait_as_the_profile_says() {
+    let read = Command { op: Op::Read, sector: Sector(0), bytes: ByteCount(4096), fua: false };
+    let wait = |how: &str| {
+        let text = Profile::shipped("emmc51").unwrap().to_toml();
+        let line = "reads_wait_for = { is = \"operation\", source = \"assumed\" }";
+        assert!(text.contains(line));
+        let suspend = "t_suspend = { us = 30, source = \"assumed\" }";
+        let text = text.replace(line, &format!("{suspend}\n{}", line.replace("operation", how)));
+        let mut device = Profile::parse("changed", &text).unwrap().device(Some(CAPACITY), 1).unwrap();
+        let mut now = Timestamp(0);
+        // More than the dies can program meanwhile, so that the buffer is full of pages that wait for them.
+        for request in 0..32 {
+            let sector = Sector(request * 1024);
+            now = device
+                .submit(&Command { op: Op::Write, sector, bytes: ByteCount(512 << 10), fua: false }, now);
+        }
+        device.submit(&read, now).0 - now.0
+    };
+    let (queue, operation, suspension) = (wait("queue"), wait("operation"), wait("suspension"));
+    assert!(suspension < operation && operation < queue, "{suspension} < {operation} < {queue}");
+}
+
+#[test]
+fn an_slc_cache_is_fast_until_it_is_full() {
+    let profile = Profile::shipped("ufs31").unwrap();
+    let mut device = profile.device(Some(ByteCount(64 << 30)), 1).unwrap();
+    let mut now = Timestamp(0);
+    let mut rate = |from: u64, bytes: u64, now: &mut Timestamp| {
+        let began = now.0;
+        for request in 0..bytes >> 20 {
+            let sector = Sector((from + (request << 20)) / 512);
+            *now = device
+                .submit(&Command { op: Op::Write, sector, bytes: ByteCount(1 << 20), fua: false }, *now);
+        }
+        bytes as f64 * 1e3 / (now.0 - began) as f64
+    };
+    let fresh = rate(0, 8 << 30, &mut now);
+    rate(8 << 30, 9 << 30, &mut now);
+    let full = rate(17 << 30, 4 << 30, &mut now);
+    now = now + Nanos(60_000_000_000);
+    let rested = rate(21 << 30, 4 << 30, &mut now);
+    assert!(full < fresh / 2.0 && rested > 0.9 * fresh, "{fresh:.0}, {full:.0}, {rested:.0} MB/s");
+}

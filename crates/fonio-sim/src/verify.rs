@@ -1,0 +1,407 @@
+//! Holds a profile against published numbers that it was not fitted to.
+//!
+//! A number that a profile's provenance names as something it was fitted to is shown, but proves nothing and is not scored.
+//! So is a number that was taken on other hardware: through a card reader. A number that the host's scheduler has a part in
+//! is scored, and its check says so.
+
+use fonio_core::{ByteCount, Op};
+
+use crate::device::Device;
+use crate::device::raid0::{Raid0, STRIPE};
+use crate::measure::{Gives, Order, Protocol, SEED};
+use crate::profile::{Profile, ProfileError};
+use crate::published::{
+    CARD_RANGE, CARDS, CLASSES, Card, Four, FourByFour, RAZR_4X4, S5_4X4, Shape, samsung_s5,
+};
+
+/// One published number or statement, beside what the model gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// What was measured.
+    pub what: String,
+    /// What was published, with its unit.
+    pub published: String,
+    /// What the model gives.
+    pub given: String,
+    /// Given over published, where both are numbers.
+    pub ratio: Option<f64>,
+    /// What it says about the profile.
+    pub outcome: Outcome,
+    /// How far off it may be, or why it is not scored.
+    pub why: String,
+}
+
+/// What a check says about a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The model agrees with a number that it was not fitted to.
+    Agrees,
+    /// The model disagrees.
+    Differs,
+    /// The fit used this number.
+    Fitted,
+    /// Taken on hardware that the model does not have.
+    NotScored,
+}
+
+impl Outcome {
+    /// As tables and JSON write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Agrees => "agrees",
+            Outcome::Differs => "differs",
+            Outcome::Fitted => "fitted",
+            Outcome::NotScored => "not scored",
+        }
+    }
+}
+
+/// A number may be off by so much; three digits are published, and runs of one card differ by a few percent.
+const TOLERANCE: f64 = 0.05;
+
+/// A published 0.01 may be anything from 0.005 to 0.015.
+const ROUNDING_MB_S: f64 = 0.005;
+
+/// Below this a published rate has one significant digit.
+const ONE_DIGIT_MB_S: f64 = 0.1;
+
+/// Holds a profile against everything published about the device of its name. Empty where nothing is.
+///
+/// # Errors
+///
+/// Where the profile gives no device.
+pub fn verify(profile: &Profile) -> Result<Vec<Check>, ProfileError> {
+    let mut checks = Vec::new();
+    if let Some(card) = CARDS.iter().find(|card| card.name == profile.name()) {
+        phone(profile, card, &mut checks)?;
+        shape(profile, card, &mut checks)?;
+        raid(profile, card, &mut checks)?;
+        desktop(profile, card, &mut checks)?;
+    }
+    if profile.name() == "samsung_s5" {
+        for (what, protocol, wanted) in samsung_s5() {
+            let given = protocol.run(profile)?;
+            checks.push(number(profile, what, wanted, given, unit(protocol.gives)));
+        }
+        interference(profile, &mut checks)?;
+        four_by_four(profile, &S5_4X4, &mut checks)?;
+        peaks(profile, "smartio.concurrency s5", [2, 4, 4, 2], &mut checks)?;
+    }
+    if profile.name() == "razr" {
+        peaks(profile, "smartio.concurrency razr", [2, 2, 2, 2], &mut checks)?;
+        four_by_four(profile, &RAZR_4X4, &mut checks)?;
+    }
+    for class in CLASSES.iter().filter(|class| class.name == profile.name()) {
+        for (_, what, protocol, wanted) in class.numbers() {
+            let given = protocol.run(profile)?;
+            checks.push(number(profile, what, wanted, given, unit(protocol.gives)));
+        }
+    }
+    Ok(checks)
+}
+
+/// Whether a profile's provenance names this number as something that it was fitted to.
+fn is_fitted(profile: &Profile, what: &str) -> bool {
+    profile.provenance().iter().any(|number| number.to == what)
+}
+
+fn unit(gives: Gives) -> &'static str {
+    match gives {
+        Gives::Throughput => "MB/s",
+        Gives::Iops => "/s",
+        Gives::Response | Gives::ResponseBeside(_) => "µs",
+        Gives::SlowdownBy(..) | Gives::Speedup(_) => "×",
+    }
+}
+
+fn number(profile: &Profile, what: String, published: f64, given: f64, unit: &str) -> Check {
+    let fitted = is_fitted(profile, &what);
+    let rounded = unit == "MB/s" && published < ONE_DIGIT_MB_S;
+    let agrees = if rounded {
+        (given - published).abs() <= ROUNDING_MB_S
+    } else {
+        (given / published - 1.0).abs() <= TOLERANCE
+    };
+    let (outcome, why) = match (fitted, agrees) {
+        (true, _) => (Outcome::Fitted, "the fit used this number".to_owned()),
+        (false, true) => (Outcome::Agrees, allowed(rounded)),
+        (false, false) => (Outcome::Differs, allowed(rounded)),
+    };
+    Check { outcome, why, ..not_scored(what, published, given, unit, "") }
+}
+
+fn allowed(rounded: bool) -> String {
+    if rounded {
+        format!("published with one digit: ± {ROUNDING_MB_S} MB/s")
+    } else {
+        format!("± {:.0} %", TOLERANCE * 100.0)
+    }
+}
+
+fn not_scored(what: String, published: f64, given: f64, unit: &str, why: &str) -> Check {
+    Check {
+        what,
+        published: format!("{published} {unit}"),
+        given: format!("{} {unit}", digits(given)),
+        ratio: Some(given / published),
+        outcome: Outcome::NotScored,
+        why: why.to_owned(),
+    }
+}
+
+/// Three or four digits, as published.
+fn digits(number: f64) -> String {
+    match number {
+        large if large >= 1000.0 => format!("{large:.0}"),
+        large if large >= 100.0 => format!("{large:.1}"),
+        middle if middle >= 1.0 => format!("{middle:.2}"),
+        small => format!("{small:.4}"),
+    }
+}
+
+fn phone(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
+    for (what, protocol, wanted) in card.phone_numbers() {
+        let given = protocol.run(profile)?;
+        checks.push(number(profile, what, wanted, given, "MB/s"));
+    }
+    Ok(())
+}
+
+fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
+    let Four { seq_write, seq_read, rand_write, rand_read } = card.desktop;
+    let published = [seq_write, seq_read, rand_write, rand_read];
+    for ((what, protocol, _), published) in card.phone_numbers().into_iter().zip(published) {
+        let what = what.replace("phone", "desktop");
+        let given = protocol.run(profile)?;
+        checks.push(not_scored(what, published, given, "MB/s", "through a card reader and another host"));
+    }
+    Ok(())
+}
+
+/// Throughput of 4 KiB random writes in MB/s against the range they are spread over, after 1 GB written in order.
+///
+/// # Errors
+///
+/// Where the profile gives no device.
+pub fn address_range(profile: &Profile, ranges: &[ByteCount]) -> Result<Vec<f64>, ProfileError> {
+    ranges.iter().map(|range| Protocol::kim_random(Op::Write, *range).run(profile)).collect()
+}
+
+/// The ranges over which shapes are told apart, 1 MiB to 4 GiB by doubling. The study's own are only drawn.
+pub fn ranges() -> Vec<ByteCount> {
+    (20..=32).map(|power| ByteCount(1 << power)).collect()
+}
+
+/// Below this a doubling of the range counts as a drop.
+const DROP: f64 = 0.9;
+
+/// Below this a single doubling of the range is a hard drop.
+const HARD: f64 = 0.35;
+
+/// Tells shapes apart by how much of the throughput each doubling of the range leaves.
+pub fn shape_of(ranges: &[ByteCount], throughput: &[f64]) -> Option<Shape> {
+    let kept: Vec<f64> = throughput.windows(2).map(|pair| pair[1] / pair[0]).collect();
+    let worst = kept.iter().copied().fold(1.0, f64::min);
+    let lowest = throughput.iter().copied().fold(f64::MAX, f64::min);
+    let last = throughput.last().copied()?;
+    if lowest / throughput.first()? >= DROP {
+        return Some(Shape::Flat);
+    }
+    if worst < HARD {
+        // Low and level at the end.
+        return (last / lowest < 1.1 && kept.last().is_some_and(|kept| *kept > DROP))
+            .then_some(Shape::HardDrop);
+    }
+    // Two drops with a level piece between them: the first past 32 MiB, the second past 1 GiB.
+    let level = |from: u64, to: u64| {
+        let within = ranges.iter().zip(throughput).filter(|(range, _)| (from..=to).contains(&range.0));
+        let values: Vec<f64> = within.map(|(_, value)| *value).collect();
+        values.iter().copied().fold(f64::MAX, f64::min) / values.iter().copied().fold(0.0, f64::max)
+    };
+    let first_of = |range: u64| ranges.iter().position(|of| of.0 == range).map(|at| throughput[at]);
+    let (start, middle) = (first_of(32 << 20)?, first_of(1 << 30)?);
+    let two = level(1 << 20, 32 << 20) > DROP
+        && level(256 << 20, 1 << 30) > DROP
+        && middle / start < DROP
+        && last / middle < DROP;
+    Some(if two { Shape::TwoDrops } else { Shape::MildDrop })
+}
+
+fn shape(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
+    let ranges = ranges();
+    let throughput = address_range(profile, &ranges)?;
+    let given = shape_of(&ranges, &throughput);
+    let agrees = given == Some(card.shape);
+    let ends = format!(
+        "{} MB/s over 1 MiB, {} over 32 MiB, {} over 1 GiB, {} over 4 GiB",
+        digits(throughput[0]),
+        digits(throughput[5]),
+        digits(throughput[10]),
+        digits(throughput[12]),
+    );
+    checks.push(Check {
+        what: format!("kim-f15 {} random writes over a growing range", card.name),
+        published: shape_name(Some(card.shape)).to_owned(),
+        given: format!("{}: {ends}", shape_name(given)),
+        ratio: None,
+        outcome: if agrees { Outcome::Agrees } else { Outcome::Differs },
+        why: "only the shape is published in words".to_owned(),
+    });
+    Ok(())
+}
+
+fn shape_name(shape: Option<Shape>) -> &'static str {
+    match shape {
+        Some(Shape::Flat) => "flat",
+        Some(Shape::MildDrop) => "mild drop",
+        Some(Shape::TwoDrops) => "two drops, at 32 MB and 1024 MB",
+        Some(Shape::HardDrop) => "hard drop, then flat",
+        None => "none of the published shapes",
+    }
+}
+
+/// What RAID-0 over two such devices gains for 4 KiB random writes over `range`, with `depth` of them under way.
+///
+/// # Errors
+///
+/// Where the profile gives no device.
+pub fn raid_gain(profile: &Profile, range: ByteCount, depth: u32) -> Result<f64, ProfileError> {
+    let protocol = Protocol { depth, ..Protocol::kim_random(Op::Write, range) };
+    let alone = protocol.run(profile)?;
+    let raid = protocol.run_on(|| -> Result<Box<dyn Device>, ProfileError> {
+        let members = vec![profile.device(None, SEED)?, profile.device(None, SEED + 1)?];
+        Ok(Box::new(Raid0::new(members, STRIPE)))
+    })?;
+    Ok(raid / alone)
+}
+
+fn raid(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
+    // At depth 1 only one of the two devices works at a time: what is gained comes from the halved range alone.
+    let mut best = (0.0, ByteCount(0));
+    for range in ranges().into_iter().take(8) {
+        let gain = raid_gain(profile, range, 1)?;
+        if gain > best.0 {
+            best = (gain, range);
+        }
+    }
+    let (gain, range) = best;
+    let given = format!("{} × at most, over {} MiB", digits(gain), range.0 >> 20);
+    let what =
+        format!("kim 5.3 {} RAID-0 of two, one write at a time: gain from the halved range", card.name);
+    let hard = card.shape == Shape::HardDrop;
+    let flat = card.shape == Shape::Flat;
+    let (published, agrees) = match card.shape {
+        Shape::HardDrop => ("above 2 for some cards, by the halved range", gain > 2.0),
+        Shape::Flat => ("the range does not matter (kim-f15)", gain < 1.1),
+        _ => ("some, by the halved range", gain > 1.05),
+    };
+    let outcome = if agrees { Outcome::Agrees } else { Outcome::Differs };
+    let why = if hard || flat {
+        "follows from the shape"
+    } else {
+        "follows from the shape; no number is published"
+    };
+    checks.push(Check {
+        what,
+        published: published.to_owned(),
+        given,
+        ratio: None,
+        outcome,
+        why: why.to_owned(),
+    });
+    if matches!(card.name, "kingston" | "ridata") {
+        let gain = raid_gain(profile, CARD_RANGE, 2)?;
+        checks.push(Check {
+            what: format!("kim-f14 {} RAID-0 of two, two writes at a time over 128 MiB", card.name),
+            published: "above 1, below 2".to_owned(),
+            given: format!("{} ×", digits(gain)),
+            ratio: None,
+            outcome: if gain > 1.0 && gain < 2.0 { Outcome::Agrees } else { Outcome::Differs },
+            why: "the published runs are WebBench and Facebook over internal flash and a card".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn interference(profile: &Profile, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
+    for (what, op, order, gives, wanted) in [
+        ("seq_read_with_write", Op::Read, Order::Sequential, Gives::ResponseBeside(Op::Write), 445.0),
+        ("rand_read_with_write", Op::Read, Order::Random, Gives::ResponseBeside(Op::Write), 595.0),
+        ("cfq seq_read slowdown", Op::Read, Order::Sequential, Gives::SlowdownBy(Op::Write, 1), 6.15),
+        ("cfq rand_read slowdown", Op::Read, Order::Random, Gives::SlowdownBy(Op::Write, 1), 3.18),
+        ("cfq seq_write slowdown", Op::Write, Order::Sequential, Gives::SlowdownBy(Op::Read, 1), 1.13),
+        ("cfq rand_write slowdown", Op::Write, Order::Random, Gives::SlowdownBy(Op::Read, 1), 1.60),
+    ] {
+        let given = Protocol::smartio(op, order, gives).run(profile)?;
+        checks.push(beside(format!("smartio.s5 {what}"), wanted, given, gives));
+    }
+    Ok(())
+}
+
+/// Slowdowns of four readers by four writers and the other way round.
+fn four_by_four(profile: &Profile, study: &FourByFour, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
+    for (what, op, order, by, wanted) in study.slowdowns {
+        let gives = Gives::SlowdownBy(by, 4);
+        let full = Protocol::smartio(op, order, gives);
+        // An eighth of the study's 128 MB each gives the same mean.
+        let shorter = Protocol { count: full.count / 8, ..full };
+        let given = shorter.run(profile)?;
+        checks.push(beside(format!("{} cfq {what}", study.name), wanted, given, gives));
+    }
+    Ok(())
+}
+
+/// A number that no fit used, although the host's scheduler has a part in it.
+fn beside(what: String, published: f64, given: f64, gives: Gives) -> Check {
+    let agrees = (given / published - 1.0).abs() <= TOLERANCE;
+    let why = format!("{}; published under CFQ, here requests go on as they come", allowed(false));
+    Check {
+        outcome: if agrees { Outcome::Agrees } else { Outcome::Differs },
+        ..not_scored(what, published, given, unit(gives), &why)
+    }
+}
+
+/// A speedup within so much of the best counts as the best; the study repeats within about 3 %.
+const SAME_SPEEDUP: f64 = 0.99;
+
+/// How many processes at once gain most, in the order sequential read, sequential write, random read, random write.
+fn peaks(
+    profile: &Profile,
+    name: &str,
+    published: [u32; 4],
+    checks: &mut Vec<Check>,
+) -> Result<(), ProfileError> {
+    let cases = [
+        ("seq_read", Op::Read, Order::Sequential),
+        ("seq_write", Op::Write, Order::Sequential),
+        ("rand_read", Op::Read, Order::Random),
+        ("rand_write", Op::Write, Order::Random),
+    ];
+    for ((what, op, order), published) in cases.into_iter().zip(published) {
+        let tried = [2, 4, 8, 16, 32];
+        let mut speedups = Vec::new();
+        for processes in tried {
+            // A quarter of the study's 32 MB each tells the peak as well.
+            let full = Protocol::concurrency(op, order, processes);
+            let shorter = Protocol { count: full.count / 4, ..full };
+            speedups.push(shorter.run(profile)?);
+        }
+        let best = speedups.iter().copied().fold(0.0, f64::max);
+        let at = tried.into_iter().zip(&speedups).find(|(_, speedup)| **speedup >= best * SAME_SPEEDUP);
+        let given = at.map_or(0, |(processes, _)| processes);
+        let shown: Vec<String> = speedups.iter().map(|speedup| digits(*speedup)).collect();
+        checks.push(Check {
+            what: format!("{name} {what}: processes with the best speedup"),
+            published: published.to_string(),
+            given: format!("{given} (2 to 32: {})", shown.join(", ")),
+            ratio: Some(f64::from(given) / f64::from(published)),
+            // Where nothing is gained there is no best.
+            outcome: if given == published && best > 1.05 { Outcome::Agrees } else { Outcome::Differs },
+            why: "the least number within 1 % of the best".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

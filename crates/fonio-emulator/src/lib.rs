@@ -28,6 +28,7 @@ pub mod profile;
 mod report;
 mod serve;
 mod server;
+mod workload;
 
 pub use cuts::{Cut, CutImages, Tear};
 pub use emulator::{Emulated, Options};
@@ -39,3 +40,4 @@ pub use log::{Kind, Log, Record};
 pub use power_cuts::{CutOutcome, PowerCutOptions, PowerCuts, WORKLOAD_BEGINS, WORKLOAD_ENDS, scratch};
 pub use report::{LimitFigures, ServeReport};
 pub use serve::{Answer, Front, Order, ServeConfig, serve};
+pub use workload::WorkloadEnd;

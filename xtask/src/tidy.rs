@@ -20,9 +20,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-sim", &["fonio-core"]),
     ("fonio-host", &["fonio-core"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host"]),
+    ("fonio-bench", &["fonio-core", "fonio-sim"]),
     (
         "fonio",
-        &["fonio-core", "fonio-recording", "fonio-trace", "fonio-record", "fonio-analysis", "fonio-report"],
+        &[
+            "fonio-core",
+            "fonio-recording",
+            "fonio-trace",
+            "fonio-record",
+            "fonio-analysis",
+            "fonio-report",
+            "fonio-sim",
+            "fonio-bench",
+        ],
     ),
     ("xtask", &[]),
 ];

@@ -95,7 +95,10 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    pub(crate) fn system(action: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> BenchError {
+    pub(crate) fn system(
+        action: &'static str,
+        path: &std::path::Path,
+    ) -> impl FnOnce(io::Error) -> BenchError {
         let path = path.to_owned();
         move |source| BenchError::System { action, path, source }
     }

@@ -61,7 +61,8 @@ impl Place {
                 if let Ok(source) = fs::metadata(&mount.source)
                     && source.file_type().is_block_device()
                 {
-                    number = format!("{}:{}", rustix::fs::major(source.rdev()), rustix::fs::minor(source.rdev()));
+                    number =
+                        format!("{}:{}", rustix::fs::major(source.rdev()), rustix::fs::minor(source.rdev()));
                 }
                 place.compression = compression(&mount.options);
                 place.file_system = Some(mount.file_system);
@@ -117,7 +118,9 @@ impl Place {
             ));
         }
         if let Some(encryption) = &self.encryption {
-            warnings.push(format!("The device is encrypted ({encryption}): its processor time is in every number."));
+            warnings.push(format!(
+                "The device is encrypted ({encryption}): its processor time is in every number."
+            ));
         }
         if self.size_bytes > 0 && !self.raw_device && self.free_bytes < self.size_bytes / 10 {
             warnings.push(format!(
@@ -164,7 +167,9 @@ fn compression(options: &[String]) -> Option<String> {
     options
         .iter()
         .find_map(|option| {
-            ["compress=", "compress-force=", "compress_algorithm="].iter().find_map(|key| option.strip_prefix(key))
+            ["compress=", "compress-force=", "compress_algorithm="]
+                .iter()
+                .find_map(|key| option.strip_prefix(key))
         })
         .filter(|algorithm| !matches!(*algorithm, "no" | "none"))
         .map(str::to_owned)

@@ -186,9 +186,9 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
             .into_iter()
             .flat_map(|access| [1u32, 2, 4, 8].map(|processes| concurrent(access, processes, size / 4)))
             .collect(),
-        Set::AddressRange => doublings(MIB, scope.range_max.0)
-            .map(|range| rand(Access::RandWrite, 4 * KIB, range))
-            .collect(),
+        Set::AddressRange => {
+            doublings(MIB, scope.range_max.0).map(|range| rand(Access::RandWrite, 4 * KIB, range)).collect()
+        }
         Set::Sustained => vec![Test {
             name: "seq_write_sustained".to_owned(),
             prepare_bytes: 0,
@@ -334,38 +334,49 @@ mod tests {
 
     #[test]
     fn the_four() {
-        check(&[Set::Four], expect![[r#"
+        check(
+            &[Set::Four],
+            expect![[r#"
             seq_write_512k                  256 × 524288 B, prepared    0 MiB, writes   128 MiB
             seq_read_128k                  1024 × 131072 B, prepared  128 MiB, writes     0 MiB
             rand_write_4k_in_128m          2048 ×   4096 B, prepared  128 MiB, writes   136 MiB
             rand_read_4k_in_128m           2048 ×   4096 B, prepared  128 MiB, writes     0 MiB
             128 MiB touched, 920 to 2768 MiB written
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]
     fn ranges_in_doublings() {
-        check(&[Set::AddressRange], expect![[r#"
+        check(
+            &[Set::AddressRange],
+            expect![[r#"
             rand_write_4k_in_1m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
             rand_write_4k_in_2m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
             rand_write_4k_in_4m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
             rand_write_4k_in_8m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
             16 MiB touched, 288 to 960 MiB written
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]
     fn big_writes_once() {
-        check(&[Set::NearFull, Set::Sustained], expect![[r#"
+        check(
+            &[Set::NearFull, Set::Sustained],
+            expect![[r#"
             seq_write_sustained            2048 × 524288 B, prepared    0 MiB, writes  1024 MiB
             rand_write_near_full           2048 ×   4096 B, prepared 3891 MiB, writes  3899 MiB
             3891 MiB touched, 4923 to 4923 MiB written
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]
     fn held_back() {
-        check(&[Set::HeldBack], expect![[r#"
+        check(
+            &[Set::HeldBack],
+            expect![[r#"
             seq_read_32k                   4096 ×  32768 B, prepared  128 MiB, writes     0 MiB
             seq_write_256k                  512 × 262144 B, prepared    0 MiB, writes   128 MiB
             rand_read_16k_in_64m           2048 ×  16384 B, prepared   64 MiB, writes     0 MiB
@@ -375,7 +386,8 @@ mod tests {
             rand_write_16k_in_64m          2048 ×  16384 B, prepared   64 MiB, writes    96 MiB
             rand_read_4k_beside_seq_write   2048 ×   4096 B, prepared   64 MiB, writes    72 MiB
             128 MiB touched, 1664 to 5248 MiB written
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]

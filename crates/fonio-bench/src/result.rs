@@ -120,7 +120,8 @@ impl Sustained {
         let fell = last_mb_s < FALLEN * first_mb_s;
         let total: f64 = rates.iter().sum();
         let fell_after_bytes = fell.then(|| {
-            let still_fast = rates.iter().rposition(|rate| *rate >= FALLEN * first_mb_s).map_or(0, |at| at + 1);
+            let still_fast =
+                rates.iter().rposition(|rate| *rate >= FALLEN * first_mb_s).map_or(0, |at| at + 1);
             let before: f64 = rates[..still_fast].iter().sum();
             (bytes as f64 * before / total) as u64
         });
@@ -142,8 +143,7 @@ impl TestResult {
         let spread = stable::spread(&rates).expect("a test was run");
         let iops: f64 = runs.iter().map(|run| run.requests as f64 * 1e9 / run.span_ns as f64).sum();
         let iops = iops / runs.len() as f64;
-        let sustained =
-            runs.first().and_then(|run| Sustained::from_rates(&run.rates_mb_s, run.bytes));
+        let sustained = runs.first().and_then(|run| Sustained::from_rates(&run.rates_mb_s, run.bytes));
         TestResult {
             test,
             mb_s: spread.mean,

@@ -72,7 +72,8 @@ pub fn run(
     target.check_room(tests.iter().map(Test::extent_bytes).max().unwrap_or(0))?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
     let until = Instant::now() + effort.time_max;
-    let mut session = Session { fio, target, effort, stop, until, laid_out: 0, written: 0, seed: effort.seed };
+    let mut session =
+        Session { fio, target, effort, stop, until, laid_out: 0, written: 0, seed: effort.seed };
     let mut results = Vec::new();
     let mut left_out = Vec::new();
     for test in tests {
@@ -195,8 +196,12 @@ const REQUESTS_MIN: u64 = 20;
 fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
     let mut warnings = Vec::new();
     let names = |which: &dyn Fn(&TestResult) -> bool| {
-        let names: Vec<&str> =
-            benchmark.tests.iter().filter(|result| which(result)).map(|result| result.test.name.as_str()).collect();
+        let names: Vec<&str> = benchmark
+            .tests
+            .iter()
+            .filter(|result| which(result))
+            .map(|result| result.test.name.as_str())
+            .collect();
         (!names.is_empty()).then(|| names.join(", "))
     };
     if let Some(names) = names(&|result| result.runs.iter().any(|run| run.outlier)) {
@@ -217,7 +222,9 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
         ));
     }
     if effort.runs_max == 1 {
-        warnings.push("Each test ran once, so nothing is known of its spread. Leave out --quick for that.".to_owned());
+        warnings.push(
+            "Each test ran once, so nothing is known of its spread. Leave out --quick for that.".to_owned(),
+        );
     }
     if let Some(names) = names(&|result| result.runs.iter().any(|run| run.requests < REQUESTS_MIN)) {
         warnings.push(format!(

@@ -24,9 +24,8 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
 /// Whether the mean is known well enough: its standard error is at most `relative` of it.
 pub fn is_stable(values: &[f64], relative: f64) -> bool {
     values.len() > 1
-        && spread(values).is_some_and(|found| {
-            found.sigma / (values.len() as f64).sqrt() <= relative * found.mean.abs()
-        })
+        && spread(values)
+            .is_some_and(|found| found.sigma / (values.len() as f64).sqrt() <= relative * found.mean.abs())
 }
 
 /// From this modified z-score on a value is an outlier (Iglewicz and Hoaglin 1993; hyperfine takes 14.826 for its warning,

@@ -180,7 +180,8 @@ fn first_data(file: &mut File, path: &Path) -> Result<Option<u64>, BenchError> {
 }
 
 fn check_direct(file: &Path, place: &Place) -> Result<(), BenchError> {
-    let opened = OpenOptions::new().read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(file);
+    let opened =
+        OpenOptions::new().read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(file);
     match opened {
         Err(error) if error.kind() == ErrorKind::InvalidInput => Err(BenchError::NoDirectIo {
             path: place.path.clone(),

@@ -68,7 +68,8 @@ pub fn sentence(benchmark: &Benchmark) -> String {
     sentences.extend(cliff(benchmark));
     sentences.extend(sustained(benchmark));
     if sentences.is_empty() {
-        sentences.push(format!("{} tests measured; they hold no verdict on their own.", benchmark.tests.len()));
+        sentences
+            .push(format!("{} tests measured; they hold no verdict on their own.", benchmark.tests.len()));
     }
     sentences.join(" ")
 }
@@ -83,11 +84,17 @@ fn against_a1(benchmark: &Benchmark) -> Option<String> {
     ];
     let (what, result, factor) = shortfalls.into_iter().max_by(|left, right| left.2.total_cmp(&right.2))?;
     Some(if factor > 1.0 {
-        format!("{what} the weak point: {}, {} slower than SD class A1 asks for.", rate(result.mb_s), times(factor))
+        format!(
+            "{what} the weak point: {}, {} slower than SD class A1 asks for.",
+            rate(result.mb_s),
+            times(factor)
+        )
     } else {
         let reached = classes(benchmark);
         let best = reached.last().copied().unwrap_or("A1");
-        format!("No weak point: everything is at least as fast as SD class A1 asks for (reached: up to {best}).")
+        format!(
+            "No weak point: everything is at least as fast as SD class A1 asks for (reached: up to {best})."
+        )
     })
 }
 

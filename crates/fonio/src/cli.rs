@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fonio_bench::plan::Set;
 use fonio_core::Op;
 use fonio_trace::csv::Mapping;
 use fonio_trace::recognise::Format;
@@ -60,6 +61,9 @@ pub enum Command {
     Import(Import),
     /// Write a recording or trace in another tool's format.
     Export(Export),
+    /// Measure a device with fio: how fast it is, where its weak point is.
+    #[command(subcommand)]
+    Bench(BenchWhat),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -220,6 +224,73 @@ pub enum ExportFormat {
     Csv,
 }
 
+/// `fonio bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchWhat {
+    /// Sequential and 4 KiB random reads and writes, response times, concurrency, and the rate of a long write.
+    Device {
+        /// How it is done.
+        #[command(flatten)]
+        bench: Bench,
+        /// What is measured: four, response, concurrency, address-range, sustained, near-full, fit, held-back.
+        #[arg(
+            long = "set",
+            value_name = "SET",
+            value_delimiter = ',',
+            value_parser = parse_set,
+            default_values = ["four", "response", "concurrency", "sustained"]
+        )]
+        sets: Vec<Set>,
+    },
+    /// 4 KiB random writes over growing ranges: shows how the device translates addresses.
+    AddressRange(Bench),
+    /// 1, 2, 4 and 8 processes at once.
+    Concurrency(Bench),
+}
+
+/// How a device is measured.
+#[derive(Clone, Debug, Args)]
+pub struct Bench {
+    /// A folder, in which one file is written and removed again, or a block device, which is overwritten.
+    pub target: PathBuf,
+    /// The device again, to say that what it holds may be lost.
+    #[arg(long, value_name = "DEV")]
+    pub yes_destroy: Option<PathBuf>,
+    /// Every test once and short, and only what each set begins with.
+    #[arg(long)]
+    pub quick: bool,
+    /// Only say what would be written.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The range of the tests.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128MiB")]
+    pub size: u64,
+    /// The largest range of the address range test.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
+    pub range_max: u64,
+    /// What the long write writes.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1GiB")]
+    pub sustained: u64,
+    /// The most runs of a test; fewer where the mean is known to 2 % before.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
+    pub runs: Option<u32>,
+    /// The longest that a run takes, without its preparation [default: 10s].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub run_time: Option<Duration>,
+    /// Begin no run after this time [default: 15min].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub time: Option<Duration>,
+    /// The seed of the random places.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// JSON on standard output; its shape is in docs/benchmark.md.
+    #[arg(long)]
+    pub json: bool,
+    /// Write the JSON into this file too, for `fonio device fit`.
+    #[arg(short, long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
 /// How foreign traces are read.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Reading")]
@@ -272,6 +343,13 @@ pub struct Output {
     /// A threshold on any figure: 'totals.requests<=5000'; exit code 1 where it is broken. May be given more than once.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
+}
+
+fn parse_set(text: &str) -> Result<Set, String> {
+    Set::named(text).ok_or_else(|| {
+        let names: Vec<&str> = Set::ALL.iter().map(|(_, name)| *name).collect();
+        format!("it is one of {}", names.join(", "))
+    })
 }
 
 fn parse_op(text: &str) -> Result<Op, String> {

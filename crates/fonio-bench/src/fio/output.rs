@@ -137,7 +137,11 @@ mod tests {
     #[test]
     fn fio_3_33_random_writes() {
         let text = include_str!("../../tests/data/fio-3.33-randwrite.json");
-        check(text, Access::RandWrite, 1, expect![[r#"
+        check(
+            text,
+            Access::RandWrite,
+            1,
+            expect![[r#"
             Run {
                 requests: 256,
                 bytes: 1048576,
@@ -154,13 +158,18 @@ mod tests {
                 rates_mb_s: [],
                 outlier: false,
             }
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]
     fn fio_3_33_four_readers_with_a_note_before() {
         let text = include_str!("../../tests/data/fio-3.33-randread-by-4.json");
-        check(text, Access::RandRead, 4, expect![[r#"
+        check(
+            text,
+            Access::RandRead,
+            4,
+            expect![[r#"
             Run {
                 requests: 1024,
                 bytes: 4194304,
@@ -177,13 +186,18 @@ mod tests {
                 rates_mb_s: [],
                 outlier: false,
             }
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]
     fn fio_3_33_a_reader_beside_a_writer() {
         let text = include_str!("../../tests/data/fio-3.33-beside.json");
-        check(text, Access::RandRead, 1, expect![[r#"
+        check(
+            text,
+            Access::RandRead,
+            1,
+            expect![[r#"
             Run {
                 requests: 256,
                 bytes: 1048576,
@@ -200,24 +214,45 @@ mod tests {
                 rates_mb_s: [],
                 outlier: false,
             }
-        "#]]);
-        check(text, Access::RandWrite, 1, expect![[r#"
+        "#]],
+        );
+        check(
+            text,
+            Access::RandWrite,
+            1,
+            expect![[r#"
             fio's output is not understood: no request was completed before the time was over
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]
     fn damage_is_an_error() {
         let text = include_str!("../../tests/data/fio-3.33-randwrite.json");
-        check("", Access::RandRead, 1, expect![[r#"
+        check(
+            "",
+            Access::RandRead,
+            1,
+            expect![[r#"
             fio's output is not understood: it holds no JSON
-        "#]]);
-        check(&text[..400], Access::RandRead, 1, expect![[r#"
+        "#]],
+        );
+        check(
+            &text[..400],
+            Access::RandRead,
+            1,
+            expect![[r#"
             fio's output is not understood: EOF while parsing an object at line 19 column 2, in the JSON that begins at byte 0
-        "#]]);
-        check(&text.replace("\"error\" : 0", "\"error\" : 28"), Access::RandWrite, 1, expect![[r#"
+        "#]],
+        );
+        check(
+            &text.replace("\"error\" : 0", "\"error\" : 28"),
+            Access::RandWrite,
+            1,
+            expect![[r#"
             fio's output is not understood: the job ended with error 28
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]

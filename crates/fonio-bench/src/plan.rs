@@ -266,7 +266,7 @@ fn beside(access: Access, other: Access, range: u64) -> Test {
 }
 
 fn size_name(bytes: u64) -> String {
-    if bytes % MIB == 0 { format!("{}m", bytes / MIB) } else { format!("{}k", bytes / KIB) }
+    if bytes.is_multiple_of(MIB) { format!("{}m", bytes / MIB) } else { format!("{}k", bytes / KIB) }
 }
 
 /// What a plan writes and reserves.

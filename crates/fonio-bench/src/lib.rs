@@ -6,6 +6,7 @@
 
 mod error;
 pub mod fio;
+pub mod fit;
 pub mod model;
 pub mod place;
 pub mod plan;

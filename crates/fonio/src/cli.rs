@@ -64,6 +64,8 @@ pub enum Command {
     /// Measure a device with fio: how fast it is, where its weak point is.
     #[command(subcommand)]
     Bench(BenchWhat),
+    /// List, show and verify models of flash devices.
+    Device(Device),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -208,6 +210,44 @@ pub struct Export {
     /// What to export.
     #[command(flatten)]
     pub filter: FilterArgs,
+}
+
+/// `fonio device`.
+#[derive(Debug, Args)]
+pub struct Device {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: DeviceCommand,
+}
+
+/// What `fonio device` can do.
+#[derive(Debug, Subcommand)]
+pub enum DeviceCommand {
+    /// List the profiles that come with fonio.
+    List {
+        /// JSON on standard output; docs/devices.md describes it.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a profile: every number with its source.
+    Show {
+        /// The name of a profile, or a file ending in .toml.
+        profile: String,
+        /// JSON on standard output; docs/devices.md describes it.
+        #[arg(long, conflicts_with = "toml")]
+        json: bool,
+        /// The profile as a file, to be changed and given back.
+        #[arg(long)]
+        toml: bool,
+    },
+    /// Hold the models against published numbers that they were not fitted to.
+    Verify {
+        /// The name of a profile; all of them without it.
+        profile: Option<String>,
+        /// JSON on standard output; docs/devices.md describes it.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// The formats of `fonio export`.

@@ -28,6 +28,12 @@ pub enum Step {
         /// The folder.
         path: PathBuf,
     },
+    /// A folder was made that is ours with all that is in it; it is removed whole. File systems mounted below it are not
+    /// entered.
+    Tree {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A file was made.
     File {
         /// The file.

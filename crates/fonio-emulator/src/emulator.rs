@@ -175,6 +175,25 @@ impl Emulated {
         self.server.as_mut().is_some_and(Server::runs)
     }
 
+    /// Answers at once from now on: for preparing what is there before a measurement. The model hears of every command.
+    ///
+    /// # Errors
+    ///
+    /// [`EmulatorError::ServerGone`].
+    pub fn unpace(&mut self) -> Result<(), EmulatorError> {
+        self.server()?.order(&Order::Unpace)
+    }
+
+    /// Answers at the model's time again. What was prepared counts as long done, and the model's counters begin anew.
+    ///
+    /// # Errors
+    ///
+    /// [`EmulatorError::ServerGone`].
+    pub fn pace(&mut self) -> Result<(), EmulatorError> {
+        let overheads = self.floor.as_ref().map(Floor::overheads).unwrap_or_default();
+        self.server()?.order(&Order::Pace(overheads))
+    }
+
     /// Puts a mark into the log.
     ///
     /// # Errors

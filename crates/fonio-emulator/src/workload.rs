@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use fonio_host::{ProcessId, Step};
 
+use crate::EmulatorError;
 use crate::emulator::Emulated;
 use crate::power_cuts::{WORKLOAD_BEGINS, WORKLOAD_ENDS};
-use crate::EmulatorError;
 
 /// How often it is looked whether the workload, the server or the user has ended it.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

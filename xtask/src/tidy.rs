@@ -32,9 +32,11 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-report",
             "fonio-sim",
             "fonio-bench",
+            "fonio-host",
+            "fonio-emulator",
         ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["fonio-sim"]),
 ];
 
 /// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.

@@ -11,6 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::EmulatorError;
 
+/// Whether this kernel has ublk, a block device driver for user space that would spare the way through loop and FUSE.
+/// fonio does not use it yet.
+pub fn has_ublk() -> bool {
+    Path::new("/dev/ublk-control").exists()
+}
+
 /// The largest command measured; longer ones are taken to cost in proportion.
 const LARGE_BYTES: usize = 512 << 10;
 const SMALL_BYTES: usize = 4 << 10;

@@ -1,5 +1,7 @@
 //! The command line: what can be said, and nothing of what it does.
 
+pub mod emulate;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,7 +66,7 @@ pub enum Command {
     /// Measure a device with fio: how fast it is, where its weak point is.
     #[command(subcommand)]
     Bench(BenchWhat),
-    /// List, show and verify models of flash devices.
+    /// List, show, verify and emulate models of flash devices.
     Device(Device),
     /// Print completions for a shell.
     Completions {
@@ -248,6 +250,11 @@ pub enum DeviceCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Be such a device: a block device with its times, faults on demand, power cuts. Needs root.
+    Emulate(Box<emulate::Emulate>),
+    /// The process behind `emulate`, which alone starts it.
+    #[command(hide = true)]
+    Serve,
 }
 
 /// The formats of `fonio export`.

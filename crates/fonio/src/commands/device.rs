@@ -9,16 +9,19 @@ use fonio_sim::verify::{Check, Outcome, verify};
 use serde_json::{Value, json};
 
 use crate::cli::{Colour, Device, DeviceCommand};
+use crate::commands::emulate;
 use crate::exit::Exit;
 use crate::output;
 
-/// Lists, shows or verifies profiles.
+/// Lists, shows, verifies or emulates profiles.
 pub fn run(arguments: &Device, colour: Colour) -> Result<Exit> {
     let colour = output::wants_colour(colour);
     match &arguments.command {
         DeviceCommand::List { json } => list(*json),
         DeviceCommand::Show { profile, json, toml } => show(profile, *json, *toml),
         DeviceCommand::Verify { profile, json } => run_verify(profile.as_deref(), *json, colour),
+        DeviceCommand::Emulate(arguments) => emulate::run(arguments),
+        DeviceCommand::Serve => emulate::serve(),
     }
 }
 

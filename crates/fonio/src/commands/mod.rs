@@ -4,6 +4,7 @@ pub mod bench;
 pub mod check;
 pub mod compare;
 pub mod device;
+pub mod emulate;
 pub mod export;
 pub mod import;
 pub mod manual;

@@ -2,6 +2,7 @@
 
 mod assets;
 mod demo;
+mod emulator_bench;
 mod fuzz;
 mod gen_trace;
 mod process;
@@ -20,7 +21,8 @@ cargo xtask COMMAND
   fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   gen-trace   write a blktrace capture of any size: [--out PREFIX] [--ios N] [--seed N] [--cpus N]
   bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
-              [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS]
+              [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS];
+              `bench emulator` what fio measures on emulated cards beside model and publication (root): [CARD…]
   assets      build the script and the style of the HTML report (cargo does it too when they are missing)
   setup       only install what the other commands need, or print the line that does
   help        this text

@@ -30,6 +30,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
         overhead.args(["run", "--release", "--package", "fonio-record", "--example", "overhead", "--"]);
         return process::run(overhead.args(rest));
     }
+    if let [what, cards @ ..] = arguments
+        && what == "emulator"
+    {
+        return crate::emulator_bench::run(cards);
+    }
     let mut ios: u64 = 5_000_000;
     let mut runs: usize = 3;
     let mut words = arguments.iter();

@@ -36,7 +36,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-emulator",
         ],
     ),
-    ("xtask", &["fonio-sim"]),
+    ("xtask", &["fonio-core", "fonio-sim"]),
 ];
 
 /// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.

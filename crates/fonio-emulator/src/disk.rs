@@ -117,12 +117,14 @@ pub(crate) struct DiskReport {
 }
 
 impl Disk {
+    /// `idle_at` is when the model is done with what it was given before.
     pub(crate) fn new(
         device: Box<dyn Device>,
         image: Image,
         faults: Faults,
         log: Option<&Path>,
         dilate: f64,
+        idle_at: Timestamp,
     ) -> Result<Disk, EmulatorError> {
         let limits = device.limits().clone();
         let log = log.map(|path| {
@@ -134,7 +136,7 @@ impl Disk {
             device,
             clock: ModelClock::start(dilate),
             overheads: Overheads::default(),
-            idle_at: Timestamp(0),
+            idle_at,
             faults,
             log: log.transpose()?,
             log_error: None,

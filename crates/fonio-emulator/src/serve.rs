@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use fonio_sim::device::{Command, Device};
+use fonio_sim::measure::write_in_order;
 use rustix::mm::MlockAllFlags;
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ pub struct ServeConfig {
     pub capacity: ByteCount,
     /// For the model's and the faults' random numbers.
     pub seed: u64,
+    /// How much was written in order before the device is handed over; a device in use has no unwritten part. Only the
+    /// model knows: the data read as zeros, or as what the image holds.
+    pub written: ByteCount,
     /// How many seconds pass for one of the model's; at least 1.
     pub dilate: f64,
     /// Where the data are; `None` for memory.
@@ -117,7 +121,9 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     become_a_server();
     let make = || profile::device(&config.profile, config.capacity, config.seed);
     let fastest_ns = fastest(make()?.as_mut());
-    let device = make()?;
+    let mut device = make()?;
+    let written = config.written.min(config.capacity);
+    let idle_at = write_in_order(device.as_mut(), written, Timestamp(0));
     let limits = LimitFigures::of(device.limits());
     let image = match &config.image {
         Some(path) => Image::in_file(path, config.capacity)?,
@@ -125,7 +131,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     };
     let faults = config.faults.iter().map(|text| text.parse()).collect::<Result<Vec<Fault>, _>>()?;
     let faults = Faults::new(&faults, config.seed);
-    let disk = Arc::new(Disk::new(device, image, faults, config.log.as_deref(), config.dilate)?);
+    let disk = Arc::new(Disk::new(device, image, faults, config.log.as_deref(), config.dilate, idle_at)?);
     let mut session = None;
     match &config.front {
         Front::Fuse(dir) => {

@@ -110,6 +110,7 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
             profile,
             capacity,
             seed: arguments.seed,
+            written: ByteCount(arguments.written),
             dilate: arguments.dilate,
             image: whole(image)?,
             log: whole(log)?,

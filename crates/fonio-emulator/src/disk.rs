@@ -195,7 +195,8 @@ impl Disk {
     ) {
         let arrival = Instant::now();
         let (offset, bytes) = request.place();
-        if offset.checked_add(bytes).is_none_or(|end| end > self.limits.capacity.0) {
+        let whole_sectors = offset % SECTOR_BYTES == 0 && bytes % SECTOR_BYTES == 0;
+        if !whole_sectors || offset.checked_add(bytes).is_none_or(|end| end > self.limits.capacity.0) {
             return done(Err(Failure));
         }
         let mut state = self.lock();

@@ -181,9 +181,15 @@ fn say(out: &mut impl Write, answer: &Answer) -> Result<(), EmulatorError> {
         .map_err(EmulatorError::system("answer", "the owner"))
 }
 
-/// Each of these makes serving steadier and is missed by nothing else, so that a kernel or user that may not have one
+/// Each of these settings makes serving steadier and is missed by nothing else, so that a kernel or user that may not have one
 /// goes without; the report shows how late completions were.
 fn become_a_server() {
+    // A thread that ends alone would leave commands unanswered for ever; without the process they fail.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
     // Memory that this process needs is not to be freed by writing to the disk that it serves.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);

@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
     ("fonio-host", &["fonio-core"]),
+    ("fonio-workload", &["fonio-core"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host"]),
     ("fonio-bench", &["fonio-core", "fonio-sim"]),
     (

@@ -128,7 +128,7 @@ fn write_check(out: &mut impl Write, check: &Check, colour: bool) -> io::Result<
         _ if !colour => ("", ""),
         Outcome::Agrees => ("\x1b[32m", "\x1b[0m"),
         Outcome::Differs => ("\x1b[31m", "\x1b[0m"),
-        Outcome::Fitted | Outcome::NotScored => ("\x1b[2m", "\x1b[0m"),
+        Outcome::Fitted => ("\x1b[2m", "\x1b[0m"),
     };
     let ratio = check.ratio.map(|ratio| format!(" ({ratio:.2} of it)")).unwrap_or_default();
     writeln!(out, "  {tint}{:<10}{plain} {}", check.outcome.name(), check.what)?;

@@ -35,6 +35,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     {
         return crate::emulator_bench::run(cards);
     }
+    if let [what, cards @ ..] = arguments
+        && what == "fit"
+    {
+        return crate::fit_bench::run(cards);
+    }
     let mut ios: u64 = 5_000_000;
     let mut runs: usize = 3;
     let mut words = arguments.iter();

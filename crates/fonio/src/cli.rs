@@ -255,6 +255,8 @@ pub enum DeviceCommand {
     /// The process behind `emulate`, which alone starts it.
     #[command(hide = true)]
     Serve,
+    /// Turn a benchmark of a device into a profile, with its uncertainty; or hold a profile against a benchmark.
+    Fit(Box<Fit>),
 }
 
 /// The formats of `fonio export`.
@@ -293,6 +295,26 @@ pub enum BenchWhat {
     AddressRange(Bench),
     /// 1, 2, 4 and 8 processes at once.
     Concurrency(Bench),
+}
+
+/// `fonio device fit`.
+#[derive(Debug, Args)]
+pub struct Fit {
+    /// What is measured, and how; a file that `fonio bench device --out` wrote is taken as it is.
+    #[command(flatten)]
+    pub bench: Bench,
+    /// Where the profile goes.
+    #[arg(short = 'o', long, value_name = "FILE", default_value = "profile.toml")]
+    pub to: PathBuf,
+    /// A benchmark with the set held-back, to hold the fitted profile against.
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    /// Fit nothing: hold this profile against the benchmark.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["against", "to"])]
+    pub profile: Option<PathBuf>,
+    /// Resamples of the measurement, for the intervals; 0 leaves them out.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub resamples: u32,
 }
 
 /// How a device is measured.
@@ -334,7 +356,7 @@ pub struct Bench {
     #[arg(long)]
     pub json: bool,
     /// Write the JSON into this file too, for `fonio device fit`.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{Colour, Device, DeviceCommand};
 use crate::commands::emulate;
+use crate::commands::fit;
 use crate::exit::Exit;
 use crate::output;
 
@@ -17,6 +18,7 @@ use crate::output;
 pub fn run(arguments: &Device, colour: Colour) -> Result<Exit> {
     let colour = output::wants_colour(colour);
     match &arguments.command {
+        DeviceCommand::Fit(arguments) => fit::run(arguments),
         DeviceCommand::List { json } => list(*json),
         DeviceCommand::Show { profile, json, toml } => show(profile, *json, *toml),
         DeviceCommand::Verify { profile, json } => run_verify(profile.as_deref(), *json, colour),

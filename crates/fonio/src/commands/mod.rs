@@ -6,6 +6,7 @@ pub mod compare;
 pub mod device;
 pub mod emulate;
 pub mod export;
+pub mod fit;
 pub mod import;
 pub mod manual;
 pub mod record;

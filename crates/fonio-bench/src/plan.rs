@@ -116,7 +116,8 @@ pub struct Test {
     pub processes: u32,
     /// Another process beside it, of the same sizes, on a range of its own, for as long as this one takes.
     pub beside: Option<Access>,
-    /// Written in order from the beginning before, in requests of 512 KiB. For tests that only read it is written once.
+    /// Written in order from the beginning before, in requests of 512 KiB. Where [`Test::is_prepared_each_time`] says no,
+    /// once for the whole benchmark.
     pub prepare_bytes: u64,
 }
 
@@ -125,6 +126,14 @@ impl Test {
     pub fn extent_bytes(&self) -> u64 {
         let ranges = u64::from(self.processes) + u64::from(self.beside.is_some());
         self.prepare_bytes.max(ranges * self.range_bytes)
+    }
+
+    /// Whether the preparation comes before every run. What is only read stays as it is, and what is written in order does
+    /// not depend on it much once the range has been written at all.
+    pub fn is_prepared_each_time(&self) -> bool {
+        let beside_writes = self.beside.is_some_and(|access| access.writes());
+        let alone_in_order = self.access == Access::SeqWrite && self.processes == 1;
+        beside_writes || (self.access.writes() && !alone_in_order)
     }
 
     /// What one run of it writes at the most: preparation, then its own requests. A writer beside a reader writes for as
@@ -136,7 +145,7 @@ impl Test {
             _ => 0,
         };
         let writes = if self.access.writes() { own } else { 0 } + beside;
-        if writes > 0 { writes + self.prepare_bytes } else { 0 }
+        writes + if self.is_prepared_each_time() { self.prepare_bytes } else { 0 }
     }
 }
 
@@ -234,7 +243,7 @@ fn sequential(set: Set, access: Access, request: u64, range: u64) -> Test {
         requests: range / request,
         processes: 1,
         beside: None,
-        prepare_bytes: if access.writes() { 0 } else { range },
+        prepare_bytes: range,
     }
 }
 
@@ -283,8 +292,9 @@ pub struct Volume {
 /// What `tests` write where each is run between `runs_min` and `runs_max` times.
 pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
     let extent_bytes = tests.iter().map(Test::extent_bytes).max().unwrap_or(0);
-    // What is only read has to be written once.
-    let layout = tests.iter().filter(|test| !test.access.writes()).map(|test| test.prepare_bytes).max();
+    // What is not prepared each time has to be written once.
+    let layout =
+        tests.iter().filter(|test| !test.is_prepared_each_time()).map(|test| test.prepare_bytes).max();
     let writes = |runs: u32| {
         let each = |test: &Test| test.run_writes_bytes() * u64::from(repeats(test, runs));
         tests.iter().map(each).sum::<u64>() + layout.unwrap_or(0)
@@ -337,12 +347,12 @@ mod tests {
         check(
             &[Set::Four],
             expect![[r#"
-            seq_write_512k                  256 × 524288 B, prepared    0 MiB, writes   128 MiB
-            seq_read_128k                  1024 × 131072 B, prepared  128 MiB, writes     0 MiB
-            rand_write_4k_in_128m          2048 ×   4096 B, prepared  128 MiB, writes   136 MiB
-            rand_read_4k_in_128m           2048 ×   4096 B, prepared  128 MiB, writes     0 MiB
-            128 MiB touched, 920 to 2768 MiB written
-        "#]],
+                seq_write_512k                  256 × 524288 B, prepared  128 MiB, writes   128 MiB
+                seq_read_128k                  1024 × 131072 B, prepared  128 MiB, writes     0 MiB
+                rand_write_4k_in_128m          2048 ×   4096 B, prepared  128 MiB, writes   136 MiB
+                rand_read_4k_in_128m           2048 ×   4096 B, prepared  128 MiB, writes     0 MiB
+                128 MiB touched, 920 to 2768 MiB written
+            "#]],
         );
     }
 
@@ -377,16 +387,16 @@ mod tests {
         check(
             &[Set::HeldBack],
             expect![[r#"
-            seq_read_32k                   4096 ×  32768 B, prepared  128 MiB, writes     0 MiB
-            seq_write_256k                  512 × 262144 B, prepared    0 MiB, writes   128 MiB
-            rand_read_16k_in_64m           2048 ×  16384 B, prepared   64 MiB, writes     0 MiB
-            rand_write_8k_in_1m            2048 ×   8192 B, prepared   16 MiB, writes    32 MiB
-            rand_write_32k_in_1536k        2048 ×  32768 B, prepared   16 MiB, writes    80 MiB
-            rand_write_4k_in_96m           2048 ×   4096 B, prepared   96 MiB, writes   104 MiB
-            rand_write_16k_in_64m          2048 ×  16384 B, prepared   64 MiB, writes    96 MiB
-            rand_read_4k_beside_seq_write   2048 ×   4096 B, prepared   64 MiB, writes    72 MiB
-            128 MiB touched, 1664 to 5248 MiB written
-        "#]],
+                seq_read_32k                   4096 ×  32768 B, prepared  128 MiB, writes     0 MiB
+                seq_write_256k                  512 × 262144 B, prepared  128 MiB, writes   128 MiB
+                rand_read_16k_in_64m           2048 ×  16384 B, prepared   64 MiB, writes     0 MiB
+                rand_write_8k_in_1m            2048 ×   8192 B, prepared   16 MiB, writes    32 MiB
+                rand_write_32k_in_1536k        2048 ×  32768 B, prepared   16 MiB, writes    80 MiB
+                rand_write_4k_in_96m           2048 ×   4096 B, prepared   96 MiB, writes   104 MiB
+                rand_write_16k_in_64m          2048 ×  16384 B, prepared   64 MiB, writes    96 MiB
+                rand_read_4k_beside_seq_write   2048 ×   4096 B, prepared   64 MiB, writes    72 MiB
+                128 MiB touched, 1664 to 5248 MiB written
+            "#]],
         );
     }
 

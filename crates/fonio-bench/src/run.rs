@@ -146,9 +146,8 @@ impl Session<'_> {
     }
 
     fn prepare(&mut self, test: &Test) -> Result<(), BenchError> {
-        let writes = test.access.writes() || test.beside.is_some_and(|access| access.writes());
         let bytes = test.prepare_bytes;
-        if bytes == 0 || (!writes && bytes <= self.laid_out) {
+        if bytes == 0 || (!test.is_prepared_each_time() && bytes <= self.laid_out) {
             return Ok(());
         }
         self.fio.prepare(self.target.file(), bytes, Limit { stop: self.stop, until: self.until })?;

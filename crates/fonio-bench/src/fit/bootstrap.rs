@@ -66,7 +66,7 @@ fn resample(observation: &Observation, random: &mut Random) -> Observation {
         [(micros, error)] => (micros + error * normal(random)).max(micros / 10.0),
         _ => {
             let draw = |_| runs[random.below(runs.len() as u64) as usize].0;
-            (0..runs.len()).map(draw).sum::<f64>() / runs.len() as f64
+            crate::stable::median(&(0..runs.len()).map(draw).collect::<Vec<f64>>())
         }
     };
     Observation { micros, ..observation.clone() }

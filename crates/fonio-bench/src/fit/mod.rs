@@ -92,7 +92,7 @@ impl Observation {
         Observation {
             test: result.test.clone(),
             requests: result.requests_each(),
-            micros: stable::spread(&micros).map_or(0.0, |spread| spread.mean),
+            micros: stable::median(&micros),
             runs,
         }
     }

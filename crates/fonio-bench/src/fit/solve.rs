@@ -116,13 +116,13 @@ pub(super) fn by_descent(
     Ok((least, profile))
 }
 
-/// The mean square of the relative differences, each over the larger of the two, so that half and double count alike.
+/// The mean of the relative differences, each over the smaller of the two, so that half and double count alike. Not their
+/// squares: a run that something disturbed must not outweigh the others.
 pub(super) fn loss(profile: &Profile, observations: &[Observation]) -> Result<f64, ProfileError> {
     let mut sum = 0.0;
     for observation in observations {
         let given = observation.modelled(profile)?;
-        let off = (given - observation.micros) / given.min(observation.micros);
-        sum += off * off;
+        sum += (given - observation.micros).abs() / given.min(observation.micros);
     }
     Ok(sum / observations.len() as f64)
 }

@@ -20,7 +20,7 @@ pub fn has_ublk() -> bool {
 /// The largest command measured; longer ones are taken to cost in proportion.
 const LARGE_BYTES: usize = 512 << 10;
 const SMALL_BYTES: usize = 4 << 10;
-const SMALL_TRIES: usize = 400;
+const SMALL_TRIES: usize = 300;
 const LARGE_TRIES: usize = 40;
 
 /// What a command costs beyond the model's time, by its length.
@@ -46,6 +46,10 @@ impl Line {
         Line { fixed_ns: Nanos(fixed), per_kib_ns: Nanos(per_kib) }
     }
 }
+
+/// After this time commands are answered while the way is measured as it is in use: whoever waits so long is put to sleep
+/// and woken again at every station, which costs more than when nobody has time to sleep.
+pub(crate) const DELAY: Nanos = Nanos(300_000);
 
 /// What the way costs, by op. It is taken off the model's times, so that the host sees these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,7 +90,7 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Measures `device`, which must answer at once. What it holds stays: only what was read is written back.
+    /// Measures `device`, whose model must be out of the way. What it holds stays: only what was read is written back.
     ///
     /// # Errors
     ///
@@ -103,8 +107,21 @@ impl Floor {
         Ok(measured)
     }
 
-    /// What is taken off the model's times.
-    pub fn overheads(&self) -> Overheads {
+    /// What is taken off the model's times, where `self` was measured on a device that answers after `delay`.
+    pub(crate) fn overheads(&self, delay: Nanos) -> Overheads {
+        let beyond = |nanos: Nanos| Nanos(nanos.0.saturating_sub(delay.0));
+        let measured = Floor {
+            read_4k_median_ns: beyond(self.read_4k_median_ns),
+            write_4k_median_ns: beyond(self.write_4k_median_ns),
+            read_512k_median_ns: beyond(self.read_512k_median_ns),
+            write_512k_median_ns: beyond(self.write_512k_median_ns),
+            flush_median_ns: beyond(self.flush_median_ns),
+            ..*self
+        };
+        measured.lines()
+    }
+
+    fn lines(&self) -> Overheads {
         Overheads {
             read: Line::through(self.read_4k_median_ns, self.read_512k_median_ns),
             write: Line::through(self.write_4k_median_ns, self.write_512k_median_ns),
@@ -184,6 +201,13 @@ mod tests {
         let line = Line::through(Nanos(30_000), Nanos(157_000));
         assert_eq!(line.per_kib_ns, Nanos(250));
         assert_eq!((line.at(4096), line.at(512 << 10)), (Nanos(30_000), Nanos(157_000)));
+        let floor = Floor {
+            read_4k_median_ns: Nanos(330_000),
+            read_512k_median_ns: Nanos(457_000),
+            ..Floor::default()
+        };
+        let overheads = floor.overheads(Nanos(300_000));
+        assert_eq!((overheads.read, overheads.write), (line, Line::default()));
         assert_eq!(Line::through(Nanos(9), Nanos(5)).at(1 << 20), Nanos(9), "never a negative slope");
     }
 

@@ -10,6 +10,7 @@ use std::num::NonZeroU64;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use fonio_sim::device::{Command, Device};
@@ -63,6 +64,8 @@ pub enum Front {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
+    /// Answer every command after this time from now on; neither model nor log hear of it.
+    Measure(Nanos),
     /// Answer at once from now on; model and log know every command.
     Unpace,
     /// Answer at the model's time from now on, less what the way here costs.
@@ -145,6 +148,10 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
         let line = line.map_err(stdin())?;
         let order = serde_json::from_str(&line).map_err(|error| stdin()(error.into()))?;
         let answer = match order {
+            Order::Measure(delay) => {
+                disk.measure(Duration::from_nanos(delay.0));
+                Answer::Done
+            }
             Order::Unpace => {
                 disk.unpace();
                 Answer::Done

@@ -198,6 +198,7 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
             "depth": emulated.depth(),
             "limits": emulated.limits(),
             "floor": emulated.floor(),
+            "taken_off": emulated.overheads(),
             "dilate": options.serve.dilate,
             "seed": options.serve.seed,
             "pid": std::process::id(),
@@ -231,12 +232,12 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
             limits.depth
         )?;
     }
-    if let Some(floor) = emulated.floor() {
+    if let Some(overheads) = emulated.overheads() {
         writeln!(
             out,
             "  this machine adds {} to a 4 KiB read and {} to a write, which is taken off the model's times",
-            micros(floor.read_4k_median_ns),
-            micros(floor.write_4k_median_ns)
+            micros(overheads.read.at(4096)),
+            micros(overheads.write.at(4096))
         )?;
     }
     if options.serve.dilate > 1.0 {

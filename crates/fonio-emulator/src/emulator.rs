@@ -113,7 +113,7 @@ impl Emulated {
         self.floor = Some(floor);
         self.refuse_below(&floor, options)?;
         self.server()?.order(&Order::Measure(DELAY))?;
-        let overheads = Floor::measure(&node)?.overheads(DELAY);
+        let overheads = Overheads::measure(&node, &floor)?;
         self.overheads = Some(overheads);
         self.server()?.order(&Order::Unpace)?;
         if let Some(filesystem) = options.filesystem {

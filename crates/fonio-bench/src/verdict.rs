@@ -112,9 +112,10 @@ fn cliff(benchmark: &Benchmark) -> Option<String> {
         let steps = curve.windows(2).map(|pair| (pair[0].mb_s / pair[1].mb_s, pair[0]));
         let (drop, before) = steps.max_by(|left, right| left.0.total_cmp(&right.0))?;
         format!(
-            "Random writes slow down with the range that they touch: {} in 1 MiB, {} in {} MiB; the largest drop, by {}, \
+            "Random writes slow down with the range that they touch: {} in {} MiB, {} in {} MiB; the largest drop, by {}, \
              comes beyond {} MiB.",
             rate(first.mb_s),
+            first.test.range_bytes >> 20,
             rate(last.mb_s),
             last.test.range_bytes >> 20,
             times(drop),
@@ -122,8 +123,9 @@ fn cliff(benchmark: &Benchmark) -> Option<String> {
         )
     } else {
         format!(
-            "Random writes hardly depend on the range that they touch: {} in 1 MiB, {} in {} MiB.",
+            "Random writes hardly depend on the range that they touch: {} in {} MiB, {} in {} MiB.",
             rate(first.mb_s),
+            first.test.range_bytes >> 20,
             rate(last.mb_s),
             last.test.range_bytes >> 20
         )
@@ -155,4 +157,78 @@ pub fn rate(mb_s: f64) -> String {
 
 fn times(factor: f64) -> String {
     if factor < 9.5 { format!("{factor:.1} times") } else { format!("{factor:.0} times") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model, plan};
+    use expect_test::{Expect, expect};
+    use fonio_core::ByteCount;
+    use fonio_sim::profile::Profile;
+
+    fn check(profile: &str, sets: &[Set], expected: Expect) {
+        let tests = plan::tests(&plan::Scope {
+            sets: sets.to_vec(),
+            size: ByteCount(32 << 20),
+            range_max: ByteCount(32 << 20),
+            sustained: ByteCount(0),
+            room: ByteCount(1 << 30),
+        });
+        let profile = Profile::shipped(profile).expect("a shipped profile");
+        let benchmark = model::benchmark(&profile, ByteCount(1 << 30), &tests, 1, 1).expect("it runs");
+        expected.assert_eq(&format!(
+            "{}\nclasses: {}\n",
+            sentence(&benchmark),
+            classes(&benchmark).join(", ")
+        ));
+    }
+
+    #[test]
+    fn a_slow_card() {
+        check(
+            "kingston",
+            &[Set::Four],
+            expect![[r#"
+            Random writes are the weak point: 0.011 MB/s, 184 times slower than SD class A1 asks for.
+            classes: 
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_card_with_a_cliff() {
+        check(
+            "kingston",
+            &[Set::AddressRange],
+            expect![[r#"
+            Random writes slow down with the range that they touch: 0.55 MB/s in 1 MiB, 0.011 MB/s in 32 MiB; the largest drop, by 29 times, comes beyond 4 MiB.
+            classes: 
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_card_without() {
+        check(
+            "transcend",
+            &[Set::Four, Set::AddressRange],
+            expect![[r#"
+            Sequential writes are the weak point: 4.35 MB/s, 2.3 times slower than SD class A1 asks for. Random writes hardly depend on the range that they touch: 1.39 MB/s in 1 MiB, 1.39 MB/s in 32 MiB.
+            classes: 
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_fast_device() {
+        check(
+            "ufs31",
+            &[Set::Four],
+            expect![[r#"
+            No weak point: everything is at least as fast as SD class A1 asks for (reached: up to V90).
+            classes: V6, V10, A1, A2, V30, V60, V90
+        "#]],
+        );
+    }
 }

@@ -15,6 +15,9 @@ const CLIFF: f64 = 4.0;
 /// The first points are a plateau as long as they differ by less than this.
 const PLATEAU: f64 = 1.06;
 
+/// Fewer points than this are no plateau.
+const LEVEL_POINTS_MIN: usize = 3;
+
 /// The shape of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -39,10 +42,9 @@ impl Shape {
     ///
     /// Where the curve is empty.
     pub fn of(curve: &[(u64, f64)]) -> Shape {
-        let costs = || curve.iter().map(|(_, cost)| *cost);
-        let least = costs().fold(f64::INFINITY, f64::min);
-        let most = costs().fold(0.0, f64::max);
-        assert!(!curve.is_empty() && least > 0.0, "a curve of costs");
+        assert!(!curve.is_empty() && curve.iter().all(|(_, cost)| *cost > 0.0), "a curve of costs");
+        let curve = rising(curve);
+        let (least, most) = (curve[0].1, curve[curve.len() - 1].1);
         if most / least < FLAT {
             return Shape::Flat;
         }
@@ -55,8 +57,17 @@ impl Shape {
         }
         let level_at = |cost: f64| cost <= curve[0].1 * PLATEAU && cost >= curve[0].1 / PLATEAU;
         let level = curve.iter().take_while(|(_, cost)| level_at(*cost)).count();
-        Shape::Smooth { level_until: (level >= 2).then(|| curve[level - 1].0) }
+        Shape::Smooth { level_until: (level >= LEVEL_POINTS_MIN).then(|| curve[level - 1].0) }
     }
+}
+
+/// The curve without disturbances: a larger range never costs less, so what falls again was not the range's.
+fn rising(curve: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    let mut rising = curve.to_vec();
+    for at in (1..rising.len()).rev() {
+        rising[at - 1].1 = rising[at - 1].1.min(rising[at].1);
+    }
+    rising
 }
 
 impl fmt::Display for Shape {
@@ -92,6 +103,13 @@ mod tests {
     use fonio_sim::profile::Profile;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_disturbed_run_is_not_the_range() {
+        let costs = [3.15, 3.03, 3.13, 3.10, 3.30, 4.93, 3.36];
+        let curve: Vec<(u64, f64)> = costs.iter().enumerate().map(|(at, cost)| (MIB << at, *cost)).collect();
+        assert_eq!(Shape::of(&curve), Shape::Flat);
+    }
 
     #[test]
     fn the_studied_cards_have_their_shapes() {

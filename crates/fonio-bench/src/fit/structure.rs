@@ -56,6 +56,8 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
                 }
             }
             Shape::Smooth { level_until } => {
+                // A disturbed measurement of a flat device can look like this; the other tests tell.
+                found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page });
                 for reach in level_until.into_iter().flat_map(|level| [level, level / 2 * 3]) {
                     for piece in PIECES.into_iter().filter(|piece| *piece <= reach) {
                         let layer = Layer::CachedMap { reach, piece };

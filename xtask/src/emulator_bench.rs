@@ -95,7 +95,9 @@ fn measure(name: &str, protocol: &Protocol) -> Result<(f64, u64)> {
         (Order::Random, Op::Read) => "randread",
         (Order::Random, _) => "randwrite",
     };
-    let mut fio = Command::new("fio");
+    // Before all others, as the serving process is: else it is measured how long fio waits for a CPU.
+    let mut fio = Command::new("chrt");
+    fio.args(["--fifo", "1", "fio"]);
     fio.args(["--name=emulated", "--ioengine=psync", "--direct=1", "--iodepth=1", "--output-format=json"])
         .args(["--norandommap", "--random_generator=tausworthe64"])
         .arg(format!("--filename={}", emulated.device))

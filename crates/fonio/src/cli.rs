@@ -325,7 +325,7 @@ pub struct Bench {
     /// The device again, to say that what it holds may be lost.
     #[arg(long, value_name = "DEV")]
     pub yes_destroy: Option<PathBuf>,
-    /// Every test once and short, and only what each set begins with.
+    /// Every test once and short; of the concurrency tests only those with 1 and 4 processes.
     #[arg(long)]
     pub quick: bool,
     /// Only say what would be written.

@@ -79,7 +79,7 @@ pub fn measure(bench: &Bench, sets: &[Set]) -> Result<Option<Benchmark>> {
     Ok(Some(benchmark))
 }
 
-/// Of each set that is long, the first tests are enough for `--quick`.
+/// Numbers of processes that `--quick` measures.
 const QUICK_CONCURRENCY: [u32; 2] = [1, 4];
 
 fn tests(bench: &Bench, sets: &[Set], room: u64) -> Vec<Test> {

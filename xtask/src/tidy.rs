@@ -19,25 +19,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
     ("fonio-host", &["fonio-core"]),
-    ("fonio-workload", &["fonio-core"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host"]),
-    ("fonio-bench", &["fonio-core", "fonio-sim"]),
+    ("fonio-bfuse", &["fonio-core"]),
     (
         "fonio",
-        &[
-            "fonio-core",
-            "fonio-recording",
-            "fonio-trace",
-            "fonio-record",
-            "fonio-analysis",
-            "fonio-report",
-            "fonio-sim",
-            "fonio-bench",
-            "fonio-host",
-            "fonio-emulator",
-        ],
+        &["fonio-core", "fonio-recording", "fonio-trace", "fonio-record", "fonio-analysis", "fonio-report"],
     ),
-    ("xtask", &["fonio-core", "fonio-sim"]),
+    ("xtask", &[]),
 ];
 
 /// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.
@@ -81,7 +69,7 @@ const IMPURE: &[(&str, &str)] = &[
 ];
 
 /// The crates that speak to the kernel directly.
-const MAY_HOLD_UNSAFE: &[&str] = &["fonio-record", "fonio-host", "fonio-emulator"];
+const MAY_HOLD_UNSAFE: &[&str] = &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse"];
 
 /// A longer file wants a reason, and there is none yet.
 const LINES_MAX: usize = 1000;

@@ -1,0 +1,199 @@
+//! The buffer against a plain vector per file, on real files.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use rustix::io::Errno;
+
+use super::{Buffer, Manager, Pending, Seen};
+use crate::options::BufferOptions;
+use crate::statistics::BufferStatistics;
+
+const FILES: usize = 3;
+/// Small, so that entries fill, run out and are taken from others.
+const ENTRY_BYTES: usize = 4096;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Where the last write of the file ended.
+    Continue {
+        file: usize,
+        bytes: usize,
+    },
+    Write {
+        file: usize,
+        offset: u64,
+        bytes: usize,
+    },
+    Settle {
+        file: usize,
+        offset: u64,
+        bytes: u64,
+    },
+    Drain {
+        file: usize,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let file = 0..FILES;
+    let step = prop_oneof![
+        6 => (file.clone(), 1..3 * ENTRY_BYTES).prop_map(|(file, bytes)| Step::Continue { file, bytes }),
+        2 => (file.clone(), 0..40_000u64, 1..6000usize)
+            .prop_map(|(file, offset, bytes)| Step::Write { file, offset, bytes }),
+        2 => (file.clone(), 0..40_000u64, 1..9000u64)
+            .prop_map(|(file, offset, bytes)| Step::Settle { file, offset, bytes }),
+        1 => file.prop_map(|file| Step::Drain { file }),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+struct Oracle {
+    path: std::path::PathBuf,
+    file: Arc<OwnedFd>,
+    pending: Arc<Pending>,
+    content: Vec<u8>,
+    end: u64,
+}
+
+impl Oracle {
+    fn new(dir: &Path, number: usize) -> Self {
+        let path = dir.join(number.to_string());
+        let file = File::create_new(&path).expect("the folder is new");
+        Self { path, file: Arc::new(file.into()), pending: Arc::default(), content: Vec::new(), end: 0 }
+    }
+
+    fn write(&mut self, buffer: &Buffer, offset: u64, bytes: usize, seed: u8) {
+        let data: Vec<u8> = (0..bytes).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect();
+        buffer.write(&self.pending, &self.file, offset, &data).expect("the disk takes it");
+        let start = usize::try_from(offset).expect("offsets are small");
+        self.content.resize(self.content.len().max(start + bytes), 0);
+        self.content[start..start + bytes].copy_from_slice(&data);
+        self.end = offset + bytes as u64;
+    }
+
+    fn check_below(&self, from: usize, to: usize) {
+        let below = std::fs::read(&self.path).expect("the file is there");
+        let to = to.min(self.content.len());
+        if from < to {
+            assert_eq!(below.get(from..to), Some(&self.content[from..to]), "what was settled is below");
+        }
+    }
+
+    fn check_size(&self) {
+        let below = std::fs::metadata(&self.path).expect("the file is there").len();
+        let pending = self.pending.end_and_time().map_or(0, |(end, _)| end);
+        // Asked the other way round than `FileSystem::attributes` does, so a flush in between shows in `below` late.
+        let below = below.max(std::fs::metadata(&self.path).expect("the file is there").len());
+        assert_eq!(below.max(pending), self.content.len() as u64, "the size that users see");
+    }
+}
+
+fn run(steps: &[Step], options: BufferOptions) {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let statistics = Arc::new(BufferStatistics::default());
+    let buffer = Arc::new(Buffer::new(options, Arc::clone(&statistics)));
+    let manager = Manager::start(&buffer).expect("a thread");
+    let mut files: Vec<_> = (0..FILES).map(|number| Oracle::new(dir.path(), number)).collect();
+    for (seed, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Continue { file, bytes } => {
+                let end = files[file].end;
+                files[file].write(&buffer, end, bytes, seed as u8);
+            }
+            Step::Write { file, offset, bytes } => files[file].write(&buffer, offset, bytes, seed as u8),
+            Step::Settle { file, offset, bytes } => {
+                buffer.settle(&files[file].pending, offset, bytes);
+                let from = usize::try_from(offset).expect("offsets are small");
+                files[file].check_below(from, from + usize::try_from(bytes).expect("small"));
+            }
+            Step::Drain { file } => {
+                buffer.drain(&files[file].pending);
+                files[file].check_below(0, usize::MAX);
+            }
+        }
+        for file in &files {
+            if !options.thread {
+                file.check_size();
+            }
+        }
+    }
+    drop(manager);
+    for file in &files {
+        assert_eq!(std::fs::read(&file.path).expect("the file is there"), file.content);
+        let mut seen = Seen::default();
+        assert_eq!(file.pending.error_for(&mut seen), None);
+    }
+    assert_eq!(statistics.fill_bytes.get(), 0, "nothing is left in the buffer");
+    assert_eq!(statistics.bytes_in.get(), statistics.flush_bytes.sum(), "what went in came out");
+}
+
+fn options(entries: usize, thread: bool, flush: Duration) -> BufferOptions {
+    BufferOptions { bytes: entries * ENTRY_BYTES, entry_bytes: ENTRY_BYTES, flush, thread }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn files_below_hold_what_was_written(steps in steps(), entries in 1usize..6, thread: bool) {
+        run(&steps, options(entries, thread, Duration::from_micros(300)));
+    }
+
+    #[test]
+    fn nothing_depends_on_the_interval(steps in steps(), entries in 1usize..4) {
+        run(&steps, options(entries, true, Duration::from_secs(3600)));
+    }
+}
+
+#[test]
+fn several_writers_share_fewer_entries() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let buffer = Arc::new(Buffer::new(options(2, true, Duration::from_millis(1)), Arc::default()));
+    let manager = Manager::start(&buffer).expect("a thread");
+    let mut files: Vec<_> = (0..8).map(|number| Oracle::new(dir.path(), number)).collect();
+    std::thread::scope(|scope| {
+        for (seed, file) in files.iter_mut().enumerate() {
+            let buffer = &buffer;
+            scope.spawn(move || {
+                for bytes in 1..400 {
+                    let end = file.end;
+                    file.write(buffer, end, bytes, seed as u8);
+                }
+            });
+        }
+    });
+    drop(manager);
+    for file in &files {
+        assert_eq!(std::fs::read(&file.path).expect("the file is there"), file.content);
+    }
+}
+
+#[test]
+fn each_handle_hears_of_an_error_once() {
+    // Where this machine's /dev/full is not what it should be, nothing can be said.
+    let Ok(full) = File::options().write(true).open("/dev/full") else {
+        eprintln!("skipped: /dev/full cannot be opened");
+        return;
+    };
+    let statistics = Arc::new(BufferStatistics::default());
+    let buffer = Buffer::new(options(4, false, Duration::from_secs(1)), Arc::clone(&statistics));
+    let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));
+    let mut first = pending.errors_now();
+    let mut second = pending.errors_now();
+    let accepted = buffer.write(&pending, &full, 0, &[1; 100]);
+    buffer.drain(&pending);
+    if accepted.is_ok() {
+        assert_eq!(pending.error_for(&mut first), Some(Errno::NOSPC));
+        assert_eq!(pending.error_for(&mut first), None);
+        assert_eq!(pending.error_for(&mut second), Some(Errno::NOSPC));
+        assert_eq!(pending.error_for(&mut pending.errors_now()), None);
+        assert_eq!(statistics.lost_bytes.get(), 100);
+    } else {
+        assert_eq!(accepted, Err(Errno::NOSPC));
+    }
+}

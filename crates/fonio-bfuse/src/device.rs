@@ -1,0 +1,133 @@
+//! Mounting and unmounting: directly as root, through `fusermount3` as a user.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags as Flags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use crate::error::MountError;
+use crate::mountinfo::{self, FILE_SYSTEM_TYPE};
+use crate::options::Options;
+
+const HELPER: &str = "fusermount3";
+
+/// Mounts at `dir`, and returns the kernel's side of it.
+pub(crate) fn mount(source: &Path, dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
+    let name = options.name.clone().unwrap_or_else(|| source.display().to_string());
+    if rustix::process::geteuid().is_root() {
+        mount_directly(&name, dir, options)
+    } else {
+        mount_with_helper(&name, dir, options)
+    }
+}
+
+fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
+    let device = Path::new("/dev/fuse");
+    let session = rustix::fs::open(device, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(MountError::system("open", device))?;
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        session.as_raw_fd(),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let mut flags = Flags::empty();
+    for (is_set, flag) in [
+        (options.flags.read_only, Flags::RDONLY),
+        (options.flags.no_suid, Flags::NOSUID),
+        (options.flags.no_dev, Flags::NODEV),
+        (options.flags.no_exec, Flags::NOEXEC),
+        (options.flags.no_atime, Flags::NOATIME),
+    ] {
+        flags.set(flag, is_set);
+    }
+    let data = std::ffi::CString::new(data).expect("numbers and words hold no zero");
+    rustix::mount::mount(name, dir, FILE_SYSTEM_TYPE, flags, Some(data.as_c_str()))
+        .map_err(MountError::system("mount on", dir))?;
+    Ok(session)
+}
+
+/// The helper is set-user-ID root: it checks that the user may, mounts, and sends the descriptor back.
+fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
+    let failed = |source: Errno| MountError::System {
+        action: "talk to fusermount3 about",
+        path: dir.to_owned(),
+        source: source.into(),
+    };
+    // Without the flag of close-on-exec, so that the helper inherits it.
+    let (theirs, ours) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)
+            .map_err(failed)?;
+    // A comma ends an option, unless a backslash stands before it.
+    let name = name.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = format!("fsname={name},subtype=fonio,default_permissions");
+    for (is_set, word) in [
+        (options.allow_other, ",allow_other"),
+        (options.flags.read_only, ",ro"),
+        (options.flags.no_exec, ",noexec"),
+        (options.flags.no_atime, ",noatime"),
+    ] {
+        if is_set {
+            list.push_str(word);
+        }
+    }
+    let status = Command::new(HELPER)
+        .args(["-o", &list, "--"])
+        .arg(dir)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .status()
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => MountError::HelperMissing,
+            _ => MountError::System { action: "start fusermount3 for", path: dir.to_owned(), source: error },
+        })?;
+    if !status.success() {
+        return Err(MountError::HelperRefused { path: dir.to_owned(), status: status.to_string() });
+    }
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    rustix::net::recvmsg(&ours, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        .map_err(failed)?;
+    let received = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    received.ok_or_else(|| failed(Errno::PROTO))
+}
+
+/// Takes the mount away. Lazily: from the names at once, for good when nobody uses it any more.
+///
+/// # Errors
+/// The kernel's, `EBUSY` where it is in use and this is not lazy; the helper's.
+pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        let mut flags = UnmountFlags::NOFOLLOW;
+        flags.set(UnmountFlags::DETACH, lazy);
+        return Ok(rustix::mount::unmount(dir, flags)?);
+    }
+    let mut helper = Command::new(HELPER);
+    helper.arg("-u").args(lazy.then_some("-z")).args(["-q", "--"]).arg(dir);
+    let status = helper.stdin(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{HELPER}: {status}"))) }
+}
+
+/// Detaches our mounts whose daemon is gone: what a `kill -9` leaves behind. Returns where they were.
+pub(crate) fn detach_dead(is_served: impl Fn(&mountinfo::MountEntry) -> bool) -> Vec<std::path::PathBuf> {
+    let unserved = mountinfo::ours().into_iter().filter(|entry| !is_served(entry));
+    let dead = unserved
+        .filter(|entry| matches!(rustix::fs::statfs(&entry.dir), Err(Errno::NOTCONN | Errno::CONNABORTED)));
+    // Another user's stays: only they and root may take it away.
+    dead.filter(|entry| unmount(&entry.dir, true).is_ok()).map(|entry| entry.dir).collect()
+}

@@ -1,0 +1,163 @@
+//! Directories that are read.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+
+use rustix::fs::{FileType, OFlags, RawDir, SeekFrom};
+use rustix::io::Errno;
+
+use super::{Answer, FileSystem};
+use crate::node::Node;
+use crate::protocol::{FSYNC_DATA_ONLY, Record, Request};
+
+/// What one call asks of the directory below.
+const BATCH_BYTES: usize = 32 << 10;
+
+/// The bytes of `struct fuse_entry_out`, which precedes each entry where attributes are wanted too.
+const ENTRY_BYTES: usize = 128;
+/// The bytes of `struct fuse_dirent` before the name.
+const DIRENT_BYTES: usize = 24;
+
+/// An open directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    number: u64,
+    file: OwnedFd,
+    read: Mutex<ReadState>,
+}
+
+/// Invariant: `ahead` is what follows `position` in the directory, as far as it was read.
+#[derive(Debug, Default)]
+struct ReadState {
+    position: u64,
+    ahead: VecDeque<Name>,
+}
+
+#[derive(Debug)]
+struct Name {
+    name: CString,
+    inode: u64,
+    kind: FileType,
+    /// Where the directory goes on after it.
+    next: u64,
+}
+
+impl Directory {
+    fn read_batch(&self, state: &mut ReadState) -> Result<(), Errno> {
+        let mut memory = vec![MaybeUninit::uninit(); BATCH_BYTES];
+        let mut entries = RawDir::new(&self.file, &mut memory);
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            state.ahead.push_back(Name {
+                name: entry.file_name().to_owned(),
+                inode: entry.ino(),
+                kind: entry.file_type(),
+                next: entry.next_entry_cookie(),
+            });
+            if entries.is_buffer_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FileSystem {
+    pub(super) fn open_directory(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let node = self.node(request.header.node)?;
+        let file = self.open_below(&node, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let opened =
+            self.directories.insert_with(|number| Directory { number, file, read: Mutex::default() });
+        Ok(Record::new(out).u64(opened.number).u32(0).u32(0).length())
+    }
+
+    pub(super) fn release_directory(&self, request: &Request<'_>) -> Answer {
+        self.directories.remove(request.fields().u64()?).ok_or(Errno::BADF)?;
+        Ok(0)
+    }
+
+    pub(super) fn sync_directory(&self, request: &Request<'_>) -> Answer {
+        let mut fields = request.fields();
+        let directory = self.directory_handle(fields.u64()?)?;
+        if fields.u32()? & FSYNC_DATA_ONLY != 0 {
+            rustix::fs::fdatasync(&directory.file)?;
+        } else {
+            rustix::fs::fsync(&directory.file)?;
+        }
+        Ok(0)
+    }
+
+    pub(super) fn read_directory(
+        &self,
+        request: &Request<'_>,
+        out: &mut [u8],
+        with_attributes: bool,
+    ) -> Answer {
+        let node = self.node(request.header.node)?;
+        let mut fields = request.fields();
+        let directory = self.directory_handle(fields.u64()?)?;
+        let (offset, bytes) = (fields.u64()?, fields.u32()? as usize);
+        let mut state = directory.read.lock().expect("no thread panics while it holds a directory");
+        if state.position != offset {
+            rustix::fs::seek(&directory.file, SeekFrom::Start(offset))?;
+            state.ahead.clear();
+            state.position = offset;
+        }
+        let bytes = bytes.min(out.len());
+        let mut record = Record::new(&mut out[..bytes]);
+        loop {
+            if state.ahead.is_empty() {
+                match directory.read_batch(&mut state) {
+                    Ok(()) => {}
+                    // The entries before the error are good; it comes again with the next request.
+                    Err(_) if record.length() > 0 => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            let Some(name) = state.ahead.front() else { break };
+            if !self.write_name(&mut record, &node, name, with_attributes) {
+                break;
+            }
+            state.position = name.next;
+            state.ahead.pop_front();
+        }
+        Ok(record.length())
+    }
+
+    /// Writes one entry, unless there is no room for it.
+    fn write_name(
+        &self,
+        record: &mut Record<'_>,
+        directory: &Node,
+        name: &Name,
+        with_attributes: bool,
+    ) -> bool {
+        let text = name.name.to_bytes();
+        let padding = text.len().next_multiple_of(8) - text.len();
+        let before = if with_attributes { ENTRY_BYTES } else { 0 };
+        if record.room() < before + DIRENT_BYTES + text.len() + padding {
+            return false;
+        }
+        let mut inode = name.inode;
+        if with_attributes {
+            let is_itself = matches!(text, b"." | b"..");
+            match if is_itself { None } else { self.find(directory, &name.name).ok() } {
+                Some((node, attributes)) => {
+                    inode = attributes.inode;
+                    self.write_entry(record, &node, &attributes);
+                }
+                // Gone since: the name is told, and looked up when somebody wants more.
+                None => {
+                    record.zeros(ENTRY_BYTES);
+                }
+            }
+        }
+        let length = u32::try_from(text.len()).expect("a name is short");
+        record.u64(inode).u64(name.next).u32(length).u32(name.kind.as_raw_mode() >> 12);
+        record.bytes(text).zeros(padding);
+        true
+    }
+}

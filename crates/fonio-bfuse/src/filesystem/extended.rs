@@ -1,0 +1,88 @@
+//! Extended attributes, which carry ACLs too, and the flags that `chattr` sets.
+
+use rustix::io::Errno;
+
+use super::io::xattr_flags;
+use super::{Answer, FileSystem};
+use crate::protocol::{Record, Request, SETXATTR_ACL_KILL_SGID};
+
+impl FileSystem {
+    pub(super) fn set_extended(&self, request: &Request<'_>) -> Answer {
+        let node = self.node(request.header.node)?;
+        let mut fields = request.fields();
+        let (size, flags, asks) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let mut payload = request.payload_fields();
+        let name = payload.name()?;
+        let value = payload.bytes(size as usize)?;
+        node.set_privileged();
+        let path = Self::path_of(&node);
+        rustix::fs::setxattr(&path, name, value, xattr_flags(flags))?;
+        if asks & SETXATTR_ACL_KILL_SGID != 0 {
+            let mode = rustix::fs::Mode::from_raw_mode(rustix::fs::fstat(&node.file)?.st_mode);
+            rustix::fs::chmod(&path, mode - rustix::fs::Mode::SGID)?;
+        }
+        Ok(0)
+    }
+
+    pub(super) fn get_extended(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let node = self.node(request.header.node)?;
+        let size = request.fields().u32()? as usize;
+        let name = request.payload_fields().name()?;
+        let path = Self::path_of(&node);
+        if size == 0 {
+            return answer_size(out, rustix::fs::getxattr_query(&path, name)?);
+        }
+        rustix::fs::getxattr(&path, name, out.get_mut(..size).ok_or(Errno::RANGE)?)
+    }
+
+    pub(super) fn list_extended(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let node = self.node(request.header.node)?;
+        let size = request.fields().u32()? as usize;
+        let path = Self::path_of(&node);
+        if size == 0 {
+            return answer_size(out, rustix::fs::listxattr_query(&path)?);
+        }
+        rustix::fs::listxattr(&path, out.get_mut(..size).ok_or(Errno::RANGE)?)
+    }
+
+    pub(super) fn remove_extended(&self, request: &Request<'_>) -> Answer {
+        let node = self.node(request.header.node)?;
+        rustix::fs::removexattr(Self::path_of(&node), request.payload_fields().name()?)?;
+        Ok(0)
+    }
+
+    /// Only the inode flags of `lsattr` and `chattr` are passed on: what else an ioctl may do is not known here.
+    pub(super) fn control(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let mut fields = request.fields();
+        let handle = fields.u64()?;
+        fields.skip(4)?;
+        let command = fields.u32()?;
+        let node = match self.handle(handle) {
+            Ok(handle) => std::sync::Arc::clone(&handle.node),
+            Err(_) => self.node(request.header.node)?,
+        };
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+        match command {
+            GET_FLAGS => {
+                let found = rustix::fs::ioctl_getflags(self.open_below(&node, flags)?)?;
+                Ok(Record::new(out).u32(0).u32(0).u32(0).u32(0).u32(found.bits()).length())
+            }
+            SET_FLAGS => {
+                let wanted = rustix::fs::IFlags::from_bits_retain(request.payload_fields().u32()?);
+                rustix::fs::ioctl_setflags(self.open_below(&node, flags)?, wanted)?;
+                Ok(Record::new(out).zeros(16).length())
+            }
+            _ => Err(Errno::NOTTY),
+        }
+    }
+}
+
+/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` of a 64-bit kernel, `include/uapi/linux/fs.h`.
+const GET_FLAGS: u32 = 0x8008_6601;
+const SET_FLAGS: u32 = 0x4008_6602;
+
+/// Answers with the size of a value, which is what the kernel asks for first.
+fn answer_size(out: &mut [u8], size: usize) -> Answer {
+    let size = u32::try_from(size).unwrap_or(u32::MAX);
+    Ok(Record::new(out).u32(size).u32(0).length())
+}

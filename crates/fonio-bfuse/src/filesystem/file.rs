@@ -1,0 +1,205 @@
+//! Files that are opened, made and closed; how each is served is decided here (`crate::modes`).
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::{Answer, FileSystem, Handle, Worker};
+use crate::kernel::Backing;
+use crate::modes::Serving;
+use crate::node::{Node, version_of};
+use crate::protocol::{OPEN_KILL_SUIDGID, Record, Request, open as opened};
+
+/// Flags of an open that we keep from the file below. Where writes go to the end, each write says so, because the
+/// kernel also writes back mapped pages through such a handle; direct I/O would bind our buffers to the device's
+/// sectors.
+const WITHHELD: OFlags = OFlags::APPEND
+    .union(OFlags::DIRECT)
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::NOFOLLOW);
+
+impl FileSystem {
+    /// What to open the file below with, for an application that opens it with `flags`.
+    fn flags_below(&self, flags: OFlags) -> OFlags {
+        let mut below = flags - WITHHELD;
+        // Write-back reads the rest of a page that was written in part.
+        if self.plan.writeback && below & OFlags::RWMODE == OFlags::WRONLY {
+            below = (below - OFlags::RWMODE) | OFlags::RDWR;
+        }
+        below
+    }
+
+    /// Opens a known file.
+    fn open_known(&self, node: &Arc<Node>, flags: OFlags, kills: bool) -> Result<OwnedFd, Errno> {
+        if flags.contains(OFlags::TRUNC) {
+            self.buffer.drain(&node.pending);
+        }
+        let below = self.flags_below(flags);
+        let file = match self.open_below(node, below) {
+            // A user's daemon may be allowed to write only.
+            Err(Errno::ACCESS) if below & OFlags::RWMODE != flags & OFlags::RWMODE => {
+                self.open_below(node, flags - WITHHELD)?
+            }
+            outcome => outcome?,
+        };
+        if kills && flags.contains(OFlags::TRUNC) {
+            self.kill_privileges(&file)?;
+        }
+        Ok(file)
+    }
+
+    pub(super) fn open(&self, worker: &mut Worker, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let node = self.node(request.header.node)?;
+        let mut fields = request.fields();
+        let (flags, asks) = (OFlags::from_bits_retain(fields.u32()?), fields.u32()?);
+        let file = self.open_known(&node, flags, asks & OPEN_KILL_SUIDGID != 0)?;
+        let mut record = Record::new(out);
+        self.hand_out(worker, &mut record, node, file, flags, None);
+        Ok(record.length())
+    }
+
+    pub(super) fn create(&self, worker: &mut Worker, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let parent = self.node(request.header.node)?;
+        let name = request.payload_fields().name()?;
+        let mut fields = request.fields();
+        let flags = OFlags::from_bits_retain(fields.u32()?);
+        let (mode, umask, asks) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let fresh = self.flags_below(flags) | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = worker.identity.act_as(Self::caller(request), umask, || {
+            rustix::fs::openat(&parent.file, name, fresh, Mode::from_raw_mode(mode))
+        });
+        match made {
+            Ok(file) => self.answer_created(worker, file, flags, out),
+            // Somebody made it in the source since the kernel looked.
+            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
+                let (node, attributes) = self.find(&parent, name)?;
+                let file = self.open_known(&node, flags, asks & OPEN_KILL_SUIDGID != 0);
+                let file = file.inspect_err(|_| self.nodes.forget(node.id, 1))?;
+                let mut record = Record::new(out);
+                self.write_entry(&mut record, &node, &attributes);
+                self.hand_out(worker, &mut record, node, file, flags, None);
+                Ok(record.length())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn create_unnamed(
+        &self,
+        worker: &mut Worker,
+        request: &Request<'_>,
+        out: &mut [u8],
+    ) -> Answer {
+        let parent = self.node(request.header.node)?;
+        let mut fields = request.fields();
+        let flags = OFlags::from_bits_retain(fields.u32()?);
+        let (mode, umask) = (fields.u32()?, fields.u32()?);
+        // Unless the application says so, the file may still be given a name.
+        let mut below = (self.flags_below(flags) | OFlags::TMPFILE | OFlags::CLOEXEC) - OFlags::TRUNC;
+        below |= flags & OFlags::EXCL;
+        let file = worker.identity.act_as(Self::caller(request), umask, || {
+            rustix::fs::openat(&parent.file, c".", below, Mode::from_raw_mode(mode))
+        })?;
+        self.answer_created(worker, file, flags, out)
+    }
+
+    fn answer_created(&self, worker: &mut Worker, file: OwnedFd, flags: OFlags, out: &mut [u8]) -> Answer {
+        let stat = rustix::fs::fstat(&file)?;
+        let node = self.nodes.look_up(self.reopen(&file, OFlags::PATH)?, &stat);
+        let mut record = Record::new(out);
+        self.write_entry(&mut record, &node, &self.overlay(&stat, None));
+        self.hand_out(worker, &mut record, node, file, flags, Some(&stat));
+        Ok(record.length())
+    }
+
+    /// Makes a handle and writes `struct fuse_open_out`.
+    fn hand_out(
+        &self,
+        worker: &mut Worker,
+        record: &mut Record<'_>,
+        node: Arc<Node>,
+        file: OwnedFd,
+        flags: OFlags,
+        fresh: Option<&Stat>,
+    ) {
+        let writable = flags & OFlags::RWMODE != OFlags::RDONLY;
+        let mut state = node.lock_open();
+        let serving = match state.serving {
+            Some(serving) if state.opens > 0 => serving,
+            _ => {
+                let backing = if self.plan.passthrough { self.back(worker, &file) } else { None };
+                let serving = if backing.is_some() { Serving::Passthrough } else { self.plan.otherwise };
+                state.backing = backing;
+                state.serving = Some(serving);
+                serving
+            }
+        };
+        state.opens += 1;
+        let mut answer = 0;
+        let mut backing_id = 0;
+        if let Some(backing) = &state.backing {
+            answer |= opened::PASSTHROUGH;
+            backing_id = backing.id();
+        } else if fresh.is_none()
+            && state.version.is_some()
+            && rustix::fs::fstat(&file).ok().map(|stat| version_of(&stat)) == state.version
+        {
+            answer |= opened::KEEP_CACHE;
+        }
+        if !(serving == Serving::Buffered && writable) {
+            answer |= opened::NOFLUSH;
+        }
+        drop(state);
+        self.statistics.opened[serving as usize].add(1);
+        self.statistics.handles.add(1);
+        let seen = Mutex::new(node.pending.errors_now());
+        let handle = self.handles.insert_with(|number| Handle {
+            number,
+            node,
+            file: Arc::new(file),
+            serving,
+            appends: flags.contains(OFlags::APPEND),
+            is_sync: flags.intersects(OFlags::SYNC | OFlags::DSYNC | OFlags::DIRECT),
+            writable,
+            seen,
+        });
+        record.u64(handle.number).u32(answer).u32(backing_id.cast_unsigned());
+    }
+
+    /// Has the kernel serve the file alone; `None` where it refuses, which is counted.
+    fn back(&self, worker: &mut Worker, file: &OwnedFd) -> Option<Backing> {
+        use std::os::fd::AsFd;
+        let outcome =
+            worker.identity.without_keeping_privileges(|| Backing::open(&self.device, file.as_fd()));
+        match outcome {
+            Ok(backing) => Some(backing),
+            Err(error) => {
+                self.statistics.passthrough_refused.add(1);
+                let errno = error.raw_os_error().unwrap_or(0);
+                self.statistics.passthrough_errno.set(u64::from(errno.unsigned_abs()));
+                None
+            }
+        }
+    }
+
+    pub(super) fn release(&self, request: &Request<'_>) -> Answer {
+        let handle = self.handles.remove(request.fields().u64()?).ok_or(Errno::BADF)?;
+        self.statistics.handles.subtract(1);
+        // Errors were told when the application closed; this is for mapped pages that came after.
+        self.buffer.drain(&handle.node.pending);
+        let mut state = handle.node.lock_open();
+        state.opens -= 1;
+        if state.opens == 0 {
+            state.serving = None;
+            state.version = match state.backing.take() {
+                Some(_) => None,
+                None => rustix::fs::fstat(&handle.file).ok().map(|stat| version_of(&stat)),
+            };
+        }
+        Ok(0)
+    }
+}

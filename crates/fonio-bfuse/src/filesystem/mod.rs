@@ -1,0 +1,244 @@
+//! The file system: each request becomes calls on the directory below.
+//!
+//! The kernel checks permissions itself (`default_permissions`), so what arrives may be done. It is done as the
+//! daemon, except for what creates a file: that is done as the caller, whose it becomes.
+
+mod attributes;
+mod directory;
+mod extended;
+mod file;
+mod io;
+mod names;
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use rustix::fs::{Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::buffer::{Buffer, Seen};
+use crate::kernel::{Caller, Identity};
+use crate::modes::{Plan, Serving};
+use crate::node::{Node, Nodes};
+use crate::options::Options;
+use crate::protocol::{Attributes, Fields, Opcode, Record, Request, attributes_of};
+use crate::slab::Slab;
+use crate::statistics::Statistics;
+use directory::Directory;
+
+/// The bytes of an answer, or what went wrong.
+pub(crate) type Answer = Result<usize, Errno>;
+
+/// A mounted directory.
+#[derive(Debug)]
+pub(crate) struct FileSystem {
+    pub(crate) plan: Plan,
+    pub(crate) options: Options,
+    pub(crate) statistics: Statistics,
+    pub(crate) nodes: Nodes,
+    pub(crate) buffer: Arc<Buffer>,
+    handles: Slab<Handle>,
+    directories: Slab<Directory>,
+    /// `/dev/fuse`, for backing files.
+    device: Arc<OwnedFd>,
+    /// `/proc/self/fd`: the way from an `O_PATH` descriptor to its file.
+    descriptors: OwnedFd,
+    /// The root's device: inodes of others get numbers that cannot be confused with its.
+    root_device: u64,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    number: u64,
+    node: Arc<Node>,
+    file: Arc<OwnedFd>,
+    serving: Serving,
+    /// Writes go to the end, wherever that is.
+    appends: bool,
+    /// Each write is to be durable.
+    is_sync: bool,
+    writable: bool,
+    /// Which of the inode's errors it was told.
+    seen: Mutex<Seen>,
+}
+
+/// What a thread that serves requests owns.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) identity: Identity,
+}
+
+impl FileSystem {
+    /// Over the directory `root` (`O_PATH`).
+    ///
+    /// # Errors
+    /// Where `/proc` is not mounted, or the root cannot be looked at.
+    pub(crate) fn new(
+        root: OwnedFd,
+        device: Arc<OwnedFd>,
+        plan: Plan,
+        options: Options,
+        buffer: Arc<Buffer>,
+    ) -> std::io::Result<Self> {
+        let stat = rustix::fs::fstat(&root)?;
+        let descriptors = rustix::fs::open(
+            "/proc/self/fd",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        Ok(Self {
+            plan,
+            options,
+            statistics: Statistics::default(),
+            nodes: Nodes::new(root, &stat),
+            buffer,
+            handles: Slab::default(),
+            directories: Slab::default(),
+            device,
+            descriptors,
+            root_device: stat.st_dev,
+        })
+    }
+
+    /// Serves one request: writes the answer's records into `out` and returns their bytes; `None` where the kernel
+    /// wants no answer.
+    pub(crate) fn serve(&self, worker: &mut Worker, request: &Request<'_>, out: &mut [u8]) -> Option<Answer> {
+        let started = Instant::now();
+        let answer = self.dispatch(worker, request, out);
+        let statistics = self.statistics.of(request.opcode);
+        statistics.time.record(started.elapsed());
+        if answer.is_err() {
+            statistics.errors.add(1);
+        }
+        let is_silent = matches!(request.opcode, Opcode::Forget | Opcode::BatchForget);
+        (!is_silent).then_some(answer)
+    }
+
+    fn dispatch(&self, worker: &mut Worker, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        match request.opcode {
+            Opcode::Lookup => self.lookup(request, out),
+            Opcode::Forget => self.forget(request),
+            Opcode::BatchForget => self.forget_batch(request),
+            Opcode::Getattr => self.get_attributes(request, out),
+            Opcode::Setattr => self.set_attributes(request, out),
+            Opcode::Statx => self.statx(request, out),
+            Opcode::Readlink => self.read_link(request, out),
+            Opcode::Symlink => self.symlink(worker, request, out),
+            Opcode::Mknod => self.make_node(worker, request, out),
+            Opcode::Mkdir => self.make_directory(worker, request, out),
+            Opcode::Unlink => self.unlink(request, false),
+            Opcode::Rmdir => self.unlink(request, true),
+            Opcode::Rename | Opcode::Rename2 => self.rename(request),
+            Opcode::Link => self.link(request, out),
+            Opcode::Create => self.create(worker, request, out),
+            Opcode::Tmpfile => self.create_unnamed(worker, request, out),
+            Opcode::Open => self.open(worker, request, out),
+            Opcode::Release => self.release(request),
+            Opcode::Read => self.read(request, out),
+            Opcode::Write => self.write(request, out),
+            Opcode::Flush => self.flush(request),
+            Opcode::Fsync => self.sync(request),
+            Opcode::Fallocate => self.allocate(request),
+            Opcode::Lseek => self.seek(request, out),
+            Opcode::CopyFileRange => self.copy_range(request, out),
+            Opcode::Opendir => self.open_directory(request, out),
+            Opcode::Readdir => self.read_directory(request, out, false),
+            Opcode::Readdirplus => self.read_directory(request, out, true),
+            Opcode::Releasedir => self.release_directory(request),
+            Opcode::Fsyncdir => self.sync_directory(request),
+            Opcode::Statfs => self.statfs(request, out),
+            Opcode::Setxattr => self.set_extended(request),
+            Opcode::Getxattr => self.get_extended(request, out),
+            Opcode::Listxattr => self.list_extended(request, out),
+            Opcode::Removexattr => self.remove_extended(request),
+            Opcode::Ioctl => self.control(request, out),
+            Opcode::Destroy => {
+                self.buffer.drain_all();
+                Ok(0)
+            }
+            // The kernel checks access itself; locks it keeps itself; an interrupted request is answered anyway.
+            Opcode::Init | Opcode::Access | Opcode::Interrupt | Opcode::Unknown => Err(Errno::NOSYS),
+        }
+    }
+
+    fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
+        // The kernel names only what it has not forgotten.
+        self.nodes.get(id).ok_or(Errno::STALE)
+    }
+
+    fn handle(&self, number: u64) -> Result<Arc<Handle>, Errno> {
+        self.handles.get(number).ok_or(Errno::BADF)
+    }
+
+    fn directory_handle(&self, number: u64) -> Result<Arc<Directory>, Errno> {
+        self.directories.get(number).ok_or(Errno::BADF)
+    }
+
+    /// Opens the file behind a node anew.
+    fn open_below(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, Errno> {
+        self.reopen(&node.file, flags)
+    }
+
+    fn reopen(&self, file: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+        rustix::fs::openat(
+            &self.descriptors,
+            file.as_fd().as_raw_fd().to_string(),
+            (flags | OFlags::CLOEXEC) - OFlags::NOFOLLOW,
+            Mode::empty(),
+        )
+    }
+
+    /// A path that leads to the node's inode, for calls that take nothing else.
+    fn path_of(node: &Node) -> String {
+        format!("/proc/self/fd/{}", node.file.as_raw_fd())
+    }
+
+    /// Attributes as the user is to see them: with what is still in the buffer.
+    fn attributes(&self, node: &Node) -> Result<Attributes, Errno> {
+        // The buffer is asked first: what leaves it in between is then found below.
+        let pending = node.pending.end_and_time();
+        let stat = rustix::fs::fstat(&node.file)?;
+        Ok(self.overlay(&stat, pending))
+    }
+
+    fn overlay(&self, stat: &Stat, pending: Option<(u64, rustix::fs::Timespec)>) -> Attributes {
+        let mut attributes = attributes_of(stat);
+        if stat.st_dev != self.root_device {
+            attributes.inode ^= (stat.st_dev ^ self.root_device).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        if let Some((end, time)) = pending {
+            attributes.size = attributes.size.max(end);
+            attributes.mtime = (time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0));
+        }
+        attributes
+    }
+
+    /// `struct fuse_entry_out`.
+    fn write_entry(&self, record: &mut Record<'_>, node: &Node, attributes: &Attributes) {
+        let (seconds, nanoseconds) = (self.options.timeout.as_secs(), self.options.timeout.subsec_nanos());
+        record.u64(node.id).u64(0).u64(seconds).u64(seconds).u32(nanoseconds).u32(nanoseconds);
+        record.attributes(attributes);
+    }
+
+    fn caller(request: &Request<'_>) -> Caller {
+        Caller { uid: request.header.uid, gid: request.header.gid, group: request.supplementary_group() }
+    }
+
+    fn forget(&self, request: &Request<'_>) -> Answer {
+        self.nodes.forget(request.header.node, request.fields().u64()?);
+        Ok(0)
+    }
+
+    fn forget_batch(&self, request: &Request<'_>) -> Answer {
+        let count = request.fields().u32()?;
+        let mut fields: Fields<'_> = request.payload_fields();
+        for _ in 0..count {
+            let (id, lookups) = (fields.u64()?, fields.u64()?);
+            self.nodes.forget(id, lookups);
+        }
+        Ok(0)
+    }
+}

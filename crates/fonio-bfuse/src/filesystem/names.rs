@@ -1,0 +1,134 @@
+//! Names: looking up, making, linking, renaming, removing.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::{Answer, FileSystem, Worker};
+use crate::node::Node;
+use crate::protocol::{Opcode, Record, Request};
+
+impl FileSystem {
+    /// The node behind `name`, known to the kernel once more, and its attributes.
+    pub(super) fn find(&self, parent: &Node, name: &CStr) -> Result<(Arc<Node>, super::Attributes), Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&parent.file, name, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&file)?;
+        let node = self.nodes.look_up(file, &stat);
+        let attributes =
+            if node.pending.was_used() { self.attributes(&node)? } else { self.overlay(&stat, None) };
+        Ok((node, attributes))
+    }
+
+    fn answer_entry(&self, parent: &Node, name: &CStr, out: &mut [u8]) -> Answer {
+        let (node, attributes) = self.find(parent, name)?;
+        let mut record = Record::new(out);
+        self.write_entry(&mut record, &node, &attributes);
+        Ok(record.length())
+    }
+
+    pub(super) fn lookup(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let parent = self.node(request.header.node)?;
+        self.answer_entry(&parent, request.payload_fields().name()?, out)
+    }
+
+    pub(super) fn read_link(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let node = self.node(request.header.node)?;
+        let target = rustix::fs::readlinkat(&node.file, c"", Vec::new())?;
+        Ok(Record::new(out).bytes(target.to_bytes()).length())
+    }
+
+    pub(super) fn symlink(&self, worker: &mut Worker, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let parent = self.node(request.header.node)?;
+        let mut fields = request.payload_fields();
+        let (name, target) = (fields.name()?, fields.name()?);
+        worker
+            .identity
+            .act_as(Self::caller(request), 0o022, || rustix::fs::symlinkat(target, &parent.file, name))?;
+        self.answer_entry(&parent, name, out)
+    }
+
+    pub(super) fn make_node(&self, worker: &mut Worker, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let parent = self.node(request.header.node)?;
+        let name = request.payload_fields().name()?;
+        let mut fields = request.fields();
+        let (mode, device, umask) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let kind = rustix::fs::FileType::from_raw_mode(mode);
+        // `new_decode_dev` of include/linux/kdev_t.h.
+        let (major, minor) = ((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00));
+        let make = || {
+            let device = rustix::fs::makedev(major, minor);
+            rustix::fs::mknodat(&parent.file, name, kind, Mode::from_raw_mode(mode), device)
+        };
+        // Devices need a privilege that the caller's identity lacks; the kernel has seen that the caller has it.
+        let is_device =
+            matches!(kind, rustix::fs::FileType::BlockDevice | rustix::fs::FileType::CharacterDevice);
+        if is_device {
+            worker.identity.act_as(super::Caller { uid: 0, gid: 0, group: None }, umask, make)?;
+            let (uid, gid) = (request.header.uid, request.header.gid);
+            if (uid, gid) != (0, 0) {
+                let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+                rustix::fs::chownat(&parent.file, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        } else {
+            worker.identity.act_as(Self::caller(request), umask, make)?;
+        }
+        self.answer_entry(&parent, name, out)
+    }
+
+    pub(super) fn make_directory(
+        &self,
+        worker: &mut Worker,
+        request: &Request<'_>,
+        out: &mut [u8],
+    ) -> Answer {
+        let parent = self.node(request.header.node)?;
+        let name = request.payload_fields().name()?;
+        let mut fields = request.fields();
+        let (mode, umask) = (fields.u32()?, fields.u32()?);
+        worker.identity.act_as(Self::caller(request), umask, || {
+            rustix::fs::mkdirat(&parent.file, name, Mode::from_raw_mode(mode))
+        })?;
+        self.answer_entry(&parent, name, out)
+    }
+
+    pub(super) fn unlink(&self, request: &Request<'_>, is_directory: bool) -> Answer {
+        let parent = self.node(request.header.node)?;
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        rustix::fs::unlinkat(&parent.file, request.payload_fields().name()?, flags)?;
+        Ok(0)
+    }
+
+    pub(super) fn rename(&self, request: &Request<'_>) -> Answer {
+        let from = self.node(request.header.node)?;
+        let (target, flags, mut names) = if request.opcode == Opcode::Rename {
+            (request.fields().u64()?, 0, request.payload_fields())
+        } else {
+            let mut fields = request.fields();
+            (fields.u64()?, fields.u32()?, request.payload_fields())
+        };
+        let to = self.node(target)?;
+        let (name, new_name) = (names.name()?, names.name()?);
+        // Writing a file anew and renaming it over the old one is how applications replace a file safely: what was
+        // written must not be behind the name.
+        if let Ok(stat) = rustix::fs::statat(&from.file, name, AtFlags::SYMLINK_NOFOLLOW)
+            && let Some(node) = self.nodes.find(stat.st_dev, stat.st_ino)
+        {
+            self.buffer.drain(&node.pending);
+        }
+        let flags = RenameFlags::from_bits_retain(flags);
+        rustix::fs::renameat_with(&from.file, name, &to.file, new_name, flags)?;
+        Ok(0)
+    }
+
+    pub(super) fn link(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
+        let parent = self.node(request.header.node)?;
+        let node = self.node(request.fields().u64()?)?;
+        let name = request.payload_fields().name()?;
+        let path = Self::path_of(&node);
+        rustix::fs::linkat(rustix::fs::CWD, path, &parent.file, name, AtFlags::SYMLINK_FOLLOW)?;
+        self.answer_entry(&parent, name, out)
+    }
+}

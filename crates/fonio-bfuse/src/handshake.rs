@@ -1,0 +1,117 @@
+//! The first exchange with the kernel: what it offers, what the mode makes of that.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::statfs;
+
+use crate::error::MountError;
+use crate::modes::{Offers, Plan};
+use crate::options::Options;
+use crate::protocol::{self, HEADER_IN, HEADER_OUT, MAJOR, MINOR, Opcode, Record, Request, init};
+
+/// The first version that knows all records that we write.
+const MINOR_MIN: u32 = 23;
+/// What all modes ask for, where the kernel has it.
+const ALWAYS: u64 = init::ASYNC_READ
+    | init::ATOMIC_O_TRUNC
+    | init::BIG_WRITES
+    | init::DONT_MASK
+    | init::DO_READDIRPLUS
+    | init::READDIRPLUS_AUTO
+    | init::ASYNC_DIO
+    | init::PARALLEL_DIROPS
+    | init::POSIX_ACL
+    | init::MAX_PAGES
+    | init::HANDLE_KILLPRIV_V2
+    | init::SETXATTR_EXT
+    | init::INIT_EXT
+    | init::CREATE_SUPP_GROUP;
+/// How many requests that nobody waits for (write-back, readahead) may be on their way to us. The kernel's default
+/// of 12 starves write-back of large files.
+const BACKGROUND_MAX: u16 = 64;
+const PAGE_BYTES: u32 = 4096;
+/// `OVERLAYFS_SUPER_MAGIC`, `FUSE_SUPER_MAGIC`, `ECRYPTFS_SUPER_MAGIC`: file systems that stack on others.
+const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
+
+/// Waits for the kernel's `FUSE_INIT`, decides, and answers it.
+pub(crate) fn shake_hands(
+    device: &OwnedFd,
+    source: &OwnedFd,
+    dir: &Path,
+    options: &Options,
+) -> Result<Plan, MountError> {
+    let lost = |source: rustix::io::Errno| MountError::System {
+        action: "talk to the kernel about",
+        path: dir.to_owned(),
+        source: source.into(),
+    };
+    let mut bytes = vec![0; 1 << 16];
+    let length = rustix::io::read(device, &mut bytes).map_err(lost)?;
+    let malformed = |_| lost(rustix::io::Errno::PROTO);
+    let request = Request::split(bytes.get(..length).unwrap_or(&[])).map_err(malformed)?;
+    assert!(request.opcode == Opcode::Init, "a connection begins with FUSE_INIT");
+    let mut fields = request.payload_fields();
+    let mut next = || fields.u32();
+    let (major, minor) = (next().map_err(malformed)?, next().map_err(malformed)?);
+    if major != MAJOR || minor < MINOR_MIN {
+        return Err(MountError::Protocol { major, minor });
+    }
+    let (readahead, flags) = (next().map_err(malformed)?, next().map_err(malformed)?);
+    let flags2 = if u64::from(flags) & init::INIT_EXT != 0 { next().map_err(malformed)? } else { 0 };
+    let offered = u64::from(flags) | u64::from(flags2) << 32;
+
+    let below = statfs_type(source).map_err(lost)?;
+    let offers = Offers {
+        passthrough: offered & init::PASSTHROUGH != 0 && rustix::process::geteuid().is_root(),
+        source_is_stacked: STACKED.contains(&below),
+    };
+    let plan = options.mode.plan(options, offers);
+    let mut answer = [0; HEADER_OUT + 64];
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(reason) => {
+            let header = &mut answer[..HEADER_OUT];
+            Record::new(header).u32(16).u32((-libc::ENOSYS).cast_unsigned()).u64(request.header.unique);
+            rustix::io::write(device, header).map_err(lost)?;
+            return Err(MountError::Mode { reason });
+        }
+    };
+    let mut wanted = ALWAYS;
+    if plan.writeback {
+        wanted |= init::WRITEBACK_CACHE;
+    } else {
+        wanted |= init::AUTO_INVAL_DATA;
+    }
+    if plan.passthrough {
+        wanted |= init::PASSTHROUGH;
+    }
+    let agreed = wanted & offered;
+    let halves = [agreed as u32, (agreed >> 32) as u32];
+    let length = answer.len() as u32;
+    let mut record = Record::new(&mut answer);
+    record.u32(length).u32(0).u64(request.header.unique);
+    record.u32(MAJOR).u32(MINOR).u32(readahead).u32(halves[0]);
+    record.u16(BACKGROUND_MAX).u16(BACKGROUND_MAX / 4 * 3).u32(plan.io_bytes).u32(1);
+    record.u16((plan.io_bytes / PAGE_BYTES) as u16).u16(0).u32(halves[1]);
+    // The files below may not be stacked themselves.
+    record.u32(u32::from(plan.passthrough)).zeros(24);
+    assert!(record.length() == HEADER_OUT + 64 && HEADER_IN == 40, "struct fuse_init_out has 64 bytes");
+    rustix::io::write(device, &answer).map_err(lost)?;
+    Ok(plan)
+}
+
+fn statfs_type(source: impl AsFd) -> rustix::io::Result<u64> {
+    // Through /proc, because the descriptor is one of a path only.
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}/.", source.as_fd().as_raw_fd());
+    statfs(path).map(|below| below.f_type.cast_unsigned())
+}
+
+/// The least that a read of `/dev/fuse` must have room for, and an answer too: a request with the data of a write,
+/// or an extended attribute of the largest size with its name.
+pub(crate) fn request_bytes(plan: &Plan) -> usize {
+    const OTHER: usize = 4096;
+    const XATTR_BYTES_MAX: usize = 64 << 10;
+    (plan.io_bytes as usize).max(XATTR_BYTES_MAX) + OTHER + protocol::HEADER_IN
+}

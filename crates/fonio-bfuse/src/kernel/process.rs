@@ -1,0 +1,78 @@
+//! What the daemon asks of its process: open files, memory that stays, no recursion into itself.
+
+use std::io;
+use std::time::Duration;
+
+/// `PR_SET_IO_FLUSHER`, since Linux 5.6.
+const SET_IO_FLUSHER: libc::c_int = 57;
+
+/// What the process has used since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProcessUse {
+    pub(crate) user: Duration,
+    pub(crate) system: Duration,
+    /// It waited for something.
+    pub(crate) switches_voluntary: u64,
+    /// The kernel took the processor from it.
+    pub(crate) switches_involuntary: u64,
+}
+
+/// What this process has used, all threads together.
+pub(crate) fn process_use() -> ProcessUse {
+    // SAFETY: `rusage` is plain numbers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one `rusage` through the pointer.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
+        return ProcessUse::default();
+    }
+    let time = |value: libc::timeval| {
+        Duration::new(value.tv_sec.unsigned_abs(), u32::try_from(value.tv_usec).unwrap_or(0) * 1000)
+    };
+    ProcessUse {
+        user: time(usage.ru_utime),
+        system: time(usage.ru_stime),
+        switches_voluntary: usage.ru_nvcsw.unsigned_abs(),
+        switches_involuntary: usage.ru_nivcsw.unsigned_abs(),
+    }
+}
+
+/// Allows as many open files as the kernel lets a process have, and returns how many: each file that the kernel
+/// remembers holds one, each open file another.
+pub(crate) fn raise_open_files() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
+    let most = system.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(1 << 20);
+    let all = Rlimit { current: Some(most), maximum: Some(most) };
+    if setrlimit(Resource::Nofile, all).is_err() {
+        let found = getrlimit(Resource::Nofile);
+        let within = Rlimit { current: found.maximum, maximum: found.maximum };
+        // A user keeps what they have when even that is refused.
+        let _ = setrlimit(Resource::Nofile, within);
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(most)
+}
+
+/// Tells the kernel that memory for this process must not be made by writing back through a FUSE mount: that could
+/// be ours, and we would wait for ourselves.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_RESOURCE`.
+pub(crate) fn forbid_io_recursion() -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    if unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Keeps `memory` in memory for as long as the process runs: swapping it out could go through our own mount.
+///
+/// # Errors
+/// `ENOMEM` or `EPERM` where the user's limit of locked memory is lower.
+pub(crate) fn lock_memory(memory: &[u8]) -> io::Result<()> {
+    // SAFETY: the range is that of a live slice; locking changes nothing of its content.
+    if unsafe { libc::mlock(memory.as_ptr().cast(), memory.len()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! `passthrough`: reads, writes and mappings of a file go straight to the file below; we see only opens, names and
+//! attributes. Linux 6.9, root, and a source that is not stacked itself.
+
+use super::{IO_BYTES, Mode, Offers, Plan, Serving};
+use crate::options::Options;
+
+pub(super) fn plan(options: &Options, offers: Offers) -> Result<Plan, &'static str> {
+    if offers.source_is_stacked {
+        return Err(
+            "the source is a FUSE or overlay file system, to which the kernel does not pass through; \
+             take mode=writeback",
+        );
+    }
+    if !offers.passthrough {
+        return Err("passthrough needs Linux 6.9 or later and root; take mode=writeback");
+    }
+    Ok(Plan {
+        mode: Mode::Passthrough,
+        io_bytes: options.io_bytes.unwrap_or(IO_BYTES),
+        writeback: false,
+        passthrough: true,
+        otherwise: Serving::Through,
+    })
+}

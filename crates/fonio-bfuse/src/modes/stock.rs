@@ -1,0 +1,18 @@
+//! `stock`: FUSE as phones had it in 2012. Each request carries at most 4 KiB and becomes one call below. It is
+//! the baseline that the study measures against (section 2.3: 7 of 39 MB/s), not a mode to use.
+
+use super::{Mode, Plan, Serving};
+use crate::options::Options;
+
+/// One page: what libfuse did before `big_writes`.
+const IO_BYTES: u32 = 4096;
+
+pub(super) fn plan(options: &Options) -> Plan {
+    Plan {
+        mode: Mode::Stock,
+        io_bytes: options.io_bytes.unwrap_or(IO_BYTES),
+        writeback: false,
+        passthrough: false,
+        otherwise: Serving::Through,
+    }
+}

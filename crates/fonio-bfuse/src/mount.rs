@@ -1,0 +1,195 @@
+//! A mount from start to end.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode as FileMode, OFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::buffer::{Buffer, Manager};
+use crate::device;
+use crate::error::MountError;
+use crate::filesystem::FileSystem;
+use crate::handshake::shake_hands;
+use crate::kernel;
+use crate::modes::Mode;
+use crate::mountinfo;
+use crate::options::Options;
+use crate::report::Server;
+use crate::session::Session;
+use crate::statistics::BufferStatistics;
+
+/// A directory mounted a second time, served by threads of this process until it is unmounted.
+#[derive(Debug)]
+pub struct Mount {
+    dir: PathBuf,
+    file_system: Arc<FileSystem>,
+    session: Arc<Session>,
+    /// Readable when the kernel has ended the connection.
+    ended: OwnedFd,
+    server: Option<Server>,
+    manager: Option<Manager>,
+    detached: Vec<PathBuf>,
+}
+
+impl Mount {
+    /// Mounts `source` at `dir`. Mounts of ours whose daemon was killed are detached first.
+    ///
+    /// # Errors
+    /// Where either is not a directory, the mode cannot be had, or the kernel refuses.
+    pub fn start(source: &Path, dir: &Path, options: Options) -> Result<Self, MountError> {
+        let detached = device::detach_dead(crate::report::is_served);
+        let source = source.canonicalize().map_err(MountError::system("find", source))?;
+        let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
+        kernel::raise_open_files();
+        // Opened before the mount: the source may lie behind the directory that is mounted on.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&source, flags, FileMode::empty())
+            .map_err(MountError::system("open the directory", &source))?;
+        let session = Arc::new(device::mount(&source, &dir, &options)?);
+        let outcome = Self::serve(root, session, &dir, options, detached);
+        if outcome.is_err() {
+            // The first error is the one to tell.
+            let _ = device::unmount(&dir, true);
+        }
+        outcome
+    }
+
+    fn serve(
+        root: OwnedFd,
+        session: Arc<OwnedFd>,
+        dir: &Path,
+        options: Options,
+        detached: Vec<PathBuf>,
+    ) -> Result<Self, MountError> {
+        let plan = shake_hands(&session, &root, dir, &options)?;
+        let statistics = Arc::new(BufferStatistics::default());
+        let buffer = Arc::new(Buffer::new(options.buffer, Arc::clone(&statistics)));
+        let manager = Manager::start(&buffer).map_err(MountError::system("start a thread for", dir))?;
+        let prometheus = options.prometheus;
+        let file_system = FileSystem::new(root, Arc::clone(&session), plan, options, buffer)
+            .map_err(MountError::system("serve", dir))?;
+        let file_system = Arc::new(file_system);
+        let (ended, notice) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("make a pipe for", dir))?;
+        let notify = move || {
+            // The pipe has room for one byte, and there is only one.
+            let _ = rustix::io::write(&notice, b"x");
+        };
+        let session = Session::start(Arc::clone(&file_system), session, notify)
+            .map_err(MountError::system("start a thread for", dir))?;
+        let server = mountinfo::at(dir)
+            .map(|entry| Server::start(&entry, &file_system, &statistics, prometheus))
+            .transpose()?;
+        let mount = Self {
+            dir: dir.to_owned(),
+            file_system,
+            session,
+            ended,
+            server,
+            manager: Some(manager),
+            detached,
+        };
+        Ok(mount)
+    }
+
+    /// The mode that is in force: the one that `auto` chose, never `auto` itself.
+    pub fn mode(&self) -> Mode {
+        self.file_system.plan.mode
+    }
+
+    /// Where it is mounted, without symbolic links.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Left-over mounts that were detached at the start.
+    pub fn detached(&self) -> &[PathBuf] {
+        &self.detached
+    }
+
+    /// Waits until the mount is unmounted by somebody, or `stop` becomes readable.
+    ///
+    /// # Errors
+    /// Where the kernel cannot wait.
+    pub fn wait(&self, stop: Option<BorrowedFd<'_>>) -> Result<(), MountError> {
+        let mut waited = vec![PollFd::new(&self.ended, PollFlags::IN)];
+        waited.extend(stop.as_ref().map(|stop| PollFd::new(stop, PollFlags::IN)));
+        loop {
+            match poll(&mut waited, None) {
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(MountError::system("wait for", &self.dir)(error)),
+            }
+        }
+    }
+
+    /// Takes the mount away, with everything that was written below. Whoever still uses it keeps its open files
+    /// only if it is not busy: those of a busy mount end with this process.
+    ///
+    /// # Errors
+    /// Where the mount cannot be taken away.
+    pub fn stop(mut self) -> Result<(), MountError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), MountError> {
+        let Some(manager) = self.manager.take() else { return Ok(()) };
+        let outcome = if self.has_ended() {
+            Ok(())
+        } else {
+            self.write_back();
+            device::unmount(&self.dir, false)
+                .or_else(|_| device::unmount(&self.dir, true))
+                .map_err(MountError::system("unmount", &self.dir))
+        };
+        // A busy mount is detached, but its threads serve until the process ends.
+        if self.has_ended_soon() {
+            self.session.wait();
+        }
+        drop(manager);
+        self.server = None;
+        outcome
+    }
+
+    /// Has the kernel hand over what it still holds of mapped and written pages. This thread serves nothing, so it
+    /// may use the mount.
+    fn write_back(&self) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(root) = rustix::fs::open(&self.dir, flags, FileMode::empty()) {
+            // What fails is told to whoever wrote it.
+            let _ = rustix::fs::syncfs(root);
+        }
+        self.file_system.buffer.drain_all();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.poll_ended(rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })
+    }
+
+    /// An unmount that succeeded ends the connection at once, one of a busy mount when the last user goes.
+    fn has_ended_soon(&self) -> bool {
+        self.poll_ended(rustix::event::Timespec { tv_sec: 0, tv_nsec: 500_000_000 })
+    }
+
+    fn poll_ended(&self, time: rustix::event::Timespec) -> bool {
+        let mut waited = [PollFd::new(&self.ended, PollFlags::IN)];
+        matches!(poll(&mut waited, Some(&time)), Ok(1))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // `stop` tells the error to who wants to know.
+        let _ = self.end();
+    }
+}
+
+impl AsFd for Mount {
+    /// Readable when the mount is gone.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ended.as_fd()
+    }
+}

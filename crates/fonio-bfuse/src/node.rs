@@ -1,0 +1,154 @@
+//! The inodes that the kernel knows of.
+//!
+//! A node lives from the first answer that names it until the kernel has forgotten as many lookups as it was given.
+//! It holds a descriptor of its inode (`O_PATH`): the inode number cannot be given to another file meanwhile, and
+//! renames and links in the source do not matter.
+//!
+//! Invariant: the count of lookups changes only under the lock of the inode's shard, which also guards whether the
+//! inode has a node. So a forget that arrives together with a lookup cannot remove what the lookup returns.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rustix::fs::Stat;
+
+use crate::buffer::Pending;
+use crate::kernel::Backing;
+use crate::modes::Serving;
+use crate::protocol::ROOT_ID;
+use crate::slab::Slab;
+
+const SHARDS: usize = 16;
+
+/// An inode of the source.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: u64,
+    /// `O_PATH`.
+    pub(crate) file: OwnedFd,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// What of it is in our buffer.
+    pub(crate) pending: Arc<Pending>,
+    /// It may have set-user-ID bits or capabilities that a write must clear.
+    privileged: AtomicBool,
+    open: Mutex<OpenState>,
+}
+
+/// How an inode is served while anybody has it open.
+#[derive(Debug, Default)]
+pub(crate) struct OpenState {
+    pub(crate) opens: u64,
+    /// Holds while `opens` is above zero.
+    pub(crate) serving: Option<Serving>,
+    pub(crate) backing: Option<Backing>,
+    /// Size and times when it was closed: as long as they stay, the kernel may keep what it has cached.
+    pub(crate) version: Option<Version>,
+}
+
+/// What changes when a file is written: size, time of modification, time of change.
+pub(crate) type Version = (i64, i64, u64, i64, u64);
+
+/// The version of a file.
+pub(crate) fn version_of(stat: &Stat) -> Version {
+    (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec)
+}
+
+impl Node {
+    fn new(id: u64, file: OwnedFd, stat: &Stat) -> Self {
+        Self {
+            id,
+            file,
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            pending: Arc::default(),
+            privileged: AtomicBool::new(true),
+            open: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn lock_open(&self) -> MutexGuard<'_, OpenState> {
+        self.open.lock().expect("no thread panics while it holds how a file is served")
+    }
+
+    /// Whether a write by somebody without privilege must look for bits to clear; the next need not.
+    pub(crate) fn take_privileged(&self) -> bool {
+        self.privileged.swap(false, Ordering::Relaxed)
+    }
+
+    /// Somebody may have given the file such bits.
+    pub(crate) fn set_privileged(&self) {
+        self.privileged.store(true, Ordering::Relaxed);
+    }
+}
+
+/// By device and inode number: the node, and the lookups that the kernel has not yet forgotten.
+type Shard = HashMap<(u64, u64), (Arc<Node>, u64)>;
+
+/// All nodes.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    by_id: Slab<Node>,
+    by_inode: [Mutex<Shard>; SHARDS],
+}
+
+impl Nodes {
+    /// With the root, which is never forgotten.
+    pub(crate) fn new(root: OwnedFd, stat: &Stat) -> Self {
+        let nodes = Self { by_id: Slab::default(), by_inode: std::array::from_fn(|_| Mutex::default()) };
+        let root = nodes.look_up(root, stat);
+        assert!(root.id == ROOT_ID, "the first node is the root");
+        nodes
+    }
+
+    fn shard(&self, device: u64, inode: u64) -> MutexGuard<'_, Shard> {
+        let at = (device ^ inode) as usize % SHARDS;
+        self.by_inode[at].lock().expect("no thread panics while it holds the nodes")
+    }
+
+    /// The node of the inode behind `file`, for the kernel to know once more.
+    pub(crate) fn look_up(&self, file: OwnedFd, stat: &Stat) -> Arc<Node> {
+        let mut shard = self.shard(stat.st_dev, stat.st_ino);
+        if let Some((node, lookups)) = shard.get_mut(&(stat.st_dev, stat.st_ino)) {
+            *lookups += 1;
+            return Arc::clone(node);
+        }
+        let node = self.by_id.insert_with(|id| Node::new(id, file, stat));
+        shard.insert((stat.st_dev, stat.st_ino), (Arc::clone(&node), 1));
+        node
+    }
+
+    /// The kernel forgets `count` lookups.
+    pub(crate) fn forget(&self, id: u64, count: u64) {
+        if id == ROOT_ID {
+            return;
+        }
+        let Some(node) = self.by_id.get(id) else { return };
+        let mut shard = self.shard(node.device, node.inode);
+        let Some((_, lookups)) = shard.get_mut(&(node.device, node.inode)) else { return };
+        *lookups = lookups.saturating_sub(count);
+        if *lookups == 0 {
+            shard.remove(&(node.device, node.inode));
+            self.by_id.remove(id);
+        }
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Node>> {
+        self.by_id.get(id)
+    }
+
+    /// The node of an inode, where the kernel knows it.
+    pub(crate) fn find(&self, device: u64, inode: u64) -> Option<Arc<Node>> {
+        self.shard(device, inode).get(&(device, inode)).map(|(node, _)| Arc::clone(node))
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        let shards = self.by_inode.iter();
+        shards
+            .map(|shard| shard.lock().expect("no thread panics while it holds the nodes").len() as u64)
+            .sum()
+    }
+}

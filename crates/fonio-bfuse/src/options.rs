@@ -1,0 +1,310 @@
+//! What can be said after `-o`, as fstab and mount(8) say it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::modes::Mode;
+
+/// The largest request of a kernel with its default `max_pages_limit` of 256.
+const IO_BYTES_MAX: u32 = 1 << 20;
+const PAGE_BYTES: u32 = 4096;
+
+/// Options of a mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// How files are served.
+    pub mode: Mode,
+    /// The most bytes of one request, a multiple of 4 KiB up to 1 MiB; `None` is the mode's own.
+    pub io_bytes: Option<u32>,
+    /// The write buffer.
+    pub buffer: BufferOptions,
+    /// Threads that serve requests; `None` is as many as are needed, up to 8.
+    pub threads: Option<usize>,
+    /// How long the kernel may trust names and attributes before it asks again. What changes in the source behind
+    /// the mount's back shows after this.
+    pub timeout: Duration,
+    /// Whether other users than the one who mounted may look. A user may say so only where `/etc/fuse.conf` has
+    /// `user_allow_other`.
+    pub allow_other: bool,
+    /// Where to answer Prometheus, as `127.0.0.1:9464`.
+    pub prometheus: Option<SocketAddr>,
+    /// What `/proc/self/mountinfo` shows as the source; `None` is the source's path.
+    pub name: Option<String>,
+    /// Flags of the mount itself.
+    pub flags: MountFlags,
+}
+
+/// The write buffer: the study's figures unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BufferOptions {
+    /// Of all entries together.
+    pub bytes: usize,
+    /// Of one entry.
+    pub entry_bytes: usize,
+    /// How long data may stay.
+    pub flush: Duration,
+    /// Whether a thread of its own empties it; without, whoever writes does.
+    pub thread: bool,
+}
+
+impl BufferOptions {
+    /// How many entries there are, at least one.
+    pub(crate) fn entries(&self) -> usize {
+        (self.bytes / self.entry_bytes).max(1)
+    }
+}
+
+impl Default for BufferOptions {
+    fn default() -> Self {
+        Self { bytes: 8 << 20, entry_bytes: 2 << 20, flush: Duration::from_millis(10), thread: true }
+    }
+}
+
+/// Flags of the mount that the kernel keeps for any file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the kernel's flags, each on its own")]
+pub struct MountFlags {
+    /// Nothing can be written.
+    pub read_only: bool,
+    /// Set-user-ID bits are not honoured.
+    pub no_suid: bool,
+    /// Devices cannot be opened.
+    pub no_dev: bool,
+    /// Programs cannot be started.
+    pub no_exec: bool,
+    /// Reading does not change access times.
+    pub no_atime: bool,
+}
+
+impl Default for MountFlags {
+    fn default() -> Self {
+        Self { read_only: false, no_suid: true, no_dev: true, no_exec: false, no_atime: false }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Auto,
+            io_bytes: None,
+            buffer: BufferOptions::default(),
+            threads: None,
+            timeout: Duration::from_secs(1),
+            allow_other: rustix::process::geteuid().is_root(),
+            prometheus: None,
+            name: None,
+            flags: MountFlags::default(),
+        }
+    }
+}
+
+/// An option that we cannot follow.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// Nobody knows it.
+    #[error("there is no option `{name}`; `fonio mount --help` lists them")]
+    Unknown {
+        /// As it was given.
+        name: String,
+    },
+    /// Its value makes no sense.
+    #[error("`{name}={value}`: {wants}")]
+    Value {
+        /// The option.
+        name: String,
+        /// As it was given.
+        value: String,
+        /// What it takes.
+        wants: &'static str,
+    },
+}
+
+impl Options {
+    /// Reads comma-separated options as `mount -o` takes them; later ones win. Options that concern mount(8) alone
+    /// (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`) are accepted and mean nothing here;
+    /// since `auto` is one of them, the mode of that name is given as `mode=auto`.
+    ///
+    /// # Errors
+    /// The first option that is not known or has no sensible value.
+    pub fn parse<'a>(lists: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionError> {
+        let mut options = Self::default();
+        for word in lists.into_iter().flat_map(|list| list.split(',')).filter(|word| !word.is_empty()) {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word, None),
+            };
+            options.apply(name, value)?;
+        }
+        if options.buffer.entry_bytes > options.buffer.bytes {
+            return Err(OptionError::Value {
+                name: "entry".to_owned(),
+                value: options.buffer.entry_bytes.to_string(),
+                wants: "at most the bytes of the whole buffer",
+            });
+        }
+        Ok(options)
+    }
+
+    fn apply(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
+        let refuse = |wants| OptionError::Value {
+            name: name.to_owned(),
+            value: value.unwrap_or_default().to_owned(),
+            wants,
+        };
+        match (name, value) {
+            ("mode", Some(text)) => {
+                let wants = "one of auto, stock, extended, buffered, writeback, passthrough";
+                self.mode = Mode::from_name(text).ok_or_else(|| refuse(wants))?;
+            }
+            ("io_unit", Some(text)) => {
+                let bytes = size(text).and_then(|bytes| u32::try_from(bytes).ok());
+                let fits = |bytes: &u32| {
+                    (PAGE_BYTES..=IO_BYTES_MAX).contains(bytes) && bytes.is_multiple_of(PAGE_BYTES)
+                };
+                let bytes = bytes.filter(fits);
+                self.io_bytes = Some(bytes.ok_or_else(|| refuse("a multiple of 4K, from 4K to 1M"))?);
+            }
+            ("buffer", Some(text)) => {
+                let bytes = size(text).filter(|bytes| (PAGE_BYTES as usize..=1 << 30).contains(bytes));
+                self.buffer.bytes = bytes.ok_or_else(|| refuse("a size from 4K to 1G"))?;
+            }
+            ("entry", Some(text)) => {
+                let bytes = size(text).filter(|bytes| (PAGE_BYTES as usize..=1 << 30).contains(bytes));
+                self.buffer.entry_bytes = bytes.ok_or_else(|| refuse("a size from 4K to 1G"))?;
+            }
+            ("flush", Some(text)) => {
+                let time = duration(text).filter(|time| !time.is_zero());
+                self.buffer.flush = time.ok_or_else(|| refuse("a time with its unit, such as 10ms"))?;
+            }
+            ("thread", Some(text)) => {
+                self.buffer.thread = yes_or_no(text).ok_or_else(|| refuse("yes or no"))?;
+            }
+            ("threads", Some(text)) => {
+                let count = text.parse().ok().filter(|count| (1..=256).contains(count));
+                self.threads = Some(count.ok_or_else(|| refuse("a number from 1 to 256"))?);
+            }
+            ("timeout", Some(text)) => {
+                let time = duration(text);
+                self.timeout = time.ok_or_else(|| refuse("a time with its unit, such as 1s; 0s for none"))?;
+            }
+            ("prometheus", Some(text)) => {
+                let address = text.parse().ok();
+                self.prometheus = Some(address.ok_or_else(|| refuse("an address and port, 127.0.0.1:9464"))?);
+            }
+            ("fsname", Some(text)) => self.name = Some(text.to_owned()),
+            ("allow_other", None) => self.allow_other = true,
+            ("noallow_other", None) => self.allow_other = false,
+            ("ro", None) => self.flags.read_only = true,
+            ("rw", None) => self.flags.read_only = false,
+            ("suid", None) => self.flags.no_suid = false,
+            ("nosuid", None) => self.flags.no_suid = true,
+            ("dev", None) => self.flags.no_dev = false,
+            ("nodev", None) => self.flags.no_dev = true,
+            ("exec", None) => self.flags.no_exec = false,
+            ("noexec", None) => self.flags.no_exec = true,
+            ("atime", None) => self.flags.no_atime = false,
+            ("noatime", None) => self.flags.no_atime = true,
+            // Always in force.
+            ("default_permissions", None) => {}
+            (
+                "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "owner" | "nofail" | "_netdev",
+                None,
+            ) => {}
+            (comment, _) if comment.starts_with("x-") || comment == "comment" => {}
+            (mode, None) if Mode::from_name(mode).is_some() => {
+                self.mode = Mode::from_name(mode).unwrap_or(self.mode);
+            }
+            _ => {
+                let name = value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}"));
+                return Err(OptionError::Unknown { name });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes, with `K`, `M` or `G` for powers of 1024.
+fn size(text: &str) -> Option<usize> {
+    let upper = text.to_ascii_uppercase();
+    let upper = upper.strip_suffix("IB").unwrap_or(&upper);
+    let (number, factor) = match upper.as_bytes().last()? {
+        b'K' => (&upper[..upper.len() - 1], 1 << 10),
+        b'M' => (&upper[..upper.len() - 1], 1 << 20),
+        b'G' => (&upper[..upper.len() - 1], 1 << 30),
+        _ => (upper, 1),
+    };
+    number.parse::<usize>().ok()?.checked_mul(factor)
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let number: u64 = text[..digits].parse().ok()?;
+    match &text[digits..] {
+        "us" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "min" => number.checked_mul(60).map(Duration::from_secs),
+        _ => None,
+    }
+}
+
+fn yes_or_no(text: &str) -> Option<bool> {
+    match text {
+        "yes" | "on" | "1" => Some(true),
+        "no" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(list: &str, expected: &Expect) {
+        let said = match Options::parse([list]) {
+            Ok(options) => format!("{:?} {:?} {:?}", options.mode, options.io_bytes, options.buffer),
+            Err(error) => error.to_string(),
+        };
+        expected.assert_eq(&said);
+    }
+
+    #[test]
+    fn what_fstab_and_people_write() {
+        check(
+            "",
+            &expect![
+                "Auto None BufferOptions { bytes: 8388608, entry_bytes: 2097152, flush: 10ms, thread: true }"
+            ],
+        );
+        check(
+            "rw,noauto,x-systemd.automount,buffered,buffer=16M,entry=1M,flush=5ms,thread=no",
+            &expect![
+                "Buffered None BufferOptions { bytes: 16777216, entry_bytes: 1048576, flush: 5ms, thread: false }"
+            ],
+        );
+        check(
+            "mode=extended,io_unit=512K",
+            &expect![
+                "Extended Some(524288) BufferOptions { bytes: 8388608, entry_bytes: 2097152, flush: 10ms, thread: true }"
+            ],
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_way_out() {
+        check("io_unit=5000", &expect!["`io_unit=5000`: a multiple of 4K, from 4K to 1M"]);
+        check("io_unit=2M", &expect!["`io_unit=2M`: a multiple of 4K, from 4K to 1M"]);
+        check("flush=10", &expect!["`flush=10`: a time with its unit, such as 10ms"]);
+        check(
+            "mode=fast",
+            &expect!["`mode=fast`: one of auto, stock, extended, buffered, writeback, passthrough"],
+        );
+        check("bufer=8M", &expect!["there is no option `bufer=8M`; `fonio mount --help` lists them"]);
+        check("buffer=1M", &expect!["`entry=2097152`: at most the bytes of the whole buffer"]);
+    }
+}

@@ -1,0 +1,170 @@
+//! The FUSE protocol, version 7, as `include/uapi/linux/fuse.h` defines it: little records of native-endian
+//! numbers, at fixed places.
+//!
+//! A request is a header, the fixed record of its opcode, and a payload (names, data). The transport hands these
+//! three over apart, because that is how io_uring delivers them; over `/dev/fuse` they lie behind one another.
+
+mod fields;
+mod opcode;
+mod reply;
+
+pub(crate) use fields::{Fields, Malformed};
+pub(crate) use opcode::Opcode;
+pub(crate) use reply::{Attributes, Record, attributes_of};
+
+/// The version that we speak; the kernel speaks the lower of both.
+pub(crate) const MAJOR: u32 = 7;
+/// With the version where `fuse_init_out` gained the fields that we set.
+pub(crate) const MINOR: u32 = 42;
+
+/// The bytes of `struct fuse_in_header`.
+pub(crate) const HEADER_IN: usize = 40;
+/// The bytes of `struct fuse_out_header`.
+pub(crate) const HEADER_OUT: usize = 16;
+/// The node id of the mount's root.
+pub(crate) const ROOT_ID: u64 = 1;
+
+/// What both sides can do: bits of `flags` and `flags2` of `FUSE_INIT`, as one number.
+pub(crate) mod init {
+    pub(crate) const ASYNC_READ: u64 = 1;
+    pub(crate) const ATOMIC_O_TRUNC: u64 = 1 << 3;
+    pub(crate) const BIG_WRITES: u64 = 1 << 5;
+    pub(crate) const DONT_MASK: u64 = 1 << 6;
+    pub(crate) const AUTO_INVAL_DATA: u64 = 1 << 12;
+    pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
+    pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
+    pub(crate) const ASYNC_DIO: u64 = 1 << 15;
+    pub(crate) const WRITEBACK_CACHE: u64 = 1 << 16;
+    pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub(crate) const POSIX_ACL: u64 = 1 << 20;
+    pub(crate) const MAX_PAGES: u64 = 1 << 22;
+    pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
+    pub(crate) const INIT_EXT: u64 = 1 << 30;
+    pub(crate) const CREATE_SUPP_GROUP: u64 = 1 << 34;
+    pub(crate) const PASSTHROUGH: u64 = 1 << 37;
+}
+
+/// Bits of an answer to an open.
+pub(crate) mod open {
+    pub(crate) const KEEP_CACHE: u32 = 1 << 1;
+    pub(crate) const NOFLUSH: u32 = 1 << 5;
+    pub(crate) const PASSTHROUGH: u32 = 1 << 7;
+}
+
+/// `FUSE_OPEN_KILL_SUIDGID`, a bit of what an open asks for.
+pub(crate) const OPEN_KILL_SUIDGID: u32 = 1;
+/// `FUSE_WRITE_CACHE`: the kernel writes back a page, with whichever handle it found.
+pub(crate) const WRITE_CACHE: u32 = 1;
+/// `FUSE_WRITE_KILL_SUIDGID`.
+pub(crate) const WRITE_KILL_SUIDGID: u32 = 4;
+/// `FUSE_FSYNC_FDATASYNC`.
+pub(crate) const FSYNC_DATA_ONLY: u32 = 1;
+/// `FUSE_SETXATTR_ACL_KILL_SGID`.
+pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1;
+/// `FUSE_GETATTR_FH`.
+pub(crate) const GETATTR_HANDLE: u32 = 1;
+/// `FUSE_EXT_GROUPS`, the type of the extension that holds a supplementary group.
+pub(crate) const EXTENSION_GROUPS: u32 = 32;
+
+/// Which fields of a `FUSE_SETATTR` are meant.
+pub(crate) mod setattr {
+    pub(crate) const MODE: u32 = 1;
+    pub(crate) const UID: u32 = 1 << 1;
+    pub(crate) const GID: u32 = 1 << 2;
+    pub(crate) const SIZE: u32 = 1 << 3;
+    pub(crate) const ATIME: u32 = 1 << 4;
+    pub(crate) const MTIME: u32 = 1 << 5;
+    pub(crate) const HANDLE: u32 = 1 << 6;
+    pub(crate) const ATIME_NOW: u32 = 1 << 7;
+    pub(crate) const MTIME_NOW: u32 = 1 << 8;
+    pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
+}
+
+/// `struct fuse_in_header`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    /// Of the whole request.
+    pub(crate) length: u32,
+    pub(crate) opcode: u32,
+    /// What the answer must repeat.
+    pub(crate) unique: u64,
+    pub(crate) node: u64,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Of the extensions at the end of the request.
+    pub(crate) extension_bytes: usize,
+}
+
+impl Header {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// Where `bytes` are fewer than [`HEADER_IN`].
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields::new(bytes);
+        let length = fields.u32()?;
+        let opcode = fields.u32()?;
+        let unique = fields.u64()?;
+        let node = fields.u64()?;
+        let uid = fields.u32()?;
+        let gid = fields.u32()?;
+        fields.skip(4)?;
+        let extension_bytes = usize::from(fields.u16()?) * 8;
+        Ok(Self { length, opcode, unique, node, uid, gid, extension_bytes })
+    }
+}
+
+/// A request in its three parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) header: Header,
+    pub(crate) opcode: Opcode,
+    /// The record of the opcode.
+    pub(crate) record: &'a [u8],
+    /// Names, data, extensions.
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// Takes apart what `/dev/fuse` delivers.
+    ///
+    /// # Errors
+    /// Where it is shorter than it says, or than its opcode needs.
+    pub(crate) fn split(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let header = Header::read(bytes)?;
+        let body = bytes.get(HEADER_IN..header.length as usize).ok_or(Malformed)?;
+        let opcode = Opcode::from_number(header.opcode);
+        let (record, payload) = body.split_at_checked(opcode.record_bytes()).ok_or(Malformed)?;
+        Ok(Self { header, opcode, record, payload })
+    }
+
+    /// The fields of the opcode's record.
+    pub(crate) fn fields(&self) -> Fields<'a> {
+        Fields::new(self.record)
+    }
+
+    /// The names and data.
+    pub(crate) fn payload_fields(&self) -> Fields<'a> {
+        Fields::new(self.payload)
+    }
+
+    /// The supplementary group that came with a creation: the parent directory's, where the caller is in it.
+    pub(crate) fn supplementary_group(&self) -> Option<u32> {
+        let start = self.payload.len().checked_sub(self.header.extension_bytes)?;
+        let mut rest = self.payload.get(start..)?;
+        while !rest.is_empty() {
+            let mut fields = Fields::new(rest);
+            let size = fields.u32().ok()? as usize;
+            let kind = fields.u32().ok()?;
+            if kind == EXTENSION_GROUPS && fields.u32().ok()? > 0 {
+                return fields.u32().ok();
+            }
+            rest = rest.get(size.max(8)..)?;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! The sockets at which a mount answers.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::{Report, prometheus};
+use crate::error::MountError;
+use crate::filesystem::FileSystem;
+use crate::mountinfo::MountEntry;
+use crate::statistics::BufferStatistics;
+
+/// How long somebody who connected may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where the mounts of this user answer.
+fn folder() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/run/fonio");
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(runtime) => PathBuf::from(runtime).join("fonio"),
+        None => std::env::temp_dir().join(format!("fonio-{}", rustix::process::geteuid().as_raw())),
+    }
+}
+
+/// Where this mount answers. The device's number is the mount's own while it lives.
+pub(super) fn socket_of(entry: &MountEntry) -> PathBuf {
+    folder().join(format!("mount-{}.socket", entry.device))
+}
+
+/// Whether a daemon answers for the mount.
+pub(crate) fn is_served(entry: &MountEntry) -> bool {
+    UnixStream::connect(socket_of(entry)).is_ok()
+}
+
+/// Answers until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    socket: PathBuf,
+    stop: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens at the mount's socket, and where it is wanted for Prometheus.
+    ///
+    /// # Errors
+    /// Where it cannot listen.
+    pub(crate) fn start(
+        entry: &MountEntry,
+        file_system: &Arc<FileSystem>,
+        buffer: &Arc<BufferStatistics>,
+        prometheus: Option<SocketAddr>,
+    ) -> Result<Self, MountError> {
+        let socket = socket_of(entry);
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder())
+            .map_err(MountError::system("make the folder", folder()))?;
+        // A daemon that was killed leaves its socket; its device's number is ours now.
+        let _ = std::fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
+        let metrics = prometheus.map(TcpListener::bind).transpose().map_err(|source| MountError::System {
+            action: "listen for Prometheus at",
+            path: PathBuf::from(prometheus.map(|address| address.to_string()).unwrap_or_default()),
+            source,
+        })?;
+        let (stopped, stop) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("make a pipe for", &socket))?;
+        let (file_system, buffer) = (Arc::clone(file_system), Arc::clone(buffer));
+        let thread = std::thread::Builder::new()
+            .name("fonio-report".to_owned())
+            .spawn(move || {
+                answer(&listener, metrics.as_ref(), &stopped, || Report::of(&file_system, &buffer))
+            })
+            .map_err(MountError::system("start a thread for", &socket))?;
+        Ok(Self { socket, stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.stop, b"x");
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+fn answer(
+    listener: &UnixListener,
+    metrics: Option<&TcpListener>,
+    stopped: &OwnedFd,
+    report: impl Fn() -> Report,
+) {
+    loop {
+        let mut waited = vec![PollFd::new(stopped, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
+        waited.extend(metrics.map(|metrics| PollFd::from_borrowed_fd(metrics.as_fd(), PollFlags::IN)));
+        if poll(&mut waited, None).is_err() {
+            continue;
+        }
+        let ready: Vec<bool> = waited.iter().map(|one| !one.revents().is_empty()).collect();
+        if ready[0] {
+            return;
+        }
+        // Who goes away without hearing the answer did not need it.
+        if ready[1] {
+            let _ = listener.accept().and_then(|(stream, _)| answer_json(stream, &report()));
+        }
+        if let Some(metrics) = metrics.filter(|_| ready.get(2) == Some(&true)) {
+            let _ = metrics.accept().and_then(|(stream, _)| {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                answer_metrics(stream, &report())
+            });
+        }
+    }
+}
+
+fn answer_json(mut stream: UnixStream, report: &Report) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(&serde_json::to_vec(report)?)
+}
+
+/// HTTP as far as a scraper needs it: whatever is asked, the metrics are the answer.
+fn answer_metrics(mut stream: impl Read + Write, report: &Report) -> io::Result<()> {
+    let mut asked = [0; 4096];
+    let _ = stream.read(&mut asked)?;
+    let text = prometheus::text(report);
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{text}",
+        text.len()
+    )
+}

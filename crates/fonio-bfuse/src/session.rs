@@ -1,0 +1,158 @@
+//! Threads that read requests from `/dev/fuse` and answer them.
+//!
+//! One thread waits in the kernel for the next request while others work. Whoever takes a request and sees that
+//! nobody waits any more starts another, up to the limit; who comes back to find enough waiting goes. Few threads
+//! stay warm, and a slow call below (an fsync) holds up nobody.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use rustix::io::Errno;
+
+use crate::filesystem::{Answer, FileSystem, Worker};
+use crate::handshake::request_bytes;
+use crate::kernel::{self, Identity};
+use crate::protocol::{HEADER_OUT, Opcode, Record, Request};
+
+/// Threads that wait at the same time, when nothing is going on.
+const IDLE_MAX: usize = 2;
+/// Threads that work at the same time, unless said otherwise.
+const THREADS_MAX: usize = 8;
+
+/// A served mount.
+#[derive(Debug)]
+pub(crate) struct Session {
+    file_system: Arc<FileSystem>,
+    device: Arc<OwnedFd>,
+    idle: AtomicUsize,
+    running: Mutex<usize>,
+    /// The last thread has gone.
+    ended: Condvar,
+    threads_max: usize,
+}
+
+impl Session {
+    /// Starts to serve.
+    ///
+    /// # Errors
+    /// Where the first thread cannot be started, or cannot have its own identity.
+    pub(crate) fn start(
+        file_system: Arc<FileSystem>,
+        device: Arc<OwnedFd>,
+        on_end: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Arc<Self>> {
+        let threads_max = file_system.options.threads.unwrap_or(THREADS_MAX);
+        let session = Arc::new(Self {
+            file_system,
+            device,
+            idle: AtomicUsize::new(0),
+            running: Mutex::new(0),
+            ended: Condvar::new(),
+            threads_max,
+        });
+        session.start_thread(Arc::new(on_end))?;
+        Ok(session)
+    }
+
+    fn lock_running(&self) -> std::sync::MutexGuard<'_, usize> {
+        self.running.lock().expect("no thread panics while it holds the number of threads")
+    }
+
+    fn start_thread(self: &Arc<Self>, on_end: Arc<dyn Fn() + Send + Sync>) -> io::Result<()> {
+        let mut running = self.lock_running();
+        if *running >= self.threads_max {
+            return Ok(());
+        }
+        let session = Arc::clone(self);
+        std::thread::Builder::new().name("fonio-fuse".to_owned()).spawn(move || {
+            let outcome = session.serve(&on_end);
+            let mut running = session.lock_running();
+            *running -= 1;
+            session.file_system.statistics.threads.set(*running as u64);
+            let is_last = *running == 0;
+            drop(running);
+            if let Err(error) = outcome {
+                eprintln!("fonio: a thread that serves the mount ended: {error}");
+            }
+            if is_last {
+                session.ended.notify_all();
+                on_end();
+            }
+        })?;
+        *running += 1;
+        self.file_system.statistics.threads.set(*running as u64);
+        Ok(())
+    }
+
+    /// Waits until the connection has ended and every answer is given.
+    pub(crate) fn wait(&self) {
+        let mut running = self.lock_running();
+        while *running > 0 {
+            running =
+                self.ended.wait(running).expect("no thread panics while it holds the number of threads");
+        }
+    }
+
+    fn serve(self: &Arc<Self>, on_end: &Arc<dyn Fn() + Send + Sync>) -> io::Result<()> {
+        // Without the privilege the kernel may make memory for us by writing back through our own mount.
+        let _ = kernel::forbid_io_recursion();
+        let mut worker = Worker { identity: Identity::of_this_thread()? };
+        // The first descriptor serves as well where the kernel has no other.
+        let own = kernel::clone_device(self.device.as_fd()).ok();
+        let device = own.as_ref().unwrap_or(&self.device);
+        let bytes = request_bytes(&self.file_system.plan);
+        let mut request = vec![0; bytes];
+        let mut out = vec![0; HEADER_OUT + bytes];
+        loop {
+            if self.idle.fetch_add(1, Ordering::AcqRel) >= IDLE_MAX {
+                self.idle.fetch_sub(1, Ordering::AcqRel);
+                return Ok(());
+            }
+            let length = read_request(device, &mut request);
+            let others_wait = self.idle.fetch_sub(1, Ordering::AcqRel) > 1;
+            let Some(length) = length? else { return Ok(()) };
+            if !others_wait && let Err(error) = self.start_thread(Arc::clone(on_end)) {
+                eprintln!("fonio: no thread for more requests at a time: {error}");
+            }
+            let bytes = request.get(..length).unwrap_or(&[]);
+            let Ok(request) = Request::split(bytes) else { return Err(Errno::PROTO.into()) };
+            let answer = self.file_system.serve(&mut worker, &request, &mut out[HEADER_OUT..]);
+            if let Some(answer) = answer {
+                send(device, &request, answer, &mut out)?;
+            }
+        }
+    }
+}
+
+/// The next request's length; `None` when the mount is gone.
+fn read_request(device: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> {
+    loop {
+        match rustix::io::read(device, &mut *into) {
+            Ok(length) => return Ok(Some(length)),
+            Err(Errno::NODEV) => return Ok(None),
+            // The request was interrupted before we saw it.
+            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn send(device: &OwnedFd, request: &Request<'_>, answer: Answer, out: &mut [u8]) -> io::Result<()> {
+    let (length, error) = match answer {
+        Ok(length) => (HEADER_OUT + length, 0),
+        Err(error) => (HEADER_OUT, -error.raw_os_error()),
+    };
+    // An interrupt is a request whose answer may be missing, unless it says that we do not do interrupts.
+    if request.opcode == Opcode::Interrupt && error == 0 {
+        return Ok(());
+    }
+    let size = u32::try_from(length).expect("an answer is shorter than 4 GiB");
+    Record::new(out).u32(size).u32(error.cast_unsigned()).u64(request.header.unique);
+    match rustix::io::write(device, &out[..length]) {
+        // Nobody waits for it any more, or the mount is gone: the next read tells.
+        Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,110 @@
+//! A mount in a process of its own, as users have it: what a test does with it can hang or kill the daemon alone.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+/// Says why, where this machine cannot mount.
+pub fn cannot_mount() -> Option<&'static str> {
+    if !Path::new("/dev/fuse").exists() {
+        return Some("skipped: there is no /dev/fuse");
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Some("skipped: these tests mount as root");
+    }
+    None
+}
+
+/// The program of `examples/mount.rs`, which cargo builds beside the tests.
+pub fn program() -> PathBuf {
+    let mut path = std::env::current_exe().expect("a test has a path");
+    path.pop();
+    path.pop();
+    path.join("examples/mount")
+}
+
+/// A mounted directory; it is unmounted when this is dropped.
+pub struct Mounted {
+    pub folder: TempDir,
+    pub source: PathBuf,
+    pub dir: PathBuf,
+    pub daemon: Child,
+    pub mode: String,
+}
+
+impl Mounted {
+    pub fn new(options: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let source = folder.path().join("source");
+        std::fs::create_dir(&source).expect("an empty folder takes one");
+        Self::over(folder, source, options)
+    }
+
+    pub fn over(folder: TempDir, source: PathBuf, options: &str) -> Self {
+        let dir = folder.path().join("mounted");
+        std::fs::create_dir_all(&dir).expect("the folder takes one");
+        let mut daemon = Command::new(program())
+            .args([&source, &dir])
+            .arg(options)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("cargo has built the example");
+        let mut mode = String::new();
+        BufReader::new(daemon.stdout.take().expect("it is piped")).read_line(&mut mode).expect("it is text");
+        assert!(!mode.is_empty(), "the mount did not come up; it said why above");
+        Self { folder, source, dir, daemon, mode: mode.trim().to_owned() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub fn below(&self, name: &str) -> PathBuf {
+        self.source.join(name)
+    }
+
+    /// Asks the daemon to end, and says whether it ended well.
+    pub fn terminate(&mut self) -> bool {
+        let pid = rustix::process::Pid::from_child(&self.daemon);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is our child");
+        self.daemon.wait().expect("it is our child").success()
+    }
+
+    pub fn kill(&mut self) {
+        self.daemon.kill().expect("it is our child");
+        self.daemon.wait().expect("it is our child");
+    }
+
+    pub fn unmount_lazily(&self) {
+        let _ = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.unmount_lazily();
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// Numbers that look random and are the same for the same seed (Steele, Lea, Flood 2014: SplitMix64).
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}

@@ -2,8 +2,12 @@
 
 mod assets;
 mod demo;
+mod emulated;
+mod emulator_bench;
+mod fit_bench;
 mod fuzz;
 mod gen_trace;
+mod paper;
 mod process;
 mod report_bench;
 mod test;
@@ -20,7 +24,11 @@ cargo xtask COMMAND
   fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   gen-trace   write a blktrace capture of any size: [--out PREFIX] [--ios N] [--seed N] [--cpus N]
   bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
-              [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS]
+              [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS];
+              `bench emulator` what fio measures on emulated cards beside model and publication (root): [CARD…];
+              `bench fit` fits profiles to emulated cards and checks them (root): [CARD…]
+  paper       tables and figures of the studies, ours beside theirs: [ID…] [--full] [--json]; --full adds what is
+              measured on emulated devices (root)
   assets      build the script and the style of the HTML report (cargo does it too when they are missing)
   setup       only install what the other commands need, or print the line that does
   help        this text
@@ -38,6 +46,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => report_bench::run(rest),
+        "paper" => paper::run(rest),
         "assets" => assets::run(rest),
         "gen-trace" => gen_trace::run(rest),
         "setup" => tools::ensure(tools::ALL),

@@ -7,8 +7,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::{process, tools};
 
-/// `cargo xtask bench [--ios N] [--runs N]`, or `cargo xtask bench record` for what recording costs.
+/// `cargo xtask bench [--ios N] [--runs N]`, `cargo xtask bench record` for what recording costs, or `cargo xtask bench
+/// devices` for how fast device models are.
 pub fn run(arguments: &[String]) -> Result<()> {
+    if arguments == ["devices"] {
+        tools::ensure(&[tools::BUILD])?;
+        let mut speed = process::cargo();
+        return process::run(speed.args([
+            "run",
+            "--release",
+            "--package",
+            "fonio-sim",
+            "--example",
+            "speed",
+        ]));
+    }
     if let [what, rest @ ..] = arguments
         && what == "record"
     {
@@ -16,6 +29,16 @@ pub fn run(arguments: &[String]) -> Result<()> {
         let mut overhead = process::cargo();
         overhead.args(["run", "--release", "--package", "fonio-record", "--example", "overhead", "--"]);
         return process::run(overhead.args(rest));
+    }
+    if let [what, cards @ ..] = arguments
+        && what == "emulator"
+    {
+        return crate::emulator_bench::run(cards);
+    }
+    if let [what, cards @ ..] = arguments
+        && what == "fit"
+    {
+        return crate::fit_bench::run(cards);
     }
     let mut ios: u64 = 5_000_000;
     let mut runs: usize = 3;

@@ -19,13 +19,26 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
     ("fonio-host", &["fonio-core"]),
-    ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host"]),
+    ("fonio-workload", &["fonio-core"]),
     ("fonio-bfuse", &["fonio-core"]),
+    ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host"]),
+    ("fonio-bench", &["fonio-core", "fonio-sim"]),
     (
         "fonio",
-        &["fonio-core", "fonio-recording", "fonio-trace", "fonio-record", "fonio-analysis", "fonio-report"],
+        &[
+            "fonio-core",
+            "fonio-recording",
+            "fonio-trace",
+            "fonio-record",
+            "fonio-analysis",
+            "fonio-report",
+            "fonio-sim",
+            "fonio-bench",
+            "fonio-host",
+            "fonio-emulator",
+        ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["fonio-core", "fonio-sim"]),
 ];
 
 /// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::interval::{Difference, Estimate};
 use crate::{Analysis, Group, Unit};
 
 /// Something with a name.
@@ -44,35 +45,6 @@ pub struct ComparisonRow {
     pub texts: Vec<Option<String>>,
     /// Each recording after the first, compared with the first.
     pub differences: Vec<Difference>,
-}
-
-/// A difference from the first recording.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Difference {
-    /// Its value less the first's.
-    pub difference: Option<f64>,
-    /// That over the first's; absent where the first is 0.
-    pub relative: Option<f64>,
-    /// Lower end of the 95 percent interval of the difference; absent where there are too few slices.
-    pub low: Option<f64>,
-    /// Upper end.
-    pub high: Option<f64>,
-    /// The answer.
-    pub answer: Answer,
-}
-
-/// What a difference means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// Less than in the first.
-    Lower,
-    /// More than in the first.
-    Higher,
-    /// The interval holds 0: no difference was shown.
-    NoDifference,
-    /// One of the two is unknown, or there are too few slices for an interval.
-    Unknown,
 }
 
 /// Fewer slices than this say nothing about the spread.
@@ -261,51 +233,15 @@ fn variance(parts: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 fn difference(first: &Measured, other: &Measured) -> Difference {
-    let difference = other.value.zip(first.value).map(|(other, first)| other - first);
-    let relative = difference.zip(first.value.filter(|first| *first != 0.0)).map(|(d, first)| d / first);
-    let half = variance(&first.parts).zip(variance(&other.parts)).map(|((a, a_freedom), (b, b_freedom))| {
-        let both = a + b;
-        // Welch and Satterthwaite; without any variance the freedom does not matter.
-        let freedom = if both > 0.0 {
-            both * both / (a * a / a_freedom + b * b / b_freedom)
-        } else {
-            a_freedom + b_freedom
-        };
-        student_t_95(freedom) * both.sqrt()
-    });
-    let (low, high) = (
-        difference.zip(half).map(|(difference, half)| difference - half),
-        difference.zip(half).map(|(difference, half)| difference + half),
-    );
-    let answer = match (low, high) {
-        (Some(low), Some(_)) if low > 0.0 => Answer::Higher,
-        (Some(_), Some(high)) if high < 0.0 => Answer::Lower,
-        (Some(_), Some(_)) => Answer::NoDifference,
-        _ => Answer::Unknown,
-    };
-    Difference { difference, relative, low, high, answer }
-}
-
-/// Two-sided 95 percent points of Student's t for 1 to 30 degrees of freedom.
-const T_95: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
-
-/// The point for so many degrees of freedom, rounded down: the interval is never too narrow.
-fn student_t_95(freedom: f64) -> f64 {
-    match freedom {
-        few if few < 31.0 => T_95[(few as usize).clamp(1, 30) - 1],
-        _ if freedom < 40.0 => 2.042,
-        _ if freedom < 60.0 => 2.021,
-        _ => 2.000,
-    }
+    let estimate = |of: &Measured| Some(Estimate { value: of.value?, variance: variance(&of.parts) });
+    Difference::between(estimate(first), estimate(other))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analyser::tests::{analyse_rows, request};
+    use crate::interval::Answer;
 
     /// Sync writes, one each millisecond, that take from `base` to `base` + 100 microseconds.
     fn writer(base: u64, seed: u64) -> Analysis {
@@ -381,6 +317,5 @@ mod tests {
         let parts: Vec<(f64, f64)> = (1..=8).map(|value| (f64::from(value), 1.0)).collect();
         assert_eq!(variance(&parts), Some((0.75, 7.0)));
         assert_eq!(variance(&parts[..5]), None);
-        assert_eq!((student_t_95(1.0), student_t_95(10.9), student_t_95(500.0)), (12.706, 2.228, 2.0));
     }
 }

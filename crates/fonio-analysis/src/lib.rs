@@ -17,7 +17,7 @@
 //! | how did it change over time | [`series`], [`points`] |
 //! | can this be trusted | [`validity`] |
 //! | so what | [`findings`] |
-//! | and against another recording | [`compare`](mod@compare) |
+//! | and against another recording, or between repeated runs | [`compare`](mod@compare), [`interval`] |
 
 pub mod analyser;
 mod bins;
@@ -29,6 +29,7 @@ pub mod filter;
 pub mod findings;
 pub mod flushes;
 pub mod interference;
+pub mod interval;
 pub mod io_share;
 pub mod latency;
 pub mod locality;
@@ -56,3 +57,4 @@ pub use distribution::{Cdf, Distribution};
 pub use figures::{Figure, Unit};
 pub use filter::{Filter, FilterError, FilterOptions};
 pub use findings::{Finding, Severity};
+pub use interval::{Answer, Difference, Estimate};

@@ -74,8 +74,8 @@ pub(crate) type Outcome = Result<Vec<u8>, Failure>;
 /// How commands are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// At once, and the model does not hear of them: the path is being measured.
-    Measuring,
+    /// After this time, and the model does not hear of them: the path is being measured.
+    Measuring(Duration),
     /// At once, but the model and the log know them: the device is being prepared.
     Unpaced,
     /// When the model says.
@@ -117,12 +117,14 @@ pub(crate) struct DiskReport {
 }
 
 impl Disk {
+    /// `idle_at` is when the model is done with what it was given before.
     pub(crate) fn new(
         device: Box<dyn Device>,
         image: Image,
         faults: Faults,
         log: Option<&Path>,
         dilate: f64,
+        idle_at: Timestamp,
     ) -> Result<Disk, EmulatorError> {
         let limits = device.limits().clone();
         let log = log.map(|path| {
@@ -130,11 +132,11 @@ impl Disk {
                 .map_err(EmulatorError::system("write", path))
         });
         let state = State {
-            mode: Mode::Measuring,
+            mode: Mode::Measuring(Duration::ZERO),
             device,
             clock: ModelClock::start(dilate),
             overheads: Overheads::default(),
-            idle_at: Timestamp(0),
+            idle_at,
             faults,
             log: log.transpose()?,
             log_error: None,
@@ -147,6 +149,11 @@ impl Disk {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Answers every command after `delay` from now on, without the model.
+    pub(crate) fn measure(&self, delay: Duration) {
+        self.lock().mode = Mode::Measuring(delay);
     }
 
     /// Answers at once from now on; the model and the log hear of every command.
@@ -193,13 +200,18 @@ impl Disk {
     ) {
         let arrival = Instant::now();
         let (offset, bytes) = request.place();
-        if offset.checked_add(bytes).is_none_or(|end| end > self.limits.capacity.0) {
+        let whole_sectors = offset % SECTOR_BYTES == 0 && bytes % SECTOR_BYTES == 0;
+        if !whole_sectors || offset.checked_add(bytes).is_none_or(|end| end > self.limits.capacity.0) {
             return done(Err(Failure));
         }
         let mut state = self.lock();
-        if state.mode == Mode::Measuring {
+        if let Mode::Measuring(delay) = state.mode {
             drop(state);
-            return done(self.perform(&request, &Verdict::default()));
+            let outcome = self.perform(&request, &Verdict::default());
+            if delay.is_zero() {
+                return done(outcome);
+            }
+            return self.pacer.schedule(arrival + delay, move || done(outcome));
         }
         let elapsed = self.elapsed(arrival);
         let verdict = match state.mode {

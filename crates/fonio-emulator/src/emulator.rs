@@ -7,7 +7,7 @@ use fonio_core::Nanos;
 use fonio_host::{Confirmation, Entry, Filesystem, Ledger, LoopDevice, LoopOptions, Step};
 
 use crate::EmulatorError;
-use crate::floor::{Floor, Overheads};
+use crate::floor::{DELAY, Floor, Overheads};
 use crate::fuse;
 use crate::report::{LimitFigures, ServeReport};
 use crate::serve::{Front, Order, ServeConfig};
@@ -47,6 +47,7 @@ pub struct Emulated {
     device: Option<LoopDevice>,
     mounted: Option<(PathBuf, Entry)>,
     floor: Option<Floor>,
+    overheads: Option<Overheads>,
     depth: u32,
 }
 
@@ -76,8 +77,15 @@ impl Emulated {
             None => Front::Fuse(fuse_dir(&mut ledger)?),
         };
         let server = Server::start(&mut ledger, command, &serve)?;
-        let mut emulated =
-            Emulated { server: Some(server), device: None, mounted: None, floor: None, depth: 0, ledger };
+        let mut emulated = Emulated {
+            server: Some(server),
+            device: None,
+            mounted: None,
+            floor: None,
+            overheads: None,
+            depth: 0,
+            ledger,
+        };
         match &serve.front {
             Front::Nbd(_) => {
                 emulated.depth = emulated.limits().depth;
@@ -104,6 +112,9 @@ impl Emulated {
         let floor = Floor::measure(&node)?;
         self.floor = Some(floor);
         self.refuse_below(&floor, options)?;
+        self.server()?.order(&Order::Measure(DELAY))?;
+        let overheads = Overheads::measure(&node, &floor)?;
+        self.overheads = Some(overheads);
         self.server()?.order(&Order::Unpace)?;
         if let Some(filesystem) = options.filesystem {
             fonio_host::check_empty(&node, options.confirmation)?;
@@ -115,7 +126,7 @@ impl Emulated {
             let options = options.mount_options.as_str();
             self.mounted = Some(fonio_host::mount(&mut self.ledger, &node, filesystem, dir, options)?);
         }
-        self.server()?.order(&Order::Pace(floor.overheads()))
+        self.server()?.order(&Order::Pace(overheads))
     }
 
     /// A device whose fastest command this machine cannot serve in time is refused, unless it is slowed down enough.
@@ -150,7 +161,12 @@ impl Emulated {
         self.depth
     }
 
-    /// What the way through this machine costs; `None` behind NBD, where it was not measured.
+    /// What is taken off the model's times; `None` behind NBD, where it was not measured.
+    pub fn overheads(&self) -> Option<&Overheads> {
+        self.overheads.as_ref()
+    }
+
+    /// The least time in which this machine answers; `None` behind NBD, where it was not measured.
     pub fn floor(&self) -> Option<&Floor> {
         self.floor.as_ref()
     }
@@ -173,6 +189,25 @@ impl Emulated {
     /// Whether the serving process still runs.
     pub fn runs(&mut self) -> bool {
         self.server.as_mut().is_some_and(Server::runs)
+    }
+
+    /// Answers at once from now on: for preparing what is there before a measurement. The model hears of every command.
+    ///
+    /// # Errors
+    ///
+    /// [`EmulatorError::ServerGone`].
+    pub fn unpace(&mut self) -> Result<(), EmulatorError> {
+        self.server()?.order(&Order::Unpace)
+    }
+
+    /// Answers at the model's time again. What was prepared counts as long done, and the model's counters begin anew.
+    ///
+    /// # Errors
+    ///
+    /// [`EmulatorError::ServerGone`].
+    pub fn pace(&mut self) -> Result<(), EmulatorError> {
+        let overheads = self.overheads.unwrap_or_default();
+        self.server()?.order(&Order::Pace(overheads))
     }
 
     /// Puts a mark into the log.

@@ -11,10 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::EmulatorError;
 
+/// Whether this kernel has ublk, a block device driver for user space that would spare the way through loop and FUSE.
+/// fonio does not use it yet.
+pub fn has_ublk() -> bool {
+    Path::new("/dev/ublk-control").exists()
+}
+
 /// The largest command measured; longer ones are taken to cost in proportion.
 const LARGE_BYTES: usize = 512 << 10;
 const SMALL_BYTES: usize = 4 << 10;
-const SMALL_TRIES: usize = 400;
+const SMALL_TRIES: usize = 300;
 const LARGE_TRIES: usize = 40;
 
 /// What a command costs beyond the model's time, by its length.
@@ -41,6 +47,18 @@ impl Line {
     }
 }
 
+/// After this time commands are answered while the way is measured as it is in use: whoever waits so long is put to sleep
+/// and woken again at every station, which costs more than when nobody has time to sleep.
+pub(crate) const DELAY: Nanos = Nanos(300_000);
+
+/// One in ten took no longer than what is taken off. The median contains what others on the machine do just then; to take
+/// off too much makes commands overlap in the model that do not.
+const OVERHEAD_PERCENT: usize = 10;
+
+/// Sleeping and waking made the way 1.7 times as long as the floor was; where more than twice is measured, others were at
+/// work.
+const SLEEP_FACTOR_MAX: u64 = 2;
+
 /// What the way costs, by op. It is taken off the model's times, so that the host sees these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overheads {
@@ -53,6 +71,26 @@ pub struct Overheads {
 }
 
 impl Overheads {
+    /// Measures `device`, which must answer after [`DELAY`] and not ask its model. What it holds stays. No more than
+    /// [`SLEEP_FACTOR_MAX`] times the floor is believed.
+    pub(crate) fn measure(device: &Path, floor: &Floor) -> Result<Overheads, EmulatorError> {
+        let taken = Taken::measure(device)?.overheads(DELAY);
+        Ok(taken.at_most(&floor.least, SLEEP_FACTOR_MAX))
+    }
+
+    fn at_most(self, other: &Overheads, times: u64) -> Overheads {
+        let least = |own: Nanos, other: Nanos| own.min(Nanos(other.0 * times));
+        let line = |own: Line, other: Line| Line {
+            fixed_ns: least(own.fixed_ns, other.fixed_ns),
+            per_kib_ns: least(own.per_kib_ns, other.per_kib_ns),
+        };
+        Overheads {
+            read: line(self.read, other.read),
+            write: line(self.write, other.write),
+            flush_ns: least(self.flush_ns, other.flush_ns),
+        }
+    }
+
     pub(crate) fn of(&self, op: Op, bytes: u64) -> Nanos {
         match op {
             Op::Read => self.read.at(bytes),
@@ -77,61 +115,75 @@ pub struct Floor {
     pub write_512k_median_ns: Nanos,
     /// Half of the flushes.
     pub flush_median_ns: Nanos,
+    /// One in ten took no longer than this: what the machine reaches while nobody else wants it.
+    pub least: Overheads,
 }
 
 impl Floor {
-    /// Measures `device`, which must answer at once. What it holds stays: only what was read is written back.
+    /// Measures `device`, whose model must be out of the way. What it holds stays: only what was read is written back.
     ///
     /// # Errors
     ///
     /// [`EmulatorError::System`].
     pub fn measure(device: &Path) -> Result<Floor, EmulatorError> {
-        let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(direct)
-            .open(device)
-            .map_err(EmulatorError::system("open", device))?;
-        let measured = measure(&file).map_err(EmulatorError::system("measure", device))?;
-        Ok(measured)
-    }
-
-    /// What is taken off the model's times.
-    pub fn overheads(&self) -> Overheads {
-        Overheads {
-            read: Line::through(self.read_4k_median_ns, self.read_512k_median_ns),
-            write: Line::through(self.write_4k_median_ns, self.write_512k_median_ns),
-            flush_ns: self.flush_median_ns,
-        }
+        let taken = Taken::measure(device)?;
+        Ok(Floor {
+            read_4k_median_ns: quantile(&taken.small_reads, 50),
+            read_4k_p99_ns: quantile(&taken.small_reads, 99),
+            write_4k_median_ns: quantile(&taken.small_writes, 50),
+            read_512k_median_ns: quantile(&taken.large_reads, 50),
+            write_512k_median_ns: quantile(&taken.large_writes, 50),
+            flush_median_ns: quantile(&taken.flushes, 50),
+            least: taken.overheads(Nanos(0)),
+        })
     }
 
     /// The least that a 4 KiB command needs.
     pub fn least(&self) -> Nanos {
-        self.read_4k_median_ns.max(self.write_4k_median_ns)
+        self.least.read.at(SMALL_BYTES as u64).max(self.least.write.at(SMALL_BYTES as u64))
     }
 }
 
-fn measure(file: &File) -> io::Result<Floor> {
-    let mut small = Aligned::new(SMALL_BYTES);
-    let mut large = Aligned::new(LARGE_BYTES);
-    let read = |buffer: &mut Aligned| file.read_exact_at(buffer.bytes(), 0);
-    let write = |buffer: &mut Aligned| file.write_all_at(buffer.bytes(), 0);
-    // The first ones pay for page faults and cold caches.
-    timed(SMALL_TRIES / 4, || read(&mut small))?;
-    let small_reads = timed(SMALL_TRIES, || read(&mut small))?;
-    let small_writes = timed(SMALL_TRIES, || write(&mut small))?;
-    let large_reads = timed(LARGE_TRIES, || read(&mut large))?;
-    let large_writes = timed(LARGE_TRIES, || write(&mut large))?;
-    let flushes = timed(LARGE_TRIES, || file.sync_data())?;
-    Ok(Floor {
-        read_4k_median_ns: quantile(&small_reads, 50),
-        read_4k_p99_ns: quantile(&small_reads, 99),
-        write_4k_median_ns: quantile(&small_writes, 50),
-        read_512k_median_ns: quantile(&large_reads, 50),
-        write_512k_median_ns: quantile(&large_writes, 50),
-        flush_median_ns: quantile(&flushes, 50),
-    })
+/// How long commands took, the shortest first.
+struct Taken {
+    small_reads: Vec<Nanos>,
+    small_writes: Vec<Nanos>,
+    large_reads: Vec<Nanos>,
+    large_writes: Vec<Nanos>,
+    flushes: Vec<Nanos>,
+}
+
+impl Taken {
+    fn measure(device: &Path) -> Result<Taken, EmulatorError> {
+        let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+        let opened = OpenOptions::new().read(true).write(true).custom_flags(direct).open(device);
+        let file = opened.map_err(EmulatorError::system("open", device))?;
+        Taken::of(&file).map_err(EmulatorError::system("measure", device))
+    }
+
+    fn of(file: &File) -> io::Result<Taken> {
+        let mut small = Aligned::new(SMALL_BYTES);
+        let mut large = Aligned::new(LARGE_BYTES);
+        let read = |buffer: &mut Aligned| file.read_exact_at(buffer.bytes(), 0);
+        let write = |buffer: &mut Aligned| file.write_all_at(buffer.bytes(), 0);
+        // The first ones pay for page faults and cold caches.
+        timed(SMALL_TRIES / 4, || read(&mut small))?;
+        let small_reads = timed(SMALL_TRIES, || read(&mut small))?;
+        let small_writes = timed(SMALL_TRIES, || write(&mut small))?;
+        let large_reads = timed(LARGE_TRIES, || read(&mut large))?;
+        let large_writes = timed(LARGE_TRIES, || write(&mut large))?;
+        let flushes = timed(LARGE_TRIES, || file.sync_data())?;
+        Ok(Taken { small_reads, small_writes, large_reads, large_writes, flushes })
+    }
+
+    fn overheads(&self, delay: Nanos) -> Overheads {
+        let beyond = |sorted: &[Nanos]| Nanos(quantile(sorted, OVERHEAD_PERCENT).0.saturating_sub(delay.0));
+        Overheads {
+            read: Line::through(beyond(&self.small_reads), beyond(&self.large_reads)),
+            write: Line::through(beyond(&self.small_writes), beyond(&self.large_writes)),
+            flush_ns: beyond(&self.flushes),
+        }
+    }
 }
 
 /// How long each of `tries` calls took, the shortest first.
@@ -178,6 +230,16 @@ mod tests {
         let line = Line::through(Nanos(30_000), Nanos(157_000));
         assert_eq!(line.per_kib_ns, Nanos(250));
         assert_eq!((line.at(4096), line.at(512 << 10)), (Nanos(30_000), Nanos(157_000)));
+        let same = |micros: u64| vec![Nanos(micros * 1000); 3];
+        let taken = Taken {
+            small_reads: same(330),
+            small_writes: same(300),
+            large_reads: same(457),
+            large_writes: same(290),
+            flushes: Vec::from([Nanos(0)]),
+        };
+        let overheads = taken.overheads(Nanos(300_000));
+        assert_eq!(overheads, Overheads { read: line, ..Overheads::default() });
         assert_eq!(Line::through(Nanos(9), Nanos(5)).at(1 << 20), Nanos(9), "never a negative slope");
     }
 

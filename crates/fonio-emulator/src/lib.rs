@@ -28,14 +28,16 @@ pub mod profile;
 mod report;
 mod serve;
 mod server;
+mod workload;
 
 pub use cuts::{Cut, CutImages, Tear};
 pub use emulator::{Emulated, Options};
 pub use error::EmulatorError;
 pub use faults::Fault;
-pub use floor::{Floor, Line, Overheads};
+pub use floor::{Floor, Line, Overheads, has_ublk};
 pub use lateness::LatenessFigures;
 pub use log::{Kind, Log, Record};
 pub use power_cuts::{CutOutcome, PowerCutOptions, PowerCuts, WORKLOAD_BEGINS, WORKLOAD_ENDS, scratch};
 pub use report::{LimitFigures, ServeReport};
 pub use serve::{Answer, Front, Order, ServeConfig, serve};
+pub use workload::WorkloadEnd;

@@ -1,10 +1,19 @@
-//! Finding a profile: a shipped one by its name, any other by its file.
+//! Finding a device: a shipped profile by its name, any other by its file, and two of them as one.
+//!
+//! | name | device |
+//! |---|---|
+//! | `ridata` | the shipped profile |
+//! | `./my-card.toml` | the profile in this file |
+//! | `raid0:internal_2010+ridata` | both, striped by 4 KiB; half of the size on each |
+//! | `buffered:pcm+ridata` | the first, in its own size, as a write buffer before the second |
 
 use std::fs;
 use std::path::Path;
 
 use fonio_core::ByteCount;
 use fonio_sim::device::Device;
+use fonio_sim::device::buffered::Buffered;
+use fonio_sim::device::raid0::{Raid0, STRIPE};
 use fonio_sim::profile::Profile;
 
 use crate::EmulatorError;
@@ -25,12 +34,40 @@ pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     Profile::parse(name, &text).map_err(|error| refused(error.to_string()))
 }
 
-/// A device of this profile.
+/// The device of this name.
 ///
 /// # Errors
 ///
 /// [`EmulatorError::Profile`], also where the model cannot have this capacity.
 pub fn device(name: &str, capacity: ByteCount, seed: u64) -> Result<Box<dyn Device>, EmulatorError> {
+    let refused = |reason: String| EmulatorError::Profile { profile: name.to_owned(), reason };
+    let two = |names: &'_ str| {
+        names
+            .split_once('+')
+            .map(|(one, other)| (one.to_owned(), other.to_owned()))
+            .ok_or_else(|| refused("two devices are named with a + between them".to_owned()))
+    };
+    if let Some(names) = name.strip_prefix("raid0:") {
+        let (one, other) = two(names)?;
+        let half = ByteCount(capacity.0 / 2 / STRIPE.0 * STRIPE.0);
+        return Ok(Box::new(Raid0::new(
+            vec![one_of(&one, half, seed)?, one_of(&other, half, seed)?],
+            STRIPE,
+        )));
+    }
+    if let Some(names) = name.strip_prefix("buffered:") {
+        let (fast, slow) = two(names)?;
+        let fast_profile = load(&fast)?;
+        let buffer = fast_profile.device(None, seed).map_err(|error| refused(error.to_string()))?;
+        if buffer.limits().volatile_cache {
+            return Err(refused(format!("{fast} forgets at a power cut, so it cannot stand before {slow}")));
+        }
+        return Ok(Box::new(Buffered::new(buffer, one_of(&slow, capacity, seed)?)));
+    }
+    one_of(name, capacity, seed)
+}
+
+fn one_of(name: &str, capacity: ByteCount, seed: u64) -> Result<Box<dyn Device>, EmulatorError> {
     load(name)?
         .device(Some(capacity), seed)
         .map_err(|error| EmulatorError::Profile { profile: name.to_owned(), reason: error.to_string() })
@@ -48,5 +85,21 @@ mod tests {
             error.to_string().starts_with("no-such-card: neither a shipped profile nor a file"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn two_devices_as_one() {
+        let size = ByteCount(64 << 20);
+        let of = |name: &str| device(name, size, 1).map(|device| device.limits().capacity);
+        assert_eq!(of("raid0:internal_2010+ridata").expect("both are shipped"), size);
+        assert_eq!(of("buffered:pcm+ridata").expect("both are shipped"), size);
+        for (name, reason) in [
+            ("raid0:ridata", "two devices are named with a + between them"),
+            ("buffered:pcm+no-such-card", "neither a shipped profile nor a file"),
+            ("buffered:nvme+ridata", "nvme forgets at a power cut"),
+        ] {
+            let error = device(name, size, 1).map(drop).expect_err(name);
+            assert!(error.to_string().contains(reason), "{error}");
+        }
     }
 }

@@ -10,9 +10,11 @@ use std::num::NonZeroU64;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use fonio_sim::device::{Command, Device};
+use fonio_sim::measure::write_in_order;
 use rustix::mm::MlockAllFlags;
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
@@ -33,6 +35,9 @@ pub struct ServeConfig {
     pub capacity: ByteCount,
     /// For the model's and the faults' random numbers.
     pub seed: u64,
+    /// How much was written in order before the device is handed over; a device in use has no unwritten part. Only the
+    /// model knows: the data read as zeros, or as what the image holds.
+    pub written: ByteCount,
     /// How many seconds pass for one of the model's; at least 1.
     pub dilate: f64,
     /// Where the data are; `None` for memory.
@@ -59,6 +64,8 @@ pub enum Front {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
+    /// Answer every command after this time from now on; neither model nor log hear of it.
+    Measure(Nanos),
     /// Answer at once from now on; model and log know every command.
     Unpace,
     /// Answer at the model's time from now on, less what the way here costs.
@@ -117,7 +124,9 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     become_a_server();
     let make = || profile::device(&config.profile, config.capacity, config.seed);
     let fastest_ns = fastest(make()?.as_mut());
-    let device = make()?;
+    let mut device = make()?;
+    let written = config.written.min(config.capacity);
+    let idle_at = write_in_order(device.as_mut(), written, Timestamp(0));
     let limits = LimitFigures::of(device.limits());
     let image = match &config.image {
         Some(path) => Image::in_file(path, config.capacity)?,
@@ -125,7 +134,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     };
     let faults = config.faults.iter().map(|text| text.parse()).collect::<Result<Vec<Fault>, _>>()?;
     let faults = Faults::new(&faults, config.seed);
-    let disk = Arc::new(Disk::new(device, image, faults, config.log.as_deref(), config.dilate)?);
+    let disk = Arc::new(Disk::new(device, image, faults, config.log.as_deref(), config.dilate, idle_at)?);
     let mut session = None;
     match &config.front {
         Front::Fuse(dir) => {
@@ -139,6 +148,10 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
         let line = line.map_err(stdin())?;
         let order = serde_json::from_str(&line).map_err(|error| stdin()(error.into()))?;
         let answer = match order {
+            Order::Measure(delay) => {
+                disk.measure(Duration::from_nanos(delay.0));
+                Answer::Done
+            }
             Order::Unpace => {
                 disk.unpace();
                 Answer::Done
@@ -175,15 +188,32 @@ fn say(out: &mut impl Write, answer: &Answer) -> Result<(), EmulatorError> {
         .map_err(EmulatorError::system("answer", "the owner"))
 }
 
-/// Each of these makes serving steadier and is missed by nothing else, so that a kernel or user that may not have one
+/// Each of these settings makes serving steadier and is missed by nothing else, so that a kernel or user that may not have one
 /// goes without; the report shows how late completions were.
 fn become_a_server() {
+    // A thread that ends alone would leave commands unanswered for ever; without the process they fail.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
     // Memory that this process needs is not to be freed by writing to the disk that it serves.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     let _ = rustix::process::setpriority_process(None, -20);
+    run_before_all_others();
     // The kernel's default of 50 µs would be added to every sleep. Threads take it over from here.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+}
+
+/// Puts this thread, and those that it will start, before every ordinary one, as a device is: it does not wait for a
+/// CPU. The pacing thread watches the clock for a few microseconds a command, so that nobody starves.
+fn run_before_all_others() {
+    // SAFETY: `sched_param` is plain numbers, for which zero is a value.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = 1;
+    // SAFETY: the call reads `parameters`, which outlives it. 0 means this thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
 }
 
 /// The shortest service time among lone 4 KiB writes and reads.

@@ -28,6 +28,12 @@ pub enum Step {
         /// The folder.
         path: PathBuf,
     },
+    /// A folder was made that is ours with all that is in it; it is removed whole. File systems mounted below it are not
+    /// entered.
+    Tree {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A file was made.
     File {
         /// The file.
@@ -245,14 +251,22 @@ fn recover_one(path: PathBuf, recovery: &mut Recovery) -> Result<(), HostError> 
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(HostError::system("open", path)(error)),
     };
-    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Ok(());
+    let read = || match fs::read_to_string(&path) {
+        Ok(text) => parse(&path, &text).map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(HostError::system("read", &path)(error)),
+    };
+    match read()? {
+        None => return Ok(()),
+        // Its owner is about to write its first line.
+        Some((None, _)) if is_young(&file) => return Ok(()),
+        Some((owner, _)) if owner.is_some_and(ProcessId::runs) => return Ok(()),
+        Some(_) => {}
     }
-    let text = fs::read_to_string(&path).map_err(HostError::system("read", &path))?;
-    let (owner, steps) = parse(&path, &text)?;
-    if owner.is_some_and(ProcessId::runs) {
-        return Ok(());
-    }
+    // The owner's lock went with it; another process that undoes this ledger is waited for.
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)
+        .map_err(|error| HostError::system("lock", &path)(error.into()))?;
+    let Some((_, steps)) = read()? else { return Ok(()) };
     let mut ledger = Ledger { path, file, steps };
     for at in (0..ledger.steps.len()).rev() {
         let Some(step) = ledger.steps[at].clone() else { continue };
@@ -264,6 +278,12 @@ fn recover_one(path: PathBuf, recovery: &mut Recovery) -> Result<(), HostError> 
     // Dropping it removes the file, or keeps it for what is left.
     drop(ledger);
     Ok(())
+}
+
+/// Whether the file was changed within the last minute.
+fn is_young(file: &File) -> bool {
+    let changed = file.metadata().and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age.as_secs() < 60))
 }
 
 /// The owner and the steps that are not undone. A last line without an end is a step that was never begun.

@@ -21,6 +21,13 @@ fn can() -> bool {
     can
 }
 
+/// Whether no loop device of this name has its file in `dir`; the numbers are used again.
+fn is_free(node: &Path, dir: &Path) -> bool {
+    let loop_device = Path::new("/sys/block").join(node.file_name().expect("name"));
+    let below = fs::read_to_string(loop_device.join("loop/backing_file")).unwrap_or_default();
+    !Path::new(&below).starts_with(dir)
+}
+
 fn image(dir: &Path, mib: u64) -> std::path::PathBuf {
     let path = dir.join("image");
     File::create(&path).and_then(|file| file.set_len(mib << 20)).expect("image");
@@ -52,7 +59,7 @@ fn a_file_system_comes_and_goes_with_the_ledger() {
         assert!(matches!(busy, Err(HostError::InUse { .. })));
         ledger.close().expect("everything can be undone");
         assert!(!mounted.exists());
-        assert!(!Path::new("/sys/block").join(node.file_name().expect("name")).exists());
+        assert!(is_free(&node, dir.path()));
         assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
         assert!(mounts_under(dir.path()).expect("mounts").is_empty());
     }
@@ -110,7 +117,7 @@ fn what_a_killed_process_left_is_undone_at_the_next_start() {
     child.wait().expect("wait");
     let recovery = Ledger::recover(&state).expect("recover");
     assert!(recovery.failed.is_empty(), "{recovery:?}");
-    assert!(!Path::new("/sys/block").join(node.trim_start_matches("/dev/")).exists());
+    assert!(is_free(Path::new(node), dir.path()));
     assert!(mounts_under(dir.path()).expect("mounts").is_empty());
     assert_eq!(fs::read_dir(&state).expect("state").count(), 0, "{recovery:?}");
 }

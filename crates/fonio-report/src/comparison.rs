@@ -1,7 +1,8 @@
 //! A comparison as a document: what differs, by how much, and what was not shown to differ.
 
 use fonio_analysis::Comparison;
-use fonio_analysis::compare::{Answer, ComparisonRow, Difference};
+use fonio_analysis::compare::ComparisonRow;
+use fonio_analysis::{Answer, Difference};
 
 use crate::document::{
     Axis, Cell, Column, Document, Fact, Figure, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,

@@ -1,10 +1,13 @@
 //! The command line: what can be said, and nothing of what it does.
 
+pub mod emulate;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fonio_bench::plan::Set;
 use fonio_core::Op;
 use fonio_trace::csv::Mapping;
 use fonio_trace::recognise::Format;
@@ -60,6 +63,11 @@ pub enum Command {
     Import(Import),
     /// Write a recording or trace in another tool's format.
     Export(Export),
+    /// Measure a device with fio: how fast it is, where its weak point is.
+    #[command(subcommand)]
+    Bench(BenchWhat),
+    /// List, show, verify and emulate models of flash devices.
+    Device(Device),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -206,6 +214,51 @@ pub struct Export {
     pub filter: FilterArgs,
 }
 
+/// `fonio device`.
+#[derive(Debug, Args)]
+pub struct Device {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: DeviceCommand,
+}
+
+/// What `fonio device` can do.
+#[derive(Debug, Subcommand)]
+pub enum DeviceCommand {
+    /// List the profiles that come with fonio.
+    List {
+        /// JSON on standard output; docs/devices.md describes it.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a profile: every number with its source.
+    Show {
+        /// The name of a profile, or a file ending in .toml.
+        profile: String,
+        /// JSON on standard output; docs/devices.md describes it.
+        #[arg(long, conflicts_with = "toml")]
+        json: bool,
+        /// The profile as a file, to be changed and given back.
+        #[arg(long)]
+        toml: bool,
+    },
+    /// Hold the models against published numbers that they were not fitted to.
+    Verify {
+        /// The name of a profile; all of them without it.
+        profile: Option<String>,
+        /// JSON on standard output; docs/devices.md describes it.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Be such a device: a block device with its times, faults on demand, power cuts. Needs root.
+    Emulate(Box<emulate::Emulate>),
+    /// The process behind `emulate`, which alone starts it.
+    #[command(hide = true)]
+    Serve,
+    /// Turn a benchmark of a device into a profile, with its uncertainty; or hold a profile against a benchmark.
+    Fit(Box<Fit>),
+}
+
 /// The formats of `fonio export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
@@ -218,6 +271,93 @@ pub enum ExportFormat {
     IologV2,
     /// One request a line.
     Csv,
+}
+
+/// `fonio bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchWhat {
+    /// Sequential and 4 KiB random reads and writes, response times, concurrency, and the rate of a long write.
+    Device {
+        /// How it is done.
+        #[command(flatten)]
+        bench: Bench,
+        /// What is measured: four, response, concurrency, address-range, sustained, near-full, fit, held-back.
+        #[arg(
+            long = "set",
+            value_name = "SET",
+            value_delimiter = ',',
+            value_parser = parse_set,
+            default_values = ["four", "response", "concurrency", "sustained"]
+        )]
+        sets: Vec<Set>,
+    },
+    /// 4 KiB random writes over growing ranges: shows how the device translates addresses.
+    AddressRange(Bench),
+    /// 1, 2, 4 and 8 processes at once.
+    Concurrency(Bench),
+}
+
+/// `fonio device fit`.
+#[derive(Debug, Args)]
+pub struct Fit {
+    /// What is measured, and how; a file that `fonio bench device --out` wrote is taken as it is.
+    #[command(flatten)]
+    pub bench: Bench,
+    /// Where the profile goes.
+    #[arg(short = 'o', long, value_name = "FILE", default_value = "profile.toml")]
+    pub to: PathBuf,
+    /// A benchmark with the set held-back, to hold the fitted profile against.
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    /// Fit nothing: hold this profile against the benchmark.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["against", "to"])]
+    pub profile: Option<PathBuf>,
+    /// Resamples of the measurement, for the intervals; 0 leaves them out.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub resamples: u32,
+}
+
+/// How a device is measured.
+#[derive(Clone, Debug, Args)]
+pub struct Bench {
+    /// A folder, in which one file is written and removed again, or a block device, which is overwritten.
+    pub target: PathBuf,
+    /// The device again, to say that what it holds may be lost.
+    #[arg(long, value_name = "DEV")]
+    pub yes_destroy: Option<PathBuf>,
+    /// Every test once and short; of the concurrency tests only those with 1 and 4 processes.
+    #[arg(long)]
+    pub quick: bool,
+    /// Only say what would be written.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The range of the tests.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128MiB")]
+    pub size: u64,
+    /// The largest range of the address range test.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
+    pub range_max: u64,
+    /// What the long write writes.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1GiB")]
+    pub sustained: u64,
+    /// The most runs of a test; fewer where the mean is known to 2 % before.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
+    pub runs: Option<u32>,
+    /// The longest that a run takes, without its preparation [default: 10s].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub run_time: Option<Duration>,
+    /// Begin no run after this time [default: 15min].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub time: Option<Duration>,
+    /// The seed of the random places.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// JSON on standard output; its shape is in docs/benchmark.md.
+    #[arg(long)]
+    pub json: bool,
+    /// Write the JSON into this file too, for `fonio device fit`.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }
 
 /// How foreign traces are read.
@@ -272,6 +412,13 @@ pub struct Output {
     /// A threshold on any figure: 'totals.requests<=5000'; exit code 1 where it is broken. May be given more than once.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
+}
+
+fn parse_set(text: &str) -> Result<Set, String> {
+    Set::named(text).ok_or_else(|| {
+        let names: Vec<&str> = Set::ALL.iter().map(|(_, name)| *name).collect();
+        format!("it is one of {}", names.join(", "))
+    })
 }
 
 fn parse_op(text: &str) -> Result<Op, String> {

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
-use crate::commands::{check, compare, export, import, manual, record, report, status};
+use crate::commands::{bench, check, compare, device, export, import, manual, record, report, status};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -26,6 +26,8 @@ fn main() -> ExitCode {
         Some(Command::Report(arguments)) => report::run(arguments, cli.color),
         Some(Command::Compare(arguments)) => compare::run(arguments, cli.color),
         Some(Command::Import(arguments)) => import::run(arguments),
+        Some(Command::Bench(what)) => bench::run(what, cli.color),
+        Some(Command::Device(arguments)) => device::run(arguments, cli.color),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),
         Some(Command::Export(arguments)) => export::run(arguments),

@@ -40,6 +40,7 @@ pub fn options(state: &Path, mib: u64) -> Options {
             profile: profile.to_owned(),
             capacity: ByteCount(mib << 20),
             seed: 1,
+            written: ByteCount(0),
             dilate: 1.0,
             image: None,
             log: None,

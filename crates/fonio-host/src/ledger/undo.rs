@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use super::{Step, remove_file};
 use crate::{HostError, link, loop_device, mount};
@@ -17,6 +18,7 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
             }
             _ => Ok(()),
         },
+        Step::Tree { path } => remove_tree(path),
         Step::Process { id, leads_group } => {
             if *leads_group && id.runs() {
                 kill_group(id.pid);
@@ -27,6 +29,17 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
         Step::Loop { number, backing } => loop_device::remove(*number, backing),
         Step::Mount { dir, source } => mount::undo(dir, source),
         Step::Namespace { name } => link::undo(name),
+    }
+}
+
+fn remove_tree(path: &Path) -> Result<(), HostError> {
+    if mount::mounts_under(path)?.iter().any(|dir| dir != Path::new("/")) {
+        let busy = std::io::Error::new(ErrorKind::ResourceBusy, "a file system is mounted in it");
+        return Err(HostError::system("remove", path)(busy));
+    }
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(HostError::system("remove", path)(error)),
+        _ => Ok(()),
     }
 }
 
@@ -41,6 +54,7 @@ fn kill_group(leader: u32) {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Step::Tree { path } => write!(f, "folder {} and what is in it", path.display()),
             Step::File { path } => write!(f, "file {}", path.display()),
             Step::Directory { path } => write!(f, "folder {}", path.display()),
             Step::Process { id, .. } => write!(f, "process {}", id.pid),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fonio_analysis::compare::{Answer, Comparison, ComparisonRow, Difference};
+use fonio_analysis::compare::{Comparison, ComparisonRow};
 use fonio_analysis::findings::{Finding, Severity};
 use fonio_analysis::flushes::{DeviceFlushes, FlushGaps, Flushes};
 use fonio_analysis::interference::{Interference, Slowdown, SlowdownSide};
@@ -27,6 +27,7 @@ use fonio_analysis::{
     Analyser, Analysis, AnalysisOptions, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span,
     SpanSource, Unit,
 };
+use fonio_analysis::{Answer, Difference};
 use fonio_core::meta::{Clock, Device, Host, Lost, Mount, Source};
 use fonio_core::units::{ByteCount, DeviceId, Sector, Timestamp};
 use fonio_core::{Flags, Meta, Op, Request, RowSink as _};

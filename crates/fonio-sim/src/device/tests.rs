@@ -151,3 +151,54 @@ fn an_slc_cache_is_fast_until_it_is_full() {
     let rested = rate(21 << 30, 4 << 30, &mut now);
     assert!(full < fresh / 2.0 && rested > 0.9 * fresh, "{fresh:.0}, {full:.0}, {rested:.0} MB/s");
 }
+
+/// Every number of kingston that a random write costs, in nanoseconds.
+struct Costs {
+    write: u64,
+    full_merge: u64,
+}
+
+fn kingston() -> (Box<dyn Device>, Costs) {
+    let profile = Profile::shipped("kingston").unwrap();
+    let number = |key| profile.number(key).unwrap();
+    let (t_read, t_program) = (number("flash.t_read"), number("flash.t_program"));
+    let transfer = 4096 * 1_000_000_000 / number("interface.write_rate");
+    let pages = number("flash.pages_per_block");
+    let costs = Costs {
+        // The rest of the 16 KiB page is read and programmed with what is new.
+        write: number("interface.write_command") + transfer + t_read + t_program,
+        full_merge: pages * (t_read + t_program) + 2 * number("flash.t_erase"),
+    };
+    (profile.device(Some(CAPACITY), 1).unwrap(), costs)
+}
+
+#[test]
+fn a_random_write_to_a_log_block_costs_what_the_algorithm_says() {
+    let (mut device, costs) = kingston();
+    let mut now = crate::measure::write_in_order(device.as_mut(), CAPACITY, Timestamp(0));
+    // Erase blocks of 2 MiB and two log blocks: the fourth write needs the log block of the first two, which hold
+    // units out of order.
+    for (block, offset, merges) in [(0, 5, 0), (0, 3, 0), (1, 7, 0), (2, 9, 1), (2, 1, 0), (0, 9, 1)] {
+        let sector = Sector((block * (2 << 20) + offset * (16 << 10)) / 512);
+        let write = Command { op: Op::Write, sector, bytes: ByteCount(4096), fua: false };
+        let done = device.submit(&write, now);
+        assert_eq!(done.0 - now.0, costs.write + merges * costs.full_merge, "block {block}, page {offset}");
+        now = done;
+    }
+}
+
+#[test]
+fn random_writes_take_the_time_of_the_formula() {
+    use crate::measure::{Job, Order, run, write_in_order};
+    let (mut device, costs) = kingston();
+    let now = write_in_order(device.as_mut(), CAPACITY, Timestamp(0));
+    let range = ByteCount(32 << 20);
+    let (op, order, request) = (Op::Write, Order::Random, ByteCount(4096));
+    let job = Job { op, order, start: ByteCount(0), range, request, count: 20_000, depth: 1 };
+    let (measured, _) = run(device.as_mut(), &[job], now, 1);
+    // Two logs of 2 MiB among 32 MiB: 7 of 8 writes miss.
+    let wanted = costs.write as f64 + 7.0 / 8.0 * costs.full_merge as f64;
+    let given = measured[0].micros_each() * 1e3;
+    // One merge in 128 is partial and an erase cheaper.
+    assert!((given / wanted - 1.0).abs() < 0.01, "{given:.0} ns, the formula says {wanted:.0}");
+}

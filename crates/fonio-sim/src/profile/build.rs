@@ -97,6 +97,11 @@ pub(super) fn device(
         }
         kind => {
             let logs = profile.required("ftl.log_blocks")? as u32;
+            // Both layers keep one or two erase blocks beside data and logs.
+            let blocks = u64::from(geometry.logical_blocks()) + u64::from(logs) + 2;
+            if blocks * u64::from(geometry.units_per_block) >= 1 << 32 {
+                return Err(too_large(profile, limits.capacity));
+            }
             if kind == "fast" {
                 boxed(flash, limits, Fast::new(geometry, logs, seed, Unwatched))
             } else {

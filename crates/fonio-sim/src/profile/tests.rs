@@ -1,6 +1,10 @@
 use expect_test::{Expect, expect};
 
+use fonio_core::{Op, Sector, Timestamp};
+use proptest::prelude::*;
+
 use super::*;
+use crate::device::Command;
 
 const RAM: &str = r#"
 [device]
@@ -120,4 +124,50 @@ fn a_number_can_be_set_within_its_range() {
         Err(ProfileError::UnknownKey { .. })
     ));
     assert!(matches!(profile.set("device.kind", 0, Source::Assumed, ""), Err(ProfileError::Form { .. })));
+}
+
+/// A number for a key that lies within its range and gives a device that fits into a test.
+fn modest(key: &Key) -> impl Strategy<Value = u64> + use<> {
+    let max =
+        if key.quantity == Quantity::Size { key.max.min(64 << 20) } else { key.max.min(key.min + 5_000) };
+    key.min..=max.max(key.min)
+}
+
+proptest! {
+    #[test]
+    fn a_changed_profile_is_refused_or_gives_a_device(
+        which in 0..SHIPPED.len(),
+        changes in prop::collection::vec(
+            (0..schema::KEYS.len()).prop_flat_map(|key| (Just(key), modest(&schema::KEYS[key]))), 0..6,
+        ),
+    ) {
+        let mut profile = Profile::shipped(SHIPPED[which].0).unwrap();
+        for (key, number) in changes {
+            let key = &schema::KEYS[key];
+            // A word takes no number.
+            let set = profile.set(key.path, number, Source::Assumed, "");
+            prop_assert_eq!(set.is_ok(), !matches!(key.quantity, Quantity::Word(_)));
+        }
+        let text = profile.to_toml();
+        let Ok(read) = Profile::parse("changed", &text) else { return Ok(()) };
+        prop_assert_eq!(&read.entries, &profile.entries);
+        let Ok(mut device) = read.device(Some(ByteCount(64 << 20)), 1) else { return Ok(()) };
+        let mut now = Timestamp(0);
+        for number in 0..200u64 {
+            let op = if number % 3 == 0 { Op::Read } else { Op::Write };
+            let sector = Sector(number * 7919 * 8 % ((64 << 20) / 512 - 8));
+            now = device.submit(&Command { op, sector, bytes: ByteCount(4096), fua: number % 5 == 0 }, now);
+        }
+    }
+
+    #[test]
+    fn damaged_text_is_an_error(at in 0usize..2000, byte in any::<u8>(), cut in any::<bool>()) {
+        let mut text = shipped::text("sandisk").unwrap().as_bytes().to_vec();
+        let at = at % text.len();
+        if cut { text.truncate(at) } else { text[at] = byte }
+        // Either it still is a profile, or it says what is wrong; it never panics.
+        if let Err(error) = Profile::parse("damaged", &String::from_utf8_lossy(&text)) {
+            prop_assert!(error.to_string().starts_with("damaged: "));
+        }
+    }
 }

@@ -1,8 +1,12 @@
 //! One file per command.
 
+pub mod bench;
 pub mod check;
 pub mod compare;
+pub mod device;
+pub mod emulate;
 pub mod export;
+pub mod fit;
 pub mod import;
 pub mod manual;
 pub mod record;

@@ -1,0 +1,276 @@
+//! fio's JSON, as far as it is needed. Times are in nanoseconds, `runtime` in milliseconds (fio 3).
+
+use serde::Deserialize;
+
+use crate::BenchError;
+use crate::plan::Test;
+use crate::result::Run;
+
+#[derive(Deserialize)]
+struct Document {
+    jobs: Vec<Job>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    jobname: String,
+    error: i64,
+    read: Side,
+    write: Side,
+}
+
+#[derive(Deserialize)]
+struct Side {
+    io_bytes: u64,
+    total_ios: u64,
+    runtime: u64,
+    clat_ns: Latency,
+    lat_ns: Latency,
+}
+
+#[derive(Deserialize)]
+struct Latency {
+    max: u64,
+    mean: f64,
+    stddev: f64,
+    #[serde(default)]
+    percentile: Percentiles,
+}
+
+#[derive(Default, Deserialize)]
+struct Percentiles {
+    #[serde(rename = "50.000000")]
+    p50: Option<u64>,
+    #[serde(rename = "99.000000")]
+    p99: Option<u64>,
+}
+
+/// What `test` gave, from fio's standard output. Notes that fio prints before its JSON are skipped.
+///
+/// # Errors
+///
+/// [`BenchError::FioOutput`] where there is no JSON, not the JSON of fio 3, no job that was asked for, or no request in it.
+pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
+    let wrong = |what: String| BenchError::FioOutput { what };
+    let start = if text.starts_with('{') { Some(0) } else { text.find("\n{").map(|at| at + 1) };
+    let start = start.ok_or_else(|| wrong("it holds no JSON".to_owned()))?;
+    let document: Document = serde_json::Deserializer::from_str(&text[start..])
+        .into_iter()
+        .next()
+        .ok_or_else(|| wrong("its JSON is empty".to_owned()))?
+        .map_err(|error| wrong(format!("{error}, in the JSON that begins at byte {start}")))?;
+    let job = document
+        .jobs
+        .iter()
+        .find(|job| job.jobname == "measured")
+        .ok_or_else(|| wrong("it has no job `measured`".to_owned()))?;
+    if job.error != 0 {
+        return Err(wrong(format!("the job ended with error {}", job.error)));
+    }
+    let side = if test.access.writes() { &job.write } else { &job.read };
+    if side.total_ios == 0 {
+        return Err(wrong("no request was completed before the time was over".to_owned()));
+    }
+    // One process with one request under way: the sum of its response times, which is finer than fio's milliseconds.
+    // Of several, the time that they took together.
+    let alone = side.lat_ns.mean * side.total_ios as f64;
+    let span_ns = if test.processes == 1 { alone as u64 } else { side.runtime.max(1) * 1_000_000 };
+    Ok(Run {
+        requests: side.total_ios,
+        bytes: side.io_bytes,
+        span_ns: span_ns.max(1),
+        response_mean_ns: side.lat_ns.mean as u64,
+        response_sigma_ns: side.lat_ns.stddev as u64,
+        response_p50_ns: side.clat_ns.percentile.p50,
+        response_p99_ns: side.clat_ns.percentile.p99,
+        response_max_ns: side.lat_ns.max,
+        rates_mb_s: Vec::new(),
+        outlier: false,
+    })
+}
+
+/// A bandwidth log's rates in MB/s: lines of `milliseconds, KiB/s, direction, …`.
+///
+/// # Errors
+///
+/// [`BenchError::FioOutput`] with the line that has no number there.
+pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
+    log.lines()
+        .enumerate()
+        .map(|(at, line)| {
+            let rate = line.split(',').nth(1).and_then(|field| field.trim().parse::<u64>().ok());
+            rate.map(|kib_s| kib_s as f64 * 1024.0 / 1e6).ok_or_else(|| BenchError::FioOutput {
+                what: format!("line {} of its bandwidth log is `{line}`", at + 1),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Access, Set};
+    use expect_test::{Expect, expect};
+
+    fn test(access: Access, processes: u32) -> Test {
+        Test {
+            name: "x".to_owned(),
+            set: Set::Four,
+            access,
+            request_bytes: 4096,
+            range_bytes: 1 << 20,
+            requests: 256,
+            processes,
+            beside: None,
+            prepare_bytes: 0,
+        }
+    }
+
+    fn check(text: &str, access: Access, processes: u32, expected: Expect) {
+        let shown = match parse(text, &test(access, processes)) {
+            Ok(run) => format!("{run:#?}\n"),
+            Err(error) => format!("{error}\n"),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn fio_3_33_random_writes() {
+        let text = include_str!("../../tests/data/fio-3.33-randwrite.json");
+        check(
+            text,
+            Access::RandWrite,
+            1,
+            expect![[r#"
+            Run {
+                requests: 256,
+                bytes: 1048576,
+                span_ns: 15978092,
+                response_mean_ns: 62414,
+                response_sigma_ns: 255127,
+                response_p50_ns: Some(
+                    42752,
+                ),
+                response_p99_ns: Some(
+                    205824,
+                ),
+                response_max_ns: 4091847,
+                rates_mb_s: [],
+                outlier: false,
+            }
+        "#]],
+        );
+    }
+
+    #[test]
+    fn fio_3_33_four_readers_with_a_note_before() {
+        let text = include_str!("../../tests/data/fio-3.33-randread-by-4.json");
+        check(
+            text,
+            Access::RandRead,
+            4,
+            expect![[r#"
+            Run {
+                requests: 1024,
+                bytes: 4194304,
+                span_ns: 29000000,
+                response_mean_ns: 110371,
+                response_sigma_ns: 31049,
+                response_p50_ns: Some(
+                    102912,
+                ),
+                response_p99_ns: Some(
+                    191488,
+                ),
+                response_max_ns: 548294,
+                rates_mb_s: [],
+                outlier: false,
+            }
+        "#]],
+        );
+    }
+
+    #[test]
+    fn fio_3_33_a_reader_beside_a_writer() {
+        let text = include_str!("../../tests/data/fio-3.33-beside.json");
+        check(
+            text,
+            Access::RandRead,
+            1,
+            expect![[r#"
+            Run {
+                requests: 256,
+                bytes: 1048576,
+                span_ns: 15579256,
+                response_mean_ns: 60856,
+                response_sigma_ns: 39825,
+                response_p50_ns: Some(
+                    62208,
+                ),
+                response_p99_ns: Some(
+                    125440,
+                ),
+                response_max_ns: 617125,
+                rates_mb_s: [],
+                outlier: false,
+            }
+        "#]],
+        );
+        check(
+            text,
+            Access::RandWrite,
+            1,
+            expect![[r#"
+            fio's output is not understood: no request was completed before the time was over
+        "#]],
+        );
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let text = include_str!("../../tests/data/fio-3.33-randwrite.json");
+        check(
+            "",
+            Access::RandRead,
+            1,
+            expect![[r#"
+            fio's output is not understood: it holds no JSON
+        "#]],
+        );
+        check(
+            &text[..400],
+            Access::RandRead,
+            1,
+            expect![[r#"
+            fio's output is not understood: EOF while parsing an object at line 19 column 2, in the JSON that begins at byte 0
+        "#]],
+        );
+        check(
+            &text.replace("\"error\" : 0", "\"error\" : 28"),
+            Access::RandWrite,
+            1,
+            expect![[r#"
+            fio's output is not understood: the job ended with error 28
+        "#]],
+        );
+    }
+
+    #[test]
+    fn bandwidth_logs() {
+        let log = include_str!("../../tests/data/fio-3.33-rate_bw.1.log");
+        let rates = rates(log).expect("a real log");
+        assert!(rates.len() > 2 && rates.iter().all(|rate| *rate > 0.0));
+        assert!(super::rates("500, x, 1").is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_cut_of_a_real_output_is_an_error_or_a_run(cut in 0usize..6000) {
+            let text = include_str!("../../tests/data/fio-3.33-randwrite.json");
+            let cut = cut.min(text.len());
+            if let Ok(run) = parse(&text[..cut], &test(Access::RandWrite, 1)) {
+                proptest::prop_assert!(run.requests > 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What the cost of random writes against their range says about the translation layer (Kim et al. 2012, section 5.3).
+
+use std::fmt;
+
+/// Fewer ranges show no shape.
+pub const POINTS_MIN: usize = 4;
+
+/// A curve that rises by less than this over all is flat.
+const FLAT: f64 = 1.15;
+
+/// A step from one range to the next by more than this is a cliff: a merge copies a whole erase block, which costs tens of
+/// page writes, while a miss in a cached map costs a few reads.
+const CLIFF: f64 = 4.0;
+
+/// The first points are a plateau as long as they differ by less than this.
+const PLATEAU: f64 = 1.06;
+
+/// Fewer points than this are no plateau.
+const LEVEL_POINTS_MIN: usize = 3;
+
+/// The shape of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The range does not matter: every page is mapped by itself.
+    Flat,
+    /// Level up to a range, then suddenly dear: so much data fit into the log blocks, each of which serves one erase block.
+    Cliff {
+        /// The largest range before the cliff, in bytes.
+        before: u64,
+    },
+    /// Rising from early on: log blocks shared by all data, or, after a level beginning, a map that is only partly in RAM.
+    Smooth {
+        /// The largest range of the level beginning, in bytes; `None` where there is none.
+        level_until: Option<u64>,
+    },
+}
+
+impl Shape {
+    /// The shape of ranges in bytes with their costs; the ranges rise, and there are at least [`POINTS_MIN`].
+    ///
+    /// # Panics
+    ///
+    /// Where the curve is empty.
+    pub fn of(curve: &[(u64, f64)]) -> Shape {
+        assert!(!curve.is_empty() && curve.iter().all(|(_, cost)| *cost > 0.0), "a curve of costs");
+        let curve = rising(curve);
+        let (least, most) = (curve[0].1, curve[curve.len() - 1].1);
+        if most / least < FLAT {
+            return Shape::Flat;
+        }
+        let steps = curve.windows(2).map(|pair| (pair[1].1 / pair[0].1, pair[0].0));
+        let steepest = steps.max_by(|left, right| left.0.total_cmp(&right.0));
+        if let Some((ratio, before)) = steepest
+            && ratio >= CLIFF
+        {
+            return Shape::Cliff { before };
+        }
+        let level_at = |cost: f64| cost <= curve[0].1 * PLATEAU && cost >= curve[0].1 / PLATEAU;
+        let level = curve.iter().take_while(|(_, cost)| level_at(*cost)).count();
+        Shape::Smooth { level_until: (level >= LEVEL_POINTS_MIN).then(|| curve[level - 1].0) }
+    }
+}
+
+/// The curve without disturbances: a larger range never costs less, so what falls again was not the range's.
+fn rising(curve: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    let mut rising = curve.to_vec();
+    for at in (1..rising.len()).rev() {
+        rising[at - 1].1 = rising[at - 1].1.min(rising[at].1);
+    }
+    rising
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shape::Flat => write!(out, "flat, so every page is mapped by itself"),
+            Shape::Cliff { before } => {
+                write!(
+                    out,
+                    "a cliff beyond {} MiB, so log blocks of single erase blocks (BAST)",
+                    before >> 20
+                )
+            }
+            Shape::Smooth { level_until: Some(level) } => {
+                write!(
+                    out,
+                    "level up to {} MiB, then rising: a map partly in RAM, or shared log blocks",
+                    level >> 20
+                )
+            }
+            Shape::Smooth { level_until: None } => {
+                write!(out, "rising smoothly, so shared log blocks (FAST)")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model, plan};
+    use fonio_core::ByteCount;
+    use fonio_sim::profile::Profile;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_disturbed_run_is_not_the_range() {
+        let costs = [3.15, 3.03, 3.13, 3.10, 3.30, 4.93, 3.36];
+        let curve: Vec<(u64, f64)> = costs.iter().enumerate().map(|(at, cost)| (MIB << at, *cost)).collect();
+        assert_eq!(Shape::of(&curve), Shape::Flat);
+    }
+
+    #[test]
+    fn the_studied_cards_have_their_shapes() {
+        let scope = plan::Scope {
+            sets: vec![plan::Set::AddressRange],
+            size: ByteCount(128 * MIB),
+            range_max: ByteCount(256 * MIB),
+            sustained: ByteCount(0),
+            room: ByteCount(1 << 30),
+        };
+        for (name, expected) in [
+            ("transcend", Shape::Flat),
+            ("kingston", Shape::Cliff { before: 4 * MIB }),
+            ("ridata", Shape::Smooth { level_until: None }),
+            ("sandisk", Shape::Smooth { level_until: Some(32 * MIB) }),
+        ] {
+            let profile = Profile::shipped(name).expect("a shipped profile");
+            let tests = plan::tests(&scope);
+            let found = model::benchmark(&profile, ByteCount(2 << 30), &tests, 1, 1).expect("it runs");
+            let curve: Vec<(u64, f64)> =
+                found.tests.iter().map(|test| (test.test.range_bytes, 1.0 / test.mb_s)).collect();
+            assert_eq!(Shape::of(&curve), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Turns times and rates of a profile until its model gives what was measured.
+
+use fonio_sim::profile::{Profile, ProfileError, Source};
+
+use super::Observation;
+
+/// A number that may be turned. Rates are turned as the time that a MiB takes, because times add up and rates do not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Knob {
+    pub(super) key: &'static str,
+    is_rate: bool,
+    /// Bounds in microseconds (of a MiB, for a rate).
+    low: f64,
+    high: f64,
+    /// The observation that depends on it most; `None` where only all of them together settle it.
+    target: Option<usize>,
+}
+
+impl Knob {
+    pub(super) fn time(key: &'static str, low: f64, high: f64, target: Option<usize>) -> Knob {
+        Knob { key, is_rate: false, low, high, target }
+    }
+
+    pub(super) fn rate(key: &'static str, target: Option<usize>) -> Knob {
+        // From 100 GB/s down to 100 kB/s.
+        Knob { key, is_rate: true, low: 10.0, high: 1e7, target }
+    }
+
+    /// Its value in microseconds.
+    pub(super) fn get(&self, profile: &Profile) -> f64 {
+        let number = profile.number(self.key).unwrap_or(0) as f64;
+        if self.is_rate { MIB * 1e6 / number.max(1.0) } else { number / 1e3 }
+    }
+
+    fn set(&self, profile: &mut Profile, micros: f64) -> Result<(), ProfileError> {
+        let micros = micros.clamp(self.low, self.high);
+        let number = if self.is_rate { MIB * 1e6 / micros } else { micros * 1e3 };
+        profile.set(self.key, number as u64, Source::Fitted, "a benchmark of the device")
+    }
+
+    /// Its value as a profile has it, for people.
+    pub(super) fn show(&self, micros: f64) -> String {
+        if self.is_rate { format!("{:.2} MB/s", MIB / micros) } else { format!("{micros:.0} µs") }
+    }
+}
+
+const MIB: f64 = 1_048_576.0;
+
+/// Rounds over all knobs of the rough solution. The knobs depend on one another, but each target mostly on its own.
+const ROUNDS: u32 = 4;
+
+/// Meets each knob's own target, one after the other, along the secant.
+pub(super) fn by_targets(
+    mut profile: Profile,
+    knobs: &[Knob],
+    observations: &[Observation],
+) -> Result<Profile, ProfileError> {
+    for _ in 0..ROUNDS {
+        for knob in knobs {
+            let Some(target) = knob.target else { continue };
+            let observation = &observations[target];
+            let here = observation.modelled(&profile)?;
+            let now = knob.get(&profile);
+            let probe = if now * 1.05 > knob.high { now * 0.95 } else { now * 1.05 + 1.0 };
+            knob.set(&mut profile, probe)?;
+            let slope = (observation.modelled(&profile)? - here) / (probe - now);
+            // A knob that moves nothing stays; another structure may need it.
+            let next = if slope > 1e-9 { now + (observation.micros - here) / slope } else { now };
+            knob.set(&mut profile, next)?;
+        }
+    }
+    Ok(profile)
+}
+
+/// Steps of the descent, each as a share of a knob's value.
+pub(super) const THOROUGH: &[f64] = &[0.3, 0.1, 0.03, 0.01];
+
+/// For resamples, which begin near their solution.
+pub(super) const NEARBY: &[f64] = &[0.05, 0.015];
+
+/// Rounds with one step size, while something still gets better.
+const DESCENT_ROUNDS: u32 = 6;
+
+/// The least step, in microseconds: lets a knob leave zero.
+const STEP_MIN_US: f64 = 2.0;
+
+/// Makes the [`loss`] over all observations small, one knob at a time.
+pub(super) fn by_descent(
+    mut profile: Profile,
+    knobs: &[Knob],
+    observations: &[Observation],
+    steps: &[f64],
+) -> Result<(f64, Profile), ProfileError> {
+    let mut least = loss(&profile, observations)?;
+    for step in steps {
+        for _ in 0..DESCENT_ROUNDS {
+            let before = least;
+            for knob in knobs {
+                let now = knob.get(&profile);
+                let by = (now * step).max(STEP_MIN_US);
+                for next in [now + by, now - by] {
+                    let mut tried = profile.clone();
+                    knob.set(&mut tried, next)?;
+                    let found = loss(&tried, observations)?;
+                    if found < least {
+                        (least, profile) = (found, tried);
+                        break;
+                    }
+                }
+            }
+            if least > before * 0.98 {
+                break;
+            }
+        }
+    }
+    Ok((least, profile))
+}
+
+/// The mean of the relative differences, each over the smaller of the two, so that half and double count alike. Not their
+/// squares: a run that something disturbed must not outweigh the others.
+pub(super) fn loss(profile: &Profile, observations: &[Observation]) -> Result<f64, ProfileError> {
+    let mut sum = 0.0;
+    for observation in observations {
+        let given = observation.modelled(profile)?;
+        sum += (given - observation.micros).abs() / given.min(observation.micros);
+    }
+    Ok(sum / observations.len() as f64)
+}

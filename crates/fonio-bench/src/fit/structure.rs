@@ -1,0 +1,229 @@
+//! Which devices come into question for a shape: translation layer, page, erase block, log blocks, reach of the map.
+
+use fonio_core::ByteCount;
+use fonio_sim::profile::{Profile, ProfileError};
+
+use super::solve::Knob;
+use super::{FitError, Observation, Shape};
+use crate::plan::Access;
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1 << 20;
+
+/// Pages of all planes together.
+const PAGES: [u64; 4] = [4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB];
+
+/// Erase blocks of all planes together.
+const ERASE_BLOCKS: [u64; 5] = [512 * KIB, MIB, 2 * MIB, 4 * MIB, 8 * MIB];
+
+/// Numbers of log blocks.
+const LOG_BLOCKS: [u64; 6] = [1, 2, 3, 4, 8, 16];
+
+/// Data that one piece of a cached map covers.
+const PIECES: [u64; 3] = [MIB, 4 * MIB, 16 * MIB];
+
+/// What is not a time or a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Structure {
+    layer: Layer,
+    page: u64,
+    erase_block: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layer {
+    PageMap,
+    CachedMap { reach: u64, piece: u64 },
+    Bast { logs: u64 },
+    Fast { logs: u64 },
+}
+
+/// Everything that `shape` leaves open.
+pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
+    let mut found = Vec::new();
+    for page in PAGES {
+        match *shape {
+            Shape::Flat => found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page }),
+            Shape::Cliff { before } => {
+                // The cliff lies somewhere between two measured ranges.
+                for (logs, reach) in
+                    LOG_BLOCKS.into_iter().flat_map(|logs| [(logs, before), (logs, before / 2 * 3)])
+                {
+                    let erase_block = reach / logs;
+                    if erase_block % page == 0 && (256 * KIB..=16 * MIB).contains(&erase_block) {
+                        found.push(Structure { layer: Layer::Bast { logs }, page, erase_block });
+                    }
+                }
+            }
+            Shape::Smooth { level_until } => {
+                // A disturbed measurement of a flat device can look like this; the other tests tell.
+                found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page });
+                for reach in level_until.into_iter().flat_map(|level| [level, level / 2 * 3]) {
+                    for piece in PIECES.into_iter().filter(|piece| *piece <= reach) {
+                        let layer = Layer::CachedMap { reach, piece };
+                        found.push(Structure { layer, page, erase_block: 128 * page });
+                    }
+                }
+                for logs in LOG_BLOCKS {
+                    for erase_block in ERASE_BLOCKS {
+                        found.push(Structure { layer: Layer::Fast { logs }, page, erase_block });
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+impl Structure {
+    /// A profile to begin with, and what may be turned in it. `None` where no device of that capacity has this structure.
+    pub(super) fn profile(
+        &self,
+        name: &str,
+        capacity: ByteCount,
+        observations: &[Observation],
+    ) -> Result<(Option<Profile>, Vec<Knob>), FitError> {
+        let needed = Needed::find(observations)?;
+        let page_us = |observation: &Observation| {
+            observation.micros / observation.test.request_bytes as f64 * self.page as f64
+        };
+        let seq_read = &observations[needed.seq_read];
+        let seq_write = &observations[needed.seq_write];
+        let fastest = seq_read.mb_s(seq_read.micros).max(seq_write.mb_s(seq_write.micros));
+        // 80 µs and 25 µs for each KiB, as MLC flash of those years, as far as the measured reads leave room for it.
+        let t_read_us = (80.0 + 25.0 * self.page as f64 / 1024.0).min(0.3 * page_us(seq_read));
+        let ns = |micros: f64| (micros * 1e3) as u64;
+        let text = format!(
+            r#"about = "fitted to a benchmark of the device"
+[device]
+kind = {{ is = "flash", source = "assumed" }}
+capacity = {{ bytes = {capacity}, source = "measured", to = "its size" }}
+depth = {{ count = 1, source = "assumed", to = "the fit uses one request at a time" }}
+command_max = {{ kib = 512, source = "assumed" }}
+fua = {{ is = "no", source = "assumed" }}
+flush_blocks_all = {{ is = "yes", source = "assumed" }}
+[interface]
+read_command = {{ ns = {read_command}, source = "assumed" }}
+write_command = {{ ns = {write_command}, source = "assumed" }}
+random_read = {{ ns = 0, source = "assumed" }}
+random_write = {{ ns = 0, source = "assumed" }}
+read_rate = {{ mb_s = {read_rate:.3}, source = "assumed" }}
+write_rate = {{ mb_s = {write_rate:.3}, source = "assumed", to = "twice the fastest that was seen: sizes do not tell it from t_program" }}
+full_duplex = {{ is = "no", source = "assumed" }}
+programs_while_receiving = {{ is = "no", source = "assumed" }}
+[flash]
+channels = {{ count = 1, source = "assumed" }}
+dies_per_channel = {{ count = 1, source = "assumed" }}
+planes = {{ count = 1, source = "assumed", to = "page is that of all planes" }}
+page = {{ bytes = {page}, source = "fitted", to = "random writes of several sizes" }}
+pages_per_block = {{ count = {pages}, source = "fitted", to = "random writes in several ranges" }}
+t_read = {{ ns = {t_read}, source = "assumed" }}
+t_program = {{ ns = {t_program}, source = "assumed" }}
+t_erase = {{ ms = 2.5, source = "assumed" }}
+reads_wait_for = {{ is = "queue", source = "assumed" }}
+{layer}"#,
+            capacity = capacity.0,
+            read_command = ns(0.5 * observations[needed.seq_read_small].micros),
+            write_command = ns(0.2 * observations[needed.rand_write_near].micros),
+            read_rate = 1.5 * seq_read.mb_s(seq_read.micros),
+            write_rate = 2.0 * fastest,
+            page = self.page,
+            pages = self.erase_block / self.page,
+            t_read = ns(t_read_us),
+            t_program = ns(0.5 * page_us(seq_write)),
+            layer = self.layer.text(),
+        );
+        let profile = match Profile::parse(name, &text) {
+            Ok(profile) => Some(profile),
+            // Values in a measured device's range that do not go together with its capacity.
+            Err(ProfileError::Contradiction { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok((profile, self.knobs(&needed)))
+    }
+
+    fn knobs(&self, needed: &Needed) -> Vec<Knob> {
+        let mut knobs = vec![
+            Knob::rate("interface.read_rate", Some(needed.seq_read)),
+            Knob::time("interface.read_command", 0.0, 1e5, Some(needed.seq_read_small)),
+            Knob::time("interface.random_read", 0.0, 1e5, Some(needed.rand_read)),
+            Knob::time("flash.t_program", 5.0, 2e4, Some(needed.seq_write)),
+            Knob::time("interface.write_command", 0.0, 1e5, Some(needed.rand_write_near)),
+            Knob::time("flash.t_read", 1.0, 3e3, None),
+        ];
+        match self.layer {
+            Layer::PageMap => knobs.push(Knob::time("interface.random_write", 0.0, 1e5, None)),
+            Layer::CachedMap { .. } => {
+                knobs.push(Knob::time("map_cache.near_miss", 0.0, 1e5, Some(needed.rand_write_far)));
+            }
+            Layer::Bast { .. } | Layer::Fast { .. } => {
+                knobs.push(Knob::time("flash.t_erase", 500.0, 2e4, Some(needed.rand_write_far)));
+            }
+        }
+        knobs
+    }
+}
+
+impl Layer {
+    fn text(self) -> String {
+        let why = "the shape of random writes against their range";
+        match self {
+            Layer::PageMap => page_map(why),
+            Layer::CachedMap { reach, piece } => format!(
+                "{}[map_cache]\npiece = {{ bytes = {piece}, source = \"fitted\", to = \"{why}\" }}\n\
+                 near_reach = {{ bytes = {reach}, source = \"fitted\", to = \"{why}\" }}\n\
+                 near_miss = {{ ms = 1, source = \"assumed\" }}\n",
+                page_map(why)
+            ),
+            Layer::Bast { logs } => format!(
+                "[ftl]\nkind = {{ is = \"bast\", source = \"fitted\", to = \"{why}\" }}\n\
+                 log_blocks = {{ count = {logs}, source = \"fitted\", to = \"the place of the cliff\" }}\n\
+                 victim = {{ is = \"lru\", source = \"assumed\" }}\n"
+            ),
+            Layer::Fast { logs } => format!(
+                "[ftl]\nkind = {{ is = \"fast\", source = \"fitted\", to = \"{why}\" }}\n\
+                 log_blocks = {{ count = {logs}, source = \"fitted\", to = \"{why}\" }}\n"
+            ),
+        }
+    }
+}
+
+fn page_map(why: &str) -> String {
+    format!(
+        "[ftl]\nkind = {{ is = \"page_map\", source = \"fitted\", to = \"{why}\" }}\n\
+         spare = {{ percent = 7, source = \"assumed\" }}\ncollection = {{ is = \"greedy\", source = \"assumed\" }}\n"
+    )
+}
+
+/// The observations that single knobs are turned to first, by their places.
+struct Needed {
+    seq_read: usize,
+    seq_read_small: usize,
+    rand_read: usize,
+    seq_write: usize,
+    rand_write_near: usize,
+    rand_write_far: usize,
+}
+
+impl Needed {
+    fn find(observations: &[Observation]) -> Result<Needed, FitError> {
+        let of = |access: Access, what: &str, set, key: &dyn Fn(&Observation) -> i64| {
+            let all = observations.iter().enumerate().filter(|(_, one)| one.test.access == access);
+            all.min_by_key(|(_, one)| key(one))
+                .map(|(at, _)| at)
+                .ok_or_else(|| FitError::NotMeasured { what: what.to_owned(), set })
+        };
+        let request = |one: &Observation| one.test.request_bytes as i64;
+        // Small requests first; among those, by range.
+        let near = |one: &Observation| (request(one) << 42) + one.test.range_bytes as i64;
+        let far = |one: &Observation| (request(one) << 42) - one.test.range_bytes as i64;
+        Ok(Needed {
+            seq_read: of(Access::SeqRead, "sequential reads", "four", &|one| -request(one))?,
+            seq_read_small: of(Access::SeqRead, "sequential reads", "response", &request)?,
+            rand_read: of(Access::RandRead, "random reads", "four", &request)?,
+            seq_write: of(Access::SeqWrite, "sequential writes", "four", &|one| -request(one))?,
+            rand_write_near: of(Access::RandWrite, "random writes", "address-range", &near)?,
+            rand_write_far: of(Access::RandWrite, "random writes", "address-range", &far)?,
+        })
+    }
+}

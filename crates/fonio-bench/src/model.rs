@@ -1,0 +1,106 @@
+//! The same tests in virtual time, on a model.
+
+use fonio_core::{ByteCount, Timestamp};
+use fonio_sim::device::Device;
+use fonio_sim::measure::{Gives, Job, Protocol, run, write_in_order};
+use fonio_sim::profile::{Profile, ProfileError};
+
+use crate::plan::{Access, Test};
+use crate::result::{Benchmark, Run, SCHEMA, TestResult};
+use crate::verdict;
+
+/// Requests of a process beside another, over those of that one: enough to outlast it.
+const BESIDE_FACTOR: u64 = 64;
+
+/// Runs `test` on a fresh device, with `requests` in each process.
+///
+/// # Panics
+///
+/// Where the test lies beyond the device.
+pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
+    let now = write_in_order(device, ByteCount(test.prepare_bytes), Timestamp(0));
+    let job = |access: Access, index: u64, count: u64| Job {
+        op: access.op(),
+        order: access.order(),
+        start: ByteCount(index * test.range_bytes),
+        range: ByteCount(test.range_bytes),
+        request: ByteCount(test.request_bytes),
+        count,
+        depth: 1,
+    };
+    let mut jobs: Vec<Job> =
+        (0..u64::from(test.processes)).map(|index| job(test.access, index, requests)).collect();
+    let own = jobs.len();
+    jobs.extend(test.beside.map(|access| job(access, own as u64, requests * BESIDE_FACTOR)));
+    let (measured, _) = run(device, &jobs, now, seed);
+    let measured = &measured[..own];
+    let made: u64 = measured.iter().map(|one| one.requests).sum();
+    let response: u64 = measured.iter().map(|one| one.response_sum.0).sum();
+    Run {
+        requests: made,
+        bytes: measured.iter().map(|one| one.bytes.0).sum(),
+        span_ns: measured.iter().map(|one| one.span.0).max().unwrap_or(0).max(1),
+        response_mean_ns: response / made.max(1),
+        response_sigma_ns: 0,
+        response_p50_ns: None,
+        response_p99_ns: None,
+        response_max_ns: measured.iter().map(|one| one.response_max.0).max().unwrap_or(0),
+        rates_mb_s: Vec::new(),
+        outlier: false,
+    }
+}
+
+/// Runs `tests` on devices of `profile`, each `runs` times with a seed of its own.
+///
+/// # Errors
+///
+/// Where the profile gives no device of that capacity.
+pub fn benchmark(
+    profile: &Profile,
+    capacity: ByteCount,
+    tests: &[Test],
+    runs: u32,
+    seed: u64,
+) -> Result<Benchmark, ProfileError> {
+    let mut results = Vec::new();
+    let mut written_bytes = 0;
+    for test in tests {
+        let mut measured = Vec::new();
+        for run in 0..u64::from(runs) {
+            let mut device = profile.device(Some(capacity), seed + run)?;
+            measured.push(measure(device.as_mut(), test, test.requests, seed + run));
+            written_bytes += device.counters().host_written.0;
+        }
+        results.push(TestResult::new(test.clone(), measured, true));
+    }
+    let mut benchmark = Benchmark {
+        schema: SCHEMA,
+        tool: format!("model {}", profile.name()),
+        began_unix_s: None,
+        seed,
+        capacity_bytes: capacity.0,
+        place: None,
+        verdict: String::new(),
+        warnings: Vec::new(),
+        written_bytes,
+        tests: results,
+    };
+    benchmark.verdict = verdict::sentence(&benchmark);
+    Ok(benchmark)
+}
+
+/// The experiment of the simulator that is this test with so many requests; `None` for several processes, and for one
+/// beside another, which it counts in other ways.
+pub fn protocol(test: &Test, requests: u64) -> Option<Protocol> {
+    let alone = test.processes == 1 && test.beside.is_none();
+    alone.then(|| Protocol {
+        op: test.access.op(),
+        order: test.access.order(),
+        request: ByteCount(test.request_bytes),
+        range: ByteCount(test.range_bytes),
+        count: requests,
+        depth: 1,
+        prepare: ByteCount(test.prepare_bytes),
+        gives: Gives::Response,
+    })
+}

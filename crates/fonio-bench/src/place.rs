@@ -1,0 +1,231 @@
+//! Where a benchmark ran: what decides its numbers besides the device.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The machine, file system and device as procfs and sysfs show them. What they do not show is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The folder or device that was named.
+    pub path: PathBuf,
+    /// It is a block device, not a folder.
+    pub raw_device: bool,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// The file system's type; `None` for a raw device.
+    pub file_system: Option<String>,
+    /// Its mount options, the file system's own included.
+    pub mount_options: Vec<String>,
+    /// The algorithm, where it compresses by its mount options.
+    pub compression: Option<String>,
+    /// `dm-crypt`, where the device below is encrypted. Encryption of single folders is not seen.
+    pub encryption: Option<String>,
+    /// Free for this user; for a raw device its size.
+    pub free_bytes: u64,
+    /// The size of the file system or device.
+    pub size_bytes: u64,
+    /// The name of the device: `mmcblk0`.
+    pub device: Option<String>,
+    /// What the device calls itself.
+    pub model: Option<String>,
+    /// Its I/O scheduler.
+    pub scheduler: Option<String>,
+}
+
+impl Place {
+    /// Looks at `path`, a folder or block device.
+    pub fn of(path: &Path) -> Place {
+        let uname = rustix::system::uname();
+        let mut place = Place {
+            path: path.to_owned(),
+            kernel: uname.release().to_string_lossy().into_owned(),
+            ..Place::default()
+        };
+        let Ok(metadata) = fs::metadata(path) else { return place };
+        place.raw_device = metadata.file_type().is_block_device();
+        let id = if place.raw_device { metadata.rdev() } else { metadata.dev() };
+        let (major, minor) = (rustix::fs::major(id), rustix::fs::minor(id));
+        let mut number = format!("{major}:{minor}");
+        if !place.raw_device {
+            if let Ok(sizes) = rustix::fs::statvfs(path) {
+                place.free_bytes = sizes.f_bavail * sizes.f_frsize;
+                place.size_bytes = sizes.f_blocks * sizes.f_frsize;
+            }
+            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+            if let Some(mount) = mount_of(&mounts, &real) {
+                // btrfs and overlayfs give files a number of their own; the mount's source names the device.
+                if let Ok(source) = fs::metadata(&mount.source)
+                    && source.file_type().is_block_device()
+                {
+                    number =
+                        format!("{}:{}", rustix::fs::major(source.rdev()), rustix::fs::minor(source.rdev()));
+                }
+                place.compression = compression(&mount.options);
+                place.file_system = Some(mount.file_system);
+                place.mount_options = mount.options;
+            }
+        }
+        let sysfs = Path::new("/sys/dev/block").join(&number);
+        place.look_at_device(&sysfs);
+        place
+    }
+
+    fn look_at_device(&mut self, sysfs: &Path) {
+        let Ok(sysfs) = fs::canonicalize(sysfs) else { return };
+        let text = |path: PathBuf| {
+            let text = fs::read_to_string(path).ok()?.trim().to_owned();
+            (!text.is_empty()).then_some(text)
+        };
+        if self.raw_device {
+            // sysfs counts in units of 512 bytes whatever the device's own.
+            let sectors: u64 = text(sysfs.join("size")).and_then(|size| size.parse().ok()).unwrap_or(0);
+            (self.size_bytes, self.free_bytes) = (sectors * 512, sectors * 512);
+        }
+        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let whole = match sysfs.parent() {
+            Some(parent) if sysfs.join("partition").exists() => parent.to_owned(),
+            _ => sysfs.clone(),
+        };
+        self.device = name(&whole);
+        self.model = text(whole.join("device/model")).or_else(|| text(whole.join("device/name")));
+        self.scheduler = text(whole.join("queue/scheduler")).map(|line| chosen(&line).to_owned());
+        if is_encrypted(&sysfs, 0) {
+            self.encryption = Some("dm-crypt".to_owned());
+        }
+    }
+
+    /// What the user should know before believing numbers from here.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let folder = self.path.display();
+        match self.file_system.as_deref() {
+            Some("tmpfs" | "ramfs") => warnings.push(format!(
+                "{folder} is in memory: nothing here is a device's. Name a folder on the device."
+            )),
+            Some(kind @ ("overlay" | "nfs" | "nfs4" | "cifs" | "9p" | "fuse" | "virtiofs")) => warnings.push(format!(
+                "{folder} is on {kind}, so the numbers hold more than a device. Name a folder on the device's own file system, or the device."
+            )),
+            _ => {}
+        }
+        if let Some(compression) = &self.compression {
+            warnings.push(format!(
+                "The file system compresses ({compression}): writes may be smaller than stated, and direct I/O may be \
+                 buffered. Mount it without, or name the device."
+            ));
+        }
+        if let Some(encryption) = &self.encryption {
+            warnings.push(format!(
+                "The device is encrypted ({encryption}): its processor time is in every number."
+            ));
+        }
+        if self.size_bytes > 0 && !self.raw_device && self.free_bytes < self.size_bytes / 10 {
+            warnings.push(format!(
+                "{} % of the file system is free: flash is slower when nearly full. Free some, or compare with --set near-full.",
+                self.free_bytes * 100 / self.size_bytes
+            ));
+        }
+        warnings
+    }
+}
+
+struct MountPoint {
+    file_system: String,
+    source: String,
+    options: Vec<String>,
+}
+
+/// The mount that holds `path`: of those whose folder it is below, the deepest, and of equals the last.
+fn mount_of(mountinfo: &str, path: &Path) -> Option<MountPoint> {
+    let mut best: Option<(usize, MountPoint)> = None;
+    for line in mountinfo.lines() {
+        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let (left, right): (Vec<&str>, Vec<&str>) = (left.split(' ').collect(), right.split(' ').collect());
+        let (Some(at), Some(own)) = (left.get(4), left.get(5)) else { continue };
+        let [file_system, source, of_system, ..] = right[..] else { continue };
+        let at = at.replace("\\040", " ");
+        let depth = Path::new(&at).components().count();
+        if !path.starts_with(&at) || best.as_ref().is_some_and(|(deepest, _)| *deepest > depth) {
+            continue;
+        }
+        let mut options: Vec<String> = Vec::new();
+        for option in own.split(',').chain(of_system.split(',')) {
+            if !options.iter().any(|known| known == option) {
+                options.push(option.to_owned());
+            }
+        }
+        let mount = MountPoint { file_system: file_system.to_owned(), source: source.to_owned(), options };
+        best = Some((depth, mount));
+    }
+    best.map(|(_, mount)| mount)
+}
+
+fn compression(options: &[String]) -> Option<String> {
+    options
+        .iter()
+        .find_map(|option| {
+            ["compress=", "compress-force=", "compress_algorithm="]
+                .iter()
+                .find_map(|key| option.strip_prefix(key))
+        })
+        .filter(|algorithm| !matches!(*algorithm, "no" | "none"))
+        .map(str::to_owned)
+}
+
+/// The word in brackets: `mq-deadline [none]`.
+fn chosen(line: &str) -> &str {
+    line.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(line, |(word, _)| word)
+}
+
+/// Device mapper stacks are not deep; a loop among them would be the kernel's mistake.
+const STACK_MAX: u32 = 8;
+
+fn is_encrypted(sysfs: &Path, depth: u32) -> bool {
+    let uuid = fs::read_to_string(sysfs.join("dm/uuid")).unwrap_or_default();
+    if uuid.starts_with("CRYPT-") {
+        return true;
+    }
+    let Ok(below) = fs::read_dir(sysfs.join("slaves")) else { return false };
+    depth < STACK_MAX && below.flatten().any(|entry| is_encrypted(&entry.path(), depth + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/root rw,discard
+30 22 0:25 /home /home rw,noatime - btrfs /dev/mmcblk0p2 rw,compress=zstd:3,ssd
+31 30 8:1 / /home/my\\040card rw - f2fs /dev/sda1 rw,compress_algorithm=lz4
+";
+
+    #[test]
+    fn the_deepest_mount_counts() {
+        for (path, file_system, compressed) in [
+            ("/etc", "ext4", None),
+            ("/homely", "ext4", None),
+            ("/home/x", "btrfs", Some("zstd:3")),
+            ("/home/my card/y", "f2fs", Some("lz4")),
+        ] {
+            let mount = mount_of(MOUNTS, Path::new(path)).expect("the root holds everything");
+            assert_eq!(mount.file_system, file_system, "{path}");
+            assert_eq!(compression(&mount.options).as_deref(), compressed, "{path}");
+        }
+        assert!(mount_of("damaged\n", Path::new("/")).is_none());
+    }
+
+    #[test]
+    fn schedulers() {
+        assert_eq!(chosen("mq-deadline [none]"), "none");
+        assert_eq!(chosen("none"), "none");
+    }
+
+    #[test]
+    fn this_folder_is_somewhere() {
+        let place = Place::of(Path::new("."));
+        assert!(!place.raw_device && place.size_bytes > 0 && !place.kernel.is_empty());
+    }
+}

@@ -1,0 +1,409 @@
+//! What is measured, in which order, and how much that writes.
+//!
+//! A [`Test`] is one number to be found out; it is the same whether fio measures it on a device or the simulator on a
+//! model. Every test that writes is preceded by writing its range in order, so that it does not depend on what the one
+//! before left behind in the device.
+
+use fonio_core::{ByteCount, Op};
+use fonio_sim::measure::Order;
+use serde::{Deserialize, Serialize};
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1 << 20;
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Access {
+    SeqRead,
+    SeqWrite,
+    RandRead,
+    RandWrite,
+}
+
+impl Access {
+    /// All of them.
+    pub const ALL: [Access; 4] = [Access::SeqRead, Access::SeqWrite, Access::RandRead, Access::RandWrite];
+
+    /// Read or write.
+    pub fn op(self) -> Op {
+        if self.writes() { Op::Write } else { Op::Read }
+    }
+
+    /// Sequential or random.
+    pub fn order(self) -> Order {
+        match self {
+            Access::SeqRead | Access::SeqWrite => Order::Sequential,
+            Access::RandRead | Access::RandWrite => Order::Random,
+        }
+    }
+
+    /// It changes the device.
+    pub fn writes(self) -> bool {
+        matches!(self, Access::SeqWrite | Access::RandWrite)
+    }
+
+    /// As names of tests have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Access::SeqRead => "seq_read",
+            Access::SeqWrite => "seq_write",
+            Access::RandRead => "rand_read",
+            Access::RandWrite => "rand_write",
+        }
+    }
+}
+
+/// A group of tests that is asked for together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Set {
+    /// The four numbers of Kim et al., Table III: sequential and 4 KiB random, reads and writes.
+    Four,
+    /// Response times of Nguyen et al., section 4.3, that the four do not hold: 4 KiB in order.
+    Response,
+    /// Nguyen et al., section 4.5: 1, 2, 4 and 8 processes.
+    Concurrency,
+    /// Throughput of 4 KiB random writes against the range that they touch (Kim et al., section 5.3).
+    AddressRange,
+    /// One long sequential write, past any cache of faster flash.
+    Sustained,
+    /// Random writes while the file system or device is nearly full.
+    NearFull,
+    /// What a model needs besides, to be fitted.
+    Fit,
+    /// What a fitted model is checked with, and is never fitted to.
+    HeldBack,
+}
+
+impl Set {
+    /// All of them with the names that the command line takes.
+    pub const ALL: [(Set, &'static str); 8] = [
+        (Set::Four, "four"),
+        (Set::Response, "response"),
+        (Set::Concurrency, "concurrency"),
+        (Set::AddressRange, "address-range"),
+        (Set::Sustained, "sustained"),
+        (Set::NearFull, "near-full"),
+        (Set::Fit, "fit"),
+        (Set::HeldBack, "held-back"),
+    ];
+
+    /// The set of this name.
+    pub fn named(name: &str) -> Option<Set> {
+        Set::ALL.iter().find(|(_, known)| *known == name).map(|(set, _)| *set)
+    }
+}
+
+/// One number to be found out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Test {
+    /// What it is called: access, size, what is special.
+    pub name: String,
+    /// The group that it belongs to.
+    pub set: Set,
+    /// What each process does.
+    pub access: Access,
+    /// The size of a request, in bytes.
+    pub request_bytes: u64,
+    /// The bytes that each process touches; they lie one behind the other.
+    pub range_bytes: u64,
+    /// Requests that each process makes, unless the time is over before.
+    pub requests: u64,
+    /// How many processes do so at once, each with one request under way.
+    pub processes: u32,
+    /// Another process beside it, of the same sizes, on a range of its own, for as long as this one takes.
+    pub beside: Option<Access>,
+    /// Written in order from the beginning before, in requests of 512 KiB. Where [`Test::is_prepared_each_time`] says no,
+    /// once for the whole benchmark.
+    pub prepare_bytes: u64,
+}
+
+impl Test {
+    /// Bytes from the beginning of the file or device that the test touches.
+    pub fn extent_bytes(&self) -> u64 {
+        let ranges = u64::from(self.processes) + u64::from(self.beside.is_some());
+        self.prepare_bytes.max(ranges * self.range_bytes)
+    }
+
+    /// Whether the preparation comes before every run. What is only read stays as it is, and what is written in order does
+    /// not depend on it much once the range has been written at all.
+    pub fn is_prepared_each_time(&self) -> bool {
+        let beside_writes = self.beside.is_some_and(|access| access.writes());
+        let alone_in_order = self.access == Access::SeqWrite && self.processes == 1;
+        beside_writes || (self.access.writes() && !alone_in_order)
+    }
+
+    /// What one run of it writes at the most: preparation, then its own requests. A writer beside a reader writes for as
+    /// long as that takes; it is counted with as many requests as the reader.
+    pub fn run_writes_bytes(&self) -> u64 {
+        let own = self.requests * self.request_bytes * u64::from(self.processes);
+        let beside = match self.beside {
+            Some(access) if access.writes() => own,
+            _ => 0,
+        };
+        let writes = if self.access.writes() { own } else { 0 } + beside;
+        writes + if self.is_prepared_each_time() { self.prepare_bytes } else { 0 }
+    }
+}
+
+/// What shapes a plan.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// The sets, in any order.
+    pub sets: Vec<Set>,
+    /// The range of the sequential and random tests.
+    pub size: ByteCount,
+    /// The largest range of the address range test.
+    pub range_max: ByteCount,
+    /// Bytes that the sustained write may take.
+    pub sustained: ByteCount,
+    /// What can be written at all; the near-full test fills 95 % of it.
+    pub room: ByteCount,
+}
+
+/// The tests of a scope.
+pub fn tests(scope: &Scope) -> Vec<Test> {
+    let mut sets = scope.sets.clone();
+    sets.sort_unstable();
+    sets.dedup();
+    sets.into_iter().flat_map(|set| of_set(set, scope)).collect()
+}
+
+/// 4 KiB random requests in a run: those of Kim et al., section 5.3.
+const RANDOM_REQUESTS: u64 = 2048;
+
+/// What is written in order before random writes to a smaller range. The studies' 1 GB takes minutes on a slow card;
+/// this cleans more log blocks than any card of theirs seems to have.
+const PREPARE_MIN: u64 = 16 * MIB;
+
+fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
+    let size = scope.size.0;
+    let seq = |access, request| sequential(set, access, request, size);
+    let rand = |access, request, range| random(set, access, request, range);
+    match set {
+        Set::Four => vec![
+            seq(Access::SeqWrite, 512 * KIB),
+            seq(Access::SeqRead, 128 * KIB),
+            rand(Access::RandWrite, 4 * KIB, size),
+            rand(Access::RandRead, 4 * KIB, size),
+        ],
+        Set::Response => vec![seq(Access::SeqRead, 4 * KIB), seq(Access::SeqWrite, 4 * KIB)],
+        Set::Concurrency => Access::ALL
+            .into_iter()
+            .flat_map(|access| [1u32, 2, 4, 8].map(|processes| concurrent(access, processes, size / 4)))
+            .collect(),
+        Set::AddressRange => {
+            doublings(MIB, scope.range_max.0).map(|range| rand(Access::RandWrite, 4 * KIB, range)).collect()
+        }
+        Set::Sustained => vec![Test {
+            name: "seq_write_sustained".to_owned(),
+            prepare_bytes: 0,
+            ..sequential(set, Access::SeqWrite, 512 * KIB, scope.sustained.0 / MIB * MIB)
+        }],
+        Set::NearFull => vec![Test {
+            name: "rand_write_near_full".to_owned(),
+            prepare_bytes: scope.room.0 / 100 * 95 / MIB * MIB,
+            ..rand(Access::RandWrite, 4 * KIB, size)
+        }],
+        Set::Fit => vec![
+            seq(Access::SeqWrite, 64 * KIB),
+            rand(Access::RandWrite, 16 * KIB, MIB),
+            rand(Access::RandWrite, 64 * KIB, MIB),
+            rand(Access::RandWrite, 64 * KIB, size),
+            rand(Access::RandRead, 64 * KIB, size),
+            seq(Access::SeqRead, 4 * KIB),
+        ],
+        Set::HeldBack => vec![
+            seq(Access::SeqRead, 32 * KIB),
+            seq(Access::SeqWrite, 256 * KIB),
+            rand(Access::RandRead, 16 * KIB, size / 2),
+            rand(Access::RandWrite, 8 * KIB, MIB),
+            rand(Access::RandWrite, 32 * KIB, MIB + MIB / 2),
+            rand(Access::RandWrite, 4 * KIB, size / 4 * 3),
+            rand(Access::RandWrite, 16 * KIB, size / 2),
+            beside(Access::RandRead, Access::SeqWrite, size / 4),
+        ],
+    }
+}
+
+fn doublings(first: u64, last: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(first), |range| range.checked_mul(2)).take_while(move |range| *range <= last)
+}
+
+fn sequential(set: Set, access: Access, request: u64, range: u64) -> Test {
+    Test {
+        name: format!("{}_{}", access.name(), size_name(request)),
+        set,
+        access,
+        request_bytes: request,
+        range_bytes: range,
+        requests: range / request,
+        processes: 1,
+        beside: None,
+        prepare_bytes: range,
+    }
+}
+
+fn random(set: Set, access: Access, request: u64, range: u64) -> Test {
+    Test {
+        name: format!("{}_{}_in_{}", access.name(), size_name(request), size_name(range)),
+        requests: RANDOM_REQUESTS,
+        prepare_bytes: if access.writes() { range.max(PREPARE_MIN) } else { range },
+        ..sequential(set, access, request, range)
+    }
+}
+
+fn concurrent(access: Access, processes: u32, range: u64) -> Test {
+    Test {
+        name: format!("{}_4k_by_{processes}", access.name()),
+        processes,
+        prepare_bytes: u64::from(processes) * range,
+        ..sequential(Set::Concurrency, access, 4 * KIB, range)
+    }
+}
+
+fn beside(access: Access, other: Access, range: u64) -> Test {
+    Test {
+        name: format!("{}_4k_beside_{}", access.name(), other.name()),
+        beside: Some(other),
+        prepare_bytes: 2 * range,
+        ..random(Set::HeldBack, access, 4 * KIB, range)
+    }
+}
+
+fn size_name(bytes: u64) -> String {
+    if bytes.is_multiple_of(MIB) { format!("{}m", bytes / MIB) } else { format!("{}k", bytes / KIB) }
+}
+
+/// What a plan writes and reserves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Volume {
+    /// Bytes of the file or device that are touched.
+    pub extent_bytes: u64,
+    /// Written where every test is repeated as seldom as may be and none runs into its time limit.
+    pub writes_min_bytes: u64,
+    /// Written at the most.
+    pub writes_max_bytes: u64,
+}
+
+/// What `tests` write where each is run between `runs_min` and `runs_max` times.
+pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
+    let extent_bytes = tests.iter().map(Test::extent_bytes).max().unwrap_or(0);
+    // What is not prepared each time has to be written once.
+    let layout =
+        tests.iter().filter(|test| !test.is_prepared_each_time()).map(|test| test.prepare_bytes).max();
+    let writes = |runs: u32| {
+        let each = |test: &Test| test.run_writes_bytes() * u64::from(repeats(test, runs));
+        tests.iter().map(each).sum::<u64>() + layout.unwrap_or(0)
+    };
+    Volume { extent_bytes, writes_min_bytes: writes(runs_min), writes_max_bytes: writes(runs_max) }
+}
+
+/// Tests that write very much are run once.
+pub(crate) fn repeats(test: &Test, runs: u32) -> u32 {
+    if matches!(test.set, Set::Sustained | Set::NearFull) { 1 } else { runs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(sets: &[Set], expected: Expect) {
+        let scope = Scope {
+            sets: sets.to_vec(),
+            size: ByteCount(128 * MIB),
+            range_max: ByteCount(8 * MIB),
+            sustained: ByteCount(1 << 30),
+            room: ByteCount(4 << 30),
+        };
+        let tests = tests(&scope);
+        let mut shown = String::new();
+        for test in &tests {
+            shown += &format!(
+                "{:<28} {:>6} × {:>6} B, prepared {:>4} MiB, writes {:>5} MiB\n",
+                test.name,
+                test.requests,
+                test.request_bytes,
+                test.prepare_bytes / MIB,
+                test.run_writes_bytes() / MIB
+            );
+        }
+        let volume = volume(&tests, 3, 10);
+        shown += &format!(
+            "{} MiB touched, {} to {} MiB written\n",
+            volume.extent_bytes / MIB,
+            volume.writes_min_bytes / MIB,
+            volume.writes_max_bytes / MIB
+        );
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn the_four() {
+        check(
+            &[Set::Four],
+            expect![[r#"
+                seq_write_512k                  256 × 524288 B, prepared  128 MiB, writes   128 MiB
+                seq_read_128k                  1024 × 131072 B, prepared  128 MiB, writes     0 MiB
+                rand_write_4k_in_128m          2048 ×   4096 B, prepared  128 MiB, writes   136 MiB
+                rand_read_4k_in_128m           2048 ×   4096 B, prepared  128 MiB, writes     0 MiB
+                128 MiB touched, 920 to 2768 MiB written
+            "#]],
+        );
+    }
+
+    #[test]
+    fn ranges_in_doublings() {
+        check(
+            &[Set::AddressRange],
+            expect![[r#"
+            rand_write_4k_in_1m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
+            rand_write_4k_in_2m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
+            rand_write_4k_in_4m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
+            rand_write_4k_in_8m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
+            16 MiB touched, 288 to 960 MiB written
+        "#]],
+        );
+    }
+
+    #[test]
+    fn big_writes_once() {
+        check(
+            &[Set::NearFull, Set::Sustained],
+            expect![[r#"
+            seq_write_sustained            2048 × 524288 B, prepared    0 MiB, writes  1024 MiB
+            rand_write_near_full           2048 ×   4096 B, prepared 3891 MiB, writes  3899 MiB
+            3891 MiB touched, 4923 to 4923 MiB written
+        "#]],
+        );
+    }
+
+    #[test]
+    fn held_back() {
+        check(
+            &[Set::HeldBack],
+            expect![[r#"
+                seq_read_32k                   4096 ×  32768 B, prepared  128 MiB, writes     0 MiB
+                seq_write_256k                  512 × 262144 B, prepared  128 MiB, writes   128 MiB
+                rand_read_16k_in_64m           2048 ×  16384 B, prepared   64 MiB, writes     0 MiB
+                rand_write_8k_in_1m            2048 ×   8192 B, prepared   16 MiB, writes    32 MiB
+                rand_write_32k_in_1536k        2048 ×  32768 B, prepared   16 MiB, writes    80 MiB
+                rand_write_4k_in_96m           2048 ×   4096 B, prepared   96 MiB, writes   104 MiB
+                rand_write_16k_in_64m          2048 ×  16384 B, prepared   64 MiB, writes    96 MiB
+                rand_read_4k_beside_seq_write   2048 ×   4096 B, prepared   64 MiB, writes    72 MiB
+                128 MiB touched, 1664 to 5248 MiB written
+            "#]],
+        );
+    }
+
+    #[test]
+    fn sets_have_names() {
+        for (set, name) in Set::ALL {
+            assert_eq!(Set::named(name), Some(set));
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Running a plan: prepare, measure, repeat until stable.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::BenchError;
+use crate::fio::{Fio, Limit};
+use crate::plan::{Set, Test, repeats};
+use crate::result::{Benchmark, Run, SCHEMA, TestResult};
+use crate::stable;
+use crate::target::Target;
+use crate::verdict;
+
+/// How tests are repeated.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Each test is run at least so often.
+    pub runs_min: u32,
+    /// And at most so often.
+    pub runs_max: u32,
+    /// It is enough when the standard error of the mean is at most this share of it.
+    pub error_max: f64,
+    /// The longest that a single run takes; its preparation is not counted.
+    pub run_time_max: Duration,
+    /// The longest that a sustained write takes.
+    pub sustained_time_max: Duration,
+    /// The whole benchmark begins no run after this time.
+    pub time_max: Duration,
+    /// Seed of the random places; each run has its own.
+    pub seed: u64,
+}
+
+impl Effort {
+    /// Until stable.
+    pub const FULL: Effort = Effort {
+        runs_min: 3,
+        runs_max: 10,
+        error_max: 0.02,
+        run_time_max: Duration::from_secs(10),
+        sustained_time_max: Duration::from_secs(60),
+        time_max: Duration::from_secs(15 * 60),
+        seed: 1,
+    };
+
+    /// Once, and short.
+    pub const QUICK: Effort = Effort {
+        runs_min: 1,
+        runs_max: 1,
+        run_time_max: Duration::from_secs(3),
+        sustained_time_max: Duration::from_secs(20),
+        time_max: Duration::from_secs(3 * 60),
+        ..Effort::FULL
+    };
+}
+
+/// After a preparation the device is left alone for so long, as the model's preparation does.
+const REST: Duration = Duration::from_secs(1);
+
+/// Runs `tests` on `target`. `progress` is told the name of a test and the number of its run before each.
+///
+/// # Errors
+///
+/// Where fio fails, there is no room, or `stop` was set.
+pub fn run(
+    fio: &Fio,
+    target: &Target,
+    tests: &[Test],
+    effort: &Effort,
+    stop: &AtomicBool,
+    mut progress: impl FnMut(&str, u32),
+) -> Result<Benchmark, BenchError> {
+    target.check_room(tests.iter().map(Test::extent_bytes).max().unwrap_or(0))?;
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
+    let until = Instant::now() + effort.time_max;
+    let mut session =
+        Session { fio, target, effort, stop, until, laid_out: 0, written: 0, seed: effort.seed };
+    let mut results = Vec::new();
+    let mut left_out = Vec::new();
+    for test in tests {
+        match session.test(test, &mut progress)? {
+            Some(result) => results.push(result),
+            None => left_out.push(test.name.as_str()),
+        }
+    }
+    if results.is_empty() {
+        return Err(BenchError::TimeOver);
+    }
+    let mut benchmark = Benchmark {
+        schema: SCHEMA,
+        tool: fio.version.clone(),
+        began_unix_s: began,
+        seed: effort.seed,
+        capacity_bytes: target.place().size_bytes,
+        place: Some(target.place().clone()),
+        verdict: String::new(),
+        warnings: target.place().warnings(),
+        written_bytes: session.written,
+        tests: results,
+    };
+    if !left_out.is_empty() {
+        benchmark.warnings.push(format!(
+            "The time was over before {}. Repeat with --time {}min.",
+            left_out.join(", "),
+            effort.time_max.as_secs().div_ceil(60) * 2
+        ));
+    }
+    benchmark.warnings.extend(warnings(&benchmark, effort));
+    benchmark.verdict = verdict::sentence(&benchmark);
+    Ok(benchmark)
+}
+
+struct Session<'a> {
+    fio: &'a Fio,
+    target: &'a Target,
+    effort: &'a Effort,
+    stop: &'a AtomicBool,
+    until: Instant,
+    /// So much from the beginning has been written, and can be read.
+    laid_out: u64,
+    written: u64,
+    seed: u64,
+}
+
+impl Session<'_> {
+    /// `None` where the time was over before its first run was.
+    fn test(
+        &mut self,
+        test: &Test,
+        progress: &mut impl FnMut(&str, u32),
+    ) -> Result<Option<TestResult>, BenchError> {
+        let mut runs: Vec<Run> = Vec::new();
+        let runs_min = repeats(test, self.effort.runs_min);
+        let runs_max = repeats(test, self.effort.runs_max);
+        let mut stable = false;
+        while (runs.len() as u32) < runs_max && !(stable && runs.len() as u32 >= runs_min) {
+            progress(&test.name, runs.len() as u32 + 1);
+            match self.prepare(test).and_then(|()| self.measure(test)) {
+                Ok(run) => runs.push(run),
+                Err(BenchError::TimeOver) => break,
+                Err(error) => return Err(error),
+            }
+            let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
+            stable = stable::is_stable(&rates, self.effort.error_max);
+        }
+        Ok((!runs.is_empty()).then(|| TestResult::new(test.clone(), runs, stable)))
+    }
+
+    fn prepare(&mut self, test: &Test) -> Result<(), BenchError> {
+        let bytes = test.prepare_bytes;
+        if bytes == 0 || (!test.is_prepared_each_time() && bytes <= self.laid_out) {
+            return Ok(());
+        }
+        self.fio.prepare(self.target.file(), bytes, Limit { stop: self.stop, until: self.until })?;
+        self.laid_out = self.laid_out.max(bytes);
+        self.written += bytes;
+        self.rest()
+    }
+
+    fn rest(&self) -> Result<(), BenchError> {
+        let until = Instant::now() + REST;
+        while Instant::now() < until {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(BenchError::Interrupted);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, test: &Test) -> Result<Run, BenchError> {
+        let time_max = match test.set {
+            Set::Sustained => self.effort.sustained_time_max,
+            _ => self.effort.run_time_max,
+        };
+        self.seed += 1;
+        if Instant::now() >= self.until {
+            return Err(BenchError::TimeOver);
+        }
+        // A run that has begun may use its own time; a device that does not answer at all ends it then.
+        let limit = Limit { stop: self.stop, until: self.until + time_max };
+        let run = self.fio.measure(self.target.file(), test, time_max, self.seed, limit)?;
+        if test.access.writes() {
+            self.written += run.bytes;
+            if test.access.order() == fonio_sim::measure::Order::Sequential {
+                self.laid_out = self.laid_out.max(run.bytes);
+            }
+        }
+        Ok(run)
+    }
+}
+
+/// Fewer requests than this in a run, and its mean says little about a device whose writes differ by a thousand times.
+const REQUESTS_MIN: u64 = 20;
+
+fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let names = |which: &dyn Fn(&TestResult) -> bool| {
+        let names: Vec<&str> = benchmark
+            .tests
+            .iter()
+            .filter(|result| which(result))
+            .map(|result| result.test.name.as_str())
+            .collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    if let Some(names) = names(&|result| result.runs.iter().any(|run| run.outlier)) {
+        warnings.push(format!(
+            "Single runs stand apart in {names}: something else used the device, or it cleaned up. Close what writes \
+             (bare `fonio` shows it) and repeat with --runs {}.",
+            effort.runs_max * 2
+        ));
+    }
+    if effort.runs_max > 1
+        && let Some(names) = names(&|result| repeats(&result.test, 2) > 1 && !result.stable)
+    {
+        warnings.push(format!(
+            "After {} runs the mean is not known to {} % in {names}. Repeat with --runs {}.",
+            effort.runs_max,
+            effort.error_max * 100.0,
+            effort.runs_max * 2
+        ));
+    }
+    if effort.runs_max == 1 {
+        warnings.push(
+            "Each test ran once, so nothing is known of its spread. For that: --runs 10.".to_owned(),
+        );
+    }
+    if let Some(names) = names(&|result| result.runs.iter().any(|run| run.requests < REQUESTS_MIN)) {
+        warnings.push(format!(
+            "Fewer than {REQUESTS_MIN} requests were done in the time in {names}. Repeat with --run-time {}s.",
+            effort.run_time_max.as_secs() * 4
+        ));
+    }
+    warnings
+}

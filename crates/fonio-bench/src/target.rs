@@ -1,0 +1,239 @@
+//! What is measured on: a file of our own in a folder, or a whole device.
+//!
+//! The file is locked while its owner lives. One that nobody holds was left by a benchmark that was killed, and the next
+//! one in the same folder removes it.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::BenchError;
+use crate::place::Place;
+
+/// Our files begin with this.
+const PREFIX: &str = ".fonio-bench-";
+
+/// How much of each end of a device is looked at: partition tables and file systems leave something other than zeros there.
+const LOOKED_AT_BYTES: u64 = 1 << 20;
+
+/// What stays free in a folder.
+const RESERVE_BYTES: u64 = 64 << 20;
+
+/// Something to measure on. Dropping it removes a file of ours; a device stays as it was written.
+#[derive(Debug)]
+pub struct Target {
+    /// What fio opens.
+    file: PathBuf,
+    place: Place,
+    room_bytes: u64,
+    remove: bool,
+    /// Holds the lock on the file, or the claim on the device, so that nobody mounts it meanwhile.
+    _held: File,
+}
+
+impl Target {
+    /// Takes `path`: a folder, in which it makes a file, or a block device. A device that holds data has to be named in
+    /// `yes_destroy` too.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::NoTarget`], [`BenchError::InUse`], [`BenchError::HoldsData`], [`BenchError::NoDirectIo`] and what the
+    /// system refuses.
+    pub fn open(path: &Path, yes_destroy: Option<&Path>) -> Result<Target, BenchError> {
+        let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
+        let place = Place::of(path);
+        if metadata.is_dir() {
+            in_folder(path, place)
+        } else if metadata.file_type().is_block_device() {
+            on_device(path, place, yes_destroy)
+        } else {
+            Err(BenchError::NoTarget { path: path.to_owned() })
+        }
+    }
+
+    /// What fio opens.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// How many bytes can be written to it.
+    pub fn room_bytes(&self) -> u64 {
+        self.room_bytes
+    }
+
+    /// Says whether `bytes` fit.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::NoRoom`].
+    pub fn check_room(&self, bytes: u64) -> Result<(), BenchError> {
+        if bytes > self.room_bytes {
+            let path = self.place.path.clone();
+            return Err(BenchError::NoRoom { path, free: self.room_bytes, needed: bytes });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if self.remove {
+            // Where it cannot be removed, the next benchmark in this folder tries again.
+            let _ = fs::remove_file(&self.file);
+        }
+    }
+}
+
+/// How many bytes can be written to `path`, without touching it.
+///
+/// # Errors
+///
+/// [`BenchError::NoTarget`] and [`BenchError::System`].
+pub fn room_bytes(path: &Path) -> Result<u64, BenchError> {
+    let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
+    let place = Place::of(path);
+    if metadata.is_dir() {
+        Ok(place.free_bytes.saturating_sub(RESERVE_BYTES))
+    } else if metadata.file_type().is_block_device() {
+        Ok(place.size_bytes)
+    } else {
+        Err(BenchError::NoTarget { path: path.to_owned() })
+    }
+}
+
+fn in_folder(folder: &Path, place: Place) -> Result<Target, BenchError> {
+    remove_left_over(folder)?;
+    let file = folder.join(format!("{PREFIX}{}.data", std::process::id()));
+    let held = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&file)
+        .map_err(BenchError::system("create", &file))?;
+    // Nobody else knows the file yet, so the lock is free.
+    held.try_lock().map_err(|error| match error {
+        TryLockError::Error(source) => BenchError::System { action: "lock", path: file.clone(), source },
+        TryLockError::WouldBlock => BenchError::InUse { path: file.clone() },
+    })?;
+    let room_bytes = room_bytes(folder)?;
+    let target = Target { file, place, room_bytes, remove: true, _held: held };
+    check_direct(&target.file, &target.place)?;
+    Ok(target)
+}
+
+fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
+    let entries = fs::read_dir(folder).map_err(BenchError::system("list", folder))?;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !(name.starts_with(PREFIX) && name.ends_with(".data")) {
+            continue;
+        }
+        // Another user's file cannot be opened, and is theirs to remove.
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
+        if file.try_lock().is_ok() {
+            fs::remove_file(entry.path()).map_err(BenchError::system("remove", &entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+fn on_device(path: &Path, place: Place, yes_destroy: Option<&Path>) -> Result<Target, BenchError> {
+    // The kernel refuses an exclusive opening of what is mounted, swap, or below another device, partitions included.
+    let held = OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
+    let mut held = match held {
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+            return Err(BenchError::InUse { path: path.to_owned() });
+        }
+        other => other.map_err(BenchError::system("open", path))?,
+    };
+    if yes_destroy != Some(path)
+        && let Some(at) = first_data(&mut held, path)?
+    {
+        return Err(BenchError::HoldsData { path: path.to_owned(), at });
+    }
+    check_direct(path, &place)?;
+    let room_bytes = place.size_bytes;
+    Ok(Target { file: path.to_owned(), place, room_bytes, remove: false, _held: held })
+}
+
+/// Where the first byte that is not zero stands, at the beginning or end.
+fn first_data(file: &mut File, path: &Path) -> Result<Option<u64>, BenchError> {
+    let end = file.seek(SeekFrom::End(0)).map_err(BenchError::system("find the size of", path))?;
+    let head = LOOKED_AT_BYTES.min(end);
+    for (from, to) in [(0, head), (end.saturating_sub(LOOKED_AT_BYTES).max(head), end)] {
+        let mut bytes = vec![0; (to - from) as usize];
+        file.read_exact_at(&mut bytes, from).map_err(BenchError::system("read", path))?;
+        if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
+            return Ok(Some(from + at as u64));
+        }
+    }
+    Ok(None)
+}
+
+fn check_direct(file: &Path, place: &Place) -> Result<(), BenchError> {
+    let opened =
+        OpenOptions::new().read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(file);
+    match opened {
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Err(BenchError::NoDirectIo {
+            path: place.path.clone(),
+            file_system: place.file_system.clone().unwrap_or_else(|| "raw device".to_owned()),
+        }),
+        other => other.map(drop).map_err(BenchError::system("open for direct I/O", file)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_goes_with_its_owner_and_a_killed_ones_with_the_next() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let left = folder.path().join(format!("{PREFIX}1.data"));
+        fs::write(&left, "left").expect("it can be written");
+        let other = folder.path().join("mine.data");
+        fs::write(&other, "not ours").expect("it can be written");
+        let target = match Target::open(folder.path(), None) {
+            Ok(target) => target,
+            Err(error @ BenchError::NoDirectIo { .. }) => {
+                eprintln!("skipped: {error}");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        assert!(!left.exists(), "nobody held it");
+        let file = target.file().to_owned();
+        remove_left_over(folder.path()).expect("the folder can be listed");
+        assert!(file.exists(), "its owner holds it");
+        drop(target);
+        assert!(!file.exists());
+        assert!(other.exists());
+    }
+
+    #[test]
+    fn data_at_either_end_are_found() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.set_len(4 << 20).expect("it grows");
+        let path = Path::new("x");
+        assert_eq!(first_data(&mut file, path).expect("it is read"), None);
+        for at in [(4u64 << 20) - 1, 510] {
+            file.write_all_at(b"x", at).expect("it is written");
+            assert_eq!(first_data(&mut file, path).expect("it is read"), Some(at));
+        }
+    }
+
+    #[test]
+    fn a_file_is_no_target() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        assert!(matches!(Target::open(file.path(), None), Err(BenchError::NoTarget { .. })));
+    }
+}

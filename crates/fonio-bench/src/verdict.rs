@@ -1,0 +1,234 @@
+//! What a benchmark comes to, in a sentence, and the classes that it is held against.
+
+use crate::plan::{Access, Set};
+use crate::result::{Benchmark, TestResult};
+
+/// What an SD class asks for (SD Association; application performance classes A1 and A2, speed classes by their number).
+#[derive(Clone, Copy, Debug)]
+pub struct Class {
+    /// `A1`, `V30`.
+    pub name: &'static str,
+    /// 4 KiB random reads a second.
+    pub rand_read_iops: f64,
+    /// 4 KiB random writes a second.
+    pub rand_write_iops: f64,
+    /// Sequential writes, MB/s.
+    pub seq_write_mb_s: f64,
+}
+
+/// The classes, the easiest first.
+pub const CLASSES: [Class; 7] = [
+    video("V6", 6.0),
+    video("V10", 10.0),
+    Class { name: "A1", rand_read_iops: 1500.0, rand_write_iops: 500.0, seq_write_mb_s: 10.0 },
+    Class { name: "A2", rand_read_iops: 4000.0, rand_write_iops: 2000.0, seq_write_mb_s: 10.0 },
+    video("V30", 30.0),
+    video("V60", 60.0),
+    video("V90", 90.0),
+];
+
+const fn video(name: &'static str, seq_write_mb_s: f64) -> Class {
+    Class { name, rand_read_iops: 0.0, rand_write_iops: 0.0, seq_write_mb_s }
+}
+
+/// The four numbers as far as they were measured: requests a second for random, MB/s for sequential.
+struct Four<'a> {
+    seq_write: &'a TestResult,
+    rand_write: &'a TestResult,
+    rand_read: &'a TestResult,
+}
+
+fn four(benchmark: &Benchmark) -> Option<Four<'_>> {
+    Some(Four {
+        seq_write: benchmark.find(Set::Four, Access::SeqWrite)?,
+        rand_write: benchmark.find(Set::Four, Access::RandWrite)?,
+        rand_read: benchmark.find(Set::Four, Access::RandRead)?,
+    })
+}
+
+/// The classes whose figures the four numbers reach. This is a comparison: the classes' own tests are at a depth and on a
+/// fresh card that these numbers are not.
+pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
+    let Some(four) = four(benchmark) else { return Vec::new() };
+    CLASSES
+        .iter()
+        .filter(|class| {
+            four.seq_write.mb_s >= class.seq_write_mb_s
+                && four.rand_write.iops >= class.rand_write_iops
+                && four.rand_read.iops >= class.rand_read_iops
+        })
+        .map(|class| class.name)
+        .collect()
+}
+
+/// The verdict.
+pub fn sentence(benchmark: &Benchmark) -> String {
+    let mut sentences = Vec::new();
+    sentences.extend(against_a1(benchmark));
+    sentences.extend(cliff(benchmark));
+    sentences.extend(sustained(benchmark));
+    if sentences.is_empty() {
+        sentences
+            .push(format!("{} tests measured; they hold no verdict on their own.", benchmark.tests.len()));
+    }
+    sentences.join(" ")
+}
+
+fn against_a1(benchmark: &Benchmark) -> Option<String> {
+    let four = four(benchmark)?;
+    let a1 = CLASSES.iter().find(|class| class.name == "A1")?;
+    let shortfalls = [
+        ("Random writes are", four.rand_write, a1.rand_write_iops / four.rand_write.iops),
+        ("Random reads are", four.rand_read, a1.rand_read_iops / four.rand_read.iops),
+        ("Sequential writes are", four.seq_write, a1.seq_write_mb_s / four.seq_write.mb_s),
+    ];
+    let (what, result, factor) = shortfalls.into_iter().max_by(|left, right| left.2.total_cmp(&right.2))?;
+    Some(if factor > 1.0 {
+        format!(
+            "{what} the weak point: {}, {} slower than SD class A1 asks for.",
+            rate(result.mb_s),
+            times(factor)
+        )
+    } else {
+        let reached = classes(benchmark);
+        let best = reached.last().copied().unwrap_or("A1");
+        format!(
+            "No weak point: everything is at least as fast as SD class A1 asks for (reached: up to {best})."
+        )
+    })
+}
+
+/// From this ratio between the smallest and the largest range on, the range is worth a sentence.
+const CLIFF: f64 = 2.0;
+
+fn cliff(benchmark: &Benchmark) -> Option<String> {
+    let curve: Vec<&TestResult> = benchmark.of(Set::AddressRange).collect();
+    let (first, last) = (curve.first()?, curve.last()?);
+    if curve.len() < 2 {
+        return None;
+    }
+    let factor = first.mb_s / last.mb_s;
+    Some(if factor >= CLIFF {
+        let steps = curve.windows(2).map(|pair| (pair[0].mb_s / pair[1].mb_s, pair[0]));
+        let (drop, before) = steps.max_by(|left, right| left.0.total_cmp(&right.0))?;
+        format!(
+            "Random writes slow down with the range that they touch: {} in {} MiB, {} in {} MiB; the largest drop, by {}, \
+             comes beyond {} MiB.",
+            rate(first.mb_s),
+            first.test.range_bytes >> 20,
+            rate(last.mb_s),
+            last.test.range_bytes >> 20,
+            times(drop),
+            before.test.range_bytes >> 20
+        )
+    } else {
+        format!(
+            "Random writes hardly depend on the range that they touch: {} in {} MiB, {} in {} MiB.",
+            rate(first.mb_s),
+            first.test.range_bytes >> 20,
+            rate(last.mb_s),
+            last.test.range_bytes >> 20
+        )
+    })
+}
+
+fn sustained(benchmark: &Benchmark) -> Option<String> {
+    let found = benchmark.of(Set::Sustained).next()?.sustained?;
+    Some(match found.fell_after_bytes {
+        Some(bytes) => format!(
+            "Sequential writes fall from {} to {} after {} MB.",
+            rate(found.first_mb_s),
+            rate(found.last_mb_s),
+            bytes / 1_000_000
+        ),
+        None => format!("Sequential writes keep their rate: {} at the end.", rate(found.last_mb_s)),
+    })
+}
+
+/// A rate with as many digits as it deserves.
+pub fn rate(mb_s: f64) -> String {
+    match mb_s {
+        small if small < 0.095 => format!("{small:.3} MB/s"),
+        small if small < 9.5 => format!("{small:.2} MB/s"),
+        small if small < 95.0 => format!("{small:.1} MB/s"),
+        large => format!("{large:.0} MB/s"),
+    }
+}
+
+fn times(factor: f64) -> String {
+    if factor < 9.5 { format!("{factor:.1} times") } else { format!("{factor:.0} times") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model, plan};
+    use expect_test::{Expect, expect};
+    use fonio_core::ByteCount;
+    use fonio_sim::profile::Profile;
+
+    fn check(profile: &str, sets: &[Set], expected: Expect) {
+        let tests = plan::tests(&plan::Scope {
+            sets: sets.to_vec(),
+            size: ByteCount(32 << 20),
+            range_max: ByteCount(32 << 20),
+            sustained: ByteCount(0),
+            room: ByteCount(1 << 30),
+        });
+        let profile = Profile::shipped(profile).expect("a shipped profile");
+        let benchmark = model::benchmark(&profile, ByteCount(1 << 30), &tests, 1, 1).expect("it runs");
+        expected.assert_eq(&format!(
+            "{}\nclasses: {}\n",
+            sentence(&benchmark),
+            classes(&benchmark).join(", ")
+        ));
+    }
+
+    #[test]
+    fn a_slow_card() {
+        check(
+            "kingston",
+            &[Set::Four],
+            expect![[r#"
+            Random writes are the weak point: 0.011 MB/s, 184 times slower than SD class A1 asks for.
+            classes: 
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_card_with_a_cliff() {
+        check(
+            "kingston",
+            &[Set::AddressRange],
+            expect![[r#"
+            Random writes slow down with the range that they touch: 0.55 MB/s in 1 MiB, 0.011 MB/s in 32 MiB; the largest drop, by 29 times, comes beyond 4 MiB.
+            classes: 
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_card_without() {
+        check(
+            "transcend",
+            &[Set::Four, Set::AddressRange],
+            expect![[r#"
+            Sequential writes are the weak point: 4.35 MB/s, 2.3 times slower than SD class A1 asks for. Random writes hardly depend on the range that they touch: 1.39 MB/s in 1 MiB, 1.39 MB/s in 32 MiB.
+            classes: 
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_fast_device() {
+        check(
+            "ufs31",
+            &[Set::Four],
+            expect![[r#"
+            No weak point: everything is at least as fast as SD class A1 asks for (reached: up to V90).
+            classes: V6, V10, A1, A2, V30, V60, V90
+        "#]],
+        );
+    }
+}

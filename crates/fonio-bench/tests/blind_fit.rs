@@ -1,0 +1,81 @@
+//! A profile fitted to a device that it does not know must predict tests of that device that it was not fitted to.
+//! The device is a shipped profile in virtual time; the fit sees nothing of it but its benchmark.
+
+use fonio_bench::plan::{self, Scope, Set};
+use fonio_bench::{fit, model};
+use fonio_core::ByteCount;
+use fonio_sim::profile::{Profile, Source};
+
+const CAPACITY: ByteCount = ByteCount(2 << 30);
+
+/// How far a held-back test may be off.
+const ERROR_MAX: f64 = 0.15;
+
+fn check(hidden: &str, layer: &str) {
+    check_device(hidden, Profile::shipped(hidden).expect("a shipped profile"), layer);
+}
+
+fn check_device(hidden: &str, device: Profile, layer: &str) {
+    let scope = |sets: &[Set]| Scope {
+        sets: sets.to_vec(),
+        size: ByteCount(128 << 20),
+        range_max: ByteCount(256 << 20),
+        sustained: ByteCount(0),
+        room: CAPACITY,
+    };
+    let seen = plan::tests(&scope(&[Set::Four, Set::Response, Set::AddressRange, Set::Fit]));
+    let seen = model::benchmark(&device, CAPACITY, &seen, 2, 11).expect("the hidden device runs");
+    let fitted = fit::fit(&seen, "fitted", 3, |_| {}).expect("it can be fitted");
+    assert_eq!(fitted.profile.word("ftl.kind"), Some(layer), "{hidden}");
+
+    let again =
+        Profile::parse("again", &fitted.profile.to_toml()).expect("the profile can be written and read");
+    let held_back = plan::tests(&scope(&[Set::HeldBack]));
+    let held_back = model::benchmark(&device, CAPACITY, &held_back, 1, 77).expect("the hidden device runs");
+    let predictions = fit::predict(&again, &held_back).expect("the profile gives a device");
+    assert_eq!(predictions.len(), held_back.tests.len());
+    for prediction in &predictions {
+        eprintln!("{hidden}: {prediction:?}, {:+.1} %", 100.0 * prediction.error());
+    }
+    for prediction in predictions {
+        assert!(prediction.error().abs() <= ERROR_MAX, "{hidden}: {prediction:?}");
+    }
+    assert!(!fitted.intervals.is_empty());
+}
+
+#[test]
+fn kingston() {
+    check("kingston", "bast");
+}
+
+#[test]
+fn ridata() {
+    check("ridata", "fast");
+}
+
+#[test]
+fn transcend() {
+    check("transcend", "page_map");
+}
+
+#[test]
+fn sandisk() {
+    check("sandisk", "page_map");
+}
+
+/// Times, erase blocks and log blocks that no candidate of the fit has.
+#[test]
+fn a_device_between_the_candidates() {
+    let mut device = Profile::shipped("kingston").expect("a shipped profile");
+    for (key, number) in [
+        ("flash.pages_per_block", 96),
+        ("ftl.log_blocks", 3),
+        ("flash.t_program", 1_234_567),
+        ("flash.t_erase", 4_100_000),
+        ("interface.write_command", 377_000),
+        ("interface.random_read", 650_000),
+    ] {
+        device.set(key, number, Source::Assumed, "").expect("a key and a number in its range");
+    }
+    check_device("between", device, "bast");
+}

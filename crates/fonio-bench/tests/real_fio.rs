@@ -1,0 +1,93 @@
+//! Small real runs of fio in a temporary folder.
+
+use std::sync::atomic::AtomicBool;
+
+use fonio_bench::BenchError;
+use fonio_bench::fio::Fio;
+use fonio_bench::plan::{self, Access, Scope, Set};
+use fonio_bench::result::Benchmark;
+use fonio_bench::run::{Effort, run};
+use fonio_bench::target::Target;
+use fonio_core::ByteCount;
+
+const MIB: u64 = 1 << 20;
+
+fn fio_and_folder() -> Option<(Fio, tempfile::TempDir, Target)> {
+    let fio = match Fio::find() {
+        Ok(fio) => fio,
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            return None;
+        }
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    match Target::open(folder.path(), None) {
+        Ok(target) => Some((fio, folder, target)),
+        Err(error @ BenchError::NoDirectIo { .. }) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn tests(sets: &[Set]) -> Vec<plan::Test> {
+    plan::tests(&Scope {
+        sets: sets.to_vec(),
+        size: ByteCount(4 * MIB),
+        range_max: ByteCount(2 * MIB),
+        sustained: ByteCount(8 * MIB),
+        room: ByteCount(64 * MIB),
+    })
+}
+
+#[test]
+fn every_set_runs_and_nothing_is_left() {
+    let Some((fio, folder, target)) = fio_and_folder() else { return };
+    let sets: Vec<Set> = Set::ALL.into_iter().map(|(set, _)| set).collect();
+    let mut tests = tests(&sets);
+    // Of each set the first, and what runs otherwise than alone; the others differ in their numbers only.
+    let mut seen = Vec::new();
+    tests.retain(|test| {
+        let first = !seen.contains(&test.set);
+        seen.push(test.set);
+        first
+            || test.beside.is_some()
+            || (test.access == Access::RandWrite && test.set == Set::Four)
+            || test.processes == 4
+    });
+    let effort = Effort { run_time_max: std::time::Duration::from_millis(300), ..Effort::QUICK };
+    let benchmark =
+        run(&fio, &target, &tests, &effort, &AtomicBool::new(false), |_, _| {}).expect("fio runs");
+    drop(target);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    assert_eq!(benchmark.tests.len(), tests.len(), "{:?}", benchmark.warnings);
+    for result in &benchmark.tests {
+        assert!(result.mb_s > 0.0 && result.runs[0].requests > 0, "{}", result.test.name);
+        let most = result.test.requests * u64::from(result.test.processes);
+        assert!(result.runs[0].requests <= most, "{}", result.test.name);
+    }
+    assert!(benchmark.find(Set::Four, Access::RandWrite).is_some() && !benchmark.verdict.is_empty());
+    let json = serde_json::to_string(&benchmark).expect("it can be written");
+    let again: Benchmark = serde_json::from_str(&json).expect("it can be read");
+    assert_eq!(again.tests.len(), benchmark.tests.len());
+}
+
+#[test]
+fn a_stop_ends_it_and_leaves_nothing() {
+    let Some((fio, folder, target)) = fio_and_folder() else { return };
+    let stopped = run(&fio, &target, &tests(&[Set::Four]), &Effort::QUICK, &AtomicBool::new(true), |_, _| {});
+    assert!(matches!(stopped, Err(BenchError::Interrupted)), "{stopped:?}");
+    drop(target);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_written() {
+    let Some((fio, folder, target)) = fio_and_folder() else { return };
+    let mut tests = tests(&[Set::Four]);
+    tests[0].range_bytes = u64::MAX / 4;
+    let refused = run(&fio, &target, &tests, &Effort::QUICK, &AtomicBool::new(false), |_, _| {});
+    assert!(matches!(refused, Err(BenchError::NoRoom { .. })), "{refused:?}");
+    drop((target, folder));
+}

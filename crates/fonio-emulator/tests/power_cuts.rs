@@ -1,0 +1,95 @@
+//! Power cuts tell a database that syncs from one that does not: SQLite itself, on ext4, on an emulated device.
+
+mod bed;
+
+use std::process::Command;
+
+use fonio_emulator::{Emulated, Log, PowerCutOptions, PowerCuts, Tear, WorkloadEnd, scratch};
+use fonio_host::{Filesystem, Ledger};
+
+const CUTS: u32 = 30;
+
+/// Fifteen hundred rows of about half a page, so that a transaction changes pages all over the file.
+const PREPARE: &str = "
+    PRAGMA journal_mode=TRUNCATE;
+    CREATE TABLE left_side(id INTEGER PRIMARY KEY, turn INTEGER, filling BLOB);
+    CREATE TABLE right_side(id INTEGER PRIMARY KEY, turn INTEGER, filling BLOB);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 750)
+    INSERT INTO left_side SELECT i, 0, randomblob(1800) FROM n;
+    INSERT INTO right_side SELECT * FROM left_side;
+";
+
+/// A transaction changes the same rows on both sides. Somebody else on the machine syncs all the while.
+const WORKLOAD: &str = r#"
+    (while :; do sync -f "$FONIO_MOUNT"; sleep 0.02; done) &
+    other=$!
+    i=0
+    while [ $i -lt $TURNS ]; do
+        i=$((i + 1))
+        row=$((i * 37 % 740))
+        echo "BEGIN;
+            UPDATE left_side SET turn = $i, filling = randomblob(1800) WHERE id BETWEEN $row AND $row + 10;
+            UPDATE right_side SET turn = $i, filling = randomblob(1800) WHERE id BETWEEN $row AND $row + 10;
+            COMMIT;"
+    done | sqlite3 -bail -cmd "PRAGMA journal_mode=TRUNCATE" -cmd "PRAGMA synchronous=$SYNC" \
+        "$FONIO_MOUNT/database" > "$FONIO_MOUNT/said"
+    kill $other
+"#;
+
+const CHECK: &str = r#"
+    database="$FONIO_MOUNT/database"
+    integrity=$(sqlite3 "$database" "PRAGMA integrity_check" 2>&1)
+    [ "$integrity" = ok ] || { echo "$integrity" >&2; exit 1; }
+    torn=$(sqlite3 "$database" "SELECT count(*) FROM left_side JOIN right_side USING (id)
+        WHERE left_side.turn <> right_side.turn")
+    [ "$torn" = 0 ] || { echo "$torn rows of half a transaction" >&2; exit 2; }
+"#;
+
+fn survivors(sync: &str, turns: u32, tear: Tear) -> PowerCuts {
+    let state = tempfile::tempdir().expect("dir");
+    let log = state.path().join("log");
+    let mut options = bed::options(&state.path().join("state"), 48);
+    options.serve.log = Some(log.clone());
+    let mut emulated = Emulated::start(&options, bed::server()).expect("start");
+    let dir = emulated.mount_dir().expect("mounted").to_owned();
+    let prepared = Command::new("sqlite3").arg(dir.join("database")).arg(PREPARE).output().expect("sqlite3");
+    assert!(prepared.status.success(), "{prepared:?}");
+    rustix::fs::syncfs(std::fs::File::open(&dir).expect("open")).expect("sync");
+    let script = format!("SYNC={sync}; TURNS={turns}; {WORKLOAD}");
+    let end = emulated.run_workload(&["sh".to_owned(), "-c".to_owned(), script], &|| false).expect("run");
+    assert!(matches!(end, WorkloadEnd::Exited(status) if status.success()), "{end:?}");
+    let report = emulated.stop().expect("stop");
+    assert_eq!(report.log_error, None);
+    let log = Log::open(&log).expect("log");
+    let options = PowerCutOptions {
+        count: CUTS,
+        seed: 1,
+        tear,
+        filesystem: Filesystem::Ext4,
+        check: CHECK.to_owned(),
+        scratch: scratch(log.capacity.0),
+    };
+    let mut ledger = Ledger::open(&state.path().join("state")).expect("ledger");
+    let cuts = PowerCuts::run(&mut ledger, &log, &options, &|| false).expect("cuts");
+    ledger.close().expect("undone");
+    assert_eq!(cuts.cuts, CUTS);
+    if std::env::var_os("SHOW").is_some() {
+        for f in &cuts.failures {
+            eprintln!("{:?}", f);
+        }
+    }
+    eprintln!("synchronous={sync}: {} of {CUTS} survived; {} records", cuts.survived, log.records.len());
+    cuts
+}
+
+#[test]
+fn a_database_that_syncs_survives_every_cut_and_one_that_does_not_does_not() {
+    if !bed::can_make_block_devices() || !bed::has_program("sqlite3") {
+        return;
+    }
+    let synced = survivors("FULL", 300, Tear::Page);
+    assert_eq!(synced.survived, CUTS, "{:#?}", synced.failures);
+    let dropped = survivors("OFF", 6000, Tear::Page);
+    assert!(dropped.survived < CUTS, "no cut hurt a database that does not sync");
+    assert!(dropped.failures.iter().all(|failure| failure.mounted), "{:#?}", dropped.failures);
+}

@@ -1,0 +1,254 @@
+//! From text to a checked workload.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::Error as _;
+
+use super::{Step, Workload, check, rows};
+use crate::error::WorkloadError;
+
+/// A workload that comes with fonio.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipped {
+    /// Its name.
+    pub name: &'static str,
+    /// Its definition.
+    pub text: &'static str,
+}
+
+macro_rules! ship {
+    ($($name:literal),* $(,)?) => {
+        &[$(Shipped { name: $name, text: include_str!(concat!("../../workloads/", $name, ".toml")) }),*]
+    };
+}
+
+const SHIPPED: &[Shipped] = include!("shipped.in");
+
+/// The workloads that come with fonio, in the order of a list for people.
+#[must_use]
+pub fn shipped() -> &'static [Shipped] {
+    SHIPPED
+}
+
+impl Workload {
+    /// The workload of that name, or that file.
+    ///
+    /// # Errors
+    /// No such name, an unreadable file, or what [`Workload::parse`] finds.
+    pub fn load(name_or_path: &str) -> Result<Self, WorkloadError> {
+        if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name_or_path) {
+            return Workload::parse(shipped.text, shipped.name, None);
+        }
+        let path = Path::new(name_or_path);
+        if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") && !path.exists() {
+            let known = SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>().join(", ");
+            return Err(WorkloadError::Unknown { name: name_or_path.to_owned(), known });
+        }
+        let text = fs::read_to_string(path)
+            .map_err(|source| WorkloadError::Unreadable { path: path.to_owned(), source })?;
+        Workload::parse(&text, name_or_path, path.parent())
+    }
+
+    /// Reads a definition. `origin` names it in errors; traces that it replays are looked for in `folder`.
+    ///
+    /// # Errors
+    /// Text that is no TOML or no workload, and every value that cannot be meant: each names key, value and way out.
+    pub fn parse(text: &str, origin: &str, folder: Option<&Path>) -> Result<Self, WorkloadError> {
+        let toml = |source| WorkloadError::Toml { origin: origin.to_owned(), source: Box::new(source) };
+        let document: toml::Table = toml::from_str(text).map_err(toml)?;
+        let mut workload: Workload = if document.contains_key("rows") {
+            let expanded =
+                rows::expand(document).map_err(|problem| toml(toml::de::Error::custom(problem)))?;
+            Workload::deserialize(expanded).map_err(toml)?
+        } else {
+            // Read from the text, so that an error can show the line.
+            toml::from_str(text).map_err(toml)?
+        };
+        if let Some(folder) = folder {
+            let threads = workload.phases.iter_mut().flat_map(|phase| &mut phase.threads);
+            for step in workload.prepare.iter_mut().chain(threads.flat_map(|thread| &mut thread.steps)) {
+                locate_traces(step, folder);
+            }
+        }
+        check::check(&workload, origin)?;
+        Ok(workload)
+    }
+}
+
+fn locate_traces(step: &mut Step, folder: &Path) {
+    match step {
+        Step::Replay { trace, .. } if trace.is_relative() => *trace = folder.join(&trace),
+        Step::Repeat { steps, .. } | Step::Transaction { steps, .. } => {
+            steps.iter_mut().for_each(|step| locate_traces(step, folder));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_shipped_workload_is_valid_and_named_as_its_file() {
+        for shipped in shipped() {
+            match Workload::load(shipped.name) {
+                Ok(workload) => {
+                    assert_eq!(workload.name, shipped.name);
+                    assert!(!workload.title.is_empty() && !workload.about.is_empty(), "{}", shipped.name);
+                }
+                Err(error) => panic!("{}: {}", shipped.name, told(&error)),
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_and_the_folder_agree() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads");
+        let mut files: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap().replace(".toml", ""))
+            .collect();
+        let mut listed: Vec<&str> = shipped().iter().map(|shipped| shipped.name).collect();
+        files.sort();
+        listed.sort_unstable();
+        assert_eq!(files, listed);
+    }
+
+    fn told(error: &WorkloadError) -> String {
+        let mut text = error.to_string();
+        let mut cause = std::error::Error::source(error);
+        while let Some(source) = cause {
+            // The cause is already in the text where the message quotes it.
+            if !text.contains(source.to_string().trim()) {
+                write!(text, ": {source}").unwrap();
+            }
+            cause = source.source();
+        }
+        text
+    }
+
+    const HEAD: &str = "name = 'own'\ntitle = 'Own'\n[places]\ndata = 'all'\n\
+        [files.photo]\nplace = 'data'\nname = 'IMG_{n}.jpg'\n\
+        [databases.main]\nplace = 'data'\nfile = 'main.db'\nschema = 'CREATE TABLE t(a, b)'\n";
+
+    fn check_steps(steps: &str, expected: Expect) {
+        let text =
+            format!("{HEAD}[[phase]]\nname = 'p'\n[[phase.thread]]\nname = 'main'\nsteps = [{steps}]\n");
+        match Workload::parse(&text, "own.toml", None) {
+            Ok(_) => expected.assert_eq("valid"),
+            Err(error) => expected.assert_eq(&told(&error)),
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_with_key_value_and_way_out() {
+        check_steps("{ do = 'write', files = 'photo', size = '4KiB' }", expect!["valid"]);
+        check_steps(
+            "{ do = 'write', files = 'foto', size = '4KiB' }",
+            expect![[
+                r#"own.toml: phase "p", thread "main", steps[0] (write), files = "foto": no such files; define [files.foto] or name one of: photo"#
+            ]],
+        );
+        check_steps(
+            "{ do = 'write', files = 'photo', size = '4096' }",
+            expect![[r#"
+            own.toml: TOML parse error at line 16, column 9
+               |
+            16 | steps = [{ do = 'write', files = 'photo', size = '4096' }]
+               |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+            `4096` is no size; write a number with B, kB, KiB, MB, MiB, GB or GiB, such as "4KiB"
+        "#]],
+        );
+        check_steps(
+            "{ do = 'wriet', files = 'photo' }",
+            expect![[r#"
+            own.toml: TOML parse error at line 16, column 17
+               |
+            16 | steps = [{ do = 'wriet', files = 'photo' }]
+               |                 ^^^^^^^
+            unknown variant `wriet`, expected one of `repeat`, `transaction`, `write`, `append`, `overwrite`, `read`, `replace`, `rename`, `delete`, `evict`, `sql`, `get`, `think`, `work`, `replay`
+        "#]],
+        );
+        check_steps(
+            "{ do = 'write', files = 'photo', size = '4KiB', cuont = 3 }",
+            expect![[r#"
+            own.toml: TOML parse error at line 16, column 9
+               |
+            16 | steps = [{ do = 'write', files = 'photo', size = '4KiB', cuont = 3 }]
+               |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+            unknown field `cuont`, expected one of `files`, `count`, `size`, `request`, `sync`
+        "#]],
+        );
+        check_steps(
+            "{ do = 'sql', database = 'main', statement = 'INSRT INTO t VALUES(1, 2)' }",
+            expect![[
+                r#"own.toml: phase "p", thread "main", steps[0] (sql), statement: SQLite refuses `INSRT INTO t VALUES(1, 2)`: near "INSRT": syntax error in INSRT INTO t VALUES(1, 2) at offset 0: Error code 1: SQL logic error"#
+            ]],
+        );
+        check_steps(
+            "{ do = 'sql', database = 'main', statement = 'INSERT INTO t VALUES(?, ?)', params = ['int:0..9'] }",
+            expect![[
+                r#"own.toml: phase "p", thread "main", steps[0] (sql), statement and params = INSERT INTO t VALUES(?, ?): 2 parameters in the statement, 1 in `params`; list one for each `?`"#
+            ]],
+        );
+        check_steps(
+            "{ do = 'sql', database = 'mian', statement = 'SELECT 1' }",
+            expect![[
+                r#"own.toml: phase "p", thread "main", steps[0] (sql), database = "mian": no such databases; define [databases.mian] or name one of: main"#
+            ]],
+        );
+        check_steps(
+            "{ do = 'think', seconds = -1.0 }",
+            expect![[
+                r#"own.toml: phase "p", thread "main", steps[0] (think), seconds = -1: out of range; write 0 to 86400"#
+            ]],
+        );
+        check_steps(
+            "{ do = 'append', files = 'photo', size = '5000B', direct = true }",
+            expect![[
+                r#"own.toml: phase "p", thread "main", steps[0] (append) = 5000 bytes: direct I/O needs whole 4 KiB; write a multiple of 4KiB"#
+            ]],
+        );
+        check_steps(
+            "{ do = 'repeat', times = 0, steps = [] }",
+            expect![[
+                r#"own.toml: phase "p", thread "main", steps[0] (repeat), count = 0: out of range; write a whole number from 1, less than 10^12 with all repeats around it"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known() {
+        let error = Workload::load("webbnech").expect_err("no such workload");
+        assert!(error.to_string().contains("webbench"), "{error}");
+        let error = Workload::load("./none.toml").expect_err("no such file");
+        assert!(matches!(error, WorkloadError::Unreadable { .. }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[a-z=\\[\\]{}'\" \n0-9.,]{0,200}") {
+            let _ = Workload::parse(&text, "text", None);
+        }
+
+        /// A shipped definition with one piece replaced is read or refused; it never panics.
+        #[test]
+        fn no_damage_panics(which in 0_usize..SHIPPED.len(), at in any::<prop::sample::Index>(), len in 0_usize..20,
+                            with in "[-a-z0-9$\"{}\\[\\]= ]{0,8}") {
+            let text = SHIPPED[which].text;
+            let mut bytes = text.as_bytes().to_vec();
+            let start = at.index(bytes.len());
+            let end = (start + len).min(bytes.len());
+            bytes.splice(start..end, with.bytes());
+            let _ = Workload::parse(&String::from_utf8_lossy(&bytes), "damaged", None);
+        }
+    }
+}

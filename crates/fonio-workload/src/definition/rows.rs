@@ -1,0 +1,167 @@
+//! Tables of like things: `[[rows.apps]]` lists apps with their numbers, and whatever has `each = "apps"` is written
+//! out once for each, `$name` replaced by that row's `name`.
+
+use toml::{Table, Value};
+
+/// Takes `rows` out of the document and writes out what refers to it.
+///
+/// # Errors
+/// A sentence that names the reference that leads nowhere.
+pub(super) fn expand(mut document: Table) -> Result<Table, String> {
+    let Some(rows) = document.remove("rows") else { return Ok(document) };
+    let Value::Table(rows) = rows else {
+        return Err("`rows` is no table of lists; write [[rows.NAME]] before each row".to_owned());
+    };
+    let mut expanded = Table::new();
+    for (key, value) in document {
+        expanded.insert(key, walk(value, &rows)?);
+    }
+    Ok(expanded)
+}
+
+fn walk(value: Value, rows: &Table) -> Result<Value, String> {
+    match value {
+        Value::Array(items) => {
+            let mut all = Vec::new();
+            for item in items {
+                match referred(&item, rows)? {
+                    None => all.push(walk(item, rows)?),
+                    Some(referred) => {
+                        for row in referred {
+                            all.push(walk(fill(without_each(&item), row)?, rows)?);
+                        }
+                    }
+                }
+            }
+            Ok(Value::Array(all))
+        }
+        Value::Table(table) => {
+            let mut all = Table::new();
+            for (key, item) in table {
+                match referred(&item, rows)? {
+                    None => {
+                        all.insert(key, walk(item, rows)?);
+                    }
+                    Some(referred) => {
+                        for row in referred {
+                            let key = replace(&key, row)?;
+                            all.insert(key, walk(fill(without_each(&item), row)?, rows)?);
+                        }
+                    }
+                }
+            }
+            Ok(Value::Table(all))
+        }
+        other => Ok(other),
+    }
+}
+
+fn referred<'a>(item: &Value, rows: &'a Table) -> Result<Option<Vec<&'a Table>>, String> {
+    let Some(name) = item.get("each") else { return Ok(None) };
+    let name = name.as_str().ok_or("`each` names one of [[rows.NAME]]")?;
+    let known = || rows.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let list = rows.get(name).and_then(Value::as_array).ok_or_else(|| {
+        format!("each = \"{name}\", but [[rows.{name}]] is missing; there are: {}", known())
+    })?;
+    let tables: Option<Vec<&Table>> = list.iter().map(Value::as_table).collect();
+    tables.map(Some).ok_or_else(|| format!("[[rows.{name}]] holds something that is no table"))
+}
+
+fn without_each(item: &Value) -> Value {
+    let mut item = item.clone();
+    if let Value::Table(table) = &mut item {
+        table.remove("each");
+    }
+    item
+}
+
+/// A string that is nothing but `$key` takes the row's value as it is, so that counts stay numbers.
+fn fill(value: Value, row: &Table) -> Result<Value, String> {
+    Ok(match value {
+        Value::String(text) => match text.strip_prefix('$').filter(|key| key.bytes().all(is_word)) {
+            Some(key) => row.get(key).cloned().ok_or_else(|| missing(key, row))?,
+            None => Value::String(replace(&text, row)?),
+        },
+        Value::Array(items) => {
+            Value::Array(items.into_iter().map(|item| fill(item, row)).collect::<Result<_, _>>()?)
+        }
+        Value::Table(table) => Value::Table(
+            table
+                .into_iter()
+                .map(|(key, item)| Ok((key, fill(item, row)?)))
+                .collect::<Result<_, String>>()?,
+        ),
+        other => other,
+    })
+}
+
+fn replace(text: &str, row: &Table) -> Result<String, String> {
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        result.push_str(before);
+        let end = after.bytes().position(|byte| !is_word(byte)).unwrap_or(after.len());
+        let (key, tail) = after.split_at(end);
+        match row.get(key).ok_or_else(|| missing(key, row))? {
+            Value::String(word) => result.push_str(word),
+            other => result.push_str(&other.to_string()),
+        }
+        rest = tail;
+    }
+    result.push_str(rest);
+    Ok(result)
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn missing(key: &str, row: &Table) -> String {
+    let known: Vec<&str> = row.keys().map(String::as_str).collect();
+    format!("`${key}` is not in the row, which has: {}", known.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(text: &str, expected: Expect) {
+        let document = text.parse::<Table>().unwrap();
+        match expand(document) {
+            Ok(table) => expected.assert_eq(&table.to_string()),
+            Err(problem) => expected.assert_eq(&problem),
+        }
+    }
+
+    #[test]
+    fn rows_are_written_out() {
+        check(
+            "steps = [{ do = 'a' }, { each = 'apps', count = '$n', files = 'apk_$name' }]\n\
+             [files.'apk_$name']\neach = 'apps'\nsize = '${n}'\n\
+             [[rows.apps]]\nname = 'x'\nn = 3\n[[rows.apps]]\nname = 'y'\nn = 4\n",
+            expect!["`$` is not in the row, which has: n, name"],
+        );
+        check(
+            "steps = [{ do = 'a' }, { each = 'apps', count = '$n', files = 'apk_$name' }]\n\
+             [[rows.apps]]\nname = 'x'\nn = 3\n[[rows.apps]]\nname = 'y'\nn = 4\n",
+            expect![[r#"
+                [[steps]]
+                do = "a"
+
+                [[steps]]
+                count = 3
+                files = "apk_x"
+
+                [[steps]]
+                count = 4
+                files = "apk_y"
+            "#]],
+        );
+        check(
+            "a = [{ each = 'dogs' }]\n[[rows.cats]]\n",
+            expect![[r#"each = "dogs", but [[rows.dogs]] is missing; there are: cats"#]],
+        );
+    }
+}

@@ -1,0 +1,127 @@
+use std::io::{self, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::read_head;
+use crate::content::Content;
+
+/// An object of more bytes than this is refused.
+const OBJECT_BYTES_MAX: u64 = 1 << 30;
+
+/// What is generated and sent at a time; a multiple of 8, as [`Content::fill`] wants.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// A server of objects, one thread for each connection. It ends when it is dropped; connections end with their clients.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens on `address`; port 0 lets the kernel choose one.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub fn start(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&ended);
+        let thread =
+            thread::Builder::new().name("objects".to_owned()).spawn(move || accept(&listener, &flag))?;
+        Ok(Server { address, ended, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the process ends, for a process of its own in another network namespace.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub fn run(address: SocketAddr) -> io::Result<()> {
+        accept(&TcpListener::bind(address)?, &AtomicBool::new(false));
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        // `accept` waits for somebody; be that.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, ended: &AtomicBool) {
+    for stream in listener.incoming() {
+        if ended.load(Ordering::Acquire) {
+            return;
+        }
+        match stream {
+            Ok(stream) => {
+                // A client that goes away in the middle is its own business.
+                let _ = thread::Builder::new().name("objects".to_owned()).spawn(move || serve(stream));
+            }
+            // Out of descriptors, for example: what is open may soon be closed.
+            Err(_) => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn serve(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut piece = vec![0; PIECE_BYTES];
+    while let Some((first, body_bytes)) = read_head(&mut reader)? {
+        io::copy(&mut Read::take(&mut reader, body_bytes), &mut io::sink())?;
+        let Some((content, seed, bytes)) = object(&first) else {
+            stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+            return stream.shutdown(std::net::Shutdown::Both);
+        };
+        // The head and the first piece leave in one call, as from any server worth its name.
+        let mut head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
+        let mut sent = 0;
+        while !head.is_empty() || sent < bytes {
+            let len = (bytes - sent).min(PIECE_BYTES as u64) as usize;
+            content.fill(seed, sent, &mut piece[..len]);
+            if head.is_empty() {
+                stream.write_all(&piece[..len])?;
+            } else {
+                head.extend_from_slice(&piece[..len]);
+                stream.write_all(&head)?;
+                head.clear();
+            }
+            sent += len as u64;
+        }
+    }
+    Ok(())
+}
+
+fn object(first: &str) -> Option<(Content, u64, u64)> {
+    let mut words = first.split(' ');
+    if !matches!(words.next()?, "GET" | "POST") {
+        return None;
+    }
+    let mut parts = words.next()?.strip_prefix('/')?.split('/');
+    let content = match parts.next()? {
+        "random" => Content::Random,
+        "text" => Content::Text,
+        "deflated" => Content::Deflated,
+        _ => return None,
+    };
+    let seed = parts.next()?.parse().ok()?;
+    let bytes = parts.next()?.parse().ok().filter(|&bytes| bytes <= OBJECT_BYTES_MAX)?;
+    parts.next().is_none().then_some((content, seed, bytes))
+}

@@ -1,0 +1,449 @@
+//! Does what a definition says: real files, real SQLite, real HTTP, and a clock.
+//!
+//! Lifecycle: [`Runner::new`] checks everything that can be checked without touching a file; [`Runner::prepare`] makes the
+//! state that the app finds and writes it back; [`Runner::run`] is timed. Between the two the caller may drop caches and
+//! start a recording. A runner runs once for each `prepare`.
+
+mod files;
+mod groups;
+mod replay;
+mod sql;
+mod work;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::monotonic_ns;
+use crate::definition::{Phase, Step, Workload};
+use crate::error::WorkloadError;
+use crate::observer::{Mark, Observer, Progress};
+use crate::outcome::{Amounts, DatabaseOutcome, FilesOutcome, Outcome, PhaseOutcome, StepOutcome};
+use crate::places::{Overrides, Places, resolve};
+use crate::scale::{self, Planned};
+use groups::Group;
+use worker::Worker;
+
+/// How to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Share of the full amount, above 0 and at most 1000. See `docs/workloads.md` for what it shrinks.
+    pub scale: f64,
+    /// Seed of all content and choices.
+    pub seed: u64,
+    /// Think time is multiplied by this: 1 is the user's pace, 0 leaves no pause.
+    pub pace: f64,
+    /// The server of objects.
+    pub http: Option<SocketAddr>,
+    /// What a fix changes.
+    pub overrides: Overrides,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { scale: 1.0, seed: 1, pace: 1.0, http: None, overrides: Overrides::default() }
+    }
+}
+
+/// Runs one workload in given directories.
+#[derive(Debug)]
+pub struct Runner {
+    workload: Workload,
+    options: Options,
+    places: BTreeMap<String, PathBuf>,
+    groups: BTreeMap<String, Mutex<Group>>,
+    counters: Mutex<BTreeMap<String, u64>>,
+    traces: BTreeMap<PathBuf, replay::Trace>,
+    stop: Arc<AtomicBool>,
+    prepared: bool,
+}
+
+/// What the threads of a run share.
+struct Shared<'a> {
+    runner: &'a Runner,
+    observer: Mutex<&'a mut dyn Observer>,
+    /// Operations done, of `operations`.
+    done: AtomicU64,
+    operations: u64,
+    start_ns: u64,
+    told_ns: AtomicU64,
+    /// Raised by the first thread that fails.
+    failed: AtomicBool,
+}
+
+/// Progress is told this often at most.
+const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
+
+impl Runner {
+    /// Checks options and names, reads the traces that are replayed, and touches nothing else.
+    ///
+    /// # Errors
+    /// A number out of range, a place without a directory, an override of something unknown, a workload that fetches
+    /// while no server is given, a trace that cannot be read.
+    pub fn new(workload: &Workload, places: &Places, options: Options) -> Result<Self, WorkloadError> {
+        if !(options.scale > 0.0 && options.scale <= 1000.0) {
+            return Err(WorkloadError::Option {
+                option: "scale",
+                value: options.scale,
+                remedy: "give more than 0 and at most 1000",
+            });
+        }
+        if !(0.0..=1000.0).contains(&options.pace) {
+            return Err(WorkloadError::Option {
+                option: "pace",
+                value: options.pace,
+                remedy: "give 0 to 1000",
+            });
+        }
+        options.overrides.check(workload)?;
+        if workload.needs_http() && options.http.is_none() {
+            return Err(WorkloadError::NeedsHttp { workload: workload.name.clone() });
+        }
+        let mut traces = BTreeMap::new();
+        for step in workload.steps() {
+            if let Step::Replay { trace, .. } = step {
+                traces.insert(trace.clone(), replay::Trace::load(trace, options.scale)?);
+            }
+        }
+        Ok(Runner {
+            places: resolve(workload, places, &options.overrides)?,
+            groups: workload.files.keys().map(|name| (name.clone(), Mutex::default())).collect(),
+            counters: Mutex::default(),
+            workload: workload.clone(),
+            options,
+            traces,
+            stop: Arc::default(),
+            prepared: false,
+        })
+    }
+
+    /// The workload.
+    #[must_use]
+    pub fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    /// Where each place is, overrides applied.
+    #[must_use]
+    pub fn places(&self) -> &BTreeMap<String, PathBuf> {
+        &self.places
+    }
+
+    /// Where a database's main file is; `None` for a name that the workload has not.
+    #[must_use]
+    pub fn database_path(&self, name: &str) -> Option<PathBuf> {
+        let database = self.workload.databases.get(name)?;
+        let moved = self.options.overrides.database(name, |database| database.directory.clone());
+        let directory = moved.as_deref().unwrap_or_else(|| self.place(&database.place));
+        Some(directory.join(&database.file))
+    }
+
+    /// Set it to `true` to end a run early; it then fails with [`WorkloadError::Stopped`].
+    #[must_use]
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Makes the state that the app finds, and has the kernel write all of it back. It is not part of the time.
+    ///
+    /// # Errors
+    /// A place's directory that is not empty; whatever files, SQLite and HTTP can fail with.
+    pub fn prepare(&mut self, observer: &mut dyn Observer) -> Result<Amounts, WorkloadError> {
+        self.prepared = false;
+        for group in self.groups.values() {
+            *lock(group) = Group::default();
+        }
+        lock(&self.counters).clear();
+        for path in self.places.values() {
+            make_empty(path)?;
+        }
+        for name in self.workload.databases.keys() {
+            if let Some(parent) = self.database_path(name).as_deref().and_then(Path::parent) {
+                make(parent)?;
+            }
+            sql::create(self, name)?;
+        }
+        for step in self.workload.steps() {
+            if let Step::Replay { trace, place } = step {
+                self.traces[trace].prepare(self.place(place), self.options.seed)?;
+            }
+        }
+        let plan = scale::plan(&self.workload.prepare, self.options.scale);
+        let amounts = {
+            let shared = Shared::new(self, observer, scale::operations(&plan));
+            let worker = Worker::new(&shared, "prepare", "prepare", scale::steps(&plan));
+            worker.run(&plan)?.amounts
+        };
+        for path in self.places.values() {
+            let directory = File::open(path).map_err(file_error("open", path))?;
+            rustix::fs::syncfs(&directory).map_err(|source| file_error("write back", path)(source.into()))?;
+        }
+        self.prepared = true;
+        Ok(amounts)
+    }
+
+    /// Runs all phases.
+    ///
+    /// # Errors
+    /// No `prepare` before it, the stop flag, and whatever files, SQLite and HTTP can fail with: the first failure ends
+    /// the run.
+    pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Outcome, WorkloadError> {
+        if !std::mem::take(&mut self.prepared) {
+            return Err(WorkloadError::NotPrepared { workload: self.workload.name.clone() });
+        }
+        let plans: Vec<Vec<Vec<Planned<'_>>>> = self
+            .workload
+            .phases
+            .iter()
+            .map(|phase| {
+                phase.threads.iter().map(|thread| scale::plan(&thread.steps, self.options.scale)).collect()
+            })
+            .collect();
+        let operations = self.workload.phases.iter().zip(&plans).flat_map(|(phase, plans)| {
+            phase.threads.iter().zip(plans).map(|(thread, plan)| thread.instances * scale::operations(plan))
+        });
+        let shared = Shared::new(self, observer, operations.sum());
+        let mut phases = Vec::new();
+        let mut steps = Vec::new();
+        for (phase, plans) in self.workload.phases.iter().zip(&plans) {
+            phases.push(shared.run_phase(phase, plans, &mut steps)?);
+        }
+        let wall_ns = monotonic_ns() - shared.start_ns;
+        shared.tell_progress(1.0);
+        let mut amounts = Amounts::default();
+        for phase in &phases {
+            amounts += phase.amounts;
+        }
+        Ok(Outcome {
+            workload: self.workload.name.clone(),
+            scale: self.options.scale,
+            seed: self.options.seed,
+            sqlite_version: rusqlite::version().to_owned(),
+            start_ns: shared.start_ns,
+            wall_ns,
+            amounts,
+            phases,
+            steps,
+            databases: self.database_outcomes()?,
+            files: self
+                .groups
+                .iter()
+                .map(|(name, group)| (name.clone(), files_outcome(&lock(group))))
+                .collect(),
+        })
+    }
+
+    /// Has SQLite check every database: after a run, or after a power cut.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Damaged`] with what SQLite found, or a database that cannot be opened.
+    pub fn verify(&self) -> Result<(), WorkloadError> {
+        self.workload.databases.keys().try_for_each(|name| sql::verify(self, name))
+    }
+
+    fn database_outcomes(&self) -> Result<BTreeMap<String, DatabaseOutcome>, WorkloadError> {
+        let outcome = |(name, database): (&String, &crate::definition::Database)| {
+            let path = self.database_path(name).expect("the name is the workload's");
+            let journal = self.options.overrides.database(name, |database| database.journal);
+            let bytes = fs::metadata(&path).map_err(file_error("look at", &path))?.len();
+            let outcome = DatabaseOutcome {
+                journal: journal.unwrap_or(database.journal).pragma().to_owned(),
+                synchronous: self
+                    .options
+                    .overrides
+                    .synchronous(name, database.synchronous)
+                    .pragma()
+                    .to_owned(),
+                bytes,
+            };
+            Ok((name.clone(), outcome))
+        };
+        self.workload.databases.iter().map(outcome).collect()
+    }
+
+    fn place(&self, name: &str) -> &Path {
+        &self.places[name]
+    }
+}
+
+impl<'a> Shared<'a> {
+    fn new(runner: &'a Runner, observer: &'a mut dyn Observer, operations: u64) -> Self {
+        Shared {
+            runner,
+            observer: Mutex::new(observer),
+            done: AtomicU64::new(0),
+            operations,
+            start_ns: monotonic_ns(),
+            told_ns: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    fn run_phase(
+        &self,
+        phase: &Phase,
+        plans: &[Vec<Planned<'_>>],
+        steps: &mut Vec<StepOutcome>,
+    ) -> Result<PhaseOutcome, WorkloadError> {
+        let start_ns = monotonic_ns();
+        let results = thread::scope(|scope| {
+            let mut handles = Vec::new();
+            for (of_phase, (thread, plan)) in phase.threads.iter().zip(plans).enumerate() {
+                for instance in 1..=thread.instances {
+                    let name = if thread.instances == 1 {
+                        thread.name.clone()
+                    } else {
+                        format!("{}-{instance}", thread.name)
+                    };
+                    let label = format!("{}/{name}", phase.name);
+                    // Fifteen bytes are what the kernel keeps of a thread's name.
+                    let builder = thread::Builder::new().name(name.chars().take(15).collect());
+                    let handle = builder.spawn_scoped(scope, move || {
+                        let result = Worker::new(self, &name, &label, scale::steps(plan)).run(plan);
+                        if result.is_err() {
+                            self.failed.store(true, Ordering::Release);
+                        }
+                        result
+                    });
+                    handles.push((of_phase, handle));
+                }
+            }
+            let mut results = Vec::new();
+            for (of_phase, handle) in handles {
+                let result = match handle {
+                    Err(source) => {
+                        self.failed.store(true, Ordering::Release);
+                        Err(file_error(
+                            "start a thread for",
+                            self.runner.places.values().next().map_or(Path::new("."), |path| path),
+                        )(source))
+                    }
+                    Ok(handle) => handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                };
+                results.push((of_phase, result));
+            }
+            results
+        });
+        let end_ns = monotonic_ns();
+
+        // A thread that stopped because another failed has nothing to tell.
+        let mut amounts = Amounts::default();
+        let mut failure = None;
+        let mut by_thread: BTreeMap<usize, Vec<worker::StepTime>> = BTreeMap::new();
+        for (of_phase, result) in results {
+            match result {
+                Err(WorkloadError::Stopped) if failure.is_some() => {}
+                Err(error) if failure.is_none() || matches!(failure, Some(WorkloadError::Stopped)) => {
+                    failure = Some(error)
+                }
+                Err(_) => {}
+                Ok(done) => {
+                    amounts += done.amounts;
+                    let sums = by_thread
+                        .entry(of_phase)
+                        .or_insert_with(|| vec![worker::StepTime::default(); done.times.len()]);
+                    sums.iter_mut().zip(&done.times).for_each(|(sum, time)| sum.add(time));
+                }
+            }
+        }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        for (of_phase, times) in by_thread {
+            let prefix = format!("{}/{}", phase.name, phase.threads[of_phase].name);
+            collect_steps(&plans[of_phase], &prefix, &times, steps);
+        }
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        self.mark(&Mark { name: phase.name.clone(), round: 0, thread: None, tid, start_ns, end_ns });
+        Ok(PhaseOutcome { name: phase.name.clone(), start_ns, wall_ns: end_ns - start_ns, amounts })
+    }
+
+    fn mark(&self, mark: &Mark) {
+        lock(&self.observer).mark(mark);
+    }
+
+    fn did(&self, operations: u64) {
+        let done = self.done.fetch_add(operations, Ordering::Relaxed) + operations;
+        let now = monotonic_ns();
+        let told = self.told_ns.load(Ordering::Relaxed);
+        let due = now - self.start_ns >= told + PROGRESS_INTERVAL_NS;
+        if due
+            && self
+                .told_ns
+                .compare_exchange(told, now - self.start_ns, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            self.tell_progress(done as f64 / self.operations.max(1) as f64);
+        }
+    }
+
+    fn tell_progress(&self, done: f64) {
+        let elapsed_s = (monotonic_ns() - self.start_ns) as f64 / 1e9;
+        // Before a hundredth is done the estimate jumps too much to be worth reading.
+        let left_s = (done >= 0.01).then(|| (elapsed_s / done - elapsed_s).max(0.0));
+        lock(&self.observer).progress(&Progress { done: done.min(1.0), elapsed_s, left_s });
+    }
+
+    fn must_stop(&self) -> bool {
+        self.failed.load(Ordering::Acquire) || self.runner.stop.load(Ordering::Acquire)
+    }
+}
+
+fn collect_steps(
+    plan: &[Planned<'_>],
+    prefix: &str,
+    times: &[worker::StepTime],
+    into: &mut Vec<StepOutcome>,
+) {
+    for planned in plan {
+        let time = &times[planned.index];
+        into.push(StepOutcome {
+            key: format!("{prefix}/{}", planned.key),
+            kind: planned.step.kind().to_owned(),
+            count: time.count,
+            total_ns: time.total_ns,
+            longest_ns: time.longest_ns,
+        });
+        collect_steps(&planned.inner, prefix, times, into);
+    }
+}
+
+fn files_outcome(group: &Group) -> FilesOutcome {
+    FilesOutcome {
+        count: group.entries.len() as u64,
+        bytes: group.entries.iter().map(|entry| entry.bytes).sum(),
+    }
+}
+
+fn make(path: &Path) -> Result<(), WorkloadError> {
+    fs::create_dir_all(path).map_err(file_error("make", path))
+}
+
+/// A fresh file system's `lost+found` is nobody's data.
+fn make_empty(path: &Path) -> Result<(), WorkloadError> {
+    make(path)?;
+    for entry in fs::read_dir(path).map_err(file_error("list", path))? {
+        if entry.map_err(file_error("list", path))?.file_name() != "lost+found" {
+            return Err(WorkloadError::NotEmpty { path: path.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+fn file_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> WorkloadError {
+    let path = path.to_owned();
+    move |source| WorkloadError::File { operation, path, source }
+}
+
+/// A thread that panicked has already ended the run, so what it left behind is not read as a result.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,424 @@
+//! Replays a trace of system calls: every thread of the trace is a thread here, and waits where the trace waited.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use super::{Runner, file_error};
+use crate::clock::monotonic_ns;
+use crate::content::Content;
+use crate::error::WorkloadError;
+use crate::mobigen::{self, Call, Line, Target};
+use crate::outcome::Amounts;
+
+/// A trace, ready to be replayed.
+#[derive(Debug)]
+pub(super) struct Trace {
+    /// By thread, in the order of time.
+    threads: BTreeMap<u64, Vec<Line>>,
+    /// Files that must exist before, with their bytes.
+    initial: BTreeMap<String, u64>,
+    folders: BTreeSet<String>,
+}
+
+/// Where the kernel's own files lie, which have no counterpart on a flash device.
+const NOT_FILES: &[&str] = &["proc/", "dev/", "sys/", "acct/"];
+
+impl Trace {
+    /// Reads a trace and takes its first part by time: `scale` of its calls.
+    pub(super) fn load(path: &Path, scale: f64) -> Result<Self, WorkloadError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| WorkloadError::Unreadable { path: path.to_owned(), source })?;
+        let mut lines = mobigen::parse(&text, &path.display().to_string())?;
+        lines.sort_by_key(|line| line.at_us);
+        let kept = crate::scale::scaled(lines.len() as u64, scale.min(1.0)).min(lines.len() as u64);
+        lines.truncate(kept as usize);
+        Ok(Trace::new(lines))
+    }
+
+    fn new(lines: Vec<Line>) -> Self {
+        let mut state = Needs::default();
+        let mut threads: BTreeMap<u64, Vec<Line>> = BTreeMap::new();
+        for line in lines {
+            state.see(&line);
+            threads.entry(line.thread).or_default().push(line);
+        }
+        let folders = state
+            .initial
+            .keys()
+            .chain(&state.made)
+            .filter_map(|file| file.rsplit_once('/'))
+            .map(|(folder, _)| folder.to_owned())
+            .collect();
+        Trace { threads, initial: state.initial, folders }
+    }
+
+    /// Makes the files that the trace finds.
+    pub(super) fn prepare(&self, place: &Path, seed: u64) -> Result<(), WorkloadError> {
+        for folder in &self.folders {
+            super::make(&place.join(folder))?;
+        }
+        for (index, (name, &bytes)) in self.initial.iter().enumerate() {
+            let path = place.join(name);
+            let file = File::create(&path).map_err(file_error("make", &path))?;
+            let mut buffer = vec![0; 1 << 20];
+            let mut offset = 0;
+            while offset < bytes {
+                let len = (bytes - offset).min(buffer.len() as u64) as usize;
+                Content::Random.fill(seed.wrapping_add(index as u64), offset, &mut buffer[..len]);
+                file.write_all_at(&buffer[..len], offset).map_err(file_error("write", &path))?;
+                offset += len as u64;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn run(
+        &self,
+        runner: &Runner,
+        place: &str,
+        must_stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Amounts, WorkloadError> {
+        let directory = runner.place(place);
+        let syncs = runner.options.overrides.syncs_place(place);
+        let start_ns = monotonic_ns();
+        let results = thread::scope(|scope| {
+            let handles: Vec<_> = self
+                .threads
+                .iter()
+                .map(|(&thread, lines)| {
+                    let mut replayer = Replayer {
+                        directory,
+                        syncs,
+                        thread,
+                        pace: runner.options.pace,
+                        start_ns,
+                        open: BTreeMap::new(),
+                        opened: BTreeMap::new(),
+                        buffer: Vec::new(),
+                        amounts: Amounts::default(),
+                    };
+                    let handle = thread::Builder::new()
+                        .name(format!("replay-{thread}"))
+                        .spawn_scoped(scope, move || {
+                            replayer.run(lines, must_stop).map(|()| replayer.amounts)
+                        });
+                    handle.map_err(file_error("start a thread for", directory))
+                })
+                .collect();
+            let join = |handle: thread::ScopedJoinHandle<'_, _>| {
+                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            handles
+                .into_iter()
+                .map(|handle| handle.and_then(join))
+                .collect::<Vec<Result<Amounts, WorkloadError>>>()
+        });
+        let mut amounts = Amounts::default();
+        for result in results {
+            amounts += result?;
+        }
+        Ok(amounts)
+    }
+}
+
+/// The file that an opened path stands for. What the trace could not name gets a name by thread and descriptor: such
+/// descriptors are the same file as long as they are open.
+fn file_name(target: &Target, thread: u64, descriptor: i64, opened: u64) -> Option<String> {
+    match target {
+        Target::Named(path) if NOT_FILES.iter().any(|prefix| path.starts_with(prefix)) => None,
+        Target::Named(path) => Some(path.clone()),
+        Target::Unnamed => Some(format!("unnamed/{thread}-{descriptor}-{opened}")),
+    }
+}
+
+/// Goes through the trace once to find out what must exist before it.
+#[derive(Default)]
+struct Needs {
+    initial: BTreeMap<String, u64>,
+    /// Names that the trace itself makes before it uses them.
+    made: BTreeSet<String>,
+    open: BTreeMap<(u64, i64), Option<(String, u64)>>,
+    opened: BTreeMap<(u64, i64), u64>,
+    /// Bytes that the trace has written to each name.
+    written: BTreeMap<String, u64>,
+}
+
+impl Needs {
+    fn see(&mut self, line: &Line) {
+        match &line.call {
+            Call::Open { target, flags, descriptor } if *descriptor >= 0 => {
+                self.open(line.thread, *descriptor, target, flags.create && *target != Target::Unnamed);
+            }
+            Call::Stat { path, found } | Call::Access { path, found }
+                if *found && file_name(&Target::Named(path.clone()), 0, 0, 0).is_some() =>
+            {
+                self.exists(path, 0);
+            }
+            Call::Unlink { path, done: true } => {
+                self.exists(path, 0);
+                self.made.insert(path.clone());
+                self.written.remove(path);
+            }
+            Call::Rename { from, to, done: true } => {
+                self.exists(from, 0);
+                self.made.insert(to.clone());
+                let bytes =
+                    self.written.remove(from).or_else(|| self.initial.get(from).copied()).unwrap_or(0);
+                self.written.insert(to.clone(), bytes);
+            }
+            Call::Read { descriptor, offset, bytes } => {
+                self.touch(line.thread, *descriptor, *offset, *bytes, false)
+            }
+            Call::Write { descriptor, offset, bytes } => {
+                self.touch(line.thread, *descriptor, *offset, *bytes, true)
+            }
+            Call::Close { descriptor } => {
+                self.open.remove(&(line.thread, *descriptor));
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, thread: u64, descriptor: i64, target: &Target, makes: bool) {
+        let opened = self.opened.entry((thread, descriptor)).or_insert(0);
+        *opened += 1;
+        let name = file_name(target, thread, descriptor, *opened);
+        if let Some(name) = &name {
+            if makes && !self.initial.contains_key(name) {
+                self.made.insert(name.clone());
+            } else {
+                self.exists(name, 0);
+            }
+        }
+        self.open.insert((thread, descriptor), name.map(|name| (name, 0)));
+    }
+
+    fn exists(&mut self, name: &str, bytes: u64) {
+        if self.made.contains(name) {
+            return;
+        }
+        let initial = self.initial.entry(name.to_owned()).or_insert(0);
+        *initial = (*initial).max(bytes);
+    }
+
+    fn touch(&mut self, thread: u64, descriptor: i64, offset: Option<u64>, bytes: u64, writes: bool) {
+        if !self.open.contains_key(&(thread, descriptor)) {
+            self.open(thread, descriptor, &Target::Unnamed, false);
+        }
+        let Some(Some((name, position))) = self.open.get_mut(&(thread, descriptor)) else { return };
+        let start = offset.unwrap_or(*position);
+        if offset.is_none() {
+            *position += bytes;
+        }
+        let end = start.saturating_add(bytes);
+        let name = name.clone();
+        let written = self.written.entry(name.clone()).or_insert(0);
+        if writes {
+            *written = (*written).max(end);
+        } else if end > *written {
+            self.exists(&name, end);
+        }
+    }
+}
+
+struct Replayer<'a> {
+    directory: &'a Path,
+    syncs: bool,
+    thread: u64,
+    pace: f64,
+    start_ns: u64,
+    /// `None` for what is no file here.
+    open: BTreeMap<i64, Option<OpenFile>>,
+    opened: BTreeMap<i64, u64>,
+    buffer: Vec<u8>,
+    amounts: Amounts,
+}
+
+struct OpenFile {
+    path: PathBuf,
+    file: File,
+    position: u64,
+}
+
+impl Replayer<'_> {
+    fn run(&mut self, lines: &[Line], must_stop: &dyn Fn() -> bool) -> Result<(), WorkloadError> {
+        for line in lines {
+            self.wait(line.at_us, must_stop)?;
+            self.call(&line.call)?;
+        }
+        Ok(())
+    }
+
+    /// A call that comes late is made at once; the trace's clock is not moved, so lateness does not add up.
+    fn wait(&mut self, at_us: u64, must_stop: &dyn Fn() -> bool) -> Result<(), WorkloadError> {
+        let due_ns = self.start_ns + (at_us as f64 * 1000.0 * self.pace) as u64;
+        loop {
+            if must_stop() {
+                return Err(WorkloadError::Stopped);
+            }
+            let now_ns = monotonic_ns();
+            if now_ns >= due_ns {
+                return Ok(());
+            }
+            let piece_ns = (due_ns - now_ns).min(100_000_000);
+            self.amounts.think_ns += piece_ns;
+            thread::sleep(Duration::from_nanos(piece_ns));
+        }
+    }
+
+    fn call(&mut self, call: &Call) -> Result<(), WorkloadError> {
+        let done = match call {
+            // Failed in the trace, so it moved nothing there.
+            Call::Open { descriptor, .. } if *descriptor < 0 => false,
+            Call::Open { target, flags, descriptor } => {
+                self.open(target, *descriptor, flags.truncate && *target != Target::Unnamed)?
+            }
+            Call::Close { descriptor } => self.open.remove(descriptor).flatten().is_some(),
+            Call::Read { descriptor, offset, bytes } => self.read(*descriptor, *offset, *bytes)?,
+            Call::Write { descriptor, offset, bytes } => self.write(*descriptor, *offset, *bytes)?,
+            Call::Sync { descriptor, data_only } => self.sync(*descriptor, *data_only)?,
+            Call::Truncate { descriptor, bytes } => match self.file(*descriptor)? {
+                None => false,
+                Some(open) => {
+                    open.file.set_len(*bytes).map_err(file_error("truncate", &open.path))?;
+                    true
+                }
+            },
+            Call::StatDescriptor { descriptor } => match self.file(*descriptor)? {
+                None => false,
+                Some(open) => {
+                    open.file.metadata().map_err(file_error("look at", &open.path))?;
+                    true
+                }
+            },
+            // Whether it is there is the answer, not a failure.
+            Call::Stat { path, .. } | Call::Access { path, .. } => {
+                let known = file_name(&Target::Named(path.clone()), 0, 0, 0).is_some();
+                if known {
+                    let _ = fs::metadata(self.directory.join(path));
+                }
+                known
+            }
+            Call::Unlink { path, done } => *done && self.unlink(path)?,
+            Call::Rename { from, to, done } => *done && self.rename(from, to)?,
+        };
+        if done {
+            self.amounts.calls_replayed += 1;
+        } else {
+            self.amounts.calls_left_out += 1;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, target: &Target, descriptor: i64, truncate: bool) -> Result<bool, WorkloadError> {
+        let opened = self.opened.entry(descriptor).or_insert(0);
+        *opened += 1;
+        let Some(name) = file_name(target, self.thread, descriptor, *opened) else {
+            self.open.insert(descriptor, None);
+            return Ok(false);
+        };
+        let path = self.directory.join(name);
+        let open = |create_only: bool| {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .create_new(create_only)
+                .truncate(truncate && !create_only)
+                .open(&path)
+        };
+        // Threads of the trace raced for files, and so do ours: whoever comes first makes it.
+        let file = match open(true) {
+            Ok(file) => {
+                self.amounts.files_created += 1;
+                file
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                open(false).map_err(file_error("open", &path))?
+            }
+            Err(source) => return Err(file_error("open", &path)(source)),
+        };
+        self.open.insert(descriptor, Some(OpenFile { path, file, position: 0 }));
+        Ok(true)
+    }
+
+    /// `None` for what is no file here. A descriptor that the trace never opened is taken for an unnamed file.
+    fn file(&mut self, descriptor: i64) -> Result<Option<&mut OpenFile>, WorkloadError> {
+        if !self.open.contains_key(&descriptor) {
+            self.open(&Target::Unnamed, descriptor, false)?;
+        }
+        Ok(self.open.get_mut(&descriptor).and_then(Option::as_mut))
+    }
+
+    fn read(&mut self, descriptor: i64, offset: Option<u64>, bytes: u64) -> Result<bool, WorkloadError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(bytes as usize, 0);
+        let Some(open) = self.file(descriptor)? else { return Ok(false) };
+        let got = open
+            .file
+            .read_at(&mut buffer, offset.unwrap_or(open.position))
+            .map_err(file_error("read", &open.path))?;
+        if offset.is_none() {
+            open.position += got as u64;
+        }
+        self.buffer = buffer;
+        self.amounts.file_reads += 1;
+        self.amounts.file_bytes_read += got as u64;
+        Ok(true)
+    }
+
+    fn write(&mut self, descriptor: i64, offset: Option<u64>, bytes: u64) -> Result<bool, WorkloadError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(bytes as usize, 0);
+        let Some(open) = self.file(descriptor)? else { return Ok(false) };
+        let at = offset.unwrap_or(open.position);
+        Content::Random.fill(at, at & !7, &mut buffer);
+        open.file.write_all_at(&buffer, at).map_err(file_error("write", &open.path))?;
+        if offset.is_none() {
+            open.position += bytes;
+        }
+        self.buffer = buffer;
+        self.amounts.file_writes += 1;
+        self.amounts.file_bytes_written += bytes;
+        Ok(true)
+    }
+
+    fn sync(&mut self, descriptor: i64, data_only: bool) -> Result<bool, WorkloadError> {
+        let syncs = self.syncs;
+        let Some(open) = self.file(descriptor)? else { return Ok(false) };
+        if !syncs {
+            self.amounts.syncs_skipped += 1;
+            return Ok(true);
+        }
+        let done = if data_only { open.file.sync_data() } else { open.file.sync_all() };
+        done.map_err(file_error("sync", &open.path))?;
+        self.amounts.syncs += 1;
+        Ok(true)
+    }
+
+    fn unlink(&mut self, path: &str) -> Result<bool, WorkloadError> {
+        let path = self.directory.join(path);
+        match fs::remove_file(&path) {
+            Ok(()) => {
+                self.amounts.files_deleted += 1;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(file_error("delete", &path)(source)),
+        }
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<bool, WorkloadError> {
+        let (from, to) = (self.directory.join(from), self.directory.join(to));
+        match fs::rename(&from, &to) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(file_error("rename a file to", &to)(source)),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One thread of a phase: goes through its plan and keeps count.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::groups::Group;
+use super::{Shared, lock, sql, work};
+use crate::clock::monotonic_ns;
+use crate::definition::Step;
+use crate::error::WorkloadError;
+use crate::http::Client;
+use crate::observer::Mark;
+use crate::outcome::Amounts;
+use crate::random::Random;
+use crate::scale::{Planned, due, scaled};
+
+/// Time in one step.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StepTime {
+    pub(super) count: u64,
+    pub(super) total_ns: u64,
+    pub(super) longest_ns: u64,
+}
+
+impl StepTime {
+    pub(super) fn add(&mut self, other: &StepTime) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
+}
+
+/// What a thread has done.
+pub(super) struct Done {
+    pub(super) amounts: Amounts,
+    pub(super) times: Vec<StepTime>,
+}
+
+pub(super) struct Worker<'s, 'a> {
+    pub(super) shared: &'s Shared<'a>,
+    name: String,
+    label: String,
+    pub(super) random: Random,
+    pub(super) connections: BTreeMap<String, Connection>,
+    pub(super) client: Option<Client>,
+    /// What is written or read, on its way.
+    pub(super) buffer: super::files::AlignedBuffer,
+    /// What was fetched or read last, for work on it.
+    pub(super) last: Vec<u8>,
+    pub(super) amounts: Amounts,
+    times: Vec<StepTime>,
+    /// The step that runs, for errors.
+    pub(super) key: String,
+    index: usize,
+}
+
+/// A pause is cut in pieces, so that a run that is stopped ends soon.
+const PAUSE_PIECE: Duration = Duration::from_millis(100);
+
+impl<'s, 'a> Worker<'s, 'a> {
+    pub(super) fn new(shared: &'s Shared<'a>, name: &str, label: &str, steps: usize) -> Self {
+        Worker {
+            shared,
+            name: name.to_owned(),
+            label: label.to_owned(),
+            random: Random::labelled(shared.runner.options.seed, label),
+            connections: BTreeMap::new(),
+            client: shared.runner.options.http.map(Client::new),
+            buffer: super::files::AlignedBuffer::default(),
+            last: Vec::new(),
+            amounts: Amounts::default(),
+            times: vec![StepTime::default(); steps],
+            key: String::new(),
+            index: 0,
+        }
+    }
+
+    pub(super) fn run(mut self, plan: &[Planned<'_>]) -> Result<Done, WorkloadError> {
+        self.steps(plan, 0)?;
+        for (name, connection) in std::mem::take(&mut self.connections) {
+            sql::close(self.shared.runner, &name, connection)?;
+        }
+        Ok(Done { amounts: self.amounts, times: self.times })
+    }
+
+    /// `round` counts the rounds of all repeats around, from the start of the run.
+    fn steps(&mut self, plan: &[Planned<'_>], round: u64) -> Result<(), WorkloadError> {
+        for planned in plan {
+            if self.shared.must_stop() {
+                return Err(WorkloadError::Stopped);
+            }
+            self.index = planned.index;
+            match planned.step {
+                Step::Repeat { mark, .. } => {
+                    for time in 0..planned.times {
+                        let round = round * planned.times + time;
+                        let start_ns = monotonic_ns();
+                        self.steps(&planned.inner, round)?;
+                        self.ended(planned, mark.as_deref(), round, start_ns);
+                    }
+                }
+                Step::Transaction { database, .. } => {
+                    for time in 0..planned.times {
+                        let start_ns = monotonic_ns();
+                        sql::begin(self, database)?;
+                        self.steps(&planned.inner, round * planned.times + time)?;
+                        sql::commit(self, database)?;
+                        self.ended(planned, None, round, start_ns);
+                    }
+                }
+                step => {
+                    let count = due(planned.total, planned.rounds, round);
+                    self.key = format!("{}/{} ({})", self.label, planned.key, step.kind());
+                    self.leaf(step, count)?;
+                    self.shared.did(count);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, planned: &Planned<'_>, mark: Option<&str>, round: u64, start_ns: u64) {
+        let end_ns = monotonic_ns();
+        self.index = planned.index;
+        self.took(1, end_ns - start_ns, end_ns - start_ns);
+        if let Some(name) = mark {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get();
+            self.shared.mark(&Mark {
+                name: name.to_owned(),
+                round,
+                thread: Some(self.name.clone()),
+                tid,
+                start_ns,
+                end_ns,
+            });
+        }
+    }
+
+    fn took(&mut self, count: u64, total_ns: u64, longest_ns: u64) {
+        self.times[self.index].add(&StepTime { count, total_ns, longest_ns });
+    }
+
+    fn leaf(&mut self, step: &Step, count: u64) -> Result<(), WorkloadError> {
+        match step {
+            Step::Repeat { .. } | Step::Transaction { .. } => unreachable!("they have steps inside"),
+            Step::Write { files, size, request, sync, .. } => {
+                self.each(count, |worker| worker.write(files, size, *request, *sync))
+            }
+            Step::Append { files, size, sync, direct, .. } => self.append(files, count, size, *sync, *direct),
+            Step::Overwrite { files, size, order, sync, direct, .. } => {
+                self.overwrite(files, count, size, *order, *sync, *direct)
+            }
+            Step::Read { files, size, order, direct, .. } => self.read(files, count, *size, *order, *direct),
+            Step::Replace { files, size, sync, .. } => {
+                self.each(count, |worker| worker.replace(files, size, *sync))
+            }
+            Step::Rename { files, to, .. } => self.each(count, |worker| worker.rename(files, to)),
+            Step::Delete { files, keep: None, .. } => self.each(count, |worker| worker.delete(files)),
+            Step::Delete { files, keep: Some(keep), .. } => {
+                let keep = scaled(*keep, self.shared.runner.options.scale);
+                self.each(count, |worker| worker.trim(files, keep))
+            }
+            Step::Evict { files } => self.evict(files),
+            Step::Sql { database, statement, params, batch, .. } => {
+                sql::statements(self, database, statement, params, count, *batch)
+            }
+            Step::Get { size, content, send, store, request, sync, .. } => self.each(count, |worker| {
+                worker.get(size, *content, send.as_ref())?;
+                match store {
+                    Some(files) => worker.store(files, *request, *sync),
+                    None => Ok(()),
+                }
+            }),
+            Step::Think { seconds } => self.each(count, |worker| worker.pause(*seconds)),
+            Step::Work { kind, bytes, .. } => self.each(count, |worker| work::work(worker, *kind, *bytes)),
+            Step::Replay { trace, place } => self.each(count, |worker| {
+                let runner = worker.shared.runner;
+                let done = runner.traces[trace].run(runner, place, &|| worker.shared.must_stop())?;
+                worker.amounts += done;
+                Ok(())
+            }),
+        }
+    }
+
+    /// Times every operation by itself.
+    pub(super) fn each(
+        &mut self,
+        count: u64,
+        mut operation: impl FnMut(&mut Self) -> Result<(), WorkloadError>,
+    ) -> Result<(), WorkloadError> {
+        for _ in 0..count {
+            if self.shared.must_stop() {
+                return Err(WorkloadError::Stopped);
+            }
+            let start_ns = monotonic_ns();
+            operation(self)?;
+            let ns = monotonic_ns() - start_ns;
+            self.took(1, ns, ns);
+        }
+        Ok(())
+    }
+
+    fn pause(&mut self, seconds: f64) -> Result<(), WorkloadError> {
+        let mut left = Duration::from_secs_f64(seconds * self.shared.runner.options.pace);
+        self.amounts.think_ns += left.as_nanos() as u64;
+        while !left.is_zero() {
+            if self.shared.must_stop() {
+                return Err(WorkloadError::Stopped);
+            }
+            let piece = left.min(PAUSE_PIECE);
+            std::thread::sleep(piece);
+            left -= piece;
+        }
+        Ok(())
+    }
+
+    fn get(
+        &mut self,
+        size: &crate::definition::Sizes,
+        content: crate::definition::Content,
+        send: Option<&crate::definition::Sizes>,
+    ) -> Result<(), WorkloadError> {
+        let bytes = size.draw(&mut self.random);
+        let send = send.map_or(0, |sizes| sizes.draw(&mut self.random));
+        let seed = self.random.next();
+        let client = self.client.as_mut().expect("checked when the runner was made");
+        client.fetch(content, seed, bytes, send, &mut self.last)?;
+        self.amounts.http_requests += 1;
+        self.amounts.bytes_fetched += bytes;
+        self.amounts.bytes_sent += send;
+        Ok(())
+    }
+
+    pub(super) fn group<T>(&self, files: &str, with: impl FnOnce(&mut Group) -> T) -> T {
+        with(&mut lock(&self.shared.runner.groups[files]))
+    }
+}

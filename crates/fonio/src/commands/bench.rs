@@ -1,0 +1,216 @@
+//! `fonio bench`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use fonio_bench::fio::Fio;
+use fonio_bench::plan::{self, Scope, Set, Test, Volume};
+use fonio_bench::result::{Benchmark, TestResult};
+use fonio_bench::run::{Effort, run as run_plan};
+use fonio_bench::target::{Target, room_bytes};
+use fonio_bench::verdict;
+use fonio_core::ByteCount;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::cli::{Bench, BenchWhat, Colour};
+use crate::exit::Exit;
+use crate::output;
+
+/// Says what will be written, measures, and gives the verdict.
+pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
+    let (bench, sets) = match what {
+        BenchWhat::Device { bench, sets } => (bench, sets.clone()),
+        BenchWhat::AddressRange(bench) => (bench, vec![Set::AddressRange]),
+        BenchWhat::Concurrency(bench) => (bench, vec![Set::Concurrency]),
+    };
+    let Some(benchmark) = measure(bench, &sets)? else { return Ok(Exit::Fine) };
+    let mut out = BufWriter::new(io::stdout().lock());
+    if bench.json {
+        serde_json::to_writer_pretty(&mut out, &benchmark)?;
+        writeln!(out)?;
+    } else {
+        show(&benchmark, output::wants_colour(colour), &mut out)?;
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
+
+/// Measures; `None` after `--dry-run`.
+pub fn measure(bench: &Bench, sets: &[Set]) -> Result<Option<Benchmark>> {
+    let room = room_bytes(&bench.target)?;
+    let tests = tests(bench, sets, room);
+    let effort = effort(bench);
+    let volume = plan::volume(&tests, effort.runs_min, effort.runs_max);
+    let mut err = io::stderr();
+    if bench.dry_run {
+        let mut out = io::stdout().lock();
+        if bench.json {
+            serde_json::to_writer_pretty(&mut out, &volume)?;
+            writeln!(out)?;
+        } else {
+            writeln!(out, "{}", announcement(bench, &tests, &volume, &effort))?;
+        }
+        return Ok(None);
+    }
+    let fio = Fio::find()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for Ctrl-C")?;
+    }
+    let target = Target::open(&bench.target, bench.yes_destroy.as_deref())?;
+    writeln!(err, "{}", announcement(bench, &tests, &volume, &effort))?;
+    let live = err.is_terminal();
+    let benchmark = run_plan(&fio, &target, &tests, &effort, &stop, |name, number| {
+        if live {
+            eprint!("\r\x1b[K{name}, run {number} …");
+        }
+    });
+    if live {
+        eprint!("\r\x1b[K");
+    }
+    let benchmark = benchmark?;
+    if let Some(path) = &bench.out {
+        save(&benchmark, path)?;
+    }
+    Ok(Some(benchmark))
+}
+
+/// Numbers of processes that `--quick` measures.
+const QUICK_CONCURRENCY: [u32; 2] = [1, 4];
+
+fn tests(bench: &Bench, sets: &[Set], room: u64) -> Vec<Test> {
+    let scope = Scope {
+        sets: sets.to_vec(),
+        size: ByteCount(bench.size),
+        range_max: ByteCount(bench.range_max.min(room)),
+        sustained: ByteCount(bench.sustained.min(room / 2)),
+        room: ByteCount(room),
+    };
+    let mut tests = plan::tests(&scope);
+    if bench.quick {
+        tests.retain(|test| test.set != Set::Concurrency || QUICK_CONCURRENCY.contains(&test.processes));
+    }
+    tests
+}
+
+fn effort(bench: &Bench) -> Effort {
+    let mut effort = if bench.quick { Effort::QUICK } else { Effort::FULL };
+    effort.seed = bench.seed;
+    if let Some(runs) = bench.runs {
+        effort.runs_max = runs;
+        effort.runs_min = effort.runs_min.min(runs);
+    }
+    effort.run_time_max = bench.run_time.unwrap_or(effort.run_time_max);
+    effort.time_max = bench.time.unwrap_or(effort.time_max);
+    effort
+}
+
+fn announcement(bench: &Bench, tests: &[Test], volume: &Volume, effort: &Effort) -> String {
+    let bytes = |count| output::bytes(ByteCount(count));
+    format!(
+        "{} tests on {}: writes {} to {} in the first {}, and begins no run after {} min.",
+        tests.len(),
+        bench.target.display(),
+        bytes(volume.writes_min_bytes),
+        bytes(volume.writes_max_bytes),
+        bytes(volume.extent_bytes),
+        effort.time_max.as_secs().div_ceil(60)
+    )
+}
+
+fn save(benchmark: &Benchmark, path: &Path) -> Result<()> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut file = BufWriter::new(file);
+    serde_json::to_writer_pretty(&mut file, benchmark)?;
+    writeln!(file).and_then(|()| file.flush()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Result<()> {
+    let (bold, dim, plain) = if colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
+    writeln!(out, "{bold}{}{plain}\n", benchmark.verdict)?;
+    writeln!(
+        out,
+        "{dim}{:<30} {:>12} {:>8} {:>9}  {:>9} {:>9}  runs{plain}",
+        "test", "mean", "± σ", "IOPS", "p50 ms", "p99 ms"
+    )?;
+    for result in &benchmark.tests {
+        let spread = if result.runs.len() > 1 {
+            format!("{:.1} %", 100.0 * result.sigma_mb_s / result.mb_s)
+        } else {
+            "-".to_owned()
+        };
+        let (p50, p99) = match result.percentiles_ms() {
+            Some((p50, p99)) => (format!("{p50:.3}"), format!("{p99:.3}")),
+            None => ("-".to_owned(), "-".to_owned()),
+        };
+        writeln!(
+            out,
+            "{:<30} {:>12} {spread:>8} {:>9.1}  {p50:>9} {p99:>9}  {}{}",
+            result.test.name,
+            verdict::rate(result.mb_s),
+            result.iops,
+            result.runs.len(),
+            if result.stable || result.runs.len() == 1 { "" } else { ", not stable" }
+        )?;
+    }
+    speedups(benchmark, out)?;
+    let classes = verdict::classes(benchmark);
+    if benchmark.find(Set::Four, fonio_bench::plan::Access::SeqWrite).is_some() {
+        let reached = if classes.is_empty() { "none".to_owned() } else { classes.join(", ") };
+        writeln!(out, "\nSD classes whose figures are reached (their own tests differ): {reached}")?;
+    }
+    if let Some(place) = &benchmark.place {
+        let mut parts = vec![format!("kernel {}", place.kernel)];
+        parts.extend(place.device.clone());
+        parts.extend(place.model.clone());
+        parts.extend(place.file_system.clone());
+        parts.extend(place.scheduler.as_ref().map(|scheduler| format!("scheduler {scheduler}")));
+        parts.push(
+            place.compression.clone().map_or("no compression".into(), |by| format!("compression {by}")),
+        );
+        parts.push(
+            place.encryption.clone().map_or("no encryption seen".into(), |by| format!("encryption {by}")),
+        );
+        parts.push(format!("{} free", output::bytes(ByteCount(place.free_bytes))));
+        writeln!(
+            out,
+            "{dim}{}, {}; direct I/O, seed {}{plain}",
+            benchmark.tool,
+            parts.join(", "),
+            benchmark.seed
+        )?;
+    }
+    writeln!(out, "{dim}{} written{plain}", output::bytes(ByteCount(benchmark.written_bytes)))?;
+    for warning in &benchmark.warnings {
+        writeln!(out, "warning: {warning}")?;
+    }
+    Ok(())
+}
+
+/// The time of n processes one after the other over that of all at once (Nguyen et al., section 4.5).
+fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
+    let tests: Vec<&TestResult> = benchmark.of(Set::Concurrency).collect();
+    let alone = |result: &TestResult| {
+        tests
+            .iter()
+            .find(|one| one.test.access == result.test.access && one.test.processes == 1)
+            .map(|one| one.mb_s)
+    };
+    for access in fonio_bench::plan::Access::ALL {
+        let parts: Vec<String> = tests
+            .iter()
+            .filter(|result| result.test.access == access && result.test.processes > 1)
+            .filter_map(|result| {
+                Some(format!("{:.2} by {}", result.mb_s / alone(result)?, result.test.processes))
+            })
+            .collect();
+        if !parts.is_empty() {
+            writeln!(out, "Speedup of {} processes: {}", access.name(), parts.join(", "))?;
+        }
+    }
+    Ok(())
+}

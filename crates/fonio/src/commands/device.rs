@@ -1,0 +1,164 @@
+//! `fonio device`: the device models and what they are worth.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fonio_sim::profile::{Profile, SHIPPED};
+use fonio_sim::verify::{Check, Outcome, verify};
+use serde_json::{Value, json};
+
+use crate::cli::{Colour, Device, DeviceCommand};
+use crate::commands::emulate;
+use crate::commands::fit;
+use crate::exit::Exit;
+use crate::output;
+
+/// Lists, shows, verifies or emulates profiles.
+pub fn run(arguments: &Device, colour: Colour) -> Result<Exit> {
+    let colour = output::wants_colour(colour);
+    match &arguments.command {
+        DeviceCommand::Fit(arguments) => fit::run(arguments),
+        DeviceCommand::List { json } => list(*json),
+        DeviceCommand::Show { profile, json, toml } => show(profile, *json, *toml),
+        DeviceCommand::Verify { profile, json } => run_verify(profile.as_deref(), *json, colour),
+        DeviceCommand::Emulate(arguments) => emulate::run(arguments),
+        DeviceCommand::Serve => emulate::serve(),
+    }
+}
+
+fn list(as_json: bool) -> Result<Exit> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        let profiles: Vec<Value> =
+            SHIPPED.iter().map(|(name, about)| json!({ "name": name, "about": about })).collect();
+        write_json(&mut out, &json!({ "profiles": profiles }))?;
+        return Ok(Exit::Fine);
+    }
+    for (name, about) in SHIPPED {
+        writeln!(out, "{name:<16} {about}")?;
+    }
+    writeln!(out, "\nNext: `fonio device show NAME` for its numbers and where each comes from.")?;
+    Ok(Exit::Fine)
+}
+
+fn show(name: &str, as_json: bool, as_toml: bool) -> Result<Exit> {
+    let profile = load(name)?;
+    let mut out = io::stdout().lock();
+    if as_toml {
+        write!(out, "{}", profile.to_toml())?;
+    } else if as_json {
+        let numbers: Vec<Value> = profile
+            .provenance()
+            .iter()
+            .map(|number| {
+                json!({ "key": number.key, "value": number.value, "source": number.source.name(), "to": number.to })
+            })
+            .collect();
+        write_json(
+            &mut out,
+            &json!({ "name": profile.name(), "about": profile.about(), "numbers": numbers }),
+        )?;
+    } else {
+        writeln!(out, "{}: {}\n", profile.name(), profile.about())?;
+        for number in profile.provenance() {
+            let (key, value, source) = (number.key, number.value, number.source.name());
+            writeln!(out, "{}", format!("{key:<32} {value:<16} {source:<10} {}", number.to).trim_end())?;
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
+    let names = name.map_or_else(|| SHIPPED.iter().map(|(name, _)| *name).collect(), |name| vec![name]);
+    let mut out = io::stdout().lock();
+    let mut all = Vec::new();
+    let mut unpublished = Vec::new();
+    for name in names {
+        let mut profile = load(name)?;
+        // A changed file stands for the device that it is named after.
+        if let Some(stem) = Path::new(name).file_stem().and_then(|stem| stem.to_str()) {
+            let about = profile.about().to_owned();
+            profile.rename(stem, &about);
+        }
+        let checks = verify(&profile)?;
+        if checks.is_empty() {
+            unpublished.push(profile.name().to_owned());
+        } else {
+            all.push((profile, checks));
+        }
+    }
+    let count = |outcome| all.iter().flat_map(|(_, of)| of).filter(|check| check.outcome == outcome).count();
+    let (agree, differ) = (count(Outcome::Agrees), count(Outcome::Differs));
+    if as_json {
+        let profiles: Vec<Value> = all
+            .iter()
+            .map(|(profile, checks)| {
+                json!({ "name": profile.name(), "checks": checks.iter().map(check_json).collect::<Vec<_>>() })
+            })
+            .collect();
+        let report = json!({
+            "agree": agree, "differ": differ, "profiles": profiles, "nothing_published": unpublished,
+        });
+        write_json(&mut out, &report)?;
+        return Ok(Exit::Fine);
+    }
+    if agree + differ == 0 {
+        writeln!(out, "Nothing is published that no fit used.\n")?;
+    } else {
+        writeln!(
+            out,
+            "{agree} of {} published numbers and statements that no fit used agree with the models.\n",
+            agree + differ
+        )?;
+    }
+    for (profile, checks) in &all {
+        writeln!(out, "{}: {}", profile.name(), profile.about())?;
+        for check in checks {
+            write_check(&mut out, check, colour)?;
+        }
+        writeln!(out)?;
+    }
+    if !unpublished.is_empty() {
+        writeln!(out, "Nothing is published to hold these against: {}.", unpublished.join(", "))?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn write_check(out: &mut impl Write, check: &Check, colour: bool) -> io::Result<()> {
+    let (tint, plain) = match check.outcome {
+        _ if !colour => ("", ""),
+        Outcome::Agrees => ("\x1b[32m", "\x1b[0m"),
+        Outcome::Differs => ("\x1b[31m", "\x1b[0m"),
+        Outcome::Fitted => ("\x1b[2m", "\x1b[0m"),
+    };
+    let ratio = check.ratio.map(|ratio| format!(" ({ratio:.2} of it)")).unwrap_or_default();
+    writeln!(out, "  {tint}{:<10}{plain} {}", check.outcome.name(), check.what)?;
+    writeln!(out, "             published {}; model {}{ratio}; {}", check.published, check.given, check.why)
+}
+
+fn check_json(check: &Check) -> Value {
+    json!({
+        "what": check.what, "published": check.published, "given": check.given, "ratio": check.ratio,
+        "outcome": check.outcome.name(), "why": check.why,
+    })
+}
+
+/// A shipped profile by its name, or one from a file.
+fn load(name: &str) -> Result<Profile> {
+    if let Some(profile) = Profile::shipped(name) {
+        return Ok(profile);
+    }
+    if !name.ends_with(".toml") {
+        bail!("`{name}` is no shipped profile (`fonio device list`) and no file ending in .toml");
+    }
+    let text = std::fs::read_to_string(name).with_context(|| format!("{name} cannot be read"))?;
+    Ok(Profile::parse(name, &text)?)
+}
+
+fn write_json(out: &mut impl Write, value: &Value) -> Result<()> {
+    // As an I/O error, so that a reader who has seen enough is not an error.
+    serde_json::to_writer_pretty(&mut *out, value).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}

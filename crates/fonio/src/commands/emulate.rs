@@ -1,0 +1,327 @@
+//! `fonio device emulate`: an emulated device, for as long as it is wanted.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use fonio_core::{ByteCount, Nanos};
+use fonio_emulator::{
+    Emulated, Fault, Front, Log, Options, PowerCutOptions, PowerCuts, ServeConfig, ServeReport, Tear,
+    WorkloadEnd, profile,
+};
+use fonio_host::{Confirmation, Filesystem, Ledger, Step};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::cli::emulate::{self as arguments, Emulate};
+use crate::exit::Exit;
+
+/// How often it is looked whether the user or the serving process has ended it.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The hidden command with which this program becomes the serving process.
+pub fn serve() -> Result<Exit> {
+    fonio_emulator::serve()?;
+    Ok(Exit::Fine)
+}
+
+/// Emulates a device until the workload ends or the user stops it.
+pub fn run(arguments: &Emulate) -> Result<Exit> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let stopped = || stop.load(Ordering::Relaxed);
+    let state_dir = Ledger::default_dir();
+    let recovery = Ledger::recover(&state_dir)?;
+    for undone in &recovery.undone {
+        eprintln!("undone, of a run that was killed: {undone}");
+    }
+    for failed in &recovery.failed {
+        eprintln!("warning: of a run that was killed, {failed}");
+    }
+    let mut ledger = Ledger::open(&state_dir)?;
+    let options = options(arguments, state_dir, &mut ledger)?;
+    let mut emulated = Emulated::start(&options, server()?)?;
+    if arguments.floor {
+        return tell_floor(arguments, emulated);
+    }
+    let started = Instant::now();
+    tell_ready(arguments, &options, &emulated)?;
+    let end = if arguments.workload.is_empty() {
+        while !stopped() && emulated.runs() {
+            thread::sleep(LOOK_EVERY);
+        }
+        None
+    } else {
+        Some(emulated.run_workload(&arguments.workload, &stopped)?)
+    };
+    let served = started.elapsed();
+    let report = emulated.stop()?;
+    if let Some(why) = &report.log_error {
+        bail!("the log of writes is incomplete: {why}");
+    }
+    let cuts = match (arguments.power_cuts, &options.serve.log) {
+        (Some(count), Some(log)) if !stopped() => Some(cut(arguments, count, log, &mut ledger, &stopped)?),
+        _ => None,
+    };
+    ledger.close()?;
+    tell_end(arguments, &report, served, end, cuts.as_ref())?;
+    Ok(match (end, cuts) {
+        (Some(WorkloadEnd::Exited(status)), _) if !status.success() => Exit::NotValid,
+        (_, Some(cuts)) if !cuts.failures.is_empty() => Exit::BudgetBroken,
+        _ => Exit::Fine,
+    })
+}
+
+fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Result<Options> {
+    // Any profile does where only the way to it is measured; this one is slow enough for every machine.
+    let profile = arguments.profile.clone().unwrap_or_else(|| "kingston".to_owned());
+    profile::load(&profile)?;
+    for text in &arguments.fault {
+        text.parse::<Fault>()?;
+    }
+    let (image, confirmation) = match arguments.image.as_slice() {
+        [] => (None, Confirmation::NamedOnce),
+        [image] => (Some(image.clone()), Confirmation::NamedOnce),
+        [image, again] if image == again => (Some(image.clone()), Confirmation::NamedTwice),
+        _ => bail!("--image can be given twice only with the same file, to let it be overwritten"),
+    };
+    let cutting = arguments.power_cuts.is_some();
+    let capacity = ByteCount(arguments.size);
+    let log = match &arguments.log {
+        None if cutting => {
+            let name = format!("fonio-{}-log", std::process::id());
+            let path = fonio_emulator::scratch(capacity.0).join(name);
+            ledger.begin(Step::File { path: path.clone() })?;
+            Some(path)
+        }
+        log => log.clone(),
+    };
+    // The serving process has a working folder of its own mind: paths are made whole here.
+    let whole = |path: Option<PathBuf>| path.map(std::path::absolute).transpose();
+    Ok(Options {
+        serve: ServeConfig {
+            profile,
+            capacity,
+            seed: arguments.seed,
+            written: ByteCount(arguments.written),
+            dilate: arguments.dilate,
+            image: whole(image)?,
+            log: whole(log)?,
+            faults: arguments.fault.clone(),
+            front: Front::Fuse(PathBuf::new()),
+        },
+        nbd: arguments.nbd.clone(),
+        filesystem: arguments.filesystem.or(cutting.then_some(Filesystem::Ext4)),
+        confirmation,
+        mount: arguments.mount.clone().or(cutting.then(PathBuf::new)),
+        mount_options: arguments.mount_options.clone(),
+        scheduler: arguments.scheduler.clone(),
+        state_dir,
+    })
+}
+
+fn server() -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program's file")?);
+    command.args(["device", "serve"]);
+    Ok(command)
+}
+
+fn cut(
+    arguments: &Emulate,
+    count: u32,
+    log: &Path,
+    ledger: &mut Ledger,
+    stopped: &dyn Fn() -> bool,
+) -> Result<PowerCuts> {
+    let log = Log::open(log)?;
+    let options = PowerCutOptions {
+        count,
+        seed: arguments.seed,
+        tear: match arguments.tear {
+            arguments::Tear::Page => Tear::Page,
+            arguments::Tear::Sector => Tear::Sector,
+        },
+        filesystem: arguments.filesystem.unwrap_or(Filesystem::Ext4),
+        check: arguments.check.clone().unwrap_or_default(),
+        scratch: fonio_emulator::scratch(log.capacity.0),
+    };
+    Ok(PowerCuts::run(ledger, &log, &options, stopped)?)
+}
+
+fn micros(nanos: Nanos) -> String {
+    format!("{:.0} µs", nanos.0 as f64 / 1e3)
+}
+
+fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
+    let floor = emulated.floor().copied().unwrap_or_default();
+    emulated.stop()?;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", json!({ "floor": floor, "ublk": fonio_emulator::has_ublk() }))?;
+        return Ok(Exit::Fine);
+    }
+    writeln!(
+        out,
+        "The least time in which this machine answers a command, one at a time (half of them took no longer):"
+    )?;
+    for (what, nanos) in [
+        ("4 KiB read", floor.read_4k_median_ns),
+        ("4 KiB write", floor.write_4k_median_ns),
+        ("512 KiB read", floor.read_512k_median_ns),
+        ("512 KiB write", floor.write_512k_median_ns),
+        ("flush", floor.flush_median_ns),
+    ] {
+        writeln!(out, "  {what:<14} {:>9}", micros(nanos))?;
+    }
+    writeln!(out, "One 4 KiB read in a hundred took longer than {}.", micros(floor.read_4k_p99_ns))?;
+    let ublk = if fonio_emulator::has_ublk() { "has ublk, which fonio does not use" } else { "has no ublk" };
+    writeln!(out, "The way is a loop device over FUSE; this kernel {ublk}.")?;
+    Ok(Exit::Fine)
+}
+
+fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Result<()> {
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        let ready = json!({
+            "profile": options.serve.profile,
+            "device": emulated.device(),
+            "nbd": options.nbd,
+            "mount": emulated.mount_dir(),
+            "bytes": options.serve.capacity,
+            "depth": emulated.depth(),
+            "limits": emulated.limits(),
+            "floor": emulated.floor(),
+            "taken_off": emulated.overheads(),
+            "dilate": options.serve.dilate,
+            "seed": options.serve.seed,
+            "pid": std::process::id(),
+            "server_pid": emulated.server_pid(),
+        });
+        writeln!(out, "{}", json!({ "ready": ready }))?;
+        return Ok(out.flush()?);
+    }
+    let profile = profile::load(&options.serve.profile)?;
+    let place = match (emulated.device(), &options.nbd) {
+        (Some(device), _) => device.display().to_string(),
+        (None, Some(socket)) => format!("nbd+unix:///?socket={}", socket.display()),
+        (None, None) => String::new(),
+    };
+    writeln!(out, "{place}: {}", profile.about())?;
+    let limits = emulated.limits();
+    let yes = |yes| if yes { "yes" } else { "no" };
+    writeln!(
+        out,
+        "  {} bytes; takes {} commands at once, of at most {} KiB; volatile cache: {}; seed {}",
+        limits.capacity.0,
+        emulated.depth(),
+        limits.command_max.0 >> 10,
+        yes(limits.volatile_cache),
+        options.serve.seed,
+    )?;
+    if emulated.device().is_some() && emulated.depth() != limits.depth {
+        writeln!(
+            out,
+            "  (a loop device has between 4 and 128; the model takes {} and queues the rest)",
+            limits.depth
+        )?;
+    }
+    if let Some(overheads) = emulated.overheads() {
+        writeln!(
+            out,
+            "  this machine adds {} to a 4 KiB read and {} to a write, which is taken off the model's times",
+            micros(overheads.read.at(4096)),
+            micros(overheads.write.at(4096))
+        )?;
+    }
+    if options.serve.dilate > 1.0 {
+        writeln!(out, "  dilated: every time that you measure is {} times too long", options.serve.dilate)?;
+    }
+    if let Some(dir) = emulated.mount_dir() {
+        writeln!(out, "  mounted on {}", dir.display())?;
+    }
+    match (arguments.workload.is_empty(), emulated.device(), &options.nbd) {
+        (false, ..) => {}
+        (true, Some(device), _) if emulated.mount_dir().is_none() => {
+            writeln!(out, "Use it:  mkfs.ext4 {0} && mount {0} /mnt", device.display())?;
+        }
+        (true, None, Some(_)) => {
+            writeln!(out, "Use it:  qemu-system-… -drive file={place},format=raw,if=virtio")?
+        }
+        _ => {}
+    }
+    if arguments.workload.is_empty() {
+        writeln!(out, "Stop it: Ctrl-C, or kill {}", std::process::id())?;
+    }
+    Ok(out.flush()?)
+}
+
+fn tell_end(
+    arguments: &Emulate,
+    report: &ServeReport,
+    served: Duration,
+    end: Option<WorkloadEnd>,
+    cuts: Option<&PowerCuts>,
+) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let exit_code = match end {
+        Some(WorkloadEnd::Exited(status)) => status.code(),
+        _ => None,
+    };
+    if arguments.json {
+        let end = json!({
+            "served_s": served.as_secs_f64(),
+            "report": report,
+            "workload_exit_code": exit_code,
+            "power_cuts": cuts,
+        });
+        writeln!(out, "{}", json!({ "end": end }))?;
+        return Ok(());
+    }
+    let share = report.cpu_ns.0 as f64 / served.as_nanos().max(1) as f64 * 100.0;
+    let late = &report.lateness;
+    writeln!(
+        out,
+        "Served {} commands in {:.1} s: {} bytes written, {} read, {} failed on demand.",
+        late.commands,
+        served.as_secs_f64(),
+        report.host_written.0,
+        report.host_read.0,
+        report.failed
+    )?;
+    if report.host_written.0 > 0 {
+        let amplification = report.programmed.0 as f64 / report.host_written.0 as f64;
+        writeln!(
+            out,
+            "The model programmed {amplification:.2} bytes of flash for each, in {} erases.",
+            report.erases
+        )?;
+    }
+    writeln!(
+        out,
+        "Completed {} after the model's time in the mean, one in a hundred after {}; serving took {share:.0} % of a CPU.",
+        micros(late.mean_ns),
+        micros(late.p99_ns)
+    )?;
+    if let Some(code) = exit_code.filter(|code| *code != 0) {
+        writeln!(out, "The workload failed with exit code {code}.")?;
+    }
+    let Some(cuts) = cuts else { return Ok(()) };
+    writeln!(out, "Power cuts survived: {} of {} (seed {}).", cuts.survived, cuts.cuts, cuts.seed)?;
+    for failure in &cuts.failures {
+        let what = match (failure.mounted, failure.exit_code) {
+            (false, _) => "not mountable".to_owned(),
+            (true, Some(code)) => format!("check exited with {code}"),
+            (true, None) => "check was killed".to_owned(),
+        };
+        let said = failure.said.lines().next().unwrap_or_default();
+        writeln!(out, "  cut after record {}, seed {}: {what}: {said}", failure.cut.at, failure.cut.seed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! `fonio device fit`.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fonio_bench::fit::{self, Fitted, Prediction};
+use fonio_bench::plan::Set;
+use fonio_bench::result::{Benchmark, SCHEMA};
+use fonio_bench::verdict::rate;
+use fonio_sim::profile::Profile;
+use serde_json::json;
+
+use crate::cli::Fit;
+use crate::commands::bench;
+use crate::exit::Exit;
+
+/// What a fit is made from.
+const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
+
+/// Fits a profile to a device or to a benchmark of one, or holds a profile against one.
+pub fn run(arguments: &Fit) -> Result<Exit> {
+    let against = arguments.against.as_deref().map(read).transpose()?;
+    if let Some(path) = &arguments.profile {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let profile = Profile::parse(&path.to_string_lossy(), &text)?;
+        let seen = read(&arguments.bench.target)?;
+        let predictions = fit::predict(&profile, &seen)?;
+        show_predictions(&predictions, arguments.bench.json, &mut io::stdout().lock())?;
+        return Ok(Exit::Fine);
+    }
+    let is_file = fs::metadata(&arguments.bench.target).is_ok_and(|metadata| metadata.is_file());
+    let benchmark = if is_file {
+        read(&arguments.bench.target)?
+    } else {
+        match bench::measure(&arguments.bench, &SETS)? {
+            Some(benchmark) => benchmark,
+            None => return Ok(Exit::Fine),
+        }
+    };
+    let out = &arguments.to;
+    let name = out.file_stem().map_or_else(|| "fitted".into(), |stem| stem.to_string_lossy().into_owned());
+    let live = io::stderr().is_terminal();
+    let fitted = fit::fit(&benchmark, &name, arguments.resamples, |what| {
+        if live {
+            eprint!("\r\x1b[KFitting: {what} …");
+        }
+    });
+    if live {
+        eprint!("\r\x1b[K");
+    }
+    let fitted = fitted?;
+    fs::write(out, fitted.profile.to_toml()).with_context(|| format!("cannot write {}", out.display()))?;
+    let predictions = against.map(|against| fit::predict(&fitted.profile, &against)).transpose()?;
+    show(&fitted, predictions.as_deref(), arguments, &mut io::stdout().lock())?;
+    Ok(Exit::Fine)
+}
+
+fn read(path: &Path) -> Result<Benchmark> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let benchmark: Benchmark = serde_json::from_reader(BufReader::new(file))
+        .with_context(|| format!("{} is not what `fonio bench device --out` writes", path.display()))?;
+    if benchmark.schema != SCHEMA {
+        bail!("{}: its schema is {}, and this fonio reads {SCHEMA}", path.display(), benchmark.schema);
+    }
+    Ok(benchmark)
+}
+
+fn show(
+    fitted: &Fitted,
+    predictions: Option<&[Prediction]>,
+    arguments: &Fit,
+    out: &mut impl Write,
+) -> Result<()> {
+    if arguments.bench.json {
+        let value = json!({
+            "shape": fitted.shape.to_string(),
+            "structures": fitted.structures,
+            "intervals": fitted.intervals,
+            "used": fitted.used,
+            "held_back": predictions,
+            "notes": fitted.notes,
+            "profile": arguments.to,
+        });
+        serde_json::to_writer_pretty(&mut *out, &value)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let worst = worst(&fitted.used);
+    writeln!(
+        out,
+        "The profile gives all {} tests that it was fitted to within {worst:.0} %.\n",
+        fitted.used.len()
+    )?;
+    writeln!(
+        out,
+        "Random writes against their range are {} ({} structures tried).",
+        fitted.shape, fitted.structures
+    )?;
+    for interval in &fitted.intervals {
+        writeln!(
+            out,
+            "  {:<26} {:>12}   90 %: {} to {}",
+            interval.key, interval.value, interval.low, interval.high
+        )?;
+    }
+    for note in &fitted.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    if let Some(predictions) = predictions {
+        writeln!(out)?;
+        show_predictions(predictions, false, out)?;
+    }
+    let to = arguments.to.display();
+    writeln!(out, "\nThe profile is in {to}.")?;
+    if predictions.is_none() {
+        writeln!(
+            out,
+            "Next: measure what it was not fitted to, `fonio bench device … --set held-back --out held.json`, and hold it \
+             against that: `fonio device fit held.json --profile {to}`."
+        )?;
+    }
+    Ok(())
+}
+
+fn show_predictions(predictions: &[Prediction], as_json: bool, out: &mut impl Write) -> Result<()> {
+    if as_json {
+        serde_json::to_writer_pretty(&mut *out, predictions)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    writeln!(out, "Tests that no fit used are predicted within {:.0} %.\n", worst(predictions))?;
+    writeln!(out, "{:<32} {:>12} {:>12} {:>8}", "test", "measured", "predicted", "off by")?;
+    for one in predictions {
+        writeln!(
+            out,
+            "{:<32} {:>12} {:>12} {:>+7.1} %",
+            one.test,
+            rate(one.measured_mb_s),
+            rate(one.predicted_mb_s),
+            100.0 * one.error()
+        )?;
+    }
+    Ok(())
+}
+
+/// The largest error, in percent.
+fn worst(predictions: &[Prediction]) -> f64 {
+    predictions.iter().map(|one| 100.0 * one.error().abs()).fold(0.0, f64::max)
+}

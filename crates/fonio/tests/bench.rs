@@ -1,0 +1,58 @@
+//! `fonio bench` and `fonio device fit` from outside.
+
+use std::fs;
+
+use assert_cmd::Command;
+
+fn fonio(arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_fonio")).args(arguments).output().expect("fonio starts")
+}
+
+#[test]
+fn a_dry_run_says_the_bytes_and_writes_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().to_str().expect("its name is text");
+    let said = fonio(&[
+        "bench",
+        "device",
+        at,
+        "--set",
+        "four",
+        "--size",
+        "8MiB",
+        "--runs",
+        "2",
+        "--dry-run",
+        "--json",
+    ]);
+    assert!(said.status.success(), "{said:?}");
+    let volume: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    // Laid out once; then 8 MiB in order, and 8 MiB again before 2048 random writes of 4 KiB.
+    assert_eq!(volume["writes_max_bytes"], (8 + 2 * (8 + 16 + 8)) << 20);
+    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let at = file.path().to_str().expect("its name is text");
+    let said = fonio(&["bench", "device", at]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&said.stderr).contains("neither a folder nor a block device"),
+        "{said:?}"
+    );
+    let said = fonio(&["bench", "device", "/tmp", "--set", "all"]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("address-range"), "{said:?}");
+}
+
+#[test]
+fn a_fit_needs_a_benchmark() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x.json");
+    fs::write(&file, "{}").expect("it is written");
+    let said = fonio(&["device", "fit", file.to_str().expect("its name is text")]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("fonio bench device --out"), "{said:?}");
+}

@@ -1,0 +1,111 @@
+//! `fonio device emulate` from outside: what it says, how it ends, and that it leaves nothing behind.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use assert_cmd::cargo::cargo_bin_cmd;
+use serde_json::Value;
+
+fn can() -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    let can = root && Path::new("/dev/fuse").exists() && Path::new("/dev/loop-control").exists();
+    if !can {
+        eprintln!("skipped: emulated block devices need root, /dev/fuse and /dev/loop-control");
+    }
+    can
+}
+
+/// A mounted device, running until it is stopped; with what it said when it was ready.
+fn start() -> (Child, Value) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fonio"))
+        .args(["device", "emulate", "transcend", "--size", "64MiB", "--fs", "ext4", "--mount", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start");
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.as_mut().expect("piped"));
+    out.read_line(&mut line).expect("line");
+    let ready: Value = serde_json::from_str(&line).expect("JSON");
+    (child, ready["ready"].clone())
+}
+
+/// Loop devices' numbers are used again, so that the file below says whether it is still ours.
+fn left_behind(ready: &Value) -> Vec<&'static str> {
+    let device = ready["device"].as_str().expect("a device").trim_start_matches("/dev/").to_owned();
+    let below = fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    let mounted = ready["mount"].as_str().expect("a folder");
+    let server = fs::read_to_string(format!("/proc/{}/stat", ready["server_pid"])).unwrap_or_default();
+    let mut left = Vec::new();
+    let mut check = |is_left, what| left.extend(Some(what).filter(|_| is_left));
+    check(below.contains(&format!("/{}-", ready["pid"])), "the loop device");
+    check(mounts.contains(mounted), "the mount");
+    check(Path::new(mounted).exists(), "the folder");
+    // A dead one whose foster parent has not looked yet is no process any more.
+    check(!server.is_empty() && !server.contains(") Z "), "the serving process");
+    left
+}
+
+#[test]
+fn every_way_to_end_leaves_nothing_behind() {
+    if !can() {
+        return;
+    }
+    for signal in ["INT", "TERM", "HUP", "KILL"] {
+        let (mut child, ready) = start();
+        fs::write(Path::new(ready["mount"].as_str().expect("a folder")).join("file"), [7; 100_000])
+            .expect("it can be written to");
+        let killed =
+            Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("kill");
+        assert!(killed.success());
+        child.wait().expect("wait");
+        if signal == "KILL" {
+            // Whatever emulated device comes next tidies up.
+            cargo_bin_cmd!("fonio").args(["device", "emulate", "--floor"]).assert().success();
+        }
+        assert_eq!(left_behind(&ready), [""; 0], "after SIG{signal}: {ready}");
+    }
+}
+
+#[test]
+fn a_workload_runs_on_it_and_its_power_can_be_cut() {
+    if !can() {
+        return;
+    }
+    let emulate = |check: &str| {
+        let mut fonio = cargo_bin_cmd!("fonio");
+        fonio.args(["device", "emulate", "transcend", "--size", "64MiB", "--power-cuts", "3", "--json"]);
+        fonio.args(["--check", check, "--", "sh", "-c", "echo x > $FONIO_MOUNT/x; sync -f $FONIO_MOUNT"]);
+        let out = fonio.output().expect("it runs");
+        let text = String::from_utf8(out.stdout).expect("UTF-8");
+        let end = text.lines().last().expect("a last line");
+        (out.status.code(), serde_json::from_str::<Value>(end).expect("JSON")["end"].clone())
+    };
+    let (code, end) = emulate("test -d $FONIO_MOUNT/lost+found");
+    assert_eq!((code, &end["power_cuts"]["survived"]), (Some(0), &Value::from(3)), "{end}");
+    let (code, end) = emulate("echo no >&2; exit 7");
+    assert_eq!((code, &end["power_cuts"]["survived"]), (Some(1), &Value::from(0)), "{end}");
+    assert_eq!(end["power_cuts"]["failures"][0]["exit_code"], 7);
+    assert_eq!(end["power_cuts"]["failures"][0]["said"], "no");
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_the_way_out() {
+    let refused = |arguments: &[&str], expected: &str| {
+        let out =
+            cargo_bin_cmd!("fonio").args(["device", "emulate"]).args(arguments).output().expect("it runs");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+    };
+    refused(&["no-such-card"], "no-such-card: neither a shipped profile nor a file");
+    refused(&["transcend", "--fault", "melt"], "there are error, delay, vanish and flip");
+    refused(&["transcend", "--dilate", "0.5"], "at least 1");
+    refused(&["transcend", "--image", "a", "--image", "b"], "only with the same file");
+    refused(&["transcend", "--check", "true"], "--power-cuts");
+    if can() {
+        refused(&["ram", "--size", "64MiB"], "--dilate");
+    }
+}

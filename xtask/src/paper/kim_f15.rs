@@ -1,0 +1,51 @@
+//! Figure 15: throughput of 4 KiB random writes against the range that they touch. The curves are only drawn; the text
+//! tells their shapes, and those are compared.
+
+use anyhow::{Context, Result};
+use fonio_sim::profile::Profile;
+use fonio_sim::published::Shape;
+use fonio_sim::verify::{address_range, ranges, shape_of};
+
+use super::{Published, Row, Verdict};
+
+pub(super) fn rows(published: &Published, _full: bool) -> Result<Vec<Row>> {
+    let ranges = ranges();
+    let mut rows = Vec::new();
+    for card in &published.kim.card {
+        let told = published.kim.address_range.shape.get(&card.name);
+        let told = told.with_context(|| format!("no shape is published for {}", card.name))?;
+        let profile =
+            Profile::shipped(&card.name).with_context(|| format!("{} has no profile", card.name))?;
+        let curve = address_range(&profile, &ranges)?;
+        let ours = shape_of(&ranges, &curve).map_or("none of the published shapes", in_words);
+        let verdict = Verdict::of(ours == told);
+        let points: Vec<String> = ranges
+            .iter()
+            .zip(&curve)
+            .map(|(range, mb_s)| format!("{} MiB {mb_s:.3}", range.0 >> 20))
+            .collect();
+        rows.push(Row {
+            what: card.name.clone(),
+            published: told.clone(),
+            ours: ours.to_owned(),
+            used_in_fit: chosen_by_it(&profile),
+            verdict,
+            why: format!("MB/s: {}", points.join(", ")),
+        });
+    }
+    Ok(rows)
+}
+
+/// The profile's translation layer or map was chosen because of this figure.
+fn chosen_by_it(profile: &Profile) -> bool {
+    profile.provenance().iter().any(|number| number.to.contains("kim-f15"))
+}
+
+fn in_words(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Flat => "flat",
+        Shape::MildDrop => "mild drop",
+        Shape::TwoDrops => "two drops: at 32 MB and at 1024 MB",
+        Shape::HardDrop => "hard drop, then flat",
+    }
+}

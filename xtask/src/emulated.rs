@@ -35,6 +35,8 @@ pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Res
     let mut command = Command::new(fonio);
     command.args(["device", "emulate", profile, "--size", SIZE, "--scheduler", "none", "--"]);
     // The emulator names the device to its workload, which names it twice: it is new.
+    // Before all others, as the serving process is: else it is measured how long fio waits for a CPU.
+    command.args(["chrt", "--fifo", "1"]);
     command.args([
         "sh",
         "-c",

@@ -43,6 +43,7 @@ mod observer;
 mod outcome;
 mod places;
 mod random;
+pub mod remote;
 mod runner;
 mod scale;
 #[cfg(test)]

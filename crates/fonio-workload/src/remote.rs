@@ -153,6 +153,6 @@ mod tests {
             matches!(&told[..], [Event::Failed { message }] if message.contains("scale = -1")),
             "{told:?}"
         );
-        assert!(matches!(serve(&b"no spec\n"[..], &mut Vec::new()), Err(WorkloadError::Protocol { .. })));
+        assert!(matches!(serve(&b"no spec\n"[..], Vec::new()), Err(WorkloadError::Protocol { .. })));
     }
 }

@@ -38,6 +38,7 @@ mod content;
 pub mod definition;
 mod error;
 pub mod http;
+pub mod mobibench;
 pub mod mobigen;
 mod observer;
 mod outcome;

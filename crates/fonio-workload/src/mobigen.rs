@@ -35,7 +35,8 @@ pub(crate) enum Target {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFlags {
-    pub(crate) create: bool,
+    /// The call makes the file, since it must not or need not have been there: `O_CREAT` with `O_EXCL` or `O_TRUNC`.
+    pub(crate) makes: bool,
     pub(crate) truncate: bool,
 }
 
@@ -89,6 +90,8 @@ pub(crate) enum Call {
         to: String,
         done: bool,
     },
+    /// A read or write that moved nothing on the phone.
+    Failed,
 }
 
 /// More in one call is damage, not an app.
@@ -145,7 +148,10 @@ fn parse_line(line: &str) -> Result<Line, String> {
             let target = words.target()?;
             let flags = words.word("flags")?;
             let has = |flag: &str| flags.split('|').any(|word| word == flag);
-            let flags = OpenFlags { create: has("O_CREAT"), truncate: has("O_TRUNC") };
+            let flags = OpenFlags {
+                makes: has("O_CREAT") && (has("O_EXCL") || has("O_TRUNC")),
+                truncate: has("O_TRUNC"),
+            };
             Call::Open { target, flags, descriptor: words.number("a descriptor")? }
         }
         "close" => Call::Close { descriptor: words.number("a descriptor")? },
@@ -153,7 +159,9 @@ fn parse_line(line: &str) -> Result<Line, String> {
             let descriptor = words.number("a descriptor")?;
             let offset =
                 if name.starts_with('p') { Some(words.bounded("an offset", OFFSET_MAX)?) } else { None };
-            let bytes = words.bounded("bytes", CALL_BYTES_MAX)?;
+            let Some(bytes) = words.moved()? else {
+                return Ok(Line { thread, at_us, call: Call::Failed });
+            };
             if name.contains("read") {
                 Call::Read { descriptor, offset, bytes }
             } else {
@@ -201,6 +209,16 @@ impl<'a> Words<'a> {
         Ok(number)
     }
 
+    /// Bytes that a call moved; `None` where it failed.
+    fn moved(&mut self) -> Result<Option<u64>, String> {
+        let bytes: i64 = self.number("bytes")?;
+        match u64::try_from(bytes) {
+            Err(_) => Ok(None),
+            Ok(bytes) if bytes <= CALL_BYTES_MAX => Ok(Some(bytes)),
+            Ok(bytes) => Err(format!("{bytes} is more than bytes can be ({CALL_BYTES_MAX})")),
+        }
+    }
+
     fn succeeded(&mut self) -> Result<bool, String> {
         Ok(self.number::<i64>("a result")? >= 0)
     }
@@ -235,13 +253,125 @@ fn relative(path: &str) -> Result<String, String> {
         match part {
             Component::Normal(part) => parts.push(part.to_str().ok_or("a path that is no text")?),
             Component::RootDir | Component::CurDir => {}
+            Component::ParentDir if !parts.is_empty() => {
+                parts.pop();
+            }
             Component::ParentDir | Component::Prefix(_) => {
                 return Err(format!("`{path}` leads out of its place"));
             }
         }
     }
-    if parts.is_empty() || path.contains('\0') {
+    if path.is_empty() || path.contains('\0') {
         return Err(format!("`{path}` names no file"));
     }
+    if parts.is_empty() {
+        parts.push(".");
+    }
     Ok(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Options, Overrides, Places, Runner};
+
+    fn fixture() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/notes.mobigen")
+    }
+
+    #[test]
+    fn lines_are_read() {
+        let at = |call| Ok(Line { thread: 3, at_us: 50, call });
+        let named = |path: &str| Target::Named(path.to_owned());
+        let flags = OpenFlags { makes: true, truncate: false };
+        for (text, expected) in [
+            (
+                "3 50 pread 27 18740699 30",
+                at(Call::Read { descriptor: 27, offset: Some(18_740_699), bytes: 30 }),
+            ),
+            ("3 50 write 36 4", at(Call::Write { descriptor: 36, offset: None, bytes: 4 })),
+            (
+                "3 50 open \"/a b/c\" O_RDWR|O_CREAT|O_EXCL 7",
+                at(Call::Open { target: named("a b/c"), flags, descriptor: 7 }),
+            ),
+            (
+                "3 50 open /data/data O_RDWR|O_CREAT|O_EXCL 7",
+                at(Call::Open { target: Target::Unnamed, flags, descriptor: 7 }),
+            ),
+            (
+                "3 50 open ev/x\" O_RDWR|O_CREAT|O_EXCL 7",
+                at(Call::Open { target: named("ev/x"), flags, descriptor: 7 }),
+            ),
+            ("3 50 access \"/a\" -1", at(Call::Access { path: "a".to_owned(), found: false })),
+            ("3 50 fsync 5 0", at(Call::Sync { descriptor: 5, data_only: false })),
+            ("3 50 read 173 -1", at(Call::Failed)),
+            ("3 50 stat64 \"/a/b/..\" 0", at(Call::Stat { path: "a".to_owned(), found: true })),
+            ("3 50 ioctl 5 0", Err("no call that can be replayed is called `ioctl`")),
+            ("3 50 read 5", Err("bytes is missing")),
+            ("3 x read 5 1", Err("`x` stands where microseconds should be")),
+            ("3 50 unlink \"/a/../../b\" 0", Err("`/a/../../b` leads out of its place")),
+            ("3 50 unlink \"/a", Err("a path's closing quote is missing")),
+            ("3 50 write 5 99999999999", Err("99999999999 is more than bytes can be (1073741824)")),
+        ] {
+            assert_eq!(
+                parse_line(text).as_ref().map_err(String::as_str),
+                expected.as_ref().map_err(|text: &&str| *text),
+                "{text}"
+            );
+        }
+        let error = parse("1 0 write 36 4\n\n1 0 nap 5\n", "x.txt").expect_err("no such call").to_string();
+        assert_eq!(error, "x.txt, line 3: `1 0 nap 5`: no call that can be replayed is called `nap`");
+    }
+
+    #[test]
+    fn a_trace_is_replayed_call_by_call() {
+        for no_sync in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut options = Options { pace: 0.0, ..Options::default() };
+            if no_sync {
+                options.overrides =
+                    Overrides { no_sync_places: ["*".to_owned()].into(), ..Overrides::default() };
+            }
+            let mut runner =
+                Runner::new(&workload(&fixture()), &Places::under(directory.path()), options).unwrap();
+            runner.prepare(&mut ()).unwrap();
+            let amounts = runner.run(&mut ()).unwrap().amounts;
+            assert_eq!((amounts.syncs, amounts.syncs_skipped), if no_sync { (0, 2) } else { (2, 0) });
+            assert_eq!(amounts.file_bytes_written, 4 + 512 + 4 + 4096 + 1);
+            assert_eq!(amounts.file_bytes_read, 30 + 4096 + 16);
+            // Left out: four calls on /proc and /dev, the open that failed on the phone.
+            assert_eq!((amounts.calls_replayed, amounts.calls_left_out), (21, 5));
+            assert_eq!(amounts.files_deleted, 1);
+            let data = directory.path().join("data/data/data/org.example.notes");
+            assert!(data.join("files/a").exists() && !data.join("files/a.tmp").exists());
+            assert_eq!(std::fs::metadata(data.join("databases/notes.db")).unwrap().len(), 8192);
+        }
+    }
+
+    #[test]
+    fn a_phones_trace_is_replayed() {
+        let trace = Path::new("/work/shared/traces/mobigen-facebook.txt");
+        if !trace.exists() {
+            eprintln!("skipped: the trace of a real phone is not on this machine");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { pace: 0.0, scale: 0.2, ..Options::default() };
+        let mut runner = Runner::new(&workload(trace), &Places::under(directory.path()), options).unwrap();
+        runner.prepare(&mut ()).unwrap();
+        let amounts = runner.run(&mut ()).unwrap().amounts;
+        assert_eq!(amounts.calls_replayed + amounts.calls_left_out, 6164);
+        assert!(amounts.calls_replayed > 5000 && amounts.syncs > 0, "{amounts:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "([0-9]{1,3} [0-9]{1,5} (open|read|pwrite|rename|stat64|x) [\"/a-z.0-9 |-]{0,20}\n){0,8}") {
+            let _ = parse(&text, "text");
+        }
+    }
 }

@@ -47,13 +47,10 @@ impl Trace {
             state.see(&line);
             threads.entry(line.thread).or_default().push(line);
         }
-        let folders = state
-            .initial
-            .keys()
-            .chain(&state.made)
-            .filter_map(|file| file.rsplit_once('/'))
-            .map(|(folder, _)| folder.to_owned())
-            .collect();
+        let names = state.initial.keys().chain(&state.made);
+        let folders: BTreeSet<String> = names.flat_map(|name| ancestors(name)).map(str::to_owned).collect();
+        // The trace looked at folders too, by their names alone.
+        state.initial.retain(|name, _| !folders.contains(name));
         Trace { threads, initial: state.initial, folders }
     }
 
@@ -130,10 +127,15 @@ impl Trace {
 /// descriptors are the same file as long as they are open.
 fn file_name(target: &Target, thread: u64, descriptor: i64, opened: u64) -> Option<String> {
     match target {
-        Target::Named(path) if NOT_FILES.iter().any(|prefix| path.starts_with(prefix)) => None,
+        Target::Named(path) if path == "." || NOT_FILES.iter().any(|prefix| path.starts_with(prefix)) => None,
         Target::Named(path) => Some(path.clone()),
         Target::Unnamed => Some(format!("unnamed/{thread}-{descriptor}-{opened}")),
     }
+}
+
+/// `a` and `a/b` of `a/b/c`.
+fn ancestors(name: &str) -> impl Iterator<Item = &str> {
+    name.match_indices('/').map(|(at, _)| &name[..at])
 }
 
 /// Goes through the trace once to find out what must exist before it.
@@ -152,7 +154,7 @@ impl Needs {
     fn see(&mut self, line: &Line) {
         match &line.call {
             Call::Open { target, flags, descriptor } if *descriptor >= 0 => {
-                self.open(line.thread, *descriptor, target, flags.create && *target != Target::Unnamed);
+                self.open(line.thread, *descriptor, target, flags.makes && *target != Target::Unnamed);
             }
             Call::Stat { path, found } | Call::Access { path, found }
                 if *found && file_name(&Target::Named(path.clone()), 0, 0, 0).is_some() =>
@@ -274,6 +276,7 @@ impl Replayer<'_> {
     fn call(&mut self, call: &Call) -> Result<(), WorkloadError> {
         let done = match call {
             // Failed in the trace, so it moved nothing there.
+            Call::Failed => false,
             Call::Open { descriptor, .. } if *descriptor < 0 => false,
             Call::Open { target, flags, descriptor } => {
                 self.open(target, *descriptor, flags.truncate && *target != Target::Unnamed)?
@@ -323,6 +326,10 @@ impl Replayer<'_> {
             return Ok(false);
         };
         let path = self.directory.join(name);
+        if path.is_dir() {
+            self.open.insert(descriptor, None);
+            return Ok(false);
+        }
         let open = |create_only: bool| {
             OpenOptions::new()
                 .read(true)

@@ -1,5 +1,6 @@
 //! `cargo run --example run -- WORKLOAD DIRECTORY [SCALE] [PACE]`: runs a workload in an empty directory and prints its
-//! outcome as JSON.
+//! outcome as JSON. With `FONIO_WAIT` in the environment it waits for a line on standard input between the two parts, so
+//! that what reaches the device can be counted for the timed part alone.
 
 use std::error::Error;
 use std::path::Path;
@@ -24,6 +25,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         Options { scale: number(0)?, pace: number(1)?, http: Some(server.address()), ..Options::default() };
     let mut runner = Runner::new(&workload, &Places::under(Path::new(directory)), options)?;
     runner.prepare(&mut ())?;
+    if std::env::var_os("FONIO_WAIT").is_some() {
+        eprintln!("prepared");
+        std::io::stdin().read_line(&mut String::new())?;
+    }
     let outcome = runner.run(&mut ())?;
     runner.verify()?;
     println!("{}", serde_json::to_string_pretty(&outcome)?);

@@ -245,6 +245,8 @@ struct OpenFile {
     path: PathBuf,
     file: File,
     position: u64,
+    /// It can be synced and looked at, and nothing else.
+    is_folder: bool,
 }
 
 impl Replayer<'_> {
@@ -285,13 +287,15 @@ impl Replayer<'_> {
             Call::Read { descriptor, offset, bytes } => self.read(*descriptor, *offset, *bytes)?,
             Call::Write { descriptor, offset, bytes } => self.write(*descriptor, *offset, *bytes)?,
             Call::Sync { descriptor, data_only } => self.sync(*descriptor, *data_only)?,
-            Call::Truncate { descriptor, bytes } => match self.file(*descriptor)? {
-                None => false,
-                Some(open) => {
-                    open.file.set_len(*bytes).map_err(file_error("truncate", &open.path))?;
-                    true
+            Call::Truncate { descriptor, bytes } => {
+                match self.file(*descriptor)?.filter(|open| !open.is_folder) {
+                    None => false,
+                    Some(open) => {
+                        open.file.set_len(*bytes).map_err(file_error("truncate", &open.path))?;
+                        true
+                    }
                 }
-            },
+            }
             Call::StatDescriptor { descriptor } => match self.file(*descriptor)? {
                 None => false,
                 Some(open) => {
@@ -327,8 +331,10 @@ impl Replayer<'_> {
         };
         let path = self.directory.join(name);
         if path.is_dir() {
-            self.open.insert(descriptor, None);
-            return Ok(false);
+            // SQLite opens a folder to sync it.
+            let file = File::open(&path).map_err(file_error("open", &path))?;
+            self.open.insert(descriptor, Some(OpenFile { path, file, position: 0, is_folder: true }));
+            return Ok(true);
         }
         let open = |create_only: bool| {
             OpenOptions::new()
@@ -350,7 +356,7 @@ impl Replayer<'_> {
             }
             Err(source) => return Err(file_error("open", &path)(source)),
         };
-        self.open.insert(descriptor, Some(OpenFile { path, file, position: 0 }));
+        self.open.insert(descriptor, Some(OpenFile { path, file, position: 0, is_folder: false }));
         Ok(true)
     }
 
@@ -365,7 +371,7 @@ impl Replayer<'_> {
     fn read(&mut self, descriptor: i64, offset: Option<u64>, bytes: u64) -> Result<bool, WorkloadError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(bytes as usize, 0);
-        let Some(open) = self.file(descriptor)? else { return Ok(false) };
+        let Some(open) = self.file(descriptor)?.filter(|open| !open.is_folder) else { return Ok(false) };
         let got = open
             .file
             .read_at(&mut buffer, offset.unwrap_or(open.position))
@@ -382,7 +388,7 @@ impl Replayer<'_> {
     fn write(&mut self, descriptor: i64, offset: Option<u64>, bytes: u64) -> Result<bool, WorkloadError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(bytes as usize, 0);
-        let Some(open) = self.file(descriptor)? else { return Ok(false) };
+        let Some(open) = self.file(descriptor)?.filter(|open| !open.is_folder) else { return Ok(false) };
         let at = offset.unwrap_or(open.position);
         Content::Random.fill(at, at & !7, &mut buffer);
         open.file.write_all_at(&buffer, at).map_err(file_error("write", &open.path))?;

@@ -49,7 +49,6 @@ pub fn parse(arguments: &[&str]) -> Result<Mobibench, WorkloadError> {
     let sqlite = given.0.contains_key("-d");
     let foreign: &[&str] = if sqlite { &["-a", "-f", "-r", "-y"] } else { &["-n", "-j", "-s", "-T"] };
     if let Some(option) = foreign.iter().find(|&option| given.0.contains_key(option)) {
-        // `-n` counts random calls on files as well, but only together with `-a`.
         let other = if sqlite { "is for files; leave out -d" } else { "is for SQLite; add -d 0, 1 or 2" };
         return Err(wrong(option, given.0[option], other));
     }
@@ -218,7 +217,7 @@ fn sql(given: &Given<'_>) -> Result<Workload, WorkloadError> {
     let threads = given.number("-t", 1, THREADS_MAX)?;
     let (journal_name, journal) = given.choice(
         "-j",
-        0,
+        1,
         &[
             ("DELETE", Journal::Delete),
             ("TRUNCATE", Journal::Truncate),
@@ -333,6 +332,7 @@ mod tests {
             ("-p /data -f 64 -r 16 -a 1 -y 2 -t 2", "random write of 64KiB by 16KiB each, fsync"),
             ("-a 3 -y 3", "random read of 1MiB by 4KiB each, O_DIRECT"),
             ("-d 0 -n 100 -j 1 -s 2", "100 times insert in 3 tables, TRUNCATE, synchronous FULL"),
+            ("-d 0", "10 times insert in 3 tables, TRUNCATE, synchronous FULL"),
             ("-d 2 -j 3 -s 1 -T 1", "10 times delete in 1 tables, WAL, synchronous NORMAL"),
             ("-y 5", "mobibench option `-y 5`: memory-mapped files are not done here; write 0 to 4 or 8"),
             (

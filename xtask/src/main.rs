@@ -1,6 +1,7 @@
 //! `cargo xtask`: developers' commands. They install or name what a fresh Debian machine lacks, then do their job.
 
 mod assets;
+mod bench_fuse;
 mod demo;
 mod emulated;
 mod emulator_bench;
@@ -26,7 +27,8 @@ cargo xtask COMMAND
   bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
               [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS];
               `bench emulator` what fio measures on emulated cards beside model and publication (root): [CARD…];
-              `bench fit` fits profiles to emulated cards and checks them (root): [CARD…]
+              `bench fit` fits profiles to emulated cards and checks them (root): [CARD…];
+              `bench fuse` mounts in every mode beside bindfs (root): [--quick] [--over DIR] [MODE…]
   paper       tables and figures of the studies, ours beside theirs: [ID…] [--full] [--json]; --full adds what is
               measured on emulated devices (root)
   assets      build the script and the style of the HTML report (cargo does it too when they are missing)

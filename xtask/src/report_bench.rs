@@ -40,6 +40,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     {
         return crate::fit_bench::run(cards);
     }
+    if let [what, rest @ ..] = arguments
+        && what == "fuse"
+    {
+        return crate::bench_fuse::run(rest);
+    }
     let mut ios: u64 = 5_000_000;
     let mut runs: usize = 3;
     let mut words = arguments.iter();

@@ -34,6 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-report",
             "fonio-sim",
             "fonio-bench",
+            "fonio-bfuse",
             "fonio-host",
             "fonio-emulator",
         ],

@@ -44,8 +44,15 @@ pub const DEMO: &[Tool] = &[
 pub const BENCH: &[Tool] =
     &[tool("blkparse", "blktrace", "the comparison"), tool("fio", "fio", "the recorder's overhead")];
 
+/// For `cargo xtask bench fuse`.
+pub const FUSE: &[Tool] = &[
+    tool("bindfs", "bindfs", "the comparison"),
+    tool("fusermount3", "fuse3", "mounting as a user"),
+    tool("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's example"),
+];
+
 /// All of them.
-pub const ALL: &[&[Tool]] = &[BUILD, TEST, DEMO, BENCH];
+pub const ALL: &[&[Tool]] = &[BUILD, TEST, DEMO, BENCH, FUSE];
 
 fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -6,6 +6,7 @@
 //! to take, `docs/bfuse-design.md` why it is built like this.
 
 mod buffer;
+pub mod daemon;
 mod device;
 mod error;
 mod filesystem;

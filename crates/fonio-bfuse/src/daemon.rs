@@ -1,0 +1,78 @@
+//! The process that serves a mount: in the foreground, or on its own once the mount stands.
+
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{Mode, OFlags};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::error::MountError;
+use crate::mount::Mount;
+use crate::options::Options;
+
+/// Mounts, calls `when_ready`, and serves until somebody unmounts or SIGTERM, SIGINT or SIGHUP comes; then everything
+/// that was written is below.
+///
+/// # Errors
+/// Those of [`Mount::start`], and where the mount cannot be taken away.
+pub fn serve(
+    source: &Path,
+    dir: &Path,
+    options: Options,
+    when_ready: impl FnOnce(&Mount),
+) -> Result<(), MountError> {
+    let (stop, signal) = UnixStream::pair().map_err(MountError::system("make a socket for", dir))?;
+    for number in [SIGTERM, SIGINT, SIGHUP] {
+        let signal = signal.try_clone().map_err(MountError::system("make a socket for", dir))?;
+        signal_hook::low_level::pipe::register(number, signal)
+            .map_err(MountError::system("catch signals for", dir))?;
+    }
+    let mount = Mount::start(source, dir, options)?;
+    when_ready(&mount);
+    mount.wait(Some(stop.as_fd()))?;
+    mount.stop()
+}
+
+/// Leaves the terminal and its streams behind: nobody reads them once the mount stands.
+///
+/// # Errors
+/// The kernel's.
+pub fn leave_terminal() -> Result<(), MountError> {
+    let null = Path::new("/dev/null");
+    let failed = || MountError::system("take as standard streams", null);
+    let stream = rustix::fs::open(null, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(MountError::system("open", null))?;
+    // Who leads a process group already has left.
+    let _ = rustix::process::setsid();
+    rustix::stdio::dup2_stdin(&stream).map_err(failed())?;
+    rustix::stdio::dup2_stdout(&stream).map_err(failed())?;
+    rustix::stdio::dup2_stderr(&stream).map_err(failed())?;
+    Ok(())
+}
+
+/// Starts `daemon`, which prints one line when its mount stands and then calls [`leave_terminal`], and returns the
+/// line; `None` where it ended without, having said why on standard error.
+///
+/// # Errors
+/// Where it cannot be started.
+pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountError> {
+    let program = Path::new(daemon.get_program()).to_owned();
+    let mut child: Child = daemon
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(MountError::system("start", &program))?;
+    let mut line = String::new();
+    if let Some(said) = child.stdout.take() {
+        BufReader::new(said).read_line(&mut line).map_err(MountError::system("listen to", &program))?;
+    }
+    if line.is_empty() {
+        // Its status is that of the error that it told.
+        let _ = child.wait();
+        return Ok(None);
+    }
+    Ok(Some(line.trim_end().to_owned()))
+}

@@ -1,0 +1,315 @@
+//! What a mount survives, and what it leaves behind.
+
+mod support;
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, UnmountFlags};
+use support::{Mounted, Numbers};
+
+const MODES: [&str; 6] = [
+    "mode=stock",
+    "mode=extended",
+    "mode=buffered",
+    "mode=buffered,thread=no",
+    "mode=writeback",
+    "mode=auto",
+];
+
+macro_rules! skip {
+    () => {
+        if let Some(reason) = support::cannot_mount() {
+            eprintln!("{reason}");
+            return;
+        }
+    };
+}
+
+fn is_mounted(dir: &Path) -> bool {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is there");
+    text.contains(&format!(" {} ", dir.display()))
+}
+
+/// The byte that belongs at a place of a file that is written in order.
+fn byte_at(offset: u64) -> u8 {
+    (offset ^ (offset >> 8) ^ (offset >> 16)) as u8
+}
+
+fn piece(offset: u64, bytes: u64) -> Vec<u8> {
+    (offset..offset + bytes).map(byte_at).collect()
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind_and_loses_nothing() {
+    skip!();
+    for mode in MODES {
+        let mut mounted = Mounted::new(mode);
+        let mut open = File::create(mounted.path("open")).expect("it is writable");
+        open.write_all(&piece(0, 300_000)).expect("there is space");
+        assert!(mounted.terminate(), "{mode}: the daemon ends well");
+        assert!(!is_mounted(&mounted.dir), "{mode}");
+        assert_eq!(std::fs::read(mounted.below("open")).expect("it is there"), piece(0, 300_000), "{mode}");
+    }
+}
+
+#[test]
+fn a_killed_daemon_loses_at_most_what_the_options_bound() {
+    skip!();
+    const BUFFER: u64 = 256 << 10;
+    for round in 0..12u64 {
+        let mut mounted = Mounted::new("mode=buffered,buffer=256K,entry=64K,flush=10ms");
+        let (acknowledged, durable) = (AtomicU64::new(0), AtomicU64::new(0));
+        let path = mounted.path("stream");
+        let below = mounted.below("stream");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut file = File::create(&path).expect("it is writable");
+                let mut numbers = Numbers(round);
+                let mut end = 0;
+                loop {
+                    let bytes = 1 + numbers.below(20_000);
+                    if file.write_all(&piece(end, bytes)).is_err() {
+                        return;
+                    }
+                    end += bytes;
+                    acknowledged.store(end, Ordering::SeqCst);
+                    if numbers.below(50) == 0 {
+                        if file.sync_all().is_err() {
+                            return;
+                        }
+                        durable.store(end, Ordering::SeqCst);
+                    }
+                }
+            });
+            std::thread::sleep(Duration::from_micros(1000 + Numbers(round).below(60_000)));
+            mounted.kill();
+        });
+        let found = std::fs::read(&below).unwrap_or_default();
+        let (acknowledged, durable) = (acknowledged.into_inner(), durable.into_inner());
+        let length = found.len() as u64;
+        assert!(
+            found == piece(0, length),
+            "round {round}: what is there is what was written, from the front"
+        );
+        assert!(length >= durable, "round {round}: {length} of {durable} bytes that were synced");
+        assert!(
+            length + BUFFER >= acknowledged,
+            "round {round}: {length} of {acknowledged} bytes acknowledged"
+        );
+        assert!(is_mounted(&mounted.dir), "a killed daemon leaves a dead mount");
+        let next = Mounted::new("mode=stock");
+        assert!(!is_mounted(&mounted.dir), "which the next one takes away");
+        drop(next);
+    }
+}
+
+/// A file system below with little space.
+struct Small {
+    folder: Option<tempfile::TempDir>,
+    source: std::path::PathBuf,
+}
+
+impl Small {
+    fn new(bytes: u64) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let source = folder.path().join("source");
+        std::fs::create_dir(&source).expect("the folder is empty");
+        let data = std::ffi::CString::new(format!("size={bytes}")).expect("no zero in it");
+        rustix::mount::mount("tmpfs", &source, "tmpfs", MountFlags::empty(), Some(data.as_c_str()))
+            .expect("root may");
+        Self { folder: Some(folder), source }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.source, UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
+    skip!();
+    const SPACE: u64 = 24 << 20;
+    for mode in MODES {
+        let mut small = Small::new(SPACE);
+        let folder = small.folder.take().expect("it was just made");
+        let mounted = Mounted::over(folder, small.source.clone(), mode);
+        let mut file = File::create(mounted.path("large")).expect("it is writable");
+        let mut accepted = 0;
+        let mut errors = 0;
+        for at in 0..2 * SPACE / 65_536 {
+            match file.write_all(&piece(at * 65_536, 65_536)) {
+                Ok(()) => accepted += 65_536,
+                Err(error) => {
+                    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{mode}");
+                    errors += 1;
+                    break;
+                }
+            }
+        }
+        if let Err(error) = file.sync_all() {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{mode}");
+            errors += 1;
+        }
+        assert!(errors > 0, "{mode}: {accepted} bytes were accepted on {SPACE} and nobody was told");
+        file.sync_all().unwrap_or_else(|error| panic!("{mode}: told again: {error}"));
+        drop(file);
+        let below = std::fs::read(mounted.below("large")).expect("it is there");
+        if !mode.contains("writeback") {
+            let length = below.len() as u64;
+            assert!(length >= accepted, "{mode}: {length} of {accepted} bytes");
+            assert!(below == piece(0, length), "{mode}: what is there is what was written");
+        }
+        // Space that comes back can be used; it comes once the kernel has told us that it forgot the file.
+        std::fs::remove_file(mounted.path("large")).expect("it is ours");
+        let again = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            std::fs::write(mounted.path("small"), b"again").is_ok()
+        });
+        assert!(again, "{mode}: there is space again");
+        assert_eq!(std::fs::read(mounted.below("small")).expect("it is there"), b"again");
+        drop(mounted);
+    }
+}
+
+#[test]
+fn a_busy_mount_says_so_and_can_be_detached() {
+    skip!();
+    for mode in MODES {
+        let mut mounted = Mounted::new(mode);
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(mounted.path("kept"))
+            .expect("it is writable");
+        let refused = rustix::mount::unmount(&mounted.dir, UnmountFlags::empty());
+        assert_eq!(refused, Err(rustix::io::Errno::BUSY), "{mode}");
+        mounted.unmount_lazily();
+        file.write_all(b"still here").expect("an open file goes on");
+        file.seek(SeekFrom::Start(0)).expect("a file can");
+        let mut text = String::new();
+        file.read_to_string(&mut text).expect("it goes on");
+        assert_eq!(text, "still here", "{mode}");
+        drop(file);
+        assert!(mounted.daemon.wait().expect("our child").success(), "{mode}: it ends with its last user");
+        assert_eq!(std::fs::read(mounted.below("kept")).expect("it is there"), b"still here");
+    }
+}
+
+#[test]
+fn new_files_belong_to_the_caller() {
+    skip!();
+    for mode in ["mode=buffered", "mode=auto"] {
+        let mounted = Mounted::new(mode);
+        // The temporary folder is root's alone.
+        for dir in [mounted.folder.path(), &mounted.source] {
+            std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o777)).expect("it is ours");
+        }
+        std::thread::sleep(Duration::from_millis(1100));
+        let script = "umask 027 && echo x > file && mkdir dir && ln -s file link && mkfifo pipe && \
+            mkdir -m 2770 setgid && touch setgid/inner && ! touch /nowhere 2>/dev/null";
+        let status = Command::new("sh")
+            .args(["-c", script])
+            .current_dir(&mounted.dir)
+            .uid(65534)
+            .gid(65534)
+            .status()
+            .expect("there is a shell");
+        assert!(status.success(), "{mode}");
+        for (name, mode_bits) in [("file", 0o640), ("dir", 0o750), ("pipe", 0o640), ("setgid", 0o2770)] {
+            let found = mounted.below(name).symlink_metadata().expect("it was made");
+            assert_eq!((found.uid(), found.gid()), (65534, 65534), "{mode} {name}");
+            assert_eq!(found.mode() & 0o7777, mode_bits, "{mode} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_write_by_a_user_clears_set_user_id() {
+    skip!();
+    for mode in MODES {
+        let mounted = Mounted::new(mode);
+        std::fs::set_permissions(mounted.folder.path(), std::fs::Permissions::from_mode(0o777))
+            .expect("ours");
+        let path = mounted.path("program");
+        std::fs::write(&path, b"old").expect("it is writable");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6777)).expect("it is ours");
+        let status = Command::new("sh")
+            .args(["-c", "echo new >> program"])
+            .current_dir(&mounted.dir)
+            .uid(65534)
+            .gid(65534)
+            .status()
+            .expect("there is a shell");
+        assert!(status.success(), "{mode}");
+        let found = mounted.below("program").metadata().expect("it is there");
+        assert_eq!(found.mode() & 0o7777, 0o777, "{mode}");
+        assert_eq!(std::fs::read(mounted.below("program")).expect("it is there"), b"oldnew\n", "{mode}");
+    }
+}
+
+#[test]
+fn a_source_may_change_underneath() {
+    skip!();
+    let mounted = Mounted::new("mode=buffered,timeout=0s");
+    std::fs::create_dir(mounted.path("dir")).expect("it is writable");
+    std::fs::write(mounted.path("dir/file"), b"one").expect("it is writable");
+    std::fs::write(mounted.below("dir/file"), b"changed below").expect("it is ours");
+    assert_eq!(std::fs::read(mounted.path("dir/file")).expect("it is there"), b"changed below");
+    std::fs::rename(mounted.below("dir"), mounted.below("moved")).expect("it is ours");
+    assert!(!mounted.path("dir/file").exists());
+    let open = File::create(mounted.path("moved/open")).expect("it is writable");
+    std::fs::remove_dir_all(&mounted.source).expect("it is ours");
+    open.write_all_at(b"into what is gone", 0).expect("an open file goes on");
+    let missing = std::fs::read(mounted.path("moved/file")).expect_err("it is gone");
+    assert!(matches!(missing.raw_os_error(), Some(libc::ENOENT | libc::ESTALE)), "{missing}");
+    assert!(File::create(mounted.path("new")).is_err(), "a directory that is gone takes nothing");
+}
+
+#[test]
+fn deep_trees_and_many_open_files() {
+    skip!();
+    let mounted = Mounted::new("mode=auto");
+    let mut path = mounted.dir.clone();
+    for _ in 0..200 {
+        path.push("deeper");
+        std::fs::create_dir(&path).expect("it is writable");
+    }
+    symlink("nowhere", path.join("link")).expect("it is writable");
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
+    let count = limit.saturating_sub(100).min(4000);
+    let open: Vec<_> = (0..count)
+        .map(|number| File::create(mounted.path(&number.to_string())).expect("the daemon has more"))
+        .collect();
+    assert_eq!(std::fs::read_dir(&mounted.dir).expect("a folder").count() as u64, count + 1);
+    let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
+    assert_eq!(report.open_files, count);
+    assert_eq!(report.mode, mounted.mode);
+    drop(open);
+    std::fs::remove_dir_all(mounted.path("deeper")).expect("it is ours");
+}
+
+#[test]
+fn the_buffer_coalesces() {
+    skip!();
+    let mounted = Mounted::new("mode=buffered,flush=10s");
+    let file = File::create(mounted.path("stream")).expect("it is writable");
+    for at in 0..1024 {
+        file.write_all_at(&piece(at * 4096, 4096), at * 4096).expect("there is space");
+    }
+    assert_eq!(file.metadata().expect("a file").len(), 4 << 20, "the size holds what is in the buffer");
+    drop(file);
+    let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
+    assert_eq!(report.write_bytes.count, 1024);
+    assert_eq!(report.write_calls_below, 2, "two entries of 2 MiB");
+    assert_eq!(report.buffer.lost_bytes, 0);
+}

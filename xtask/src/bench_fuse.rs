@@ -110,7 +110,7 @@ fn measure(work: &Work, scale: u64, mounted: &Mounted) -> Result<Sample> {
     (work.run)(&mounted.dir, scale).with_context(|| format!("{} failed", work.name))?;
     let seconds = started.elapsed().as_secs_f64();
     let after = mounted.daemon_use();
-    Ok(Sample { seconds, cpu_seconds: after.0 - before.0, switches: (after.1 - before.1) as f64 })
+    Ok(Sample { seconds, cpu_seconds: after.0 - before.0, switches: after.1.saturating_sub(before.1) as f64 })
 }
 
 fn median(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
@@ -242,7 +242,7 @@ impl Mounted {
         bail!("it did not mount within two seconds")
     }
 
-    /// CPU seconds and context switches of the daemon until now.
+    /// CPU seconds and context switches of the daemon until now; those of threads that have ended are not in it.
     fn daemon_use(&self) -> (f64, u64) {
         let Some(daemon) = &self.daemon else { return (0.0, 0) };
         let folder = PathBuf::from(format!("/proc/{}", daemon.id()));

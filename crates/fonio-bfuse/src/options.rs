@@ -21,6 +21,9 @@ pub struct Options {
     pub buffer: BufferOptions,
     /// Threads that serve requests; `None` is as many as are needed, up to 8.
     pub threads: Option<usize>,
+    /// Whether times of birth are told. Each first look at a file is then one more request, since the kernel does not
+    /// take them from a lookup.
+    pub birth_times: bool,
     /// How long the kernel may trust names and attributes before it asks again. What changes in the source behind
     /// the mount's back shows after this.
     pub timeout: Duration,
@@ -91,6 +94,7 @@ impl Default for Options {
             io_bytes: None,
             buffer: BufferOptions::default(),
             threads: None,
+            birth_times: false,
             timeout: Duration::from_secs(1),
             allow_other: rustix::process::geteuid().is_root(),
             prometheus: None,
@@ -186,6 +190,7 @@ impl Options {
                 let count = text.parse().ok().filter(|count| (1..=256).contains(count));
                 self.threads = Some(count.ok_or_else(|| refuse("a number from 1 to 256"))?);
             }
+            ("btime", None) => self.birth_times = true,
             ("timeout", Some(text)) => {
                 let time = duration(text);
                 self.timeout = time.ok_or_else(|| refuse("a time with its unit, such as 1s; 0s for none"))?;

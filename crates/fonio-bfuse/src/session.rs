@@ -17,7 +17,7 @@ use crate::kernel::{self, Identity};
 use crate::protocol::{HEADER_OUT, Opcode, Record, Request};
 
 /// Threads that wait at the same time, when nothing is going on.
-const IDLE_MAX: usize = 2;
+const IDLE_MAX: usize = 4;
 /// Threads that work at the same time, unless said otherwise.
 const THREADS_MAX: usize = 8;
 

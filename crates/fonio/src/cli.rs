@@ -1,6 +1,7 @@
 //! The command line: what can be said, and nothing of what it does.
 
 pub mod emulate;
+pub mod mount;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -68,6 +69,8 @@ pub enum Command {
     Bench(BenchWhat),
     /// List, show, verify and emulate models of flash devices.
     Device(Device),
+    /// Mount a directory a second time through FUSE, at the device's speed; `mount stats DIR` asks a mount what it does.
+    Mount(mount::Mount),
     /// Print completions for a shell.
     Completions {
         /// The shell.

@@ -15,10 +15,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
-use crate::commands::{bench, check, compare, device, export, import, manual, record, report, status};
+use crate::commands::{bench, check, compare, device, export, import, manual, mount, record, report, status};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(mount::as_mount_helper(std::env::args_os()));
     let outcome = match &cli.command {
         None => status::run(cli.json, cli.color),
         Some(Command::Check(arguments)) => check::run(arguments, cli.color),
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Some(Command::Import(arguments)) => import::run(arguments),
         Some(Command::Bench(what)) => bench::run(what, cli.color),
         Some(Command::Device(arguments)) => device::run(arguments, cli.color),
+        Some(Command::Mount(arguments)) => mount::run(arguments),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),
         Some(Command::Export(arguments)) => export::run(arguments),

@@ -2,7 +2,7 @@
 
 use rustix::fs::{AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 
-use super::{Answer, FileSystem};
+use super::{Answer, FileSystem, Worker};
 use crate::node::Node;
 use crate::protocol::{GETATTR_HANDLE, Record, Request, setattr};
 
@@ -27,7 +27,13 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    pub(super) fn set_attributes(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
+    pub(super) fn set_attributes(
+        &self,
+        worker: &mut Worker,
+        request: &Request<'_>,
+        out: &mut [u8],
+    ) -> Answer {
+        worker.identity.take_back()?;
         let node = self.node(request.header.node)?;
         let mut fields = request.fields();
         let valid = fields.u32()?;

@@ -3,11 +3,12 @@
 use rustix::io::Errno;
 
 use super::io::xattr_flags;
-use super::{Answer, FileSystem};
+use super::{Answer, FileSystem, Worker};
 use crate::protocol::{Record, Request, SETXATTR_ACL_KILL_SGID};
 
 impl FileSystem {
-    pub(super) fn set_extended(&self, request: &Request<'_>) -> Answer {
+    pub(super) fn set_extended(&self, worker: &mut Worker, request: &Request<'_>) -> Answer {
+        worker.identity.take_back()?;
         let node = self.node(request.header.node)?;
         let mut fields = request.fields();
         let (size, flags, asks) = (fields.u32()?, fields.u32()?, fields.u32()?);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::names::keep_group_bit;
 use super::{Answer, FileSystem, Handle, Worker};
 use crate::kernel::Backing;
 use crate::modes::Serving;
@@ -68,6 +69,7 @@ impl FileSystem {
         let mut fields = request.fields();
         let flags = OFlags::from_bits_retain(fields.u32()?);
         let (mode, umask, asks) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        keep_group_bit(worker, mode)?;
         let fresh = self.flags_below(flags) | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let made = worker.identity.act_as(Self::caller(request), umask, || {
             rustix::fs::openat(&parent.file, name, fresh, Mode::from_raw_mode(mode))
@@ -98,6 +100,7 @@ impl FileSystem {
         let mut fields = request.fields();
         let flags = OFlags::from_bits_retain(fields.u32()?);
         let (mode, umask) = (fields.u32()?, fields.u32()?);
+        keep_group_bit(worker, mode)?;
         // Unless the application says so, the file may still be given a name.
         let mut below = (self.flags_below(flags) | OFlags::TMPFILE | OFlags::CLOEXEC) - OFlags::TRUNC;
         below |= flags & OFlags::EXCL;

@@ -123,8 +123,8 @@ impl FileSystem {
             Opcode::Forget => self.forget(request),
             Opcode::BatchForget => self.forget_batch(request),
             Opcode::Getattr => self.get_attributes(request, out),
-            Opcode::Setattr => self.set_attributes(request, out),
-            Opcode::Statx => self.statx(request, out),
+            Opcode::Setattr => self.set_attributes(worker, request, out),
+            Opcode::Statx if self.options.birth_times => self.statx(request, out),
             Opcode::Readlink => self.read_link(request, out),
             Opcode::Symlink => self.symlink(worker, request, out),
             Opcode::Mknod => self.make_node(worker, request, out),
@@ -150,7 +150,7 @@ impl FileSystem {
             Opcode::Releasedir => self.release_directory(request),
             Opcode::Fsyncdir => self.sync_directory(request),
             Opcode::Statfs => self.statfs(request, out),
-            Opcode::Setxattr => self.set_extended(request),
+            Opcode::Setxattr => self.set_extended(worker, request),
             Opcode::Getxattr => self.get_extended(request, out),
             Opcode::Listxattr => self.list_extended(request, out),
             Opcode::Removexattr => self.remove_extended(request),
@@ -160,7 +160,9 @@ impl FileSystem {
                 Ok(0)
             }
             // The kernel checks access itself; locks it keeps itself; an interrupted request is answered anyway.
-            Opcode::Init | Opcode::Access | Opcode::Interrupt | Opcode::Unknown => Err(Errno::NOSYS),
+            Opcode::Statx | Opcode::Init | Opcode::Access | Opcode::Interrupt | Opcode::Unknown => {
+                Err(Errno::NOSYS)
+            }
         }
     }
 

@@ -55,6 +55,7 @@ impl FileSystem {
         let name = request.payload_fields().name()?;
         let mut fields = request.fields();
         let (mode, device, umask) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        keep_group_bit(worker, mode)?;
         let kind = rustix::fs::FileType::from_raw_mode(mode);
         // `new_decode_dev` of include/linux/kdev_t.h.
         let (major, minor) = ((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00));
@@ -88,6 +89,7 @@ impl FileSystem {
         let name = request.payload_fields().name()?;
         let mut fields = request.fields();
         let (mode, umask) = (fields.u32()?, fields.u32()?);
+        keep_group_bit(worker, mode)?;
         worker.identity.act_as(Self::caller(request), umask, || {
             rustix::fs::mkdirat(&parent.file, name, Mode::from_raw_mode(mode))
         })?;
@@ -131,4 +133,9 @@ impl FileSystem {
         rustix::fs::linkat(rustix::fs::CWD, path, &parent.file, name, AtFlags::SYMLINK_FOLLOW)?;
         self.answer_entry(&parent, name, out)
     }
+}
+
+/// Where the new file is to have the set-group-ID bit, the thread needs the capability that keeps it.
+pub(super) fn keep_group_bit(worker: &mut Worker, mode: u32) -> Result<(), Errno> {
+    if mode & Mode::SGID.bits() != 0 { worker.identity.take_back() } else { Ok(()) }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Identity {
     is_root: bool,
     /// As the thread was born, without `CAP_SYS_RESOURCE`: quotas hold for what is written through us.
     capabilities: [CapabilityWords; 2],
+    /// What of them is in effect now; unknown after the kernel changed it with the user.
+    effective: Option<u32>,
     umask: u32,
 }
 
@@ -67,7 +69,8 @@ impl Identity {
         if unsafe { libc::syscall(libc::SYS_capget, &raw const header, capabilities.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let mut identity = Self { is_root: rustix::process::geteuid().is_root(), capabilities, umask };
+        let is_root = rustix::process::geteuid().is_root();
+        let mut identity = Self { is_root, capabilities, effective: None, umask };
         if identity.is_root {
             identity.capabilities[0].effective &= !(1 << CAP_SYS_RESOURCE);
             identity.set_effective(identity.capabilities[0].effective)?;
@@ -92,7 +95,10 @@ impl Identity {
             unsafe { libc::umask(umask) };
             self.umask = umask;
         }
-        if !self.is_root || (caller.uid == 0 && caller.gid == 0) {
+        if !self.is_root {
+            return work();
+        }
+        if caller.uid == 0 && caller.gid == 0 {
             return work();
         }
         let groups: &[u32] = caller.group.as_slice();
@@ -103,6 +109,7 @@ impl Identity {
         let outcome = if caller.uid == 0 {
             work()
         } else {
+            self.effective = None;
             let keeps = self.capabilities[0].effective
                 & !(1 << CAP_FSETID)
                 & (1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH | !FILE_SYSTEM_CAPABILITIES);
@@ -115,13 +122,24 @@ impl Identity {
         if !groups.is_empty() {
             set_groups(&[])?;
         }
-        if caller.uid != 0 {
-            self.set_effective(self.capabilities[0].effective).expect("what is permitted can be taken back");
-        }
+        self.effective = None;
+        self.take_back()?;
         outcome
     }
 
-    /// Does `work` without the right to keep set-user-ID bits: a file that is registered as a backing file like
+    /// All capabilities that the thread has when it acts for itself; to be called before what needs them.
+    ///
+    /// # Errors
+    /// `EPERM`, which the kernel does not give for what is permitted.
+    pub(crate) fn take_back(&mut self) -> rustix::io::Result<()> {
+        if self.is_root {
+            self.set_effective(self.capabilities[0].effective).map_err(|_| rustix::io::Errno::PERM)?;
+        }
+        Ok(())
+    }
+
+    /// Does `work` without the right to keep set-user-ID bits, and leaves the thread without it (see
+    /// [`Identity::take_back`]): a file that is registered as a backing file like
     /// this loses them when it is written, as it does for any user.
     ///
     /// # Errors
@@ -134,12 +152,14 @@ impl Identity {
             return work();
         }
         self.set_effective(self.capabilities[0].effective & !(1 << CAP_FSETID))?;
-        let outcome = work();
-        self.set_effective(self.capabilities[0].effective).expect("what is permitted can be taken back");
-        outcome
+        work()
     }
 
-    fn set_effective(&self, effective: u32) -> io::Result<()> {
+    /// Nothing is asked of the kernel where nothing changes: most requests need the same.
+    fn set_effective(&mut self, effective: u32) -> io::Result<()> {
+        if self.effective == Some(effective) {
+            return Ok(());
+        }
         let mut words = self.capabilities;
         words[0].effective = effective;
         let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
@@ -147,6 +167,7 @@ impl Identity {
         if unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
+        self.effective = Some(effective);
         Ok(())
     }
 }

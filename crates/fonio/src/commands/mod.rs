@@ -9,6 +9,7 @@ pub mod export;
 pub mod fit;
 pub mod import;
 pub mod manual;
+pub mod mount;
 pub mod record;
 pub mod report;
 pub mod status;

@@ -1,0 +1,146 @@
+//! `fonio mount` and `fonio mount stats`.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use fonio_bfuse::{Mount as Mounted, Options, Report, daemon, report};
+
+use crate::cli::mount::Mount;
+use crate::exit::Exit;
+
+/// The name under which mount(8) looks for us: `mount -t fonio`, and fstab.
+const HELPER: &str = "mount.fonio";
+
+/// The arguments, with `mount` before them where we were started as mount(8)'s helper.
+pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    let name = arguments.first().map(Path::new).and_then(Path::file_name);
+    if name.is_some_and(|name| name == HELPER) {
+        arguments.insert(1, "mount".into());
+    }
+    arguments
+}
+
+/// Mounts, or asks a mount.
+pub fn run(arguments: &Mount) -> Result<Exit> {
+    if arguments.source == Path::new("stats") {
+        return stats(&arguments.dir, arguments.json);
+    }
+    let options = Options::parse(arguments.options.iter().map(String::as_str))?;
+    if arguments.foreground {
+        serve(arguments, options, |mounted| {
+            // Who started us may have closed the stream; the mount stands all the same.
+            let _ = writeln!(io::stdout(), "{}", announcement(mounted));
+        })?;
+    } else if arguments.daemon {
+        serve(arguments, options, |mounted| {
+            let _ = writeln!(io::stdout(), "{}", announcement(mounted));
+            if let Err(error) = daemon::leave_terminal() {
+                let _ = writeln!(io::stderr(), "fonio: {error}");
+            }
+        })?;
+    } else {
+        let mut child = Command::new(std::env::current_exe().context("cannot find our own program")?);
+        child.args(["mount", "--daemon"]).args(arguments.options.iter().flat_map(|list| ["-o", list]));
+        child.arg("--").arg(&arguments.source).arg(&arguments.dir);
+        match daemon::start_in_background(child)? {
+            Some(line) => writeln!(io::stdout(), "{line}")?,
+            None => bail!("{} is not mounted", arguments.dir.display()),
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn serve(arguments: &Mount, options: Options, when_ready: impl FnOnce(&Mounted)) -> Result<()> {
+    Ok(daemon::serve(&arguments.source, &arguments.dir, options, when_ready)?)
+}
+
+fn announcement(mounted: &Mounted) -> String {
+    let mut line = format!("Mounted at {}, mode {}.", mounted.dir().display(), mounted.mode().name());
+    for dir in mounted.detached() {
+        line += &format!(" A dead mount at {} was taken away.", dir.display());
+    }
+    line
+}
+
+fn stats(dir: &Path, as_json: bool) -> Result<Exit> {
+    let found = report(dir)?;
+    let mut out = io::stdout();
+    if as_json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&found)?)?;
+    } else {
+        print(&mut out, &found)?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn print(out: &mut impl Write, found: &Report) -> io::Result<()> {
+    let micros = |time: Option<u64>| time.map_or("-".to_owned(), |time| format!("{:.1}", time as f64 / 1e3));
+    writeln!(
+        out,
+        "mode {}, requests of at most {} KiB, daemon {}",
+        found.mode,
+        found.io_bytes >> 10,
+        found.pid
+    )?;
+    writeln!(
+        out,
+        "\n{:<18} {:>10} {:>8} {:>12} {:>12}",
+        "request", "count", "errors", "median µs <", "p99 µs <"
+    )?;
+    for request in &found.requests {
+        let time = &request.time_ns;
+        writeln!(
+            out,
+            "{:<18} {:>10} {:>8} {:>12} {:>12}",
+            request.name,
+            time.count,
+            request.errors,
+            micros(time.median),
+            micros(time.p99)
+        )?;
+    }
+    let buffer = &found.buffer;
+    writeln!(out, "\nwritten  {} bytes in {} requests", found.write_bytes.sum, found.write_bytes.count)?;
+    writeln!(out, "below    {} write calls", found.write_calls_below)?;
+    writeln!(
+        out,
+        "buffer   {} of {} bytes held; {} writes became {} calls; {} went past it, {} waited, {} bytes were refused below",
+        buffer.fill_bytes,
+        buffer.entries * buffer.entry_bytes,
+        buffer.writes,
+        buffer.flush_bytes.count,
+        buffer.through,
+        buffer.waits,
+        buffer.lost_bytes
+    )?;
+    let opened: Vec<String> =
+        found.opened.iter().map(|(serving, count)| format!("{serving} {count}")).collect();
+    writeln!(out, "opened   {}; {} refused by the kernel", opened.join(", "), found.passthrough_refused)?;
+    writeln!(
+        out,
+        "holds    {} inodes, {} open files, {} threads",
+        found.inodes, found.open_files, found.threads
+    )?;
+    writeln!(
+        out,
+        "used     {:.2} s CPU, {} context switches",
+        (found.cpu_user_ns + found.cpu_system_ns) as f64 / 1e9,
+        found.switches_voluntary + found.switches_involuntary
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_8_finds_us_by_the_helpers_name() {
+        let said = |words: &[&str]| as_mount_helper(words.iter().map(OsString::from));
+        assert_eq!(said(&["/sbin/mount.fonio", "/a", "/b"]), ["/sbin/mount.fonio", "mount", "/a", "/b"]);
+        assert_eq!(said(&["/usr/bin/fonio", "mount"]), ["/usr/bin/fonio", "mount"]);
+    }
+}

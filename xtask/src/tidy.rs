@@ -24,6 +24,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host"]),
     ("fonio-bench", &["fonio-core", "fonio-sim"]),
     (
+        "fonio-experiment",
+        &[
+            "fonio-core",
+            "fonio-recording",
+            "fonio-record",
+            "fonio-analysis",
+            "fonio-host",
+            "fonio-emulator",
+            "fonio-workload",
+        ],
+    ),
+    (
         "fonio",
         &[
             "fonio-core",
@@ -37,6 +49,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-bfuse",
             "fonio-host",
             "fonio-emulator",
+            "fonio-workload",
+            "fonio-experiment",
         ],
     ),
     ("xtask", &["fonio-core", "fonio-sim"]),

@@ -2,6 +2,7 @@
 
 pub mod emulate;
 pub mod mount;
+pub mod run;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -71,6 +72,17 @@ pub enum Command {
     Device(Device),
     /// Mount a directory a second time through FUSE, at the device's speed; `mount stats DIR` asks a mount what it does.
     Mount(mount::Mount),
+    /// Run an app's workload on a device, under the recorder, with and without fixes.
+    Run(Box<run::Run>),
+    /// List the fixes, each with what a power cut can lose; or prove what they are worth.
+    Fix(Box<run::Fix>),
+    /// What `run` starts this program as.
+    #[command(hide = true)]
+    Role {
+        /// The role.
+        #[command(subcommand)]
+        role: crate::commands::run::Role,
+    },
     /// Print completions for a shell.
     Completions {
         /// The shell.

@@ -15,7 +15,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
-use crate::commands::{bench, check, compare, device, export, import, manual, mount, record, report, status};
+use crate::commands::{
+    bench, check, compare, device, export, import, manual, mount, record, report, run, status,
+};
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(mount::as_mount_helper(std::env::args_os()));
@@ -29,6 +31,9 @@ fn main() -> ExitCode {
         Some(Command::Bench(what)) => bench::run(what, cli.color),
         Some(Command::Device(arguments)) => device::run(arguments, cli.color),
         Some(Command::Mount(arguments)) => mount::run(arguments),
+        Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Fix(arguments)) => run::fix(arguments),
+        Some(Command::Role { role }) => run::play(role),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),
         Some(Command::Export(arguments)) => export::run(arguments),

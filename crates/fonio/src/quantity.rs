@@ -15,7 +15,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number? * factor).map_err(|_| "the time is out of range".to_owned())
 }
 
-/// `256MiB`, `1GB`, `4096B`; kB is 1000, KiB is 1024.
+/// `256MiB`, `1GB`, `4096B`; kB is 1000, KiB is 1024. A letter alone is binary, as fio, truncate and losetup have it: `2G`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     const UNITS: &[(&str, u64)] = &[
         ("B", 1),
@@ -25,6 +25,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         ("MiB", 1 << 20),
         ("GB", 1_000_000_000),
         ("GiB", 1 << 30),
+        ("K", 1 << 10),
+        ("M", 1 << 20),
+        ("G", 1 << 30),
     ];
     let (number, unit) = split(text);
     let factor = UNITS
@@ -65,7 +68,8 @@ mod tests {
     fn sizes() {
         assert_eq!(parse_size("256MiB"), Ok(256 << 20));
         assert_eq!(parse_size("1.5kB"), Ok(1500));
-        for wrong in ["256", "256M", "MiB", "99999999999GiB"] {
+        assert_eq!(parse_size("2G"), Ok(2 << 30));
+        for wrong in ["256", "256m", "MiB", "99999999999GiB"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
     }

@@ -82,7 +82,8 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
 fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Result<Options> {
     // Any profile does where only the way to it is measured; this one is slow enough for every machine.
     let profile = arguments.profile.clone().unwrap_or_else(|| "kingston".to_owned());
-    profile::load(&profile)?;
+    // Says what is wrong with it before anything is begun.
+    profile::device(&profile, ByteCount(arguments.size), arguments.seed)?;
     for text in &arguments.fault {
         text.parse::<Fault>()?;
     }
@@ -207,13 +208,15 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
         writeln!(out, "{}", json!({ "ready": ready }))?;
         return Ok(out.flush()?);
     }
-    let profile = profile::load(&options.serve.profile)?;
+    // Two devices in one have no line of their own.
+    let about = profile::load(&options.serve.profile)
+        .map_or_else(|_| options.serve.profile.clone(), |profile| profile.about().to_owned());
     let place = match (emulated.device(), &options.nbd) {
         (Some(device), _) => device.display().to_string(),
         (None, Some(socket)) => format!("nbd+unix:///?socket={}", socket.display()),
         (None, None) => String::new(),
     };
-    writeln!(out, "{place}: {}", profile.about())?;
+    writeln!(out, "{place}: {about}")?;
     let limits = emulated.limits();
     let yes = |yes| if yes { "yes" } else { "no" };
     writeln!(

@@ -12,4 +12,5 @@ pub mod manual;
 pub mod mount;
 pub mod record;
 pub mod report;
+pub mod run;
 pub mod status;

@@ -1,0 +1,331 @@
+//! A setup made real: devices, file systems, places, the link and the server behind it. Dropping it undoes everything.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use fonio_core::ByteCount;
+use fonio_emulator::ServeReport;
+use fonio_emulator::{Emulated, Front, Options, ServeConfig};
+use fonio_host::{Confirmation, Filesystem, Ledger, Link, ProcessId, Step};
+use fonio_record::Selector;
+use fonio_workload::definition::Workload;
+
+use crate::error::ExperimentError;
+use crate::setup::{Medium, Place, Setup};
+
+/// Memory for a place: more than any workload writes, and taken only as it is written.
+const MEMORY_PLACE: u64 = 1 << 30;
+
+/// How this program is started in its other roles: the file, and the arguments of each role.
+#[derive(Clone, Debug)]
+pub struct Roles {
+    /// The program's file.
+    pub program: PathBuf,
+    /// It calls [`fonio_emulator::serve`] and nothing else.
+    pub serve_device: Vec<String>,
+    /// It calls [`crate::serve_http`] with the address that follows.
+    pub serve_http: Vec<String>,
+    /// It calls [`crate::do_task`] with the file that follows.
+    pub do_task: Vec<String>,
+    /// It calls [`crate::start_task`] with the socket that follows.
+    pub start_task: Vec<String>,
+}
+
+/// A bed.
+#[derive(Debug)]
+pub struct Bed {
+    // Ends first: it uses what the others make.
+    server: Option<Child>,
+    devices: Vec<(String, Emulated)>,
+    /// `None` once it is closed.
+    ledger: Option<Ledger>,
+    places: BTreeMap<String, PathBuf>,
+    watched: Vec<Selector>,
+    http: Option<SocketAddr>,
+    scratch: PathBuf,
+}
+
+impl Bed {
+    /// Makes what `setup` says for `workload`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError`]; what was made by then is undone.
+    pub fn make(
+        setup: &Setup,
+        workload: &Workload,
+        seed: u64,
+        roles: &Roles,
+    ) -> Result<Bed, ExperimentError> {
+        let state = Ledger::default_dir();
+        Ledger::recover(&state)?;
+        let mut ledger = Ledger::open(&state)?;
+        let scratch = ledger.own_path("run");
+        make_tree(&mut ledger, &scratch)?;
+        let mut bed = Bed {
+            server: None,
+            devices: Vec::new(),
+            ledger: Some(ledger),
+            places: BTreeMap::new(),
+            watched: Vec::new(),
+            http: None,
+            scratch,
+        };
+        let base = bed.base(setup, seed, roles)?;
+        for place in workload.places.keys() {
+            let parent = match setup.moved.get(place) {
+                None => base.clone(),
+                Some(medium) => bed.medium(medium, setup, seed, roles)?,
+            };
+            let dir = parent.join(place);
+            std::fs::create_dir(&dir).map_err(ExperimentError::system("make", &dir))?;
+            bed.places.insert(place.clone(), dir);
+        }
+        if workload.needs_http() {
+            bed.start_server(setup, roles)?;
+        }
+        Ok(bed)
+    }
+
+    /// The folder of each place.
+    pub fn places(&self) -> &BTreeMap<String, PathBuf> {
+        &self.places
+    }
+
+    /// What a recorder should watch.
+    pub fn watched(&self) -> &[Selector] {
+        &self.watched
+    }
+
+    /// Where the workload's server listens.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// A folder for the run's own small files, not on the device under test.
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// For processes that must not outlive the bed.
+    pub(crate) fn ledger(&mut self) -> &mut Ledger {
+        self.ledger.as_mut().expect("it is there until the bed is closed")
+    }
+
+    /// The emulated devices answer at once: what is there before a run takes no time that anybody measures.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::Emulator`] where one died.
+    pub fn unpace(&mut self) -> Result<(), ExperimentError> {
+        self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.unpace()?))
+    }
+
+    /// They answer at the model's time again.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::Emulator`] where one died.
+    pub fn pace(&mut self) -> Result<(), ExperimentError> {
+        self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.pace()?))
+    }
+
+    /// Writes back what the places hold and forgets it, so that the run begins cold. Nobody else's cache is touched.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::Host`].
+    pub fn forget_caches(&self) -> Result<(), ExperimentError> {
+        for dir in self.places.values() {
+            forget(dir)?;
+        }
+        Ok(())
+    }
+
+    /// What the emulated devices did so far, by profile.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::Emulator`] where one died.
+    pub fn reports(&mut self) -> Result<Vec<(String, ServeReport)>, ExperimentError> {
+        let report = |(profile, device): &mut (String, Emulated)| Ok((profile.clone(), device.report()?));
+        self.devices.iter_mut().map(report).collect()
+    }
+
+    /// Undoes everything and says what could not be undone.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError`]; the ledgers keep what is left for the next start.
+    pub fn close(mut self) -> Result<(), ExperimentError> {
+        self.stop_server();
+        for (_, device) in std::mem::take(&mut self.devices) {
+            device.stop()?;
+        }
+        match self.ledger.take() {
+            Some(ledger) => Ok(ledger.close()?),
+            None => Ok(()),
+        }
+    }
+
+    fn base(&mut self, setup: &Setup, seed: u64, roles: &Roles) -> Result<PathBuf, ExperimentError> {
+        match &setup.place {
+            Place::Directory(dir) => {
+                let name = format!("fonio-run-{}", std::process::id());
+                let own =
+                    std::fs::canonicalize(dir).map_err(ExperimentError::system("find", dir))?.join(name);
+                make_tree(self.ledger(), &own)?;
+                self.watched.push(Selector::Path(own.clone()));
+                Ok(own)
+            }
+            Place::Device { path, confirmation } => {
+                fonio_host::check_empty(path, *confirmation)?;
+                setup.filesystem.make(path)?;
+                let options = setup.mount_options.join(",");
+                let (dir, _) = fonio_host::mount(self.ledger(), path, setup.filesystem, None, &options)?;
+                self.watched.push(Selector::Device(path.clone().into()));
+                Ok(dir)
+            }
+            Place::Profile(profile) => {
+                let (size, filesystem) = (setup.size, setup.filesystem);
+                let options = setup.mount_options.join(",");
+                self.emulate(profile, size, filesystem, &options, &setup.scheduler, seed, roles)
+            }
+        }
+    }
+
+    fn medium(
+        &mut self,
+        medium: &Medium,
+        setup: &Setup,
+        seed: u64,
+        roles: &Roles,
+    ) -> Result<PathBuf, ExperimentError> {
+        match medium {
+            Medium::Memory => Ok(fonio_host::mount_tmpfs(self.ledger(), MEMORY_PLACE)?.0),
+            Medium::Profile(profile) => {
+                let known = fonio_emulator::profile::load(profile)?;
+                let size = known.limits(None).map_or(setup.size, |limits| limits.capacity);
+                let size = ByteCount(size.0.min(setup.size.0));
+                self.emulate(profile, size, Filesystem::Ext4, "", &setup.scheduler, seed, roles)
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is one column of what a device is")]
+    fn emulate(
+        &mut self,
+        profile: &str,
+        size: ByteCount,
+        filesystem: Filesystem,
+        mount_options: &str,
+        scheduler: &str,
+        seed: u64,
+        roles: &Roles,
+    ) -> Result<PathBuf, ExperimentError> {
+        let options = Options {
+            serve: ServeConfig {
+                profile: profile.to_owned(),
+                capacity: size,
+                // A card that has been in use has no part that was never written.
+                written: size,
+                seed,
+                dilate: 1.0,
+                image: None,
+                log: None,
+                faults: Vec::new(),
+                front: Front::Fuse(PathBuf::new()),
+            },
+            nbd: None,
+            filesystem: Some(filesystem),
+            confirmation: Confirmation::NamedTwice,
+            mount: Some(PathBuf::new()),
+            mount_options: mount_options.to_owned(),
+            scheduler: scheduler.to_owned(),
+            state_dir: Ledger::default_dir(),
+        };
+        let mut command = Command::new(&roles.program);
+        command.args(&roles.serve_device);
+        let device = Emulated::start(&options, command)?;
+        let dir = device.mount_dir().expect("it was asked to be mounted").to_owned();
+        let node = device.device().expect("it is a block device").to_owned();
+        self.watched.push(Selector::Device(node.into()));
+        self.devices.push((profile.to_owned(), device));
+        Ok(dir)
+    }
+
+    fn start_server(&mut self, setup: &Setup, roles: &Roles) -> Result<(), ExperimentError> {
+        let mut command = match setup.link {
+            None => {
+                let mut command = Command::new(&roles.program);
+                command.args(&roles.serve_http).arg("127.0.0.1:0");
+                command
+            }
+            Some(rates) => {
+                let link = Link::make(self.ledger(), rates)?;
+                let mut command = link.command(&roles.program);
+                command.args(&roles.serve_http).arg(format!("{}:0", link.server()));
+                command
+            }
+        };
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let spawned = command.spawn();
+        let mut child = spawned.map_err(ExperimentError::system("start", &roles.program))?;
+        if let Some(id) = ProcessId::of(child.id()) {
+            self.ledger().begin(Step::Process { id, leads_group: false })?;
+        }
+        let mut line = String::new();
+        let out = child.stdout.take().expect("its output is piped");
+        let read = BufReader::new(out).read_line(&mut line);
+        self.server = Some(child);
+        let failed = |complaint: String| ExperimentError::TaskFailed {
+            status: "the server did not start".to_owned(),
+            complaint,
+        };
+        read.map_err(|error| failed(error.to_string()))?;
+        let address = line.trim().strip_prefix("listening ").and_then(|address| address.parse().ok());
+        self.http = Some(address.ok_or_else(|| failed(format!("it said {:?}", line.trim())))?);
+        Ok(())
+    }
+
+    fn stop_server(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            // It ends with its standard input; killing it is for one that does not.
+            drop(server.stdin.take());
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        self.stop_server();
+    }
+}
+
+fn make_tree(ledger: &mut Ledger, path: &Path) -> Result<(), ExperimentError> {
+    if path.exists() {
+        let exists = std::io::ErrorKind::AlreadyExists.into();
+        return Err(ExperimentError::system("make", path)(exists));
+    }
+    ledger.begin(Step::Tree { path: path.to_owned() })?;
+    std::fs::create_dir(path).map_err(ExperimentError::system("make", path))
+}
+
+fn forget(dir: &Path) -> Result<(), ExperimentError> {
+    let listing = std::fs::read_dir(dir).map_err(ExperimentError::system("list", dir))?;
+    for entry in listing {
+        let entry = entry.map_err(ExperimentError::system("list", dir))?;
+        let kind = entry.file_type().map_err(ExperimentError::system("look at", entry.path()))?;
+        if kind.is_dir() {
+            forget(&entry.path())?;
+        } else if kind.is_file() {
+            fonio_host::drop_file_cache(&entry.path())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,285 @@
+//! The fixes that can be proved: what each changes, and what a power cut can then lose.
+//!
+//! | fix | study |
+//! |---|---|
+//! | places in memory, no sync, PCM, RAID-0 | Kim, Agrawal, Ungureanu (TOS 2012), sections 5.1 to 5.5 |
+//! | WAL, commit interval, noatime, scheduler | common advice, measured here |
+
+use fonio_host::Filesystem;
+use fonio_workload::definition::{Journal, Synchronous, Workload};
+
+use crate::error::ExperimentError;
+use crate::setup::{Medium, Place, Setup};
+
+/// A change of a setup.
+#[derive(Clone, Copy, Debug)]
+pub struct Fix {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does, one line.
+    pub does: &'static str,
+    /// What a power cut can lose that it could not lose before.
+    pub loses: Loss,
+    /// Where it was studied, or that it is ours to measure.
+    pub source: &'static str,
+    change: fn(&mut Setup, &Workload) -> Result<(), &'static str>,
+}
+
+/// What a power cut can lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Nothing more than before.
+    Nothing,
+    /// The last so many seconds; what is left is whole. The text says which.
+    Recent(&'static str),
+    /// What was moved or no longer synced: for caches only. The text says which.
+    Content(&'static str),
+}
+
+impl Loss {
+    /// As a sentence.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Loss::Nothing => "A power cut loses no more than before.",
+            Loss::Recent(text) | Loss::Content(text) => text,
+        }
+    }
+
+    /// Whether everything that an app was told is durable stays so, or is lost only as a whole and recent piece.
+    pub fn is_safe(self) -> bool {
+        !matches!(self, Loss::Content(_))
+    }
+}
+
+const KIM: &str = "Kim et al. (TOS 2012)";
+
+/// Every fix, in the order in which they are listed.
+pub const FIXES: &[Fix] = &[
+    Fix {
+        name: "wal-normal",
+        does: "SQLite in WAL mode with synchronous=NORMAL",
+        loses: Loss::Recent("A power cut can lose the last transactions, never the database."),
+        source: "SQLite's documentation",
+        change: |setup, workload| each_database(setup, workload, Journal::Wal, Synchronous::Normal),
+    },
+    Fix {
+        name: "wal-full",
+        does: "SQLite in WAL mode, still synced at every commit",
+        loses: Loss::Nothing,
+        source: "SQLite's documentation",
+        change: |setup, workload| each_database(setup, workload, Journal::Wal, Synchronous::Full),
+    },
+    Fix {
+        name: "cache-in-ram",
+        does: "the place `cache` in memory",
+        loses: Loss::Content("A power cut or reboot empties the cache."),
+        source: KIM,
+        change: |setup, workload| move_place(setup, workload, "cache", Medium::Memory),
+    },
+    Fix {
+        name: "db-in-ram",
+        does: "the place `database` in memory",
+        loses: Loss::Content(
+            "A power cut or reboot loses the databases: only for what can be fetched again.",
+        ),
+        source: KIM,
+        change: |setup, workload| move_place(setup, workload, "database", Medium::Memory),
+    },
+    Fix {
+        name: "all-in-ram",
+        does: "every place in memory: the bound of what storage can give",
+        loses: Loss::Content("A power cut or reboot loses everything: a bound, not a fix."),
+        source: KIM,
+        change: |setup, workload| {
+            for place in workload.places.keys() {
+                setup.moved.insert(place.clone(), Medium::Memory);
+            }
+            Ok(())
+        },
+    },
+    Fix {
+        name: "no-sync",
+        does: "selective sync: none for the databases, nor for files of the places `cache` and `database`",
+        loses: Loss::Content("A power cut can leave them corrupt: only for what can be fetched again."),
+        source: KIM,
+        change: |setup, workload| {
+            let places = ["cache", "database"].map(str::to_owned);
+            setup
+                .overrides
+                .no_sync_places
+                .extend(places.into_iter().filter(|place| workload.places.contains_key(place)));
+            setup.overrides.no_sync_databases.extend(workload.databases.keys().cloned());
+            Ok(())
+        },
+    },
+    Fix {
+        name: "db-on-pcm",
+        does: "the place `database` on phase-change memory",
+        loses: Loss::Nothing,
+        source: KIM,
+        change: |setup, workload| move_place(setup, workload, "database", Medium::Profile("pcm".to_owned())),
+    },
+    Fix {
+        name: "pcm-buffer",
+        does: "16 MB of phase-change memory as a write buffer before the device",
+        loses: Loss::Nothing,
+        source: KIM,
+        change: |setup, _| another_device(setup, |profile| format!("buffered:pcm+{profile}")),
+    },
+    Fix {
+        name: "raid0",
+        does: "striped by 4 KiB over the device and the phone's internal flash",
+        loses: Loss::Nothing,
+        source: KIM,
+        change: |setup, _| another_device(setup, |profile| format!("raid0:internal_2010+{profile}")),
+    },
+    Fix {
+        name: "commit-30s",
+        does: "ext4 writes its journal back every 30 s instead of every 5 s",
+        loses: Loss::Recent("A power cut can lose the last 30 s of what was not synced."),
+        source: "ext4's documentation",
+        change: |setup, _| mount_option(setup, "commit=30", &[Filesystem::Ext4, Filesystem::Ext3]),
+    },
+    Fix {
+        name: "noatime",
+        does: "reading a file no longer writes its access time",
+        loses: Loss::Nothing,
+        source: "mount's documentation",
+        change: |setup, _| mount_option(setup, "noatime", &Filesystem::ALL),
+    },
+    Fix {
+        name: "bfq",
+        does: "the scheduler BFQ",
+        loses: Loss::Nothing,
+        source: "the kernel's documentation",
+        change: |setup, _| scheduler(setup, "bfq"),
+    },
+    Fix {
+        name: "mq-deadline",
+        does: "the scheduler mq-deadline",
+        loses: Loss::Nothing,
+        source: "the kernel's documentation",
+        change: |setup, _| scheduler(setup, "mq-deadline"),
+    },
+];
+
+impl Fix {
+    /// The fix of this name. `device=PROFILE` is one too, with a name of its own in [`Change`].
+    pub fn named(name: &str) -> Option<&'static Fix> {
+        FIXES.iter().find(|fix| fix.name == name)
+    }
+}
+
+/// What is tried on a setup: a listed fix, or another device.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A fix of [`FIXES`].
+    Listed(&'static Fix),
+    /// The same on another device's profile.
+    Device(String),
+}
+
+impl Change {
+    /// Reads `wal-normal` or `device=kingston`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::UnknownFix`], which names those that there are.
+    pub fn parse(text: &str) -> Result<Change, ExperimentError> {
+        if let Some(profile) = text.strip_prefix("device=").filter(|profile| !profile.is_empty()) {
+            return Ok(Change::Device(profile.to_owned()));
+        }
+        Fix::named(text).map(Change::Listed).ok_or_else(|| ExperimentError::UnknownFix {
+            name: text.to_owned(),
+            known: FIXES.iter().map(|fix| fix.name).collect(),
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        match self {
+            Change::Listed(fix) => fix.name.to_owned(),
+            Change::Device(profile) => format!("device={profile}"),
+        }
+    }
+
+    /// What a power cut can lose with it.
+    pub fn loses(&self) -> Loss {
+        match self {
+            Change::Listed(fix) => fix.loses,
+            Change::Device(_) => Loss::Nothing,
+        }
+    }
+
+    /// Applies it to `setup`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::NotApplicable`] with the reason.
+    pub fn apply(&self, setup: &mut Setup, workload: &Workload) -> Result<(), ExperimentError> {
+        let changed = match self {
+            Change::Listed(fix) => (fix.change)(setup, workload),
+            Change::Device(profile) => another_device(setup, |_| profile.clone()),
+        };
+        changed.map_err(|reason| ExperimentError::NotApplicable { fix: self.name(), reason })
+    }
+}
+
+fn move_place(
+    setup: &mut Setup,
+    workload: &Workload,
+    place: &str,
+    medium: Medium,
+) -> Result<(), &'static str> {
+    if !workload.places.contains_key(place) {
+        return Err("the workload has no such place");
+    }
+    setup.moved.insert(place.to_owned(), medium);
+    Ok(())
+}
+
+fn each_database(
+    setup: &mut Setup,
+    workload: &Workload,
+    journal: Journal,
+    synchronous: Synchronous,
+) -> Result<(), &'static str> {
+    if workload.databases.is_empty() {
+        return Err("the workload has no database");
+    }
+    for name in workload.databases.keys() {
+        let change = setup.overrides.databases.entry(name.clone()).or_default();
+        change.journal = Some(journal);
+        change.synchronous = Some(synchronous);
+    }
+    Ok(())
+}
+
+fn another_device(setup: &mut Setup, profile: impl FnOnce(&str) -> String) -> Result<(), &'static str> {
+    match &mut setup.place {
+        Place::Profile(name) => {
+            *name = profile(name);
+            Ok(())
+        }
+        _ => Err("only an emulated device can be exchanged for another"),
+    }
+}
+
+fn mount_option(setup: &mut Setup, option: &str, on: &[Filesystem]) -> Result<(), &'static str> {
+    if !setup.owns_filesystem() {
+        return Err("the folder's file system is not ours to mount");
+    }
+    if !on.contains(&setup.filesystem) {
+        return Err("the file system does not know the option");
+    }
+    setup.mount_options.push(option.to_owned());
+    Ok(())
+}
+
+fn scheduler(setup: &mut Setup, name: &str) -> Result<(), &'static str> {
+    if !setup.owns_filesystem() {
+        return Err("the folder's device is not ours to change; `fonio fix --apply` does it for good");
+    }
+    setup.scheduler = name.to_owned();
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Several setups, each run several times in turn, and how the others differ from the first.
+//!
+//! Rounds are interleaved (every setup once, then every setup again), so that what changes on the machine meanwhile falls
+//! on all of them alike.
+
+use std::path::{Path, PathBuf};
+
+use fonio_analysis::{Difference, Estimate};
+use serde::Serialize;
+
+use crate::error::ExperimentError;
+use crate::fix::Loss;
+use crate::run::{Run, RunOptions, check, run_once};
+use crate::setup::Setup;
+
+/// A setup with a name.
+#[derive(Clone, Debug)]
+pub struct Variation {
+    /// Its name, which is also that of its recordings' folder.
+    pub name: String,
+    /// What a power cut can lose with it; `None` for what others are compared with.
+    pub loses: Option<Loss>,
+    /// The setup.
+    pub setup: Setup,
+}
+
+/// The results of a series.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// The workload's name.
+    pub workload: String,
+    /// The share of its full amount that was run.
+    pub scale: f64,
+    /// The seed of content and device model.
+    pub seed: u64,
+    /// Each setup; the others are compared with the first.
+    pub variations: Vec<VariationResult>,
+}
+
+/// What came of one setup.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VariationResult {
+    /// Its name.
+    pub name: String,
+    /// What a power cut can lose with it, a sentence; `None` for the first.
+    pub power_cut: Option<String>,
+    /// Whether what was promised to be durable stays so, or is lost as a recent piece only.
+    pub safe: bool,
+    /// Each run.
+    pub runs: Vec<RunFigures>,
+    /// Mean run time in seconds.
+    pub wall_s: f64,
+    /// Half of its 95 percent interval; `None` for a single run.
+    pub wall_s_half: Option<f64>,
+    /// The first setup's mean run time over this one's: above 1 is faster.
+    pub speedup: f64,
+    /// How its run time in seconds differs from the first's.
+    pub against_first: Option<Difference>,
+}
+
+/// The figures of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunFigures {
+    /// Run time in seconds.
+    pub wall_s: f64,
+    /// Seconds of it that the workload paused on purpose, summed over its threads.
+    pub think_s: f64,
+    /// Requests to the devices under test.
+    pub requests: u64,
+    /// Bytes that they read.
+    pub read_bytes: u64,
+    /// Bytes that they wrote.
+    pub write_bytes: u64,
+    /// Bytes written that continue an earlier write.
+    pub sequential_write_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Share of the summed latency that sync writes make up.
+    pub sync_write_share: Option<f64>,
+    /// Time with a request in flight, over the run time.
+    pub busy_share: Option<f64>,
+    /// The report's verdict.
+    pub verdict: String,
+    /// Whether the measurement holds.
+    pub valid: bool,
+    /// Where the recording is.
+    pub recording: PathBuf,
+}
+
+impl RunFigures {
+    fn of(run: &Run) -> RunFigures {
+        let analysis = &run.analysis;
+        RunFigures {
+            wall_s: run.outcome.wall_ns as f64 / 1e9,
+            think_s: run.outcome.amounts.think_ns as f64 / 1e9,
+            requests: analysis.totals.requests,
+            read_bytes: analysis.totals.read_bytes,
+            write_bytes: analysis.totals.write_bytes,
+            sequential_write_bytes: analysis.sequentiality.write.sequential_bytes,
+            flushes: analysis.flushes.flushes,
+            sync_write_share: analysis.latency.shares.as_ref().map(|shares| shares.write_sync),
+            busy_share: analysis.io_share.all.as_ref().map(|share| share.busy_union_share),
+            verdict: analysis.verdict.clone(),
+            valid: analysis.validity.ok,
+            recording: run.recording.clone(),
+        }
+    }
+}
+
+/// Runs every setup `repeat` times and compares. `say` hears which run begins: round, rounds, setup.
+///
+/// # Errors
+///
+/// [`ExperimentError`] of the first run that failed.
+///
+/// # Panics
+///
+/// Without a setup, or with a repeat of 0.
+pub fn run_series(
+    variations: &[Variation],
+    repeat: u32,
+    options: &RunOptions<'_>,
+    out: &Path,
+    say: &mut dyn FnMut(u32, u32, &str),
+) -> Result<Series, ExperimentError> {
+    assert!(!variations.is_empty() && repeat > 0, "there is something to run");
+    std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
+    let mut runs: Vec<Vec<RunFigures>> = vec![Vec::new(); variations.len()];
+    for round in 1..=repeat {
+        for (variation, runs) in variations.iter().zip(&mut runs) {
+            check(options.stop)?;
+            say(round, repeat, &variation.name);
+            let dir = out.join(file_name(&variation.name, round));
+            runs.push(RunFigures::of(&run_once(&variation.setup, options, &dir)?));
+        }
+    }
+    let times = |runs: &[RunFigures]| {
+        let times: Vec<f64> = runs.iter().map(|run| run.wall_s).collect();
+        Estimate::of_repeats(&times).expect("each ran once at least")
+    };
+    let first = times(&runs[0]);
+    let results = variations.iter().zip(runs).enumerate().map(|(at, (variation, runs))| {
+        let own = times(&runs);
+        VariationResult {
+            name: variation.name.clone(),
+            power_cut: variation.loses.map(|loss| loss.sentence().to_owned()),
+            safe: variation.loses.is_none_or(Loss::is_safe),
+            runs,
+            wall_s: own.value,
+            wall_s_half: own.half_interval(),
+            speedup: first.value / own.value,
+            against_first: (at > 0).then(|| Difference::between(Some(first), Some(own))),
+        }
+    });
+    Ok(Series {
+        workload: options.workload.name.clone(),
+        scale: options.scale,
+        seed: options.seed,
+        variations: results.collect(),
+    })
+}
+
+/// A name that every file system takes.
+fn file_name(variation: &str, round: u32) -> String {
+    let plain =
+        |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
+    format!("{}-{round}", variation.chars().map(plain).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_recordings() {
+        assert_eq!(file_name("ridata, wal-normal", 2), "ridata--wal-normal-2");
+        assert_eq!(file_name("raid0:internal_2010+ridata", 1), "raid0-internal_2010-ridata-1");
+    }
+}

@@ -221,9 +221,8 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
         ));
     }
     if effort.runs_max == 1 {
-        warnings.push(
-            "Each test ran once, so nothing is known of its spread. For that: --runs 10.".to_owned(),
-        );
+        warnings
+            .push("Each test ran once, so nothing is known of its spread. For that: --runs 10.".to_owned());
     }
     if let Some(names) = names(&|result| result.runs.iter().any(|run| run.requests < REQUESTS_MIN)) {
         warnings.push(format!(

@@ -55,7 +55,8 @@ fn the_cards_through_a_card_reader() {
     expect_test::expect![[r#"
         kim-t3 transcend desktop seq_write
         kim-t3 ridata desktop rand_write
-        kim-t3 sandisk desktop rand_read"#]].assert_eq(&differ.join("\n"));
+        kim-t3 sandisk desktop rand_read"#]]
+    .assert_eq(&differ.join("\n"));
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub enum ExperimentError {
     Recording(#[from] RecordingError),
     /// The workload.
     #[error(transparent)]
-    Workload(#[from] WorkloadError),
+    Workload(Box<WorkloadError>),
     /// The process that does the work ended with an error, which it has said on standard error.
     #[error("the workload failed ({status}): {complaint}")]
     TaskFailed {
@@ -66,6 +66,12 @@ pub enum ExperimentError {
     /// Somebody asked to stop.
     #[error("stopped; everything that was made for the run is undone")]
     Interrupted,
+}
+
+impl From<WorkloadError> for ExperimentError {
+    fn from(error: WorkloadError) -> ExperimentError {
+        ExperimentError::Workload(Box::new(error))
+    }
 }
 
 impl ExperimentError {

@@ -23,5 +23,5 @@ mod write;
 
 pub use error::RecordError;
 pub use options::{Progress, RecordOptions, RecordSummary, Selector, StopReason};
-pub use record::{record, record_with};
+pub use record::{Beside, record, record_with};
 pub use status::{Status, status};

@@ -27,6 +27,9 @@ const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
 /// requests a second bring between two wake-ups.
 const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 
+/// Adds rows that only the caller of [`record_with`] knows.
+pub type Beside<'a> = dyn FnMut(&mut dyn RowSink) -> std::io::Result<()> + 'a;
+
 /// Records block I/O as `options` say and writes a recording.
 ///
 /// While the capture runs, SIGINT and SIGTERM end it cleanly; a second SIGINT gives it up. The terminal sends SIGINT to
@@ -49,7 +52,7 @@ pub fn record(
 /// As [`record`]; an error of `beside` is [`RecordError::Write`].
 pub fn record_with(
     options: &RecordOptions,
-    beside: &mut dyn FnMut(&mut dyn RowSink) -> std::io::Result<()>,
+    beside: &mut Beside<'_>,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RecordSummary, RecordError> {
     let machine = Machine::here();
@@ -114,10 +117,7 @@ fn finish(
     (mut captured, pages): (Captured, Pages),
     (layout, decoder): (fonio_trace::ring_buffer::PageLayout, fonio_trace::ring_buffer::BlockDecoder),
     mut notes: Vec<String>,
-    (beside, progress): (
-        &mut dyn FnMut(&mut dyn RowSink) -> std::io::Result<()>,
-        &mut dyn FnMut(Progress<'_>),
-    ),
+    (beside, progress): (&mut Beside<'_>, &mut dyn FnMut(Progress<'_>)),
 ) -> Result<RecordSummary, RecordError> {
     wait_for_command(&mut captured, signals)?;
     let cpu_began = cpu_time();

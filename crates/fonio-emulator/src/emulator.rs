@@ -52,7 +52,7 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Starts emulating. `command` starts the serving process: a program that calls [`crate::serve`] and nothing else.
+    /// Starts emulating. `command` starts the serving process: a program that calls [`crate::serve()`] and nothing else.
     ///
     /// The floor of this machine is measured first; a file system is made and mounted next, both unpaced; then time
     /// begins to count.

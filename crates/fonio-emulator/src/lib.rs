@@ -1,11 +1,11 @@
 //! A device model of `fonio-sim` served in real time as a block device.
 //!
 //! The model says when a command completes, the wall's clock when that is; there is no second model. The way of a
-//! command: loop device → FUSE file ([`serve`]) → model and image → pacing thread → back. Virtual machines come in
+//! command: loop device → FUSE file ([`serve()`]) → model and image → pacing thread → back. Virtual machines come in
 //! through NBD instead.
 //!
 //! Two processes: the owner ([`Emulated`]), who makes loop device, file system and mount and undoes them, and the
-//! serving process ([`serve`]), which must never wait for the disk that it serves.
+//! serving process ([`serve()`]), which must never wait for the disk that it serves.
 //!
 //! On top of it: faults on demand ([`Fault`]), a log of everything written ([`Log`]), and the images that a power cut
 //! would have left ([`PowerCuts`]).

@@ -23,7 +23,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `command`, which must call [`crate::serve`], and waits until it serves.
+    /// Starts `command`, which must call [`crate::serve()`], and waits until it serves.
     pub(crate) fn start(
         ledger: &mut Ledger,
         mut command: Command,

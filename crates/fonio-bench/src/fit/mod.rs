@@ -1,8 +1,8 @@
 //! Turns a benchmark of a device into a profile of the simulator, treating the device as a black box.
 //!
 //! 1. The [`shape`] of random writes against their range says which translation layers come into question.
-//! 2. [`structure`] lists the devices of those layers that the shape leaves open: page, erase block, log blocks.
-//! 3. [`solve`] finds the times and rates of each with which the model gives what was measured; the structure whose
+//! 2. `structure` lists the devices of those layers that the shape leaves open: page, erase block, log blocks.
+//! 3. `solve` finds the times and rates of each with which the model gives what was measured; the structure whose
 //!    model comes nearest is taken.
 //! 4. [`bootstrap`] says how far the numbers are from certain.
 //!

@@ -12,7 +12,7 @@
 //! 3. At most one thread writes an inode's entries below at any time (`in_flight`).
 //! 4. Nobody waits for a free entry while holding a lock of an inode: whoever flushes needs those locks.
 //! 5. Memory is fixed when the buffer is made. A writer without an entry waits until one is free.
-//! 6. Data that cannot be written are counted and leave an error in their inode's [`ErrorSequence`]; whoever has
+//! 6. Data that cannot be written are counted and leave an error in their inode's error sequence; whoever has
 //!    the file open is told, each handle once.
 
 mod error_sequence;

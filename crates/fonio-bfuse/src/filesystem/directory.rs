@@ -6,12 +6,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
-use rustix::fs::{FileType, OFlags, RawDir, SeekFrom};
+use rustix::fs::{FileType, OFlags, RawDir, SeekFrom, Stat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{Answer, FileSystem};
 use crate::node::Node;
-use crate::protocol::{FSYNC_DATA_ONLY, Record, Request};
+use crate::protocol::{FSYNC_DATA_ONLY, Record, Request, open as opened};
 
 /// What one call asks of the directory below.
 const BATCH_BYTES: usize = 32 << 10;
@@ -20,6 +21,18 @@ const BATCH_BYTES: usize = 32 << 10;
 const ENTRY_BYTES: usize = 128;
 /// The bytes of `struct fuse_dirent` before the name.
 const DIRENT_BYTES: usize = 24;
+
+/// The kernel may keep the names of a directory for as long as its time of modification stays. That time is as fine as
+/// the clock's tick, up to 10 ms: before this long has passed since, another change may leave the time as it is.
+const AT_REST_NANOSECONDS: i128 = 50_000_000;
+
+/// Whether the next change of the directory is sure to change its time of modification.
+fn is_at_rest(stat: &Stat) -> bool {
+    let now = clock_gettime(ClockId::Realtime);
+    let since_epoch = |seconds: i64, nanoseconds: i128| i128::from(seconds) * 1_000_000_000 + nanoseconds;
+    let now = since_epoch(now.tv_sec, i128::from(now.tv_nsec));
+    now - since_epoch(stat.st_mtime, i128::from(stat.st_mtime_nsec)) > AT_REST_NANOSECONDS
+}
 
 /// An open directory.
 #[derive(Debug)]
@@ -69,9 +82,11 @@ impl FileSystem {
     pub(super) fn open_directory(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let node = self.node(request.header.node)?;
         let file = self.open_below(&node, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let answer =
+            if is_at_rest(&rustix::fs::fstat(&file)?) { opened::CACHE_DIR | opened::KEEP_CACHE } else { 0 };
         let opened =
             self.directories.insert_with(|number| Directory { number, file, read: Mutex::default() });
-        Ok(Record::new(out).u64(opened.number).u32(0).u32(0).length())
+        Ok(Record::new(out).u64(opened.number).u32(answer).u32(0).length())
     }
 
     pub(super) fn release_directory(&self, request: &Request<'_>) -> Answer {

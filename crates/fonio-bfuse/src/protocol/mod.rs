@@ -48,6 +48,7 @@ pub(crate) mod init {
 /// Bits of an answer to an open.
 pub(crate) mod open {
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
+    pub(crate) const CACHE_DIR: u32 = 1 << 3;
     pub(crate) const NOFLUSH: u32 = 1 << 5;
     pub(crate) const PASSTHROUGH: u32 = 1 << 7;
 }

@@ -1,8 +1,9 @@
 //! Threads that read requests from `/dev/fuse` and answer them.
 //!
-//! One thread waits in the kernel for the next request while others work. Whoever takes a request and sees that
-//! nobody waits any more starts another, up to the limit; who comes back to find enough waiting goes. Few threads
-//! stay warm, and a slow call below (an fsync) holds up nobody.
+//! Two threads serve. Whoever takes a request that may last (an fsync, a write) and sees that nobody waits for the next
+//! starts another thread, up to the limit; who comes back to find two waiting goes. The kernel wakes those who wait in
+//! turn, and hands them requests that nobody waits for (forgets, releases) as well: with more threads every request
+//! finds a colder one, and the caller's CPU is taken by one of ours. `docs/bfuse-design.md` has the figures.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +18,7 @@ use crate::kernel::{self, Identity};
 use crate::protocol::{HEADER_OUT, Opcode, Record, Request};
 
 /// Threads that wait at the same time, when nothing is going on.
-const IDLE_MAX: usize = 4;
+const IDLE_MAX: usize = 2;
 /// Threads that work at the same time, unless said otherwise.
 const THREADS_MAX: usize = 8;
 
@@ -113,17 +114,35 @@ impl Session {
             let length = read_request(device, &mut request);
             let others_wait = self.idle.fetch_sub(1, Ordering::AcqRel) > 1;
             let Some(length) = length? else { return Ok(()) };
-            if !others_wait && let Err(error) = self.start_thread(Arc::clone(on_end)) {
-                eprintln!("fonio: no thread for more requests at a time: {error}");
-            }
             let bytes = request.get(..length).unwrap_or(&[]);
             let Ok(request) = Request::split(bytes) else { return Err(Errno::PROTO.into()) };
+            let are_few = self.file_system.statistics.threads.get() < IDLE_MAX as u64;
+            let is_short_of_threads = !others_wait && (are_few || may_last(request.opcode));
+            if is_short_of_threads && let Err(error) = self.start_thread(Arc::clone(on_end)) {
+                eprintln!("fonio: no thread for more requests at a time: {error}");
+            }
             let answer = self.file_system.serve(&mut worker, &request, &mut out[HEADER_OUT..]);
             if let Some(answer) = answer {
                 send(device, &request, answer, &mut out)?;
             }
         }
     }
+}
+
+/// Whether a request may keep its thread for as long as the device below takes for data.
+fn may_last(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Read
+            | Opcode::Write
+            | Opcode::Flush
+            | Opcode::Fsync
+            | Opcode::Fsyncdir
+            | Opcode::Fallocate
+            | Opcode::CopyFileRange
+            | Opcode::Lseek
+            | Opcode::Setattr
+    )
 }
 
 /// The next request's length; `None` when the mount is gone.

@@ -34,6 +34,9 @@ pub struct Options {
     pub mount_options: String,
     /// The block device's scheduler.
     pub scheduler: String,
+    /// A device that is faster than this machine can serve is served as fast as it can, instead of being refused: what
+    /// is measured on it is then no better than the device would be.
+    pub at_floor: bool,
     /// Where the ledger is kept.
     pub state_dir: PathBuf,
 }
@@ -129,11 +132,12 @@ impl Emulated {
         self.server()?.order(&Order::Pace(overheads))
     }
 
-    /// A device whose fastest command this machine cannot serve in time is refused, unless it is slowed down enough.
+    /// A device whose fastest command this machine cannot serve in time is refused, unless it is slowed down enough or the
+    /// floor will do.
     fn refuse_below(&mut self, floor: &Floor, options: &Options) -> Result<(), EmulatorError> {
         let fastest = self.server()?.fastest;
         let dilated = fastest.0 as f64 * options.serve.dilate;
-        if dilated >= floor.least().0 as f64 {
+        if options.at_floor || dilated >= floor.least().0 as f64 {
             return Ok(());
         }
         let dilate = floor.least().0.div_ceil(fastest.0.max(1));

@@ -192,7 +192,7 @@ impl Bed {
             Place::Profile(profile) => {
                 let (size, filesystem) = (setup.size, setup.filesystem);
                 let options = setup.mount_options.join(",");
-                self.emulate(profile, size, filesystem, &options, &setup.scheduler, seed, roles)
+                self.emulate(profile, size, filesystem, &options, setup, seed, roles)
             }
         }
     }
@@ -210,7 +210,7 @@ impl Bed {
                 let known = fonio_emulator::profile::load(profile)?;
                 let size = known.limits(None).map_or(setup.size, |limits| limits.capacity);
                 let size = ByteCount(size.0.min(setup.size.0));
-                self.emulate(profile, size, Filesystem::Ext4, "", &setup.scheduler, seed, roles)
+                self.emulate(profile, size, Filesystem::Ext4, "", setup, seed, roles)
             }
         }
     }
@@ -222,7 +222,7 @@ impl Bed {
         size: ByteCount,
         filesystem: Filesystem,
         mount_options: &str,
-        scheduler: &str,
+        setup: &Setup,
         seed: u64,
         roles: &Roles,
     ) -> Result<PathBuf, ExperimentError> {
@@ -244,7 +244,8 @@ impl Bed {
             confirmation: Confirmation::NamedTwice,
             mount: Some(PathBuf::new()),
             mount_options: mount_options.to_owned(),
-            scheduler: scheduler.to_owned(),
+            scheduler: setup.scheduler.clone(),
+            at_floor: setup.at_floor,
             state_dir: Ledger::default_dir(),
         };
         let mut command = Command::new(&roles.program);

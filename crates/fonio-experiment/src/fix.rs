@@ -114,17 +114,23 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "db-on-pcm",
-        does: "the place `database` on phase-change memory",
+        does: "the place `database` on phase-change memory, as fast as this machine can serve it",
         loses: Loss::Nothing,
         source: KIM,
-        change: |setup, workload| move_place(setup, workload, "database", Medium::Profile("pcm".to_owned())),
+        change: |setup, workload| {
+            setup.at_floor = true;
+            move_place(setup, workload, "database", Medium::Profile("pcm".to_owned()))
+        },
     },
     Fix {
         name: "pcm-buffer",
-        does: "16 MB of phase-change memory as a write buffer before the device",
+        does: "16 MB of phase-change memory as a write buffer before the device, as fast as this machine can serve it",
         loses: Loss::Nothing,
         source: KIM,
-        change: |setup, _| another_device(setup, |profile| format!("buffered:pcm+{profile}")),
+        change: |setup, _| {
+            setup.at_floor = true;
+            another_device(setup, |profile| format!("buffered:pcm+{profile}"))
+        },
     },
     Fix {
         name: "raid0",

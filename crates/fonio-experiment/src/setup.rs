@@ -49,6 +49,8 @@ pub struct Setup {
     pub link: Option<LinkRates>,
     /// Places of the workload that lie elsewhere.
     pub moved: BTreeMap<String, Medium>,
+    /// Devices faster than this machine can serve are served as fast as it can.
+    pub at_floor: bool,
     /// What the workload does otherwise than it says.
     pub overrides: Overrides,
 }
@@ -64,6 +66,7 @@ impl Setup {
             scheduler: "none".to_owned(),
             link: None,
             moved: BTreeMap::new(),
+            at_floor: false,
             overrides: Overrides::default(),
         }
     }

@@ -53,6 +53,7 @@ pub fn options(state: &Path, mib: u64) -> Options {
         mount: Some(PathBuf::new()),
         mount_options: String::new(),
         scheduler: "none".to_owned(),
+        at_floor: false,
         state_dir: state.to_owned(),
     }
 }

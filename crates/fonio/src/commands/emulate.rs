@@ -124,6 +124,7 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
         mount: arguments.mount.clone().or(cutting.then(PathBuf::new)),
         mount_options: arguments.mount_options.clone(),
         scheduler: arguments.scheduler.clone(),
+        at_floor: false,
         state_dir,
     })
 }

@@ -1,4 +1,4 @@
-//! Several setups, each run several times in turn, and how the others differ from the first.
+//! Several setups, each run several times in turn, and how those with a fix differ from those without.
 //!
 //! Rounds are interleaved (every setup once, then every setup again), so that what changes on the machine meanwhile falls
 //! on all of them alike.
@@ -18,7 +18,9 @@ use crate::setup::Setup;
 pub struct Variation {
     /// Its name, which is also that of its recordings' folder.
     pub name: String,
-    /// What a power cut can lose with it; `None` for what others are compared with.
+    /// The place of what it is compared with among the variations; `None` for the first.
+    pub compared_with: Option<usize>,
+    /// What a power cut can lose with it; `None` for a setup without a fix.
     pub loses: Option<Loss>,
     /// The setup.
     pub setup: Setup,
@@ -33,7 +35,7 @@ pub struct Series {
     pub scale: f64,
     /// The seed of content and device model.
     pub seed: u64,
-    /// Each setup; the others are compared with the first.
+    /// Each setup.
     pub variations: Vec<VariationResult>,
 }
 
@@ -42,7 +44,9 @@ pub struct Series {
 pub struct VariationResult {
     /// Its name.
     pub name: String,
-    /// What a power cut can lose with it, a sentence; `None` for the first.
+    /// The name of what it is compared with: the same without a fix, or the first setup.
+    pub compared_with: Option<String>,
+    /// What a power cut can lose with it, a sentence; `None` without a fix.
     pub power_cut: Option<String>,
     /// Whether what was promised to be durable stays so, or is lost as a recent piece only.
     pub safe: bool,
@@ -52,10 +56,10 @@ pub struct VariationResult {
     pub wall_s: f64,
     /// Half of its 95 percent interval; `None` for a single run.
     pub wall_s_half: Option<f64>,
-    /// The first setup's mean run time over this one's: above 1 is faster.
+    /// The mean run time of what it is compared with over its own: above 1 is faster.
     pub speedup: f64,
-    /// How its run time in seconds differs from the first's.
-    pub against_first: Option<Difference>,
+    /// How its run time in seconds differs from that.
+    pub difference: Option<Difference>,
 }
 
 /// The figures of one run.
@@ -115,7 +119,7 @@ impl RunFigures {
 ///
 /// # Panics
 ///
-/// Without a setup, or with a repeat of 0.
+/// Without a setup, with a repeat of 0, or where one is compared with what is not there.
 pub fn run_series(
     variations: &[Variation],
     repeat: u32,
@@ -138,18 +142,19 @@ pub fn run_series(
         let times: Vec<f64> = runs.iter().map(|run| run.wall_s).collect();
         Estimate::of_repeats(&times).expect("each ran once at least")
     };
-    let first = times(&runs[0]);
-    let results = variations.iter().zip(runs).enumerate().map(|(at, (variation, runs))| {
-        let own = times(&runs);
+    let estimates: Vec<Estimate> = runs.iter().map(|runs| times(runs)).collect();
+    let results = variations.iter().zip(runs).zip(&estimates).map(|((variation, runs), own)| {
+        let base = variation.compared_with.map(|at| estimates[at]);
         VariationResult {
             name: variation.name.clone(),
+            compared_with: variation.compared_with.map(|at| variations[at].name.clone()),
             power_cut: variation.loses.map(|loss| loss.sentence().to_owned()),
             safe: variation.loses.is_none_or(Loss::is_safe),
             runs,
             wall_s: own.value,
             wall_s_half: own.half_interval(),
-            speedup: first.value / own.value,
-            against_first: (at > 0).then(|| Difference::between(Some(first), Some(own))),
+            speedup: base.map_or(1.0, |base| base.value / own.value),
+            difference: base.map(|base| Difference::between(Some(base), Some(*own))),
         }
     });
     Ok(Series {

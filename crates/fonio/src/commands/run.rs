@@ -98,12 +98,19 @@ fn measure(name: &str, arguments: &SetupArgs, changes: &[Change], refusal: Refus
         for scheduler in &arguments.scheduler {
             let plain = setup(place, scheduler, arguments)?;
             let base = plain_name(place, scheduler, arguments);
-            variations.push(Variation { name: base.clone(), loses: None, setup: plain.clone() });
+            let base_at = variations.len();
+            variations.push(Variation {
+                name: base.clone(),
+                compared_with: (base_at > 0).then_some(0),
+                loses: None,
+                setup: plain.clone(),
+            });
             for change in changes {
                 let mut changed = plain.clone();
                 match change.apply(&mut changed, &workload) {
                     Ok(()) => variations.push(Variation {
                         name: format!("{base}, {}", change.name()),
+                        compared_with: Some(base_at),
                         loses: Some(change.loses()),
                         setup: changed,
                     }),
@@ -263,7 +270,7 @@ fn verdict(series: &Series) -> String {
     let Some((first, others)) = series.variations.split_first() else { return String::new() };
     let took = format!("{} on {} took {:.2} s", series.workload, first.name, first.wall_s);
     let shown = |variation: &&VariationResult| {
-        variation.against_first.as_ref().is_some_and(|difference| difference.answer == Answer::Lower)
+        variation.difference.as_ref().is_some_and(|difference| difference.answer == Answer::Lower)
     };
     let best = |safe: bool| {
         others
@@ -277,8 +284,11 @@ fn verdict(series: &Series) -> String {
         (_, true) => format!("{took}."),
         _ if once => format!("{took}; with one run of each no difference can be shown (--repeat 3)."),
         (Some(variation), _) => format!(
-            "{took}; {} makes it {:.2} times faster ({:.2} s).",
-            variation.name, variation.speedup, variation.wall_s
+            "{took}; {} is {:.2} times as fast as {} ({:.2} s).",
+            variation.name,
+            variation.speedup,
+            variation.compared_with.as_deref().unwrap_or(&first.name),
+            variation.wall_s
         ),
         (None, _) if best(false).is_some() => {
             format!("{took}; only what a power cut can destroy was shown to be faster.")
@@ -311,13 +321,14 @@ mod tests {
         };
         VariationResult {
             name: name.to_owned(),
+            compared_with: Some("card".to_owned()),
             power_cut: None,
             safe,
             runs: times.iter().map(run).collect(),
             wall_s: own.value,
             wall_s_half: own.half_interval(),
             speedup: base.value / own.value,
-            against_first: Some(Difference::between(Some(base), Some(own))),
+            difference: Some(Difference::between(Some(base), Some(own))),
         }
     }
 
@@ -333,7 +344,7 @@ mod tests {
         let (fast, unsafe_fast) = ([5.0, 5.1, 4.9], [2.0, 2.1, 1.9]);
         assert_eq!(
             of(vec![result("a", true, &fast, &base), result("b", false, &unsafe_fast, &base)]),
-            "web on card took 10.00 s; a makes it 2.00 times faster (5.00 s)."
+            "web on card took 10.00 s; a is 2.00 times as fast as card (5.00 s)."
         );
         assert_eq!(
             of(vec![result("b", false, &unsafe_fast, &base)]),

@@ -11,7 +11,7 @@ use fonio_sim::device::{Command, Counters, Device, Limits};
 use crate::EmulatorError;
 use crate::clock::ModelClock;
 use crate::faults::{Asked, Faults, Verdict};
-use crate::floor::Overheads;
+use crate::floor::OverheadsByTime;
 use crate::image::Image;
 use crate::lateness::LatenessFigures;
 use crate::log::{Kind, LogWriter};
@@ -86,7 +86,7 @@ struct State {
     mode: Mode,
     device: Box<dyn Device>,
     clock: ModelClock,
-    overheads: Overheads,
+    overheads: OverheadsByTime,
     /// When the model is done with all it was given.
     idle_at: Timestamp,
     faults: Faults,
@@ -135,7 +135,7 @@ impl Disk {
             mode: Mode::Measuring(Duration::ZERO),
             device,
             clock: ModelClock::start(dilate),
-            overheads: Overheads::default(),
+            overheads: OverheadsByTime::default(),
             idle_at,
             faults,
             log: log.transpose()?,
@@ -163,7 +163,7 @@ impl Disk {
 
     /// Answers at the model's time from now on. What the model was given before counts as done, and its counters
     /// begin again.
-    pub(crate) fn pace(&self, overheads: Overheads) {
+    pub(crate) fn pace(&self, overheads: OverheadsByTime) {
         let mut state = self.lock();
         let idle_at = state.idle_at;
         state.clock.skip_to(idle_at);
@@ -294,8 +294,8 @@ impl State {
     /// the model is told of an arrival half of that earlier, and the host of the completion.
     fn completion(&mut self, request: &Request<'_>, arrival: Instant, dilate: f64, delay: Nanos) -> Instant {
         let (offset, bytes) = request.place();
-        let overhead = Duration::from_nanos(self.overheads.of(request.op(), bytes).0);
-        let began = arrival.checked_sub(overhead / 2).unwrap_or(arrival);
+        let way_in = Duration::from_nanos(self.overheads.short.of(request.op(), bytes).0 / 2);
+        let began = arrival.checked_sub(way_in).unwrap_or(arrival);
         let now = match self.mode {
             Mode::Paced => self.clock.model_at(began),
             _ => self.clock.model_at(arrival).max(self.idle_at),
@@ -314,7 +314,9 @@ impl State {
         }
         let delay = Duration::from_nanos((delay.0 as f64 * dilate) as u64);
         let at = self.clock.wall_at(completed) + delay;
-        at.checked_sub(overhead / 2).unwrap_or(at)
+        let time = Nanos((completed.0.saturating_sub(now.0) as f64 * dilate) as u64);
+        let overhead = Duration::from_nanos(self.overheads.of(request.op(), bytes, time).0);
+        at.checked_sub(overhead - way_in).unwrap_or(at)
     }
 
     fn append(&mut self, kind: Kind, fua: bool, serial: u64, place: (u64, u64), time: Nanos, data: &[u8]) {

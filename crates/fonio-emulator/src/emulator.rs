@@ -7,7 +7,7 @@ use fonio_core::Nanos;
 use fonio_host::{Confirmation, Entry, Filesystem, Ledger, LoopDevice, LoopOptions, Step};
 
 use crate::EmulatorError;
-use crate::floor::{DELAY, Floor, Overheads};
+use crate::floor::{Floor, LONG_DELAY, Overheads, OverheadsByTime, SHORT_DELAY};
 use crate::fuse;
 use crate::report::{LimitFigures, ServeReport};
 use crate::serve::{Front, Order, ServeConfig};
@@ -50,7 +50,7 @@ pub struct Emulated {
     device: Option<LoopDevice>,
     mounted: Option<(PathBuf, Entry)>,
     floor: Option<Floor>,
-    overheads: Option<Overheads>,
+    overheads: Option<OverheadsByTime>,
     depth: u32,
 }
 
@@ -92,7 +92,7 @@ impl Emulated {
         match &serve.front {
             Front::Nbd(_) => {
                 emulated.depth = emulated.limits().depth;
-                emulated.server()?.order(&Order::Pace(Overheads::default()))?;
+                emulated.server()?.order(&Order::Pace(OverheadsByTime::default()))?;
             }
             Front::Fuse(dir) => emulated.make_block_device(&dir.join(fuse::FILE_NAME), options)?,
         }
@@ -115,8 +115,11 @@ impl Emulated {
         let floor = Floor::measure(&node)?;
         self.floor = Some(floor);
         self.refuse_below(&floor, options)?;
-        self.server()?.order(&Order::Measure(DELAY))?;
-        let overheads = Overheads::measure(&node, &floor)?;
+        self.server()?.order(&Order::Measure(SHORT_DELAY))?;
+        let short = Overheads::measure(&node, &floor, SHORT_DELAY)?;
+        self.server()?.order(&Order::Measure(LONG_DELAY))?;
+        let long = Overheads::measure(&node, &floor, LONG_DELAY)?;
+        let overheads = OverheadsByTime { short, long };
         self.overheads = Some(overheads);
         self.server()?.order(&Order::Unpace)?;
         if let Some(filesystem) = options.filesystem {
@@ -166,7 +169,7 @@ impl Emulated {
     }
 
     /// What is taken off the model's times; `None` behind NBD, where it was not measured.
-    pub fn overheads(&self) -> Option<&Overheads> {
+    pub fn overheads(&self) -> Option<&OverheadsByTime> {
         self.overheads.as_ref()
     }
 

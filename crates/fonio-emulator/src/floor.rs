@@ -49,15 +49,18 @@ impl Line {
 
 /// After this time commands are answered while the way is measured as it is in use: whoever waits so long is put to sleep
 /// and woken again at every station, which costs more than when nobody has time to sleep.
-pub(crate) const DELAY: Nanos = Nanos(300_000);
+pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 
-/// One in ten took no longer than what is taken off. The median contains what others on the machine do just then; to take
+/// The same for slow devices: a virtual machine's halted CPU is given away after some 200 µs, and comes back later.
+pub(crate) const LONG_DELAY: Nanos = Nanos(2_000_000);
+
+/// One in four took no longer than what is taken off. The median contains what others on the machine do just then; to take
 /// off too much makes commands overlap in the model that do not.
-const OVERHEAD_PERCENT: usize = 10;
+const OVERHEAD_PERCENT: usize = 25;
 
-/// Sleeping and waking made the way 1.7 times as long as the floor was; where more than twice is measured, others were at
-/// work.
-const SLEEP_FACTOR_MAX: u64 = 2;
+/// Sleeping and waking made the way three times as long as the floor was at the most; where more than four times is
+/// measured, others were at work.
+const SLEEP_FACTOR_MAX: u64 = 4;
 
 /// What the way costs, by op. It is taken off the model's times, so that the host sees these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -70,11 +73,33 @@ pub struct Overheads {
     pub flush_ns: Nanos,
 }
 
+/// What the way costs by how long a command is under way: whoever sleeps for longer is woken later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OverheadsByTime {
+    /// Of commands that take [`SHORT_DELAY`] or less.
+    pub short: Overheads,
+    /// Of commands that take [`LONG_DELAY`] or more.
+    pub long: Overheads,
+}
+
+impl OverheadsByTime {
+    /// Of a command for which the model says `time`; between the two in proportion.
+    pub(crate) fn of(&self, op: Op, bytes: u64, time: Nanos) -> Nanos {
+        let (short, long) =
+            (self.short.of(op, bytes).0, self.long.of(op, bytes).0.max(self.short.of(op, bytes).0));
+        let span = LONG_DELAY.0 - SHORT_DELAY.0;
+        let beyond = time.0.saturating_sub(SHORT_DELAY.0).min(span);
+        Nanos(short + (long - short) * beyond / span)
+    }
+}
+
 impl Overheads {
-    /// Measures `device`, which must answer after [`DELAY`] and not ask its model. What it holds stays. No more than
+    /// Measures `device`, which must answer after `delay` and not ask its model. What it holds stays. No more than
     /// [`SLEEP_FACTOR_MAX`] times the floor is believed.
-    pub(crate) fn measure(device: &Path, floor: &Floor) -> Result<Overheads, EmulatorError> {
-        let taken = Taken::measure(device)?.overheads(DELAY);
+    pub(crate) fn measure(device: &Path, floor: &Floor, delay: Nanos) -> Result<Overheads, EmulatorError> {
+        // A long delay is measured less often: as many commands would take seconds.
+        let fewer = if delay.0 > SHORT_DELAY.0 { 4 } else { 1 };
+        let taken = Taken::measure(device, fewer)?.overheads(delay);
         Ok(taken.at_most(&floor.least, SLEEP_FACTOR_MAX))
     }
 
@@ -126,7 +151,7 @@ impl Floor {
     ///
     /// [`EmulatorError::System`].
     pub fn measure(device: &Path) -> Result<Floor, EmulatorError> {
-        let taken = Taken::measure(device)?;
+        let taken = Taken::measure(device, 1)?;
         Ok(Floor {
             read_4k_median_ns: quantile(&taken.small_reads, 50),
             read_4k_p99_ns: quantile(&taken.small_reads, 99),
@@ -154,25 +179,26 @@ struct Taken {
 }
 
 impl Taken {
-    fn measure(device: &Path) -> Result<Taken, EmulatorError> {
+    fn measure(device: &Path, fewer: usize) -> Result<Taken, EmulatorError> {
         let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
         let opened = OpenOptions::new().read(true).write(true).custom_flags(direct).open(device);
         let file = opened.map_err(EmulatorError::system("open", device))?;
-        Taken::of(&file).map_err(EmulatorError::system("measure", device))
+        Taken::of(&file, fewer).map_err(EmulatorError::system("measure", device))
     }
 
-    fn of(file: &File) -> io::Result<Taken> {
+    /// `fewer` times less often than usual.
+    fn of(file: &File, fewer: usize) -> io::Result<Taken> {
         let mut small = Aligned::new(SMALL_BYTES);
         let mut large = Aligned::new(LARGE_BYTES);
         let read = |buffer: &mut Aligned| file.read_exact_at(buffer.bytes(), 0);
         let write = |buffer: &mut Aligned| file.write_all_at(buffer.bytes(), 0);
         // The first ones pay for page faults and cold caches.
-        timed(SMALL_TRIES / 4, || read(&mut small))?;
-        let small_reads = timed(SMALL_TRIES, || read(&mut small))?;
-        let small_writes = timed(SMALL_TRIES, || write(&mut small))?;
-        let large_reads = timed(LARGE_TRIES, || read(&mut large))?;
-        let large_writes = timed(LARGE_TRIES, || write(&mut large))?;
-        let flushes = timed(LARGE_TRIES, || file.sync_data())?;
+        timed(SMALL_TRIES / 4 / fewer, || read(&mut small))?;
+        let small_reads = timed(SMALL_TRIES / fewer, || read(&mut small))?;
+        let small_writes = timed(SMALL_TRIES / fewer, || write(&mut small))?;
+        let large_reads = timed(LARGE_TRIES / fewer, || read(&mut large))?;
+        let large_writes = timed(LARGE_TRIES / fewer, || write(&mut large))?;
+        let flushes = timed(LARGE_TRIES / fewer, || file.sync_data())?;
         Ok(Taken { small_reads, small_writes, large_reads, large_writes, flushes })
     }
 
@@ -224,6 +250,18 @@ impl Aligned {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slow_commands_cost_more_on_the_way() {
+        let line = |micros: u64| Line { fixed_ns: Nanos(micros * 1000), per_kib_ns: Nanos(0) };
+        let by = |read| Overheads { read, ..Overheads::default() };
+        let overheads = OverheadsByTime { short: by(line(40)), long: by(line(90)) };
+        let at = |micros: u64| overheads.of(Op::Read, 4096, Nanos(micros * 1000)).0 / 1000;
+        assert_eq!([0, 300, 1150, 2000, 400_000].map(at), [40, 40, 65, 90, 90]);
+        // A long one that was measured shorter is the machine's noise.
+        let noisy = OverheadsByTime { short: by(line(40)), long: by(line(30)) };
+        assert_eq!(noisy.of(Op::Read, 4096, Nanos(2_000_000)), Nanos(40_000));
+    }
 
     #[test]
     fn the_line_goes_through_both_points() {

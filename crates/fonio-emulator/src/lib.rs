@@ -34,7 +34,7 @@ pub use cuts::{Cut, CutImages, Tear};
 pub use emulator::{Emulated, Options};
 pub use error::EmulatorError;
 pub use faults::Fault;
-pub use floor::{Floor, Line, Overheads, has_ublk};
+pub use floor::{Floor, Line, Overheads, OverheadsByTime, has_ublk};
 pub use lateness::LatenessFigures;
 pub use log::{Kind, Log, Record};
 pub use power_cuts::{CutOutcome, PowerCutOptions, PowerCuts, WORKLOAD_BEGINS, WORKLOAD_ENDS, scratch};

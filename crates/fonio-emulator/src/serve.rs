@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::Disk;
 use crate::faults::{Fault, Faults};
-use crate::floor::Overheads;
+use crate::floor::OverheadsByTime;
 use crate::image::Image;
 use crate::report::{LimitFigures, ServeReport};
 use crate::{EmulatorError, fuse, nbd, profile};
@@ -69,7 +69,7 @@ pub enum Order {
     /// Answer at once from now on; model and log know every command.
     Unpace,
     /// Answer at the model's time from now on, less what the way here costs.
-    Pace(Overheads),
+    Pace(OverheadsByTime),
     /// Put a mark into the log.
     Mark(String),
     /// Say what was done so far.

@@ -239,9 +239,12 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
     if let Some(overheads) = emulated.overheads() {
         writeln!(
             out,
-            "  this machine adds {} to a 4 KiB read and {} to a write, which is taken off the model's times",
-            micros(overheads.read.at(4096)),
-            micros(overheads.write.at(4096))
+            "  this machine adds {} to a 4 KiB read and {} to a write, {} and {} where they take milliseconds; that is taken \
+             off the model's times",
+            micros(overheads.short.read.at(4096)),
+            micros(overheads.short.write.at(4096)),
+            micros(overheads.long.read.at(4096)),
+            micros(overheads.long.write.at(4096))
         )?;
     }
     if options.serve.dilate > 1.0 {

@@ -104,8 +104,11 @@ fn a_command_and_its_writes() {
     let dir = scratch();
     let file = dir.path().join("written");
     let out = dir.path().join("recording");
-    let script =
-        format!("dd if=/dev/zero of={} bs=64k count=64 conv=fsync 2>/dev/null; exit 7", file.display());
+    // dd waits for the end of its input after its last write, so that /proc can be asked who it is.
+    let script = format!(
+        "(head -c 4194304 /dev/zero; sleep 0.5) | dd of={} bs=64k iflag=fullblock oflag=sync 2>/dev/null; exit 7",
+        file.display()
+    );
     let options = RecordOptions {
         select: vec![Selector::Path(dir.path().to_owned())],
         command: words(&["sh", "-c", &script]),

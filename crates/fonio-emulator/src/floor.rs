@@ -76,9 +76,9 @@ pub struct Overheads {
 /// What the way costs by how long a command is under way: whoever sleeps for longer is woken later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverheadsByTime {
-    /// Of commands that take [`SHORT_DELAY`] or less.
+    /// Of commands that take 300 µs or less.
     pub short: Overheads,
-    /// Of commands that take [`LONG_DELAY`] or more.
+    /// Of commands that take 2 ms or more.
     pub long: Overheads,
 }
 

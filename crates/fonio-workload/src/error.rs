@@ -226,11 +226,4 @@ pub enum WorkloadError {
     /// Somebody raised the runner's stop flag.
     #[error("the run was stopped")]
     Stopped,
-    /// The message of a run in another process could not be read or written.
-    #[error("cannot talk to the process that runs the workload")]
-    Protocol {
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
 }

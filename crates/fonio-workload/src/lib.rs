@@ -44,7 +44,6 @@ mod observer;
 mod outcome;
 mod places;
 mod random;
-pub mod remote;
 mod runner;
 mod scale;
 #[cfg(test)]

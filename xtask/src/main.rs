@@ -20,7 +20,8 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  demo        run the main job: record a real workload (root) or explain a shipped trace, and show the report
+  demo        run the main job: an app on an emulated card, explained, the two best fixes measured (root), or the report on a
+              recording of it
   test        everything that must pass: format, lints, documentation, invariants, fuzz targets, tests
   fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   gen-trace   write a blktrace capture of any size: [--out PREFIX] [--ios N] [--seed N] [--cpus N]
@@ -44,7 +45,6 @@ fn main() -> ExitCode {
     };
     let outcome = match command {
         "demo" => demo::run(rest),
-        "demo-workload" => demo::workload(rest),
         "test" => test::run(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => report_bench::run(rest),

@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-workload", &["fonio-core"]),
     ("fonio-bfuse", &["fonio-core"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host"]),
-    ("fonio-bench", &["fonio-core", "fonio-sim"]),
+    ("fonio-bench", &["fonio-core", "fonio-sim", "fonio-host"]),
     (
         "fonio-experiment",
         &[
@@ -30,6 +30,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-recording",
             "fonio-record",
             "fonio-analysis",
+            "fonio-report",
             "fonio-host",
             "fonio-emulator",
             "fonio-workload",

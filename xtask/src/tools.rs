@@ -37,7 +37,8 @@ pub const TEST: &[Tool] = &[
 pub const DEMO: &[Tool] = &[
     tool("mkfs.ext4", "e2fsprogs", "the file system under the workload"),
     tool("mount", "mount", "the file system under the workload"),
-    tool("sqlite3", "sqlite3", "the database in the workload"),
+    tool("ip", "iproute2", "the link to the web server"),
+    tool("tc", "iproute2", "the link to the web server"),
 ];
 
 /// To measure against.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use fonio_host::HostError;
 use thiserror::Error;
 
 /// A benchmark that did not happen, or did not finish.
@@ -58,21 +59,18 @@ pub enum BenchError {
     },
     /// The device holds data and was named once only.
     #[error(
-        "{} holds data (the first at byte {at}), and the benchmark overwrites it; to lose them: --yes-destroy {}",
+        "{} holds {found}, and the benchmark overwrites it; to lose them: --yes-destroy {}",
         path.display(), path.display()
     )]
     HoldsData {
         /// The device.
         path: PathBuf,
-        /// Where its first byte that is not zero stands.
-        at: u64,
+        /// What was found on it.
+        found: String,
     },
-    /// The device is mounted, swapped to, or part of another device.
-    #[error("{} is in use: it, or a part of it, is mounted, swap, or below another device", path.display())]
-    InUse {
-        /// The device.
-        path: PathBuf,
-    },
+    /// The device cannot be taken: it is in use, or cannot be read.
+    #[error(transparent)]
+    Host(HostError),
     /// There is no room.
     #[error(
         "{} has room for {free} bytes, and the benchmark needs {needed}; with --size {}MiB it needs less",
@@ -101,5 +99,15 @@ impl BenchError {
     ) -> impl FnOnce(io::Error) -> BenchError {
         let path = path.to_owned();
         move |source| BenchError::System { action, path, source }
+    }
+}
+
+impl From<HostError> for BenchError {
+    fn from(error: HostError) -> BenchError {
+        match error {
+            // The command line's way to name it twice.
+            HostError::HoldsData { path, found } => BenchError::HoldsData { path, found },
+            other => BenchError::Host(other),
+        }
     }
 }

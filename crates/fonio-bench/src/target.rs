@@ -3,11 +3,12 @@
 //! The file is locked while its owner lives. One that nobody holds was left by a benchmark that was killed, and the next
 //! one in the same folder removes it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use fonio_host::Confirmation;
 use rustix::fs::OFlags;
 
 use crate::BenchError;
@@ -15,9 +16,6 @@ use crate::place::Place;
 
 /// Our files begin with this.
 const PREFIX: &str = ".fonio-bench-";
-
-/// How much of each end of a device is looked at: partition tables and file systems leave something other than zeros there.
-const LOOKED_AT_BYTES: u64 = 1 << 20;
 
 /// What stays free in a folder.
 const RESERVE_BYTES: u64 = 64 << 20;
@@ -40,7 +38,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// [`BenchError::NoTarget`], [`BenchError::InUse`], [`BenchError::HoldsData`], [`BenchError::NoDirectIo`] and what the
+    /// [`BenchError::NoTarget`], [`BenchError::HoldsData`], [`BenchError::Host`], [`BenchError::NoDirectIo`] and what the
     /// system refuses.
     pub fn open(path: &Path, yes_destroy: Option<&Path>) -> Result<Target, BenchError> {
         let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
@@ -119,10 +117,7 @@ fn in_folder(folder: &Path, place: Place) -> Result<Target, BenchError> {
         .open(&file)
         .map_err(BenchError::system("create", &file))?;
     // Nobody else knows the file yet, so the lock is free.
-    held.try_lock().map_err(|error| match error {
-        TryLockError::Error(source) => BenchError::System { action: "lock", path: file.clone(), source },
-        TryLockError::WouldBlock => BenchError::InUse { path: file.clone() },
-    })?;
+    held.try_lock().map_err(|error| BenchError::system("lock", &file)(error.into()))?;
     let room_bytes = room_bytes(folder)?;
     let target = Target { file, place, room_bytes, remove: true, _held: held };
     check_direct(&target.file, &target.place)?;
@@ -147,36 +142,12 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
 }
 
 fn on_device(path: &Path, place: Place, yes_destroy: Option<&Path>) -> Result<Target, BenchError> {
-    // The kernel refuses an exclusive opening of what is mounted, swap, or below another device, partitions included.
-    let held = OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(path);
-    let mut held = match held {
-        Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-            return Err(BenchError::InUse { path: path.to_owned() });
-        }
-        other => other.map_err(BenchError::system("open", path))?,
-    };
-    if yes_destroy != Some(path)
-        && let Some(at) = first_data(&mut held, path)?
-    {
-        return Err(BenchError::HoldsData { path: path.to_owned(), at });
-    }
+    let confirmation =
+        if yes_destroy == Some(path) { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
+    let held = fonio_host::claim(path, confirmation)?;
     check_direct(path, &place)?;
     let room_bytes = place.size_bytes;
     Ok(Target { file: path.to_owned(), place, room_bytes, remove: false, _held: held })
-}
-
-/// Where the first byte that is not zero stands, at the beginning or end.
-fn first_data(file: &mut File, path: &Path) -> Result<Option<u64>, BenchError> {
-    let end = file.seek(SeekFrom::End(0)).map_err(BenchError::system("find the size of", path))?;
-    let head = LOOKED_AT_BYTES.min(end);
-    for (from, to) in [(0, head), (end.saturating_sub(LOOKED_AT_BYTES).max(head), end)] {
-        let mut bytes = vec![0; (to - from) as usize];
-        file.read_exact_at(&mut bytes, from).map_err(BenchError::system("read", path))?;
-        if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
-            return Ok(Some(from + at as u64));
-        }
-    }
-    Ok(None)
 }
 
 fn check_direct(file: &Path, place: &Place) -> Result<(), BenchError> {
@@ -217,18 +188,6 @@ mod tests {
         drop(target);
         assert!(!file.exists());
         assert!(other.exists());
-    }
-
-    #[test]
-    fn data_at_either_end_are_found() {
-        let mut file = tempfile::tempfile().expect("a file");
-        file.set_len(4 << 20).expect("it grows");
-        let path = Path::new("x");
-        assert_eq!(first_data(&mut file, path).expect("it is read"), None);
-        for at in [(4u64 << 20) - 1, 510] {
-            file.write_all_at(b"x", at).expect("it is written");
-            assert_eq!(first_data(&mut file, path).expect("it is read"), Some(at));
-        }
     }
 
     #[test]

@@ -183,6 +183,11 @@ impl Emulated {
         self.server.as_ref().expect("it is there until it is stopped").fastest
     }
 
+    /// Whether the kernel keeps its CPUs awake meanwhile; without, completions are late by what waking up takes.
+    pub fn cpus_awake(&self) -> bool {
+        self.server.as_ref().expect("it is there until it is stopped").cpus_awake
+    }
+
     /// The serving process's number.
     pub fn server_pid(&self) -> u32 {
         self.server.as_ref().expect("it is there until it is stopped").pid()

@@ -10,6 +10,7 @@
 //! On top of it: faults on demand ([`Fault`]), a log of everything written ([`Log`]), and the images that a power cut
 //! would have left ([`PowerCuts`]).
 
+mod awake;
 mod clock;
 mod cuts;
 mod disk;

@@ -19,6 +19,7 @@ use rustix::mm::MlockAllFlags;
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
+use crate::awake::Awake;
 use crate::disk::Disk;
 use crate::faults::{Fault, Faults};
 use crate::floor::OverheadsByTime;
@@ -86,6 +87,8 @@ pub enum Answer {
         limits: LimitFigures,
         /// The shortest service time of a 4 KiB command.
         fastest_ns: Nanos,
+        /// Whether the kernel was asked to keep its CPUs awake, which makes completions punctual.
+        cpus_awake: bool,
     },
     /// The order was carried out.
     Done,
@@ -122,6 +125,8 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     let first = lines.next().transpose().map_err(stdin())?.unwrap_or_default();
     let config: ServeConfig = serde_json::from_str(&first).map_err(|error| stdin()(error.into()))?;
     become_a_server();
+    // Who may not ask goes without; the owner hears of it.
+    let awake = Awake::ask().ok();
     let make = || profile::device(&config.profile, config.capacity, config.seed);
     let fastest_ns = fastest(make()?.as_mut());
     let mut device = make()?;
@@ -143,7 +148,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
         }
         Front::Nbd(socket) => listen(&disk, socket)?,
     }
-    say(out, &Answer::Ready { limits, fastest_ns })?;
+    say(out, &Answer::Ready { limits, fastest_ns, cpus_awake: awake.is_some() })?;
     for line in lines {
         let line = line.map_err(stdin())?;
         let order = serde_json::from_str(&line).map_err(|error| stdin()(error.into()))?;

@@ -20,6 +20,7 @@ pub(crate) struct Server {
     entry: Entry,
     pub(crate) limits: LimitFigures,
     pub(crate) fastest: Nanos,
+    pub(crate) cpus_awake: bool,
 }
 
 impl Server {
@@ -49,12 +50,14 @@ impl Server {
             volatile_cache: false,
             flush_blocks_all: false,
         };
-        let mut server = Server { child, orders, answers, entry, limits, fastest: Nanos(0) };
+        let mut server =
+            Server { child, orders, answers, entry, limits, fastest: Nanos(0), cpus_awake: false };
         server.say(&serde_json::to_string(config).expect("paths of ours are UTF-8"))?;
         match server.hear()? {
-            Answer::Ready { limits, fastest_ns } => {
+            Answer::Ready { limits, fastest_ns, cpus_awake } => {
                 server.limits = limits;
                 server.fastest = fastest_ns;
+                server.cpus_awake = cpus_awake;
                 Ok(server)
             }
             other => Err(unexpected(&other)),

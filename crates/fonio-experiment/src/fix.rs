@@ -22,6 +22,8 @@ pub struct Fix {
     pub loses: Loss,
     /// Where it was studied, or that it is ours to measure.
     pub source: &'static str,
+    /// Whether it takes a device that is not there.
+    pub needs_hardware: bool,
     change: fn(&mut Setup, &Workload) -> Result<(), &'static str>,
 }
 
@@ -60,6 +62,7 @@ pub const FIXES: &[Fix] = &[
         does: "SQLite in WAL mode with synchronous=NORMAL",
         loses: Loss::Recent("A power cut can lose the last transactions, never the database."),
         source: "SQLite's documentation",
+        needs_hardware: false,
         change: |setup, workload| each_database(setup, workload, Journal::Wal, Synchronous::Normal),
     },
     Fix {
@@ -67,6 +70,7 @@ pub const FIXES: &[Fix] = &[
         does: "SQLite in WAL mode, still synced at every commit",
         loses: Loss::Nothing,
         source: "SQLite's documentation",
+        needs_hardware: false,
         change: |setup, workload| each_database(setup, workload, Journal::Wal, Synchronous::Full),
     },
     Fix {
@@ -74,6 +78,7 @@ pub const FIXES: &[Fix] = &[
         does: "the place `cache` in memory",
         loses: Loss::Content("A power cut or reboot empties the cache."),
         source: KIM,
+        needs_hardware: false,
         change: |setup, workload| move_place(setup, workload, "cache", Medium::Memory),
     },
     Fix {
@@ -83,6 +88,7 @@ pub const FIXES: &[Fix] = &[
             "A power cut or reboot loses the databases: only for what can be fetched again.",
         ),
         source: KIM,
+        needs_hardware: false,
         change: |setup, workload| move_place(setup, workload, "database", Medium::Memory),
     },
     Fix {
@@ -90,6 +96,7 @@ pub const FIXES: &[Fix] = &[
         does: "every place in memory: the bound of what storage can give",
         loses: Loss::Content("A power cut or reboot loses everything: a bound, not a fix."),
         source: KIM,
+        needs_hardware: false,
         change: |setup, workload| {
             for place in workload.places.keys() {
                 setup.moved.insert(place.clone(), Medium::Memory);
@@ -102,6 +109,7 @@ pub const FIXES: &[Fix] = &[
         does: "selective sync: none for the databases, nor for files of the places `cache` and `database`",
         loses: Loss::Content("A power cut can leave them corrupt: only for what can be fetched again."),
         source: KIM,
+        needs_hardware: false,
         change: |setup, workload| {
             let places = ["cache", "database"].map(str::to_owned);
             setup
@@ -117,6 +125,7 @@ pub const FIXES: &[Fix] = &[
         does: "the place `database` on phase-change memory, as fast as this machine can serve it",
         loses: Loss::Nothing,
         source: KIM,
+        needs_hardware: true,
         change: |setup, workload| {
             setup.at_floor = true;
             move_place(setup, workload, "database", Medium::Profile("pcm".to_owned()))
@@ -127,6 +136,7 @@ pub const FIXES: &[Fix] = &[
         does: "16 MB of phase-change memory as a write buffer before the device, as fast as this machine can serve it",
         loses: Loss::Nothing,
         source: KIM,
+        needs_hardware: true,
         change: |setup, _| {
             setup.at_floor = true;
             another_device(setup, |profile| format!("buffered:pcm+{profile}"))
@@ -137,6 +147,7 @@ pub const FIXES: &[Fix] = &[
         does: "striped by 4 KiB over the device and the phone's internal flash",
         loses: Loss::Nothing,
         source: KIM,
+        needs_hardware: true,
         change: |setup, _| another_device(setup, |profile| format!("raid0:internal_2010+{profile}")),
     },
     Fix {
@@ -144,6 +155,7 @@ pub const FIXES: &[Fix] = &[
         does: "ext4 writes its journal back every 30 s instead of every 5 s",
         loses: Loss::Recent("A power cut can lose the last 30 s of what was not synced."),
         source: "ext4's documentation",
+        needs_hardware: false,
         change: |setup, _| mount_option(setup, "commit=30", &[Filesystem::Ext4, Filesystem::Ext3]),
     },
     Fix {
@@ -151,6 +163,7 @@ pub const FIXES: &[Fix] = &[
         does: "reading a file no longer writes its access time",
         loses: Loss::Nothing,
         source: "mount's documentation",
+        needs_hardware: false,
         change: |setup, _| mount_option(setup, "noatime", &Filesystem::ALL),
     },
     Fix {
@@ -158,6 +171,7 @@ pub const FIXES: &[Fix] = &[
         does: "the scheduler BFQ",
         loses: Loss::Nothing,
         source: "the kernel's documentation",
+        needs_hardware: false,
         change: |setup, _| scheduler(setup, "bfq"),
     },
     Fix {
@@ -165,6 +179,7 @@ pub const FIXES: &[Fix] = &[
         does: "the scheduler mq-deadline",
         loses: Loss::Nothing,
         source: "the kernel's documentation",
+        needs_hardware: false,
         change: |setup, _| scheduler(setup, "mq-deadline"),
     },
 ];

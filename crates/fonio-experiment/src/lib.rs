@@ -3,11 +3,12 @@
 //! This crate alone knows the test bed ([`fonio_host`]), the emulator and the workloads together. A [`Setup`] says what
 //! stands between a workload and the flash; a [`Change`] is a fix, that is a change of a setup; [`run_once`] makes the
 //! setup real, runs the workload on it and records; [`run_series`] does so for several setups in turn and says how they
-//! differ.
+//! differ; [`document()`] makes it a report.
 
 mod bed;
 mod error;
 pub mod fix;
+mod report;
 mod run;
 mod series;
 mod setup;
@@ -16,8 +17,9 @@ mod task;
 pub use bed::{Bed, Roles};
 pub use error::ExperimentError;
 pub use fix::{Change, FIXES, Fix, Loss};
+pub use report::document;
 pub use run::{Run, RunOptions, run_once};
-pub use series::{RunFigures, Series, Variation, VariationResult, run_series};
+pub use series::{RunFigures, Series, Variation, VariationResult, fastest, run_series};
 pub use setup::{Medium, Place, Setup};
 pub use task::{do_task, start_task};
 

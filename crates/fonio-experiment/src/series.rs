@@ -165,6 +165,32 @@ pub fn run_series(
     })
 }
 
+/// Those of `variations` that are worth repeating after each was run once: every setup without a fix, and of each one's
+/// fixes the `count` fastest.
+///
+/// # Panics
+///
+/// Where `once` is the series of other variations.
+pub fn fastest(variations: &[Variation], once: &Series, count: usize) -> Vec<Variation> {
+    assert_eq!(variations.len(), once.variations.len(), "each was run");
+    let mut kept: Vec<usize> = Vec::new();
+    for (base, _) in variations.iter().enumerate().filter(|(_, variation)| variation.loses.is_none()) {
+        let of_base =
+            |at: &usize| variations[*at].loses.is_some() && variations[*at].compared_with == Some(base);
+        let mut fixes: Vec<usize> = (0..variations.len()).filter(of_base).collect();
+        fixes.sort_by(|a, b| once.variations[*a].wall_s.total_cmp(&once.variations[*b].wall_s));
+        kept.push(base);
+        kept.extend(fixes.into_iter().take(count));
+    }
+    let moved = |from: usize| kept.iter().position(|at| *at == from);
+    kept.iter()
+        .map(|at| {
+            let variation = variations[*at].clone();
+            Variation { compared_with: variation.compared_with.and_then(moved), ..variation }
+        })
+        .collect()
+}
+
 /// A name that every file system takes.
 fn file_name(variation: &str, round: u32) -> String {
     let plain =
@@ -175,6 +201,48 @@ fn file_name(variation: &str, round: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setup::Place;
+
+    #[test]
+    fn the_fastest_fixes_of_each_setup_stay() {
+        let setup = Setup::on(Place::Directory(PathBuf::from("/")));
+        let variation = |name: &str, compared_with, loses| Variation {
+            name: name.to_owned(),
+            compared_with,
+            loses,
+            setup: setup.clone(),
+        };
+        let fix = Some(Loss::Nothing);
+        let variations = [
+            variation("a", None, None),
+            variation("a, slow", Some(0), fix),
+            variation("a, fast", Some(0), fix),
+            variation("b", Some(0), None),
+            variation("b, slow", Some(3), fix),
+            variation("b, fast", Some(3), fix),
+        ];
+        let result = |wall_s| VariationResult {
+            name: String::new(),
+            compared_with: None,
+            power_cut: None,
+            safe: true,
+            runs: Vec::new(),
+            wall_s,
+            wall_s_half: None,
+            speedup: 1.0,
+            difference: None,
+        };
+        let once = Series {
+            workload: String::new(),
+            scale: 1.0,
+            seed: 1,
+            variations: [5.0, 4.0, 1.0, 9.0, 8.0, 7.0].map(result).into(),
+        };
+        let kept = fastest(&variations, &once, 1);
+        let told: Vec<_> =
+            kept.iter().map(|variation| (variation.name.as_str(), variation.compared_with)).collect();
+        assert_eq!(told, [("a", None), ("a, fast", Some(0)), ("b", Some(0)), ("b, fast", Some(2))]);
+    }
 
     #[test]
     fn names_of_recordings() {

@@ -2,10 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::str::FromStr;
+
+use rustix::fs::OFlags;
 
 use crate::{HostError, mount, program};
 
@@ -94,33 +97,53 @@ impl FromStr for Filesystem {
 /// something other than zeros there.
 const LOOKED_AT_BYTES: u64 = 1 << 20;
 
-/// Refuses a device that is mounted, and one that is not empty unless it was named twice.
+/// Refuses what [`claim`] refuses, and holds nothing.
+///
+/// # Errors
+///
+/// Those of [`claim`].
+pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), HostError> {
+    claim(device, confirmation).map(drop)
+}
+
+/// Takes `device` for as long as the file is held: nobody can mount it meanwhile. One that is in use is refused, and one
+/// that is not empty unless it was named twice.
 ///
 /// # Errors
 ///
 /// [`HostError::InUse`], [`HostError::HoldsData`], and [`HostError::System`] where it cannot be read.
-pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), HostError> {
-    let source = device.to_string_lossy();
-    if let Some(mounted) = mount::mounts()?.into_iter().find(|mounted| mounted.source == source) {
-        let by = format!("it is mounted on {}", mounted.dir.display());
-        return Err(HostError::InUse { path: device.to_owned(), by });
-    }
+pub fn claim(device: &Path, confirmation: Confirmation) -> Result<File, HostError> {
+    // The kernel refuses an exclusive opening of what is mounted, swap, or below another device, partitions included.
+    let opened = OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits().cast_signed()).open(device);
+    let file = match opened {
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+            return Err(HostError::InUse { path: device.to_owned(), by: user_of(device)? });
+        }
+        other => other.map_err(HostError::system("open", device))?,
+    };
     if confirmation == Confirmation::NamedTwice {
-        return Ok(());
+        return Ok(file);
     }
-    match first_data(device)? {
+    match first_data(&file, device)? {
         Some(byte) => {
             let found = format!("data (the first at byte {byte})");
             Err(HostError::HoldsData { path: device.to_owned(), found })
         }
-        None => Ok(()),
+        None => Ok(file),
     }
 }
 
+fn user_of(device: &Path) -> Result<String, HostError> {
+    let source = device.to_string_lossy();
+    let mounted = mount::mounts()?.into_iter().find(|mounted| mounted.source == source);
+    Ok(match mounted {
+        Some(mounted) => format!("it is mounted on {}", mounted.dir.display()),
+        None => "it, or a part of it, is mounted, swap, or below another device".to_owned(),
+    })
+}
+
 /// Where the first byte that is not zero stands, at the device's beginning or end.
-fn first_data(device: &Path) -> Result<Option<u64>, HostError> {
-    use std::io::{Seek, SeekFrom};
-    let mut file = File::open(device).map_err(HostError::system("open", device))?;
+fn first_data(mut file: &File, device: &Path) -> Result<Option<u64>, HostError> {
     let end = file.seek(SeekFrom::End(0)).map_err(HostError::system("find the size of", device))?;
     let tail = end.saturating_sub(LOOKED_AT_BYTES).max(LOOKED_AT_BYTES.min(end));
     for (from, to) in [(0, LOOKED_AT_BYTES.min(end)), (tail, end)] {

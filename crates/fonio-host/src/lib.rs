@@ -30,7 +30,7 @@ mod queue;
 
 pub use caches::{drop_device_cache, drop_file_cache};
 pub use error::HostError;
-pub use filesystem::{Confirmation, Filesystem, check_empty};
+pub use filesystem::{Confirmation, Filesystem, check_empty, claim};
 pub use ledger::{Entry, Ledger, Recovery, Step};
 pub use link::{Link, LinkRates};
 pub use loop_device::{LoopDevice, LoopOptions};

@@ -90,6 +90,13 @@ pub fn show_document(document: &Document, output: &Output, colour: Colour) -> Re
     write_html(document, output.html.as_deref())
 }
 
+/// On the terminal, whatever else there is.
+pub fn show_on_terminal(document: &Document, colour: Colour) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    render_terminal(document, terminal_style(colour), &mut out)?;
+    Ok(out.flush()?)
+}
+
 /// Writes the HTML report where one was asked for.
 pub fn write_html(document: &Document, path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };

@@ -33,6 +33,12 @@ pub struct Fix {
     /// Only fixes with which nothing is lost that an app was told is durable, but for the last seconds.
     #[arg(long)]
     pub safe: bool,
+    /// Only fixes that need no other hardware.
+    #[arg(long)]
+    pub no_hardware: bool,
+    /// With --prove: run every fix once, and then measure only the so many fastest.
+    #[arg(long, value_name = "N", requires = "prove")]
+    pub best: Option<usize>,
     /// Where and how.
     #[command(flatten)]
     pub setup: SetupArgs,
@@ -75,6 +81,9 @@ pub struct SetupArgs {
     /// Where the recordings go.
     #[arg(short, long, value_name = "DIR", default_value = "fonio-runs")]
     pub out: PathBuf,
+    /// Where the report goes, instead of `report.html` beside the recordings.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// JSON on standard output; docs/runs.md describes it.
     #[arg(long)]
     pub json: bool,

@@ -201,6 +201,7 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
             "limits": emulated.limits(),
             "floor": emulated.floor(),
             "taken_off": emulated.overheads(),
+            "cpus_awake": emulated.cpus_awake(),
             "dilate": options.serve.dilate,
             "seed": options.serve.seed,
             "pid": std::process::id(),
@@ -245,6 +246,13 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
             micros(overheads.short.write.at(4096)),
             micros(overheads.long.read.at(4096)),
             micros(overheads.long.write.at(4096))
+        )?;
+    }
+    if !emulated.cpus_awake() {
+        writeln!(
+            out,
+            "  the CPUs may sleep in between, so that completions are late by what waking up takes; root can keep them \
+             awake where the kernel has /dev/cpu_dma_latency"
         )?;
     }
     if options.serve.dilate > 1.0 {

@@ -8,18 +8,22 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
-use fonio_analysis::Answer;
+use fonio_analysis::{Analyser, AnalysisOptions};
 use fonio_core::ByteCount;
 use fonio_experiment::{
-    Change, FIXES, Place, Roles, RunOptions, Series, Setup, Variation, VariationResult, do_task, run_series,
-    serve_http, start_task,
+    Change, FIXES, Place, Roles, RunOptions, Series, Setup, Variation, do_task, document, fastest,
+    run_series, serve_http, start_task,
 };
 use fonio_host::{Confirmation, Ledger};
+use fonio_recording::{Recording, Tables};
+use fonio_report::Document;
 use fonio_workload::definition::{Workload, shipped};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::cli::Colour;
 use crate::cli::run::{Fix, Run, SetupArgs};
 use crate::exit::Exit;
+use crate::output;
 
 /// The roles in which a run starts this program; none is for people.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -52,25 +56,42 @@ pub fn play(role: &Role) -> Result<Exit> {
 }
 
 /// Runs a workload.
-pub fn run(arguments: &Run) -> Result<Exit> {
+pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     let Some(name) = &arguments.workload else { return list_workloads() };
-    measure(name, &arguments.setup, &arguments.fix, Refusal::Error)
+    let tried = Tried { changes: &arguments.fix, refusal: Refusal::Error, best: None };
+    measure(name, &arguments.setup, &tried, colour)
 }
 
 /// Lists the fixes, or proves them.
-pub fn fix(arguments: &Fix) -> Result<Exit> {
+pub fn fix(arguments: &Fix, colour: Colour) -> Result<Exit> {
     let Some(workload) = &arguments.prove else { return list_fixes(arguments) };
-    match &arguments.name {
-        Some(change) => measure(workload, &arguments.setup, std::slice::from_ref(change), Refusal::Error),
-        None => {
-            let tried: Vec<Change> = FIXES
-                .iter()
-                .filter(|fix| !arguments.safe || fix.loses.is_safe())
-                .map(Change::Listed)
-                .collect();
-            measure(workload, &arguments.setup, &tried, Refusal::LeaveOut)
-        }
+    let best = arguments.best;
+    if let Some(change) = &arguments.name {
+        let changes = std::slice::from_ref(change);
+        return measure(
+            workload,
+            &arguments.setup,
+            &Tried { changes, refusal: Refusal::Error, best },
+            colour,
+        );
     }
+    let changes: Vec<Change> = wanted(arguments).map(Change::Listed).collect();
+    let tried = Tried { changes: &changes, refusal: Refusal::LeaveOut, best };
+    measure(workload, &arguments.setup, &tried, colour)
+}
+
+/// The fixes that the flags leave over.
+fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static fonio_experiment::Fix> {
+    let (safe, no_hardware) = (arguments.safe, arguments.no_hardware);
+    FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware))
+}
+
+/// What is tried beside the plain setup.
+struct Tried<'a> {
+    changes: &'a [Change],
+    refusal: Refusal,
+    /// Only the so many fastest are measured.
+    best: Option<usize>,
 }
 
 /// What to do with a fix that means nothing for a setup.
@@ -80,7 +101,7 @@ enum Refusal {
     LeaveOut,
 }
 
-fn measure(name: &str, arguments: &SetupArgs, changes: &[Change], refusal: Refusal) -> Result<Exit> {
+fn measure(name: &str, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
     let workload = Workload::load(name)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -105,7 +126,7 @@ fn measure(name: &str, arguments: &SetupArgs, changes: &[Change], refusal: Refus
                 loses: None,
                 setup: plain.clone(),
             });
-            for change in changes {
+            for change in tried.changes {
                 let mut changed = plain.clone();
                 match change.apply(&mut changed, &workload) {
                     Ok(()) => variations.push(Variation {
@@ -114,7 +135,7 @@ fn measure(name: &str, arguments: &SetupArgs, changes: &[Change], refusal: Refus
                         loses: Some(change.loses()),
                         setup: changed,
                     }),
-                    Err(error) if refusal == Refusal::LeaveOut => eprintln!("left out: {error}"),
+                    Err(error) if tried.refusal == Refusal::LeaveOut => eprintln!("left out: {error}"),
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -128,24 +149,46 @@ fn measure(name: &str, arguments: &SetupArgs, changes: &[Change], refusal: Refus
         roles: &roles,
         stop: &stop,
     };
-    let count = variations.len();
-    let mut at = 0;
-    let mut say = |round: u32, rounds: u32, name: &str| {
-        at += 1;
-        eprintln!("[{at}/{}] round {round}: {} on {name} …", count * rounds as usize, workload.name);
+    let run = |variations: &[Variation], repeat: u32, out: &Path| {
+        let count = variations.len() * repeat as usize;
+        let mut at = 0;
+        let mut say = |round: u32, _: u32, name: &str| {
+            at += 1;
+            eprintln!("[{at}/{count}] round {round}: {} on {name} …", workload.name);
+        };
+        run_series(variations, repeat, &options, out, &mut say)
     };
-    let series = run_series(&variations, arguments.repeat, &options, &arguments.out, &mut say)?;
+    if let Some(best) = tried.best {
+        eprintln!("Every fix once, to find the {best} fastest:");
+        let once = run(&variations, 1, &arguments.out.join("once"))?;
+        variations = fastest(&variations, &once, best);
+        eprintln!("These again, {} times each:", arguments.repeat);
+    }
+    let series = run(&variations, arguments.repeat, &arguments.out)?;
     let summary = arguments.out.join("summary.json");
     let text = serde_json::to_string_pretty(&series)?;
     std::fs::write(&summary, &text).with_context(|| format!("cannot write {}", summary.display()))?;
-    let mut out = io::stdout().lock();
+    let page = arguments.html.clone().unwrap_or_else(|| arguments.out.join("report.html"));
+    output::write_html(&document(&series, explain_first(&series)?), Some(&page))?;
     if arguments.json {
-        writeln!(out, "{text}")?;
+        writeln!(io::stdout(), "{text}")?;
     } else {
-        show(&mut out, &series, arguments)?;
+        output::show_on_terminal(&document(&series, None), colour)?;
+        writeln!(io::stdout(), "\nWhy, with pictures: {}", page.display())?;
     }
     let valid = series.variations.iter().flat_map(|variation| &variation.runs).all(|run| run.valid);
     Ok(if valid { Exit::Fine } else { Exit::NotValid })
+}
+
+/// The report on the recording of the first run.
+fn explain_first(series: &Series) -> Result<Option<Document>> {
+    let first = series.variations.first().and_then(|variation| variation.runs.first());
+    let Some(run) = first else { return Ok(None) };
+    let recording = Recording::open(&run.recording)?;
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    recording.replay(&mut analyser, Tables::ALL)?;
+    let analysis = analyser.finish(recording.meta());
+    Ok(Some(Document::from_analysis(&analysis, recording.meta())))
 }
 
 fn plain_name(place: &str, scheduler: &str, arguments: &SetupArgs) -> String {
@@ -206,154 +249,10 @@ fn list_workloads() -> Result<Exit> {
 fn list_fixes(arguments: &Fix) -> Result<Exit> {
     let one = arguments.name.as_ref().map(Change::name);
     let mut out = io::stdout().lock();
-    for fix in FIXES.iter().filter(|fix| one.as_deref().is_none_or(|name| name == fix.name)) {
-        if arguments.safe && !fix.loses.is_safe() {
-            continue;
-        }
+    for fix in wanted(arguments).filter(|fix| one.as_deref().is_none_or(|name| name == fix.name)) {
         writeln!(out, "{:<14} {}", fix.name, fix.does)?;
         writeln!(out, "{:<14} {} Source: {}.", "", fix.loses.sentence(), fix.source)?;
     }
     writeln!(out, "\nNext: `fonio fix NAME --prove WORKLOAD --on PLACE` measures before and after.")?;
     Ok(Exit::Fine)
-}
-
-fn show(out: &mut impl Write, series: &Series, arguments: &SetupArgs) -> Result<()> {
-    writeln!(out, "{}\n", verdict(series))?;
-    let width = series.variations.iter().map(|variation| variation.name.chars().count()).max().unwrap_or(0);
-    writeln!(
-        out,
-        "{:width$}  {:>10} {:>8} {:>8} {:>9} {:>9} {:>8} {:>6}",
-        "", "run time", "± 95 %", "faster", "requests", "written", "flushes", "busy"
-    )?;
-    for variation in &series.variations {
-        let runs = variation.runs.len() as f64;
-        let mean = |value: fn(&fonio_experiment::RunFigures) -> f64| {
-            variation.runs.iter().map(value).sum::<f64>() / runs
-        };
-        let half = variation.wall_s_half.map_or_else(|| "-".to_owned(), |half| format!("{half:.2} s"));
-        writeln!(
-            out,
-            "{:width$}  {:>8.2} s {half:>8} {:>6.2} × {:>9.0} {:>6.1} MB {:>8.0} {:>4.0} %",
-            variation.name,
-            variation.wall_s,
-            variation.speedup,
-            mean(|run| run.requests as f64),
-            mean(|run| run.write_bytes as f64 / 1e6),
-            mean(|run| run.flushes as f64),
-            mean(|run| run.busy_share.unwrap_or(0.0) * 100.0),
-        )?;
-    }
-    writeln!(out)?;
-    for variation in &series.variations {
-        if let Some(power_cut) = &variation.power_cut {
-            writeln!(out, "{}: {power_cut}", variation.name)?;
-        }
-    }
-    if arguments.scale != 1.0 {
-        writeln!(out, "Scaled: {} of the full amount of work, in the same mix.", arguments.scale)?;
-    }
-    let first = series.variations.first().and_then(|variation| variation.runs.first());
-    if let Some(run) = first {
-        writeln!(out, "On the first run's recording: {}", run.verdict)?;
-        writeln!(
-            out,
-            "Seed {}. Next: fonio report {} --html report.html",
-            series.seed,
-            run.recording.display()
-        )?;
-    }
-    Ok(())
-}
-
-/// What was shown, in a sentence.
-fn verdict(series: &Series) -> String {
-    let Some((first, others)) = series.variations.split_first() else { return String::new() };
-    let took = format!("{} on {} took {:.2} s", series.workload, first.name, first.wall_s);
-    let shown = |variation: &&VariationResult| {
-        variation.difference.as_ref().is_some_and(|difference| difference.answer == Answer::Lower)
-    };
-    let best = |safe: bool| {
-        others
-            .iter()
-            .filter(shown)
-            .filter(|variation| !safe || variation.safe)
-            .max_by(|a, b| a.speedup.total_cmp(&b.speedup))
-    };
-    let once = series.variations.iter().any(|variation| variation.runs.len() < 2);
-    match (best(true), others.is_empty()) {
-        (_, true) => format!("{took}."),
-        _ if once => format!("{took}; with one run of each no difference can be shown (--repeat 3)."),
-        (Some(variation), _) => format!(
-            "{took}; {} is {:.2} times as fast as {} ({:.2} s).",
-            variation.name,
-            variation.speedup,
-            variation.compared_with.as_deref().unwrap_or(&first.name),
-            variation.wall_s
-        ),
-        (None, _) if best(false).is_some() => {
-            format!("{took}; only what a power cut can destroy was shown to be faster.")
-        }
-        _ => format!("{took}; nothing that was tried was shown to be faster."),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use fonio_analysis::{Difference, Estimate};
-
-    use super::*;
-
-    fn result(name: &str, safe: bool, times: &[f64], first: &[f64]) -> VariationResult {
-        let (own, base) = (Estimate::of_repeats(times).unwrap(), Estimate::of_repeats(first).unwrap());
-        let run = |wall_s: &f64| fonio_experiment::RunFigures {
-            wall_s: *wall_s,
-            think_s: 0.0,
-            requests: 0,
-            read_bytes: 0,
-            write_bytes: 0,
-            sequential_write_bytes: 0,
-            flushes: 0,
-            sync_write_share: None,
-            busy_share: None,
-            verdict: String::new(),
-            valid: true,
-            recording: PathBuf::new(),
-        };
-        VariationResult {
-            name: name.to_owned(),
-            compared_with: Some("card".to_owned()),
-            power_cut: None,
-            safe,
-            runs: times.iter().map(run).collect(),
-            wall_s: own.value,
-            wall_s_half: own.half_interval(),
-            speedup: base.value / own.value,
-            difference: Some(Difference::between(Some(base), Some(own))),
-        }
-    }
-
-    #[test]
-    fn verdicts() {
-        let base = [10.0, 10.1, 9.9];
-        let of = |others: Vec<VariationResult>| {
-            let mut variations = vec![result("card", true, &base, &base)];
-            variations.extend(others);
-            verdict(&Series { workload: "web".to_owned(), scale: 1.0, seed: 1, variations })
-        };
-        assert_eq!(of(vec![]), "web on card took 10.00 s.");
-        let (fast, unsafe_fast) = ([5.0, 5.1, 4.9], [2.0, 2.1, 1.9]);
-        assert_eq!(
-            of(vec![result("a", true, &fast, &base), result("b", false, &unsafe_fast, &base)]),
-            "web on card took 10.00 s; a is 2.00 times as fast as card (5.00 s)."
-        );
-        assert_eq!(
-            of(vec![result("b", false, &unsafe_fast, &base)]),
-            "web on card took 10.00 s; only what a power cut can destroy was shown to be faster."
-        );
-        assert_eq!(
-            of(vec![result("c", true, &base, &base)]),
-            "web on card took 10.00 s; nothing that was tried was shown to be faster."
-        );
-        assert!(of(vec![result("c", true, &[5.0], &base)]).contains("--repeat 3"));
-    }
 }

@@ -1,0 +1,56 @@
+//! Keeping the CPUs from sleeping while a device is served.
+//!
+//! A sleeping CPU answers an interrupt late, a virtual machine's the latest: its host gave the CPU away. At every
+//! command several of them are woken, one after the other, which takes as long as a phone's flash takes to read. The
+//! kernel's power management lets a process ask for short wake-up times for as long as it holds a file open. The CPUs
+//! still count as idle, and time spent waiting for I/O is still counted as such.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The kernel's documentation calls the interface PM QoS.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
+/// While it is there, idle CPUs wait busily where the kernel can let them.
+#[derive(Debug)]
+pub(crate) struct Awake {
+    _request: File,
+}
+
+impl Awake {
+    /// Asks for wake-up times of 0 µs, which needs root.
+    pub(crate) fn ask() -> io::Result<Awake> {
+        Awake::ask_at(Path::new(LATENCY))
+    }
+
+    fn ask_at(path: &Path) -> io::Result<Awake> {
+        let mut request = OpenOptions::new().write(true).open(path)?;
+        request.write_all(&0_i32.to_ne_bytes())?;
+        Ok(Awake { _request: request })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_holds_until_it_is_dropped() {
+        if !rustix::process::geteuid().is_root() || !Path::new(LATENCY).exists() {
+            eprintln!("skipped: {LATENCY} needs root and a kernel with power management");
+            return;
+        }
+        let wanted = || {
+            let bytes = std::fs::read(LATENCY).expect("it can be read");
+            i32::from_ne_bytes(bytes[..4].try_into().expect("it gives a number"))
+        };
+        let awake = Awake::ask().expect("root may");
+        assert_eq!(wanted(), 0);
+        drop(awake);
+        // Others may have asked as well; without them the kernel's default comes back, which is longer.
+        if wanted() == 0 {
+            eprintln!("somebody else asks for short wake-up times");
+        }
+    }
+}

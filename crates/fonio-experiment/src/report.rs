@@ -1,0 +1,281 @@
+//! A series as a report: what was shown in one sentence, the run times with their intervals, and, below, why the first
+//! setup takes as long as it does.
+
+use fonio_analysis::Answer;
+use fonio_report::Document;
+use fonio_report::document::{
+    Axis, Cell, Column, Fact, Figure, Mark, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
+};
+use fonio_report::number::Unit;
+
+use crate::series::{RunFigures, Series, VariationResult};
+
+/// The report on `series`. `explained` is that on the recording of the first run, whose questions follow.
+pub fn document(series: &Series, explained: Option<Document>) -> Document {
+    let name = series.variations.first().map_or("", |first| first.name.as_str());
+    let mut verdict = verdict(series);
+    let explained = explained.unwrap_or_default();
+    if !explained.verdict.sentence.is_empty() {
+        verdict.reasons.push(format!("Recorded on {name}: {}", explained.verdict.sentence));
+        verdict.reasons.extend(explained.verdict.reasons);
+    }
+    let mut sections = vec![section(series)];
+    sections.extend(explained.sections);
+    Document {
+        title: format!("{} on {name}", series.workload),
+        subtitle: amount(series),
+        verdict,
+        facts: explained.facts,
+        findings: explained.findings,
+        sections,
+        terms: explained.terms,
+        provenance: [vec![Fact::new("Seed", Cell::count(series.seed, Unit::Plain))], explained.provenance]
+            .concat(),
+    }
+}
+
+/// How much of the work was done, how often.
+fn amount(series: &Series) -> String {
+    let runs = series.variations.iter().map(|variation| variation.runs.len()).max().unwrap_or(0);
+    let repeated = if runs == 1 { "run once".to_owned() } else { format!("run {runs} times each") };
+    if series.scale == 1.0 {
+        repeated
+    } else {
+        format!("{} of the full amount of work in the same mix, {repeated}", Unit::Share.format(series.scale))
+    }
+}
+
+fn verdict(series: &Series) -> Verdict {
+    let (tone, sentence) = shown(series);
+    let invalid = series.variations.iter().filter(|variation| variation.runs.iter().any(|run| !run.valid));
+    let reasons = invalid
+        .map(|variation| {
+            format!("A measurement of {} does not hold; nothing should be concluded from it.", variation.name)
+        })
+        .collect();
+    Verdict { tone, sentence, reasons }
+}
+
+/// What was shown, in a sentence.
+fn shown(series: &Series) -> (Tone, String) {
+    let Some((first, others)) = series.variations.split_first() else {
+        return (Tone::Plain, "Nothing was run.".to_owned());
+    };
+    let took = format!("{} on {} took {}", series.workload, first.name, Unit::Seconds.format(first.wall_s));
+    let best = |safe: bool| {
+        others
+            .iter()
+            .filter(|variation| answer(variation) == Answer::Lower && (!safe || variation.safe))
+            .max_by(|a, b| a.speedup.total_cmp(&b.speedup))
+    };
+    let once = series.variations.iter().any(|variation| variation.runs.len() < 2);
+    match (best(true), others.is_empty()) {
+        (_, true) => (Tone::Plain, format!("{took}.")),
+        _ if once => {
+            (Tone::Plain, format!("{took}; with one run of each no difference can be shown (--repeat 3)."))
+        }
+        (Some(variation), _) => (
+            Tone::Good,
+            format!(
+                "{took}; {} is {:.2} times as fast as {} ({}).",
+                variation.name,
+                variation.speedup,
+                variation.compared_with.as_deref().unwrap_or(&first.name),
+                Unit::Seconds.format(variation.wall_s)
+            ),
+        ),
+        (None, _) if best(false).is_some() => {
+            (Tone::Notice, format!("{took}; only what a power cut can destroy was shown to be faster."))
+        }
+        _ => (Tone::Plain, format!("{took}; nothing that was tried was shown to be faster.")),
+    }
+}
+
+fn answer(variation: &VariationResult) -> Answer {
+    variation.difference.as_ref().map_or(Answer::Unknown, |difference| difference.answer)
+}
+
+fn section(series: &Series) -> Section {
+    let tried = series.variations.len() - usize::from(!series.variations.is_empty());
+    let faster = series.variations.iter().filter(|variation| answer(variation) == Answer::Lower).count();
+    let (question, said) = match tried {
+        0 => ("How long did it take?", "One setup was run; there is nothing to compare.".to_owned()),
+        _ => ("What would make it faster?", format!("{faster} of {tried} were shown to be faster.")),
+    };
+    let mut notes: Vec<String> = series
+        .variations
+        .iter()
+        .filter_map(|variation| Some(format!("{}: {}", variation.name, variation.power_cut.as_ref()?)))
+        .collect();
+    if tried > 0 {
+        notes.push("Every setup was run in turn, round after round; intervals are Welch's at 95 %.".into());
+    }
+    Section {
+        id: "fixes".into(),
+        question: question.into(),
+        answer: said,
+        figures: figure(series).into_iter().collect(),
+        tables: vec![table(series)],
+        notes,
+        hints: Vec::new(),
+    }
+}
+
+fn table(series: &Series) -> Table {
+    let row = |variation: &VariationResult| {
+        let runs = variation.runs.len() as f64;
+        let mean = |value: fn(&RunFigures) -> f64| variation.runs.iter().map(value).sum::<f64>() / runs;
+        let time = match variation.wall_s_half {
+            None => Cell::Number(variation.wall_s, Unit::Seconds),
+            Some(half) => Cell::Range {
+                low: variation.wall_s - half,
+                point: Some(variation.wall_s),
+                high: variation.wall_s + half,
+                unit: Unit::Seconds,
+                change: false,
+            },
+        };
+        let judgement = match answer(variation) {
+            Answer::Lower => Cell::Judgement(Tone::Good, "faster".into()),
+            Answer::Higher => Cell::Judgement(Tone::Bad, "slower".into()),
+            Answer::NoDifference => Cell::Judgement(Tone::Plain, "no difference".into()),
+            Answer::Unknown => Cell::Unknown,
+        };
+        let gain = match variation.compared_with {
+            Some(_) => Cell::Number(variation.speedup, Unit::Times),
+            None => Cell::Unknown,
+        };
+        vec![
+            Cell::Name(variation.name.clone()),
+            time,
+            gain,
+            judgement,
+            Cell::Number(mean(|run| run.requests as f64).round(), Unit::Count),
+            Cell::Number(mean(|run| run.write_bytes as f64), Unit::Bytes),
+            Cell::Number(mean(|run| run.flushes as f64).round(), Unit::Count),
+            Cell::Number(mean(|run| run.busy_share.unwrap_or(f64::NAN)), Unit::Share),
+        ]
+    };
+    Table {
+        caption: "Run times".into(),
+        columns: vec![
+            Column::new("Setup"),
+            Column::noted("Run time", "Mean of the runs, with its 95 % interval."),
+            Column::noted("Speed", "The mean run time of the same without the fix, over this one."),
+            Column::new("Answer"),
+            Column::noted("Requests", "To the devices under test, mean of the runs."),
+            Column::new("Written").or_drop(),
+            Column::new("Flushes").or_drop(),
+            Column::noted("Busy", "Time with a request under way, over the run time.").or_drop(),
+        ],
+        rows: series.variations.iter().map(row).collect(),
+        ..Table::default()
+    }
+}
+
+/// The run times on one axis.
+fn figure(series: &Series) -> Option<Figure> {
+    let first = series.variations.first().filter(|_| series.variations.len() > 1)?;
+    let kinds = [("as it is", Role::All), ("safe", Role::After), ("can lose data", Role::Flush)];
+    let mut curves = kinds.map(|(name, role)| Curve { name: name.into(), role, ..Curve::default() });
+    for (at, variation) in series.variations.iter().enumerate() {
+        let curve = match (&variation.power_cut, variation.safe) {
+            (None, _) => &mut curves[0],
+            (Some(_), true) => &mut curves[1],
+            (Some(_), false) => &mut curves[2],
+        };
+        let half = variation.wall_s_half.unwrap_or(0.0);
+        curve.x.push(variation.wall_s);
+        curve.y.push(at as f64);
+        curve.low.push(variation.wall_s - half);
+        curve.high.push(variation.wall_s + half);
+    }
+    Some(Figure {
+        id: "run-times".into(),
+        title: "Run time, with its 95 % interval".into(),
+        caption: "Shorter is better.".into(),
+        plot: Plot::Interval,
+        x: Axis::linear("Run time", Unit::Seconds),
+        y: Axis::categories(
+            "Setup",
+            series.variations.iter().map(|variation| variation.name.clone()).collect(),
+        ),
+        z: None,
+        series: curves.into_iter().filter(|curve| !curve.x.is_empty()).collect(),
+        marks: vec![Mark::AtX { x: first.wall_s, label: first.name.clone() }],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_analysis::{Difference, Estimate};
+    use fonio_report::{TerminalStyle, render_terminal};
+
+    use super::*;
+
+    const BASE: [f64; 3] = [10.0, 10.1, 9.9];
+
+    fn result(name: &str, safe: bool, times: &[f64]) -> VariationResult {
+        let (own, base) = (Estimate::of_repeats(times).unwrap(), Estimate::of_repeats(&BASE).unwrap());
+        let is_base = name == "card";
+        let run = |wall_s: &f64| RunFigures {
+            wall_s: *wall_s,
+            think_s: 0.0,
+            requests: 120,
+            read_bytes: 0,
+            write_bytes: 3 << 20,
+            sequential_write_bytes: 0,
+            flushes: 7,
+            sync_write_share: None,
+            busy_share: Some(0.5),
+            verdict: String::new(),
+            valid: true,
+            recording: std::path::PathBuf::new(),
+        };
+        VariationResult {
+            name: name.to_owned(),
+            compared_with: (!is_base).then(|| "card".to_owned()),
+            power_cut: (!is_base).then(|| "A power cut loses something.".to_owned()),
+            safe,
+            runs: times.iter().map(run).collect(),
+            wall_s: own.value,
+            wall_s_half: own.half_interval(),
+            speedup: base.value / own.value,
+            difference: (!is_base).then(|| Difference::between(Some(base), Some(own))),
+        }
+    }
+
+    fn series(others: Vec<VariationResult>) -> Series {
+        let mut variations = vec![result("card", true, &BASE)];
+        variations.extend(others);
+        Series { workload: "web".to_owned(), scale: 0.1, seed: 1, variations }
+    }
+
+    #[test]
+    fn verdicts() {
+        let of = |others| shown(&series(others)).1;
+        assert_eq!(of(vec![]), "web on card took 10 s.");
+        let (fast, unsafe_fast) = ([5.0, 5.1, 4.9], [2.0, 2.1, 1.9]);
+        assert_eq!(
+            of(vec![result("a", true, &fast), result("b", false, &unsafe_fast)]),
+            "web on card took 10 s; a is 2.00 times as fast as card (5 s)."
+        );
+        assert_eq!(
+            of(vec![result("b", false, &unsafe_fast)]),
+            "web on card took 10 s; only what a power cut can destroy was shown to be faster."
+        );
+        assert_eq!(
+            of(vec![result("c", true, &BASE)]),
+            "web on card took 10 s; nothing that was tried was shown to be faster."
+        );
+        assert!(of(vec![result("c", true, &[5.0])]).contains("--repeat 3"));
+    }
+
+    #[test]
+    fn the_table_and_what_a_power_cut_loses() {
+        let document = document(&series(vec![result("wal", true, &[5.0, 5.1, 4.9])]), None);
+        let mut text = Vec::new();
+        render_terminal(&document, TerminalStyle::PLAIN, &mut text).expect("memory takes it");
+        expect_test::expect_file!["../tests/golden/series.txt"].assert_eq(&String::from_utf8_lossy(&text));
+    }
+}

@@ -16,7 +16,7 @@ use crate::{process, tools};
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";
 
 /// The workload in full takes this card an hour; the mix stays.
-const SCALE: &str = "0.02";
+const SCALE: &str = "0.04";
 
 /// Builds fonio, runs or reads, reports.
 pub fn run(arguments: &[String]) -> Result<()> {

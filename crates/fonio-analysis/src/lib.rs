@@ -34,6 +34,7 @@ pub mod io_share;
 pub mod latency;
 pub mod locality;
 pub mod machine;
+mod mix;
 pub mod points;
 pub mod processes;
 pub mod queueing;

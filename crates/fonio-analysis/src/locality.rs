@@ -54,6 +54,7 @@ pub struct Place {
     pub writes: u64,
 }
 
+use crate::mix::mix;
 use crate::seen::Seen;
 
 /// A place: the page size, and the smallest unit that flash file systems write.
@@ -124,14 +125,6 @@ const NOT_FOLLOWED: u32 = u32::MAX;
 
 /// Bits of a chunk's address below the device's.
 const DEVICE_SHIFT: u32 = 48;
-
-fn hash(chunk: u64) -> u64 {
-    // The finaliser of splitmix64: a bijection, so that no two addresses share a hash.
-    let mut hash = chunk.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ hash >> 31
-}
 
 impl Default for PlaceTally {
     fn default() -> PlaceTally {
@@ -223,7 +216,7 @@ impl PlaceTally {
 
     #[inline]
     fn is_followed(&self, key: u64) -> bool {
-        hash(key) & ((1 << self.thinned) - 1) == 0
+        mix(key) & ((1 << self.thinned) - 1) == 0
     }
 
     #[inline]

@@ -42,6 +42,7 @@ pub struct Point {
     pub process: u32,
 }
 
+use crate::mix::mix;
 use crate::seen::Seen;
 
 /// The slowest that are kept.
@@ -59,15 +60,6 @@ pub(crate) struct PointTally {
     /// Latency, then the lower id first; the least slow on top.
     slow: BinaryHeap<Reverse<(u64, Reverse<u64>, u32)>>,
     slow_points: Vec<Point>,
-}
-
-/// splitmix64's finaliser: a bijection, so that different ids never have the same hash.
-#[inline]
-fn hash(id: u64) -> u64 {
-    let mut hash = id.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ hash >> 31
 }
 
 fn point(seen: &Seen) -> Point {
@@ -99,7 +91,7 @@ impl PointTally {
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen) {
         self.of_requests += 1;
-        let hash = hash(seen.id);
+        let hash = mix(seen.id);
         if hash < self.bound {
             self.sample.push((hash, point(seen)));
             if self.sample.len() > 2 * self.sample_max {
@@ -163,7 +155,7 @@ mod tests {
         let points = analyser.finish(&Meta::default()).points;
 
         let mut by_hash: Vec<u64> = (0..5000).collect();
-        by_hash.sort_by_key(|id| hash(*id));
+        by_hash.sort_by_key(|id| mix(*id));
         let mut expected = by_hash[..100].to_vec();
         expected.sort_unstable();
         assert_eq!(points.sample.iter().map(|point| point.request_id).collect::<Vec<_>>(), expected);

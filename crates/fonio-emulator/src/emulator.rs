@@ -5,11 +5,12 @@ use std::process::Command;
 
 use fonio_core::Nanos;
 use fonio_host::{Confirmation, Entry, Filesystem, Ledger, LoopDevice, LoopOptions, Step};
+use fonio_sim::device::Limits;
 
 use crate::EmulatorError;
 use crate::floor::{Floor, LONG_DELAY, Overheads, OverheadsByTime, SHORT_DELAY};
 use crate::fuse;
-use crate::report::{LimitFigures, ServeReport};
+use crate::report::ServeReport;
 use crate::serve::{Front, Order, ServeConfig};
 use crate::server::Server;
 
@@ -149,7 +150,7 @@ impl Emulated {
     }
 
     /// What the device tells its host.
-    pub fn limits(&self) -> &LimitFigures {
+    pub fn limits(&self) -> &Limits {
         &self.server.as_ref().expect("it is there until it is stopped").limits
     }
 

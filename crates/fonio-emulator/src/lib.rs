@@ -39,6 +39,6 @@ pub use floor::{Floor, Line, Overheads, OverheadsByTime, has_ublk};
 pub use lateness::LatenessFigures;
 pub use log::{Kind, Log, Record};
 pub use power_cuts::{CutOutcome, PowerCutOptions, PowerCuts, WORKLOAD_BEGINS, WORKLOAD_ENDS, scratch};
-pub use report::{LimitFigures, ServeReport};
+pub use report::ServeReport;
 pub use serve::{Answer, Front, Order, ServeConfig, serve};
 pub use workload::WorkloadEnd;

@@ -1,38 +1,11 @@
-//! What an emulated device tells at its beginning and its end.
+//! What an emulated device tells at its end.
 
 use fonio_core::{ByteCount, Nanos};
-use fonio_sim::device::{Counters, Limits};
+use fonio_sim::device::Counters;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::DiskReport;
 use crate::lateness::LatenessFigures;
-
-/// What a device tells its host. See [`Limits`] for the fields' meaning.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of `Limits`, by the same names")]
-pub struct LimitFigures {
-    pub capacity: ByteCount,
-    pub depth: u32,
-    pub command_max: ByteCount,
-    pub discard_granularity: Option<ByteCount>,
-    pub fua: bool,
-    pub volatile_cache: bool,
-    pub flush_blocks_all: bool,
-}
-
-impl LimitFigures {
-    pub(crate) fn of(limits: &Limits) -> LimitFigures {
-        LimitFigures {
-            capacity: limits.capacity,
-            depth: limits.depth,
-            command_max: limits.command_max,
-            discard_granularity: limits.discard_granularity,
-            fua: limits.fua,
-            volatile_cache: limits.volatile_cache,
-            flush_blocks_all: limits.flush_blocks_all,
-        }
-    }
-}
 
 /// What the serving process has done since pacing began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

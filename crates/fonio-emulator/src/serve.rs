@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
-use fonio_sim::device::{Command, Device};
+use fonio_sim::device::{Command, Device, Limits};
 use fonio_sim::measure::write_in_order;
 use rustix::mm::MlockAllFlags;
 use rustix::time::ClockId;
@@ -24,7 +24,7 @@ use crate::disk::Disk;
 use crate::faults::{Fault, Faults};
 use crate::floor::OverheadsByTime;
 use crate::image::Image;
-use crate::report::{LimitFigures, ServeReport};
+use crate::report::ServeReport;
 use crate::{EmulatorError, fuse, nbd, profile};
 
 /// What the serving process needs to know.
@@ -84,7 +84,7 @@ pub enum Answer {
     /// The device can be used; it answers at once, and neither model nor log hear of it until the first order.
     Ready {
         /// What the device tells its host.
-        limits: LimitFigures,
+        limits: Limits,
         /// The shortest service time of a 4 KiB command.
         fastest_ns: Nanos,
         /// Whether the kernel was asked to keep its CPUs awake, which makes completions punctual.
@@ -132,7 +132,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     let mut device = make()?;
     let written = config.written.min(config.capacity);
     let idle_at = write_in_order(device.as_mut(), written, Timestamp(0));
-    let limits = LimitFigures::of(device.limits());
+    let limits = device.limits().clone();
     let image = match &config.image {
         Some(path) => Image::in_file(path, config.capacity)?,
         None => Image::in_memory(config.capacity)?,

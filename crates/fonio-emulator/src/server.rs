@@ -6,9 +6,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use fonio_core::Nanos;
 use fonio_host::{Entry, Ledger, ProcessId, Step};
+use fonio_sim::device::Limits;
 
 use crate::EmulatorError;
-use crate::report::{LimitFigures, ServeReport};
+use crate::report::ServeReport;
 use crate::serve::{Answer, Order, ServeConfig};
 
 /// A serving process that was started by this one.
@@ -18,7 +19,7 @@ pub(crate) struct Server {
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     entry: Entry,
-    pub(crate) limits: LimitFigures,
+    pub(crate) limits: Limits,
     pub(crate) fastest: Nanos,
     pub(crate) cpus_awake: bool,
 }
@@ -41,7 +42,7 @@ impl Server {
             Some(id) => ledger.begin(Step::Process { id, leads_group: true })?,
             None => return Err(gone()),
         };
-        let limits = LimitFigures {
+        let limits = Limits {
             capacity: config.capacity,
             depth: 0,
             command_max: config.capacity,

@@ -4,7 +4,7 @@
 use fonio_analysis::Answer;
 use fonio_report::Document;
 use fonio_report::document::{
-    Axis, Cell, Column, Fact, Figure, Mark, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
+    Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
 };
 use fonio_report::number::Unit;
 
@@ -75,7 +75,7 @@ fn shown(series: &Series) -> (Tone, String) {
             (Tone::Plain, format!("{took}; with one run of each no difference can be shown (--repeat 3)."))
         }
         (Some(variation), _) => (
-            Tone::Good,
+            Tone::Notice,
             format!(
                 "{took}; {} is {:.2} times as fast as {} ({}).",
                 variation.name,
@@ -175,7 +175,9 @@ fn table(series: &Series) -> Table {
 
 /// The run times on one axis.
 fn figure(series: &Series) -> Option<Figure> {
-    let first = series.variations.first().filter(|_| series.variations.len() > 1)?;
+    if series.variations.len() < 2 {
+        return None;
+    }
     let kinds = [("as it is", Role::All), ("safe", Role::After), ("can lose data", Role::Flush)];
     let mut curves = kinds.map(|(name, role)| Curve { name: name.into(), role, ..Curve::default() });
     for (at, variation) in series.variations.iter().enumerate() {
@@ -202,7 +204,7 @@ fn figure(series: &Series) -> Option<Figure> {
         ),
         z: None,
         series: curves.into_iter().filter(|curve| !curve.x.is_empty()).collect(),
-        marks: vec![Mark::AtX { x: first.wall_s, label: first.name.clone() }],
+        marks: Vec::new(),
     })
 }
 

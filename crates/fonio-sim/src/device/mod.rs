@@ -12,6 +12,7 @@ mod streams;
 pub use dies::ReadsWaitFor;
 
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// One command as the host sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub trait Device: Send {
 }
 
 /// What a device tells its host: the queue limits of the kernel's block layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// The size that the host sees.
     pub capacity: ByteCount,

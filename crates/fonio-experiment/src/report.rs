@@ -231,6 +231,11 @@ mod tests {
             sync_write_share: None,
             busy_share: Some(0.5),
             verdict: String::new(),
+            phases_s: std::collections::BTreeMap::new(),
+            spans_s: std::collections::BTreeMap::new(),
+            files: std::collections::BTreeMap::new(),
+            database_bytes: std::collections::BTreeMap::new(),
+            fetched_bytes: 0,
             valid: true,
             recording: std::path::PathBuf::new(),
         };

@@ -26,6 +26,10 @@ pub struct RunOptions<'a> {
     pub workload: &'a Workload,
     /// The share of its full amount, above 0.
     pub scale: f64,
+    /// What its pauses are multiplied by.
+    pub pace: f64,
+    /// Whether the recording goes on until what the workload left in memory is written back. The run time does not.
+    pub write_back: bool,
     /// Of the content and of the device model.
     pub seed: u64,
     /// How this program starts itself.
@@ -43,6 +47,8 @@ pub struct Run {
     pub recording: PathBuf,
     /// Its analysis.
     pub analysis: Analysis,
+    /// What the workload marked, in the order in which it ended.
+    pub marks: Vec<fonio_workload::Mark>,
     /// What each emulated device did, by profile.
     pub devices: Vec<(String, ServeReport)>,
 }
@@ -60,6 +66,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         places: bed.places().clone(),
         options: Options {
             scale: options.scale,
+            pace: options.pace,
             seed: options.seed,
             http: bed.http(),
             overrides: setup.overrides.clone(),
@@ -67,6 +74,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         },
         socket: socket.clone(),
         told: told.clone(),
+        write_back: options.write_back,
     };
     bed.unpace()?;
     let mut worker = Worker::prepare(&mut bed, &task, options)?;
@@ -116,7 +124,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     let mut analyser = Analyser::new(AnalysisOptions::default());
     recording.replay(&mut analyser, Tables::ALL)?;
     let analysis = analyser.finish(recording.meta());
-    Ok(Run { outcome: told.outcome, recording: out.to_owned(), analysis, devices })
+    Ok(Run { outcome: told.outcome, recording: out.to_owned(), analysis, marks: told.marks, devices })
 }
 
 /// The process that does the task.

@@ -3,9 +3,11 @@
 //! Rounds are interleaved (every setup once, then every setup again), so that what changes on the machine meanwhile falls
 //! on all of them alike.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fonio_analysis::{Difference, Estimate};
+use fonio_workload::{FilesOutcome, Mark};
 use serde::Serialize;
 
 use crate::error::ExperimentError;
@@ -85,6 +87,16 @@ pub struct RunFigures {
     pub busy_share: Option<f64>,
     /// The report's verdict.
     pub verdict: String,
+    /// Seconds of each phase.
+    pub phases_s: BTreeMap<String, f64>,
+    /// Seconds of each marked span, summed over its rounds.
+    pub spans_s: BTreeMap<String, f64>,
+    /// The workload's files at the end, by group.
+    pub files: BTreeMap<String, FilesOutcome>,
+    /// Bytes of its databases at the end.
+    pub database_bytes: BTreeMap<String, u64>,
+    /// Bytes of HTTP bodies received.
+    pub fetched_bytes: u64,
     /// Whether the measurement holds.
     pub valid: bool,
     /// Where the recording is.
@@ -105,10 +117,28 @@ impl RunFigures {
             sync_write_share: analysis.latency.shares.as_ref().map(|shares| shares.write_sync),
             busy_share: analysis.io_share.all.as_ref().map(|share| share.busy_union_share),
             verdict: analysis.verdict.clone(),
+            phases_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_none())),
+            spans_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_some())),
+            files: run.outcome.files.clone(),
+            database_bytes: run
+                .outcome
+                .databases
+                .iter()
+                .map(|(name, database)| (name.clone(), database.bytes))
+                .collect(),
+            fetched_bytes: run.outcome.amounts.bytes_fetched,
             valid: analysis.validity.ok,
             recording: run.recording.clone(),
         }
     }
+}
+
+fn seconds<'a>(marks: impl Iterator<Item = &'a Mark>) -> BTreeMap<String, f64> {
+    let mut seconds = BTreeMap::new();
+    for mark in marks {
+        *seconds.entry(mark.name.clone()).or_insert(0.0) += (mark.end_ns - mark.start_ns) as f64 / 1e9;
+    }
+    seconds
 }
 
 /// Runs every setup `repeat` times and compares. `say` hears which run begins: round, rounds, setup.

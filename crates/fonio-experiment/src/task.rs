@@ -26,6 +26,8 @@ pub(crate) struct Task {
     pub(crate) socket: PathBuf,
     /// Where [`Told`] goes.
     pub(crate) told: PathBuf,
+    /// Whether what is left in memory at the end is written back before the caller is answered.
+    pub(crate) write_back: bool,
 }
 
 /// What the process says on standard output when it is prepared.
@@ -61,7 +63,12 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
         .map_err(ExperimentError::system("write to", "standard output"))?;
     let (mut caller, _) = listener.accept().map_err(ExperimentError::system("listen on", socket))?;
     let mut listening = Listener::default();
-    let ran = runner.run(&mut listening);
+    let ran = runner.run(&mut listening).and_then(|outcome| {
+        if task.write_back {
+            runner.write_back()?;
+        }
+        Ok(outcome)
+    });
     listening.end();
     let told = ran
         .map_err(ExperimentError::from)

@@ -1,176 +1,246 @@
 //! `cargo xtask paper`: tables and figures of the studies, ours beside theirs.
+//!
+//! Some come from models and files alone. The others run workloads on emulated devices with the built program, as a user
+//! would, and name the command lines that they ran.
 
 mod bfuse_t1;
+mod courville;
+mod kim_apps;
+mod kim_background;
+mod kim_cpu;
+mod kim_devices;
 mod kim_f15;
+mod kim_fixes;
+mod kim_io;
+mod kim_launch;
+mod kim_network;
 mod kim_t3;
+mod published;
+mod row;
+mod runs;
+mod smartio_iowait;
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::process;
+use published::{Phone, Published, published};
+use row::{Row, Verdict};
+use runs::Runs;
 
 /// One table or figure.
 struct Paper {
     id: &'static str,
     title: &'static str,
-    rows: fn(&Published, bool) -> Result<Vec<Row>>,
+    rows: Rows,
+}
+
+/// Where its rows come from.
+enum Rows {
+    /// Models and files, in moments and without privileges; more with `--full`.
+    Computed(fn(&Published, bool) -> Result<Vec<Row>>),
+    /// Workloads that run on emulated devices, as root.
+    Measured(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
 }
 
 const PAPERS: &[Paper] = &[
     Paper {
+        id: "kim-t2",
+        title: "rates of the links to the phone (Kim et al. 2012, Table II)",
+        rows: Rows::Measured(kim_network::rows),
+    },
+    Paper {
         id: "kim-t3",
         title: "raw performance of eight cards (Kim et al. 2012, Table III)",
-        rows: kim_t3::rows,
+        rows: Rows::Computed(kim_t3::rows),
+    },
+    Paper {
+        id: "kim-t4",
+        title: "apps that are installed, and their sizes (Kim et al. 2012, Table IV)",
+        rows: Rows::Measured(kim_apps::installed),
+    },
+    Paper {
+        id: "kim-t5",
+        title: "bytes written and read, sequential and random (Kim et al. 2012, Table V)",
+        rows: Rows::Measured(kim_io::breakdown),
+    },
+    Paper {
+        id: "kim-t6",
+        title: "bytes that ten launches move (Kim et al. 2012, Table VI)",
+        rows: Rows::Measured(kim_apps::launched),
+    },
+    Paper {
+        id: "kim-f4",
+        title: "run time of WebBench over the devices (Kim et al. 2012, Figure 4)",
+        rows: Rows::Measured(kim_devices::webbench),
+    },
+    Paper {
+        id: "kim-f5",
+        title: "run time of popular apps over the devices (Kim et al. 2012, Figure 5)",
+        rows: Rows::Measured(kim_devices::apps),
+    },
+    Paper {
+        id: "kim-f6",
+        title: "WebBench's sequential and random I/O over time (Kim et al. 2012, Figure 6)",
+        rows: Rows::Measured(kim_io::over_time),
+    },
+    Paper {
+        id: "kim-f7",
+        title: "what the browser keeps after WebBench (Kim et al. 2012, Figure 7)",
+        rows: Rows::Measured(kim_io::store),
+    },
+    Paper {
+        id: "kim-f8",
+        title: "how the web cache and the databases are written (Kim et al. 2012, Figure 8)",
+        rows: Rows::Measured(kim_io::by_place),
+    },
+    Paper {
+        id: "kim-f9",
+        title: "launch times over the devices and in memory (Kim et al. 2012, Figure 9)",
+        rows: Rows::Measured(kim_launch::rows),
+    },
+    Paper {
+        id: "kim-f10",
+        title: "background I/O over two hours (Kim et al. 2012, Figure 10)",
+        rows: Rows::Measured(kim_background::rows),
+    },
+    Paper {
+        id: "kim-f11",
+        title: "processor time of WebBench over the devices (Kim et al. 2012, Figure 11)",
+        rows: Rows::Measured(kim_cpu::over_devices),
+    },
+    Paper {
+        id: "kim-f12",
+        title: "processor time of WebBench on a fast and a slow card (Kim et al. 2012, Figure 12)",
+        rows: Rows::Measured(kim_cpu::fast_and_slow),
+    },
+    Paper {
+        id: "kim-f13",
+        title: "what if cache, databases or all were in memory, or nothing synced (Kim et al. 2012, Figure 13)",
+        rows: Rows::Measured(kim_fixes::what_if),
+    },
+    Paper {
+        id: "kim-f14",
+        title: "pilot fixes (Kim et al. 2012, Figure 14)",
+        rows: Rows::Measured(kim_fixes::pilot),
     },
     Paper {
         id: "kim-f15",
         title: "throughput against the write address range (Kim et al. 2012, Figure 15)",
-        rows: kim_f15::rows,
+        rows: Rows::Computed(kim_f15::rows),
     },
     Paper {
         id: "bfuse-t1",
         title: "storage configuration of six phones (Jeong, Won 2014, Table 1)",
-        rows: bfuse_t1::rows,
+        rows: Rows::Computed(bfuse_t1::rows),
+    },
+    Paper {
+        id: "courville-t1",
+        title: "reads for each write of thirteen workloads (Courville, Chen, Table I)",
+        rows: Rows::Measured(courville::ratios),
+    },
+    Paper {
+        id: "courville-t2",
+        title: "requests, bytes and time between flushes (Courville, Chen, Table II)",
+        rows: Rows::Measured(courville::flush_gaps),
+    },
+    Paper {
+        id: "courville-t3",
+        title: "requests, duration and share of the run time (Courville, Chen, Table III)",
+        rows: Rows::Measured(courville::requests),
+    },
+    Paper {
+        id: "courville-f7",
+        title: "how much of the run time is storage, by group (Courville, Chen, Figure 7)",
+        rows: Rows::Measured(courville::groups),
+    },
+    Paper {
+        id: "smartio-f3",
+        title: "iowait (Nguyen et al. 2015, Figure 3)",
+        rows: Rows::Measured(smartio_iowait::share),
+    },
+    Paper {
+        id: "smartio-f10",
+        title: "what a scheduler takes off iowait (Nguyen et al. 2015, Figure 10)",
+        rows: Rows::Measured(smartio_iowait::by_scheduler),
     },
 ];
 
-/// A published number or statement beside ours.
-#[derive(Debug, Serialize)]
-struct Row {
-    what: String,
-    published: String,
-    ours: String,
-    /// Our number was made from this one, so that agreement proves nothing.
-    used_in_fit: bool,
-    verdict: Verdict,
-    /// Where it differs or cannot be had: why.
-    why: String,
+/// What a paper's rows came to.
+#[derive(Serialize)]
+struct Outcome {
+    title: &'static str,
+    /// The command lines whose measurements the rows hold.
+    commands: Vec<String>,
+    rows: Vec<Row>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Verdict {
-    Agrees,
-    Differs,
-    Cannot,
-}
-
-impl Verdict {
-    fn name(self) -> &'static str {
-        match self {
-            Verdict::Agrees => "agrees",
-            Verdict::Differs => "differs",
-            Verdict::Cannot => "cannot",
-        }
-    }
-
-    fn of(agrees: bool) -> Verdict {
-        if agrees { Verdict::Agrees } else { Verdict::Differs }
-    }
-}
-
-/// `papers/published.toml`, as far as it is needed.
-#[derive(Deserialize)]
-struct Published {
-    kim: Kim,
-    bfuse: Bfuse,
-}
-
-#[derive(Deserialize)]
-struct Kim {
-    card: Vec<Card>,
-    address_range: AddressRange,
-}
-
-#[derive(Deserialize)]
-struct Card {
-    name: String,
-    desktop_mb_s: Four,
-    phone_mb_s: Four,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-struct Four {
-    seq_write: f64,
-    seq_read: f64,
-    rand_write: f64,
-    rand_read: f64,
-}
-
-#[derive(Deserialize)]
-struct AddressRange {
-    shape: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct Bfuse {
-    phone: Vec<Phone>,
-}
-
-#[derive(Deserialize)]
-struct Phone {
-    name: String,
-    year: u32,
-    data: String,
-    sdcard: String,
-    ext_sdcard: Option<String>,
-}
-
-fn published() -> Result<Published> {
-    let path = process::root().join("papers/published.toml");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    toml::from_str(&text).with_context(|| format!("{} is not understood", path.display()))
-}
-
-/// `cargo xtask paper [ID…] [--full] [--json]`.
+/// `cargo xtask paper [ID…|all] [--full] [--json]`.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let (mut full, mut as_json, mut wanted) = (false, false, Vec::new());
+    let (mut full, mut as_json, mut all, mut wanted) = (false, false, false, Vec::new());
     for argument in arguments {
         match argument.as_str() {
             "--full" => full = true,
             "--json" => as_json = true,
+            "all" => all = true,
             id if PAPERS.iter().any(|paper| paper.id == id) => wanted.push(id),
             other => {
                 let ids: Vec<&str> = PAPERS.iter().map(|paper| paper.id).collect();
                 bail!(
-                    "there is no table or figure `{other}`; there are {}, and --full and --json",
+                    "there is no table or figure `{other}`; there are {}, all, and --full and --json",
                     ids.join(", ")
                 );
             }
         }
     }
+    let computed = |paper: &Paper| matches!(paper.rows, Rows::Computed(_));
+    let chosen = |paper: &&Paper| all || wanted.contains(&paper.id) || (wanted.is_empty() && computed(paper));
     let published = published()?;
-    let mut all = BTreeMap::new();
-    for paper in PAPERS.iter().filter(|paper| wanted.is_empty() || wanted.contains(&paper.id)) {
-        let rows =
-            (paper.rows)(&published, full).with_context(|| format!("{} could not be made", paper.id))?;
+    let mut runs = Runs::new(full);
+    let mut outcomes = BTreeMap::new();
+    for paper in PAPERS.iter().filter(chosen) {
+        let rows = match paper.rows {
+            Rows::Computed(rows) => rows(&published, full),
+            Rows::Measured(rows) => rows(&published, &mut runs),
+        };
+        let rows = rows.with_context(|| format!("{} could not be made", paper.id))?;
+        let outcome = Outcome { title: paper.title, commands: runs.commands(), rows };
         if !as_json {
-            show(paper, &rows);
+            show(paper.id, &outcome);
         }
-        all.insert(paper.id, rows);
+        outcomes.insert(paper.id, outcome);
     }
     if as_json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        println!("{}", serde_json::to_string_pretty(&outcomes)?);
+    } else if wanted.is_empty() && !all {
+        let left: Vec<&str> = PAPERS.iter().filter(|paper| !computed(paper)).map(|paper| paper.id).collect();
+        println!(
+            "Measured on emulated devices, as root, when named (`all` names them all): {}.",
+            left.join(", ")
+        );
     }
     Ok(())
 }
 
-fn show(paper: &Paper, rows: &[Row]) {
+fn show(id: &str, outcome: &Outcome) {
+    let rows = &outcome.rows;
     let count = |verdict| rows.iter().filter(|row| !row.used_in_fit && row.verdict == verdict).count();
-    println!("{}: {}", paper.id, paper.title);
+    println!("{id}: {}", outcome.title);
     println!(
-        "Of what no fit used, {} agree, {} differ, {} cannot be had here; {} were used in a fit.\n",
+        "Of what no fit used, {} agree, {} differ, {} cannot be had here; {} were used in a fit.",
         count(Verdict::Agrees),
         count(Verdict::Differs),
         count(Verdict::Cannot),
         rows.iter().filter(|row| row.used_in_fit).count()
     );
-    println!("{:<28} {:<46} {:<46} {:<8} {:<4}", "", "published", "ours", "verdict", "fit");
+    for command in &outcome.commands {
+        println!("Measured by: {command}");
+    }
+    println!("\n{:<34} {:<34} {:<34} {:<8} {:<4}", "", "published", "ours", "verdict", "fit");
     for row in rows {
         println!(
-            "{:<28} {:<46} {:<46} {:<8} {:<4} {}",
+            "{:<34} {:<34} {:<34} {:<8} {:<4} {}",
             row.what,
             row.published,
             row.ours,
@@ -204,11 +274,20 @@ mod tests {
         }
     }
 
+    /// The measured ones need root and minutes.
     #[test]
-    fn every_paper_has_rows() {
+    fn every_computed_paper_has_rows() {
         let published = published().expect("the file is in the repository");
         for paper in PAPERS {
-            assert!(!(paper.rows)(&published, false).expect("it runs").is_empty(), "{}", paper.id);
+            if let Rows::Computed(rows) = paper.rows {
+                assert!(!rows(&published, false).expect("it runs").is_empty(), "{}", paper.id);
+            }
         }
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        let ids: std::collections::BTreeSet<&str> = PAPERS.iter().map(|paper| paper.id).collect();
+        assert_eq!(ids.len(), PAPERS.len());
     }
 }

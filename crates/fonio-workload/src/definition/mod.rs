@@ -203,6 +203,10 @@ pub struct Published {
     pub source: String,
     /// Figures by name; the unit is the name's last word.
     pub figures: BTreeMap<String, f64>,
+    /// Figures that the definition was adjusted to, sums of them too (`write_mb` of `seq_write_mb` and
+    /// `rand_write_mb`): that a run comes near these proves nothing.
+    #[serde(default)]
+    pub used_in_fit: Vec<String>,
 }
 
 impl Workload {

@@ -1,5 +1,5 @@
 //! Tables of like things: `[[rows.apps]]` lists apps with their numbers, and whatever has `each = "apps"` is written
-//! out once for each, `$name` replaced by that row's `name`.
+//! out once for each, `$name` replaced by that row's `name`. A step inside, whose count is 0 in a row, is left out there.
 
 use toml::{Table, Value};
 
@@ -83,7 +83,17 @@ fn fill(value: Value, row: &Table) -> Result<Value, String> {
             None => Value::String(replace(&text, row)?),
         },
         Value::Array(items) => {
-            Value::Array(items.into_iter().map(|item| fill(item, row)).collect::<Result<_, _>>()?)
+            let mut filled = Vec::new();
+            for item in items {
+                let given = item.get("count").is_some_and(Value::is_str);
+                let item = fill(item, row)?;
+                // The row says that this one does not do it.
+                if given && item.get("count").and_then(Value::as_integer) == Some(0) {
+                    continue;
+                }
+                filled.push(item);
+            }
+            Value::Array(filled)
         }
         Value::Table(table) => Value::Table(
             table
@@ -157,6 +167,27 @@ mod tests {
                 [[steps]]
                 count = 4
                 files = "apk_y"
+            "#]],
+        );
+        check(
+            "steps = [{ each = 'apps', steps = [{ do = '$name', count = '$n' }, { do = 'b', count = 0 }] }]\n\
+             [[rows.apps]]\nname = 'x'\nn = 0\n[[rows.apps]]\nname = 'y'\nn = 4\n",
+            expect![[r#"
+                [[steps]]
+
+                [[steps.steps]]
+                count = 0
+                do = "b"
+
+                [[steps]]
+
+                [[steps.steps]]
+                count = 4
+                do = "y"
+
+                [[steps.steps]]
+                count = 0
+                do = "b"
             "#]],
         );
         check(

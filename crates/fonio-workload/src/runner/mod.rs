@@ -182,12 +182,21 @@ impl Runner {
             let worker = Worker::new(&shared, "prepare", "prepare", scale::steps(&plan));
             worker.run(&plan)?.amounts
         };
+        self.write_back()?;
+        self.prepared = true;
+        Ok(amounts)
+    }
+
+    /// Has the kernel write back what the places hold in memory, and waits for it.
+    ///
+    /// # Errors
+    /// The kernel's answer where a place cannot be written.
+    pub fn write_back(&self) -> Result<(), WorkloadError> {
         for path in self.places.values() {
             let directory = File::open(path).map_err(file_error("open", path))?;
             rustix::fs::syncfs(&directory).map_err(|source| file_error("write back", path)(source.into()))?;
         }
-        self.prepared = true;
-        Ok(amounts)
+        Ok(())
     }
 
     /// Runs all phases.

@@ -75,6 +75,12 @@ pub struct SetupArgs {
     /// The share of the full amount of work: 0.1 keeps the mix and does a tenth.
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     pub scale: f64,
+    /// What the workload's pauses are multiplied by: 0 leaves none.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub pace: f64,
+    /// Record until what the workload left in memory is written back; the run time does not count it.
+    #[arg(long)]
+    pub write_back: bool,
     /// The seed of all content and of the device model.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

@@ -145,6 +145,8 @@ fn measure(name: &str, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour)
     let options = RunOptions {
         workload: &workload,
         scale: arguments.scale,
+        pace: arguments.pace,
+        write_back: arguments.write_back,
         seed: arguments.seed,
         roles: &roles,
         stop: &stop,

@@ -1,0 +1,120 @@
+//! Figures 4 and 5: run times over the devices. The text tells how much longer than the best device the second-worst and
+//! the worst take; that is what is compared.
+
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+
+use super::kim_io::{SETUP, SIZE};
+use super::published::{Published, Spread};
+use super::row::{Quantity, Row, Tolerance};
+use super::runs::{Runs, Series};
+
+/// The best, a fast and a slow card, and the worst of the study.
+const FOUR: &str = "internal_2010,transcend,ridata,kingston";
+const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
+
+const TIMES: Quantity =
+    Quantity { unit: "times the best", decimals: 2, tolerance: Tolerance { factor: 1.5, floor: 0.0 } };
+
+const WHY: &str = "the profile knows a card by four numbers and the shape of a curve; how far it falls depends on how wide the writes spread, which is less at a small scale";
+
+/// The study's names of the apps of Figure 5, ours, and the share of the work that takes a slow card half a minute. An
+/// installation is as large as its packages and cannot be scaled.
+const APPS: [(&str, &str, Option<&str>); 6] = [
+    ("email", "email", Some("0.1")),
+    ("maps", "maps", Some("0.3")),
+    ("facebook", "facebook", Some("0.05")),
+    ("rlbench", "rlbench", Some("0.005")),
+    ("pulse", "pulse", Some("0.3")),
+    ("app_install", "appinstall", None),
+];
+
+/// The share of WebBench.
+const WEBBENCH_SCALE: &str = "0.1";
+
+/// WebBench on the devices.
+pub(super) fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
+    measured(runs, "webbench", Some(WEBBENCH_SCALE), link)
+}
+
+fn measured(runs: &mut Runs, workload: &str, scale: Option<&str>, link: &str) -> Result<Rc<Series>> {
+    let (devices, scale) = if runs.full() { (ALL, "1") } else { (FOUR, scale.unwrap_or("1")) };
+    let mut arguments = vec![workload, "--on", devices, "--size", SIZE];
+    arguments.extend(&SETUP[..SETUP.len() - 1]);
+    arguments.extend([link, "--repeat", "1", "--scale", scale]);
+    runs.run(&arguments)
+}
+
+/// Figure 4.
+pub(super) fn webbench(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for link in ["wifi", "usb"] {
+        let name = format!("webbench_{link}");
+        let spread = spread(published, &name)?;
+        let series = on_devices(runs, link)?;
+        rows.extend(of_spread(&format!("WebBench, {link}"), spread, &times(&series)));
+    }
+    Ok(rows)
+}
+
+/// Figure 5.
+pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (theirs, ours, scale) in APPS {
+        if scale.is_none() && !runs.full() {
+            let told = format!("{:.2} times the best", spread(published, theirs)?.with_worst / 100.0 + 1.0);
+            rows.push(Row::cannot(ours, told, "not run", "130 MB to each device: with --full"));
+            continue;
+        }
+        let series = measured(runs, ours, scale, "wifi")?;
+        rows.extend(of_spread(ours, spread(published, theirs)?, &times(&series)));
+    }
+    Ok(rows)
+}
+
+fn spread<'a>(published: &'a Published, name: &str) -> Result<&'a Spread> {
+    let found = published.kim.runtime_spread_percent.get(name);
+    found.with_context(|| format!("no spread is published for {name}"))
+}
+
+/// Each device's run time, the shortest first.
+fn times(series: &Series) -> Vec<(String, f64)> {
+    let mut times: Vec<(String, f64)> =
+        series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s)).collect();
+    times.sort_by(|a, b| a.1.total_cmp(&b.1));
+    times
+}
+
+fn of_spread(what: &str, spread: &Spread, times: &[(String, f64)]) -> Vec<Row> {
+    let [(best, best_s), .., (second, second_s), (worst, worst_s)] = times else { return Vec::new() };
+    let told = |percent: f64| percent / 100.0 + 1.0;
+    let shown: Vec<String> =
+        times.iter().map(|(device, seconds)| format!("{device} {seconds:.2} s")).collect();
+    let row = |which: &str, device: &str, seconds: f64, percent: f64| {
+        let mut row = TIMES.row(format!("{what}, {which}"), told(percent), seconds / best_s, false, WHY);
+        row.ours = format!("{} ({device} over {best})", row.ours);
+        row.why = [row.why, shown.join(", ")].join(" — ").trim_start_matches(" — ").to_owned();
+        row
+    };
+    vec![
+        row("second-worst", second, *second_s, spread.without_worst),
+        row("worst", worst, *worst_s, spread.with_worst),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Verdict;
+    use super::*;
+
+    #[test]
+    fn spreads_are_compared_as_ratios() {
+        let times =
+            [("a", 10.0), ("b", 11.0), ("c", 20.0), ("d", 100.0)].map(|(name, s)| (name.to_owned(), s));
+        let rows = of_spread("app", &Spread { without_worst: 100.0, with_worst: 200.0 }, &times);
+        assert_eq!(rows[0].published, "2.00 times the best");
+        assert_eq!(rows[0].ours, "2.00 times the best (c over a)");
+        assert_eq!((rows[0].verdict, rows[1].verdict), (Verdict::Agrees, Verdict::Differs));
+    }
+}

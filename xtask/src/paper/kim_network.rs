@@ -1,0 +1,57 @@
+//! Table II: the rates of the phone's links, measured with sockets that pass the shaped link of `fonio run --link`.
+
+use anyhow::{Context, Result};
+
+use super::published::Published;
+use super::row::{Quantity, Row, Tolerance};
+use super::runs::Runs;
+use crate::process;
+
+const RATE: Quantity =
+    Quantity { unit: "MB/s", decimals: 2, tolerance: Tolerance { factor: 1.1, floor: 0.0 } };
+
+/// What is fetched and sent: enough for two seconds of the fastest link, so that its bucket of tokens does not count.
+const BYTES: u64 = 16_000_000;
+
+/// It stores nothing: only the link is asked for.
+const DEFINITION: &str = r#"
+name = "link"
+title = "A large object is fetched, then sent"
+about = "For the rates of a link alone."
+[places]
+data = "nothing"
+[[phase]]
+name = "receive"
+[[phase.thread]]
+name = "client"
+steps = [{ do = "get", size = "16MB" }]
+[[phase]]
+name = "send"
+[[phase.thread]]
+name = "client"
+steps = [{ do = "get", size = "1B", send = "16MB" }]
+"#;
+
+const WHY: &str =
+    "headers of packets count as payload in neither, and a token bucket lets a first burst pass";
+
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let file = process::scratch("paper")?.join("link.toml");
+    std::fs::write(&file, DEFINITION).with_context(|| format!("cannot write {}", file.display()))?;
+    let file = file.to_str().context("the target directory's name is not text")?.to_owned();
+    let mut rows = Vec::new();
+    for (link, rates) in &published.kim.network_mb_s {
+        let arguments = [&file, "--on", "internal_2010", "--size", "448MiB", "--repeat", "1", "--link", link];
+        let series = runs.run(&arguments)?;
+        let run = series.named("internal_2010")?.first()?;
+        for (what, phase, rate) in
+            [("to the phone", "receive", rates.rx), ("from the phone", "send", rates.tx)]
+        {
+            let seconds = run.phases_s.get(phase).with_context(|| format!("{phase} was not run"))?;
+            let ours = BYTES as f64 / 1e6 / seconds;
+            // The link is shaped to the published rate.
+            rows.push(RATE.row(format!("{link}, {what}"), rate, ours, true, WHY));
+        }
+    }
+    Ok(rows)
+}

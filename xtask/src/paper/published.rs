@@ -1,0 +1,163 @@
+//! `papers/published.toml`, as far as it is needed.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::process;
+
+#[derive(Deserialize)]
+pub(super) struct Published {
+    pub(super) kim: Kim,
+    pub(super) bfuse: Bfuse,
+    pub(super) smartio: Smartio,
+    pub(super) courville: Courville,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Kim {
+    pub(super) card: Vec<Card>,
+    pub(super) address_range: AddressRange,
+    pub(super) network_mb_s: BTreeMap<String, Rates>,
+    pub(super) app_install_mb: BTreeMap<String, f64>,
+    pub(super) runtime_spread_percent: BTreeMap<String, Spread>,
+    pub(super) io_breakdown_mb: BTreeMap<String, Four>,
+    pub(super) webbench_store: Store,
+    pub(super) app_launch_io_mb: BTreeMap<String, Launch>,
+    pub(super) app_launch_spread_percent: BTreeMap<String, f64>,
+    pub(super) background: Background,
+    pub(super) sequential_over_random_writes: BTreeMap<String, f64>,
+    pub(super) what_if: WhatIf,
+    pub(super) pilot: Pilot,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Card {
+    pub(super) name: String,
+    pub(super) desktop_mb_s: Four,
+    pub(super) phone_mb_s: Four,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct Four {
+    pub(super) seq_write: f64,
+    pub(super) seq_read: f64,
+    pub(super) rand_write: f64,
+    pub(super) rand_read: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AddressRange {
+    pub(super) shape: BTreeMap<String, String>,
+}
+
+/// MB a second to and from the phone.
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct Rates {
+    pub(super) rx: f64,
+    pub(super) tx: f64,
+}
+
+/// How much longer than the best the second-worst and the worst take, in percent.
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct Spread {
+    pub(super) without_worst: f64,
+    pub(super) with_worst: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Store {
+    pub(super) cache_files: f64,
+    pub(super) cache_mb: f64,
+    pub(super) webview_db_kb: f64,
+    pub(super) webview_cache_db_kb: f64,
+}
+
+/// MB of a launch.
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct Launch {
+    pub(super) read: f64,
+    pub(super) write: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Background {
+    pub(super) duration_s: f64,
+    pub(super) network_rx_mb: f64,
+    pub(super) storage_write_mb: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct WhatIf {
+    pub(super) cache_in_ram_percent: BTreeMap<String, f64>,
+    pub(super) database_in_ram_factor: BTreeMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Pilot {
+    pub(super) raid0_factor: Raid0,
+    pub(super) nilfs2_factor_above: BTreeMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Raid0 {
+    pub(super) above: f64,
+    pub(super) below: f64,
+    pub(super) cards: Vec<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Bfuse {
+    pub(super) phone: Vec<Phone>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Phone {
+    pub(super) name: String,
+    pub(super) year: u32,
+    pub(super) data: String,
+    pub(super) sdcard: String,
+    pub(super) ext_sdcard: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Smartio {
+    pub(super) iowait: Iowait,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Iowait {
+    pub(super) s5_percent_of_active: f64,
+    pub(super) share_range_percent: [f64; 2],
+    pub(super) reduction_percent: BTreeMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Courville {
+    pub(super) workload: Vec<CourvilleWorkload>,
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct CourvilleWorkload {
+    pub(super) name: String,
+    pub(super) read_write_ratio: f64,
+    pub(super) flush_gap_p90: FlushGap,
+    pub(super) reads: f64,
+    pub(super) writes: f64,
+    pub(super) duration_ms: f64,
+    pub(super) io_latency_percent: f64,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct FlushGap {
+    pub(super) requests: f64,
+    pub(super) kb: f64,
+    pub(super) seconds: f64,
+}
+
+pub(super) fn published() -> Result<Published> {
+    let path = process::root().join("papers/published.toml");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("{} is not understood", path.display()))
+}

@@ -1,0 +1,264 @@
+//! Running workloads with `fonio run`, as a user would, and reading what it says.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::{emulated, process};
+
+/// Runs workloads; what was run once in the same way is not run again.
+#[derive(Default)]
+pub(super) struct Runs {
+    full: bool,
+    program: Option<PathBuf>,
+    series: BTreeMap<Vec<String>, Rc<Series>>,
+    reports: BTreeMap<PathBuf, Rc<Report>>,
+    /// What was run since [`Runs::commands`] was asked for last.
+    commands: Vec<String>,
+}
+
+/// What `fonio run --json` prints, as far as it is needed.
+#[derive(Deserialize)]
+pub(super) struct Series {
+    pub(super) variations: Vec<Variation>,
+}
+
+/// One setup.
+#[derive(Deserialize)]
+pub(super) struct Variation {
+    pub(super) name: String,
+    pub(super) runs: Vec<Run>,
+    pub(super) wall_s: f64,
+    pub(super) speedup: f64,
+}
+
+/// One run of it.
+#[derive(Clone, Deserialize)]
+pub(super) struct Run {
+    pub(super) recording: PathBuf,
+    pub(super) valid: bool,
+    pub(super) verdict: String,
+    pub(super) write_bytes: u64,
+    pub(super) phases_s: BTreeMap<String, f64>,
+    pub(super) spans_s: BTreeMap<String, f64>,
+    pub(super) files: BTreeMap<String, Files>,
+    pub(super) database_bytes: BTreeMap<String, u64>,
+    pub(super) fetched_bytes: u64,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct Files {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
+/// What `fonio report --json` says about a recording, as far as it is needed.
+#[derive(Deserialize)]
+pub(super) struct Report {
+    pub(super) analysis: Analysis,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Analysis {
+    pub(super) span: Span,
+    pub(super) totals: Totals,
+    pub(super) sequentiality: Sequentiality,
+    pub(super) flushes: Flushes,
+    pub(super) locality: Locality,
+    pub(super) io_share: IoShare,
+    pub(super) machine: Machine,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Span {
+    pub(super) duration_ns: u64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Totals {
+    pub(super) reads: u64,
+    pub(super) writes: u64,
+    pub(super) read_bytes: u64,
+    pub(super) write_bytes: u64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Sequentiality {
+    pub(super) read: Split,
+    pub(super) write: Split,
+    pub(super) cumulative: Cumulative,
+}
+
+/// Sequential and random bytes of one op.
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct Split {
+    pub(super) sequential_bytes: u64,
+    pub(super) random_bytes: u64,
+    pub(super) random_requests: u64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Cumulative {
+    pub(super) sequential_read_bytes: Vec<u64>,
+    pub(super) random_read_bytes: Vec<u64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Flushes {
+    pub(super) flushes: u64,
+    pub(super) gaps: Option<Gaps>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Gaps {
+    pub(super) requests: Quantiles,
+    pub(super) bytes: Quantiles,
+    pub(super) time_ns: Quantiles,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Quantiles {
+    pub(super) p90: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Locality {
+    pub(super) written: Written,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Written {
+    pub(super) again_share: Option<f64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct IoShare {
+    pub(super) all: Option<Share>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Share {
+    pub(super) latency_sum_share: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Machine {
+    pub(super) cpu: Option<Cpu>,
+}
+
+/// Ticks of 10 ms, of all processors.
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct Cpu {
+    pub(super) active_ticks: u64,
+    pub(super) idle_ticks: u64,
+    pub(super) iowait_ticks: u64,
+}
+
+impl Cpu {
+    /// iowait as a share of the time in which there was something to do.
+    pub(super) fn iowait_share(self) -> f64 {
+        self.iowait_ticks as f64 / (self.active_ticks + self.iowait_ticks) as f64
+    }
+}
+
+impl Split {
+    /// The same bytes counted by pages of 4 KiB: of a request only the first page can be random.
+    pub(super) fn random_page_bytes(self) -> u64 {
+        const PAGE: u64 = 4096;
+        (self.random_requests * PAGE).min(self.random_bytes)
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.sequential_bytes + self.random_bytes
+    }
+}
+
+impl Series {
+    /// The setup of this name.
+    pub(super) fn named(&self, name: &str) -> Result<&Variation> {
+        let found = self.variations.iter().find(|variation| variation.name == name);
+        found.with_context(|| format!("`fonio run` has not run {name}"))
+    }
+}
+
+impl Variation {
+    /// The first of its runs.
+    pub(super) fn first(&self) -> Result<&Run> {
+        self.runs.first().with_context(|| format!("{} was not run", self.name))
+    }
+}
+
+impl Runs {
+    pub(super) fn new(full: bool) -> Runs {
+        Runs { full, ..Runs::default() }
+    }
+
+    /// Whether everything is wanted, however long it takes.
+    pub(super) fn full(&self) -> bool {
+        self.full
+    }
+
+    /// The command lines since the last time.
+    pub(super) fn commands(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.commands)
+    }
+
+    /// `fonio run` with these arguments.
+    pub(super) fn run(&mut self, arguments: &[&str]) -> Result<Rc<Series>> {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        self.commands.push(format!("fonio run {}", arguments.join(" ")));
+        if let Some(known) = self.series.get(&arguments) {
+            return Ok(Rc::clone(known));
+        }
+        let out = process::scratch("paper-runs")?.join(format!("{}", self.series.len()));
+        let output = Command::new(self.program()?)
+            .arg("run")
+            .args(&arguments)
+            .arg("--json")
+            .arg("--out")
+            .arg(&out)
+            .stderr(Stdio::inherit())
+            .output()
+            .context("cannot start fonio")?;
+        let command = arguments.join(" ");
+        let series: Series = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("`fonio run {command}` gave no result ({})", output.status))?;
+        let invalid = series.variations.iter().flat_map(|variation| &variation.runs).find(|run| !run.valid);
+        if let Some(run) = invalid {
+            bail!("the measurement in {} is not valid: {}", run.recording.display(), run.verdict);
+        }
+        let series = Rc::new(series);
+        self.series.insert(arguments, Rc::clone(&series));
+        Ok(series)
+    }
+
+    /// `fonio report` on a recording.
+    pub(super) fn report(&mut self, recording: &Path) -> Result<Rc<Report>> {
+        if let Some(known) = self.reports.get(recording) {
+            return Ok(Rc::clone(known));
+        }
+        let output = Command::new(self.program()?)
+            .arg("report")
+            .arg(recording)
+            .arg("--json")
+            .stderr(Stdio::inherit())
+            .output()
+            .context("cannot start fonio")?;
+        let report: Report = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("`fonio report {}` gave no result", recording.display()))?;
+        let report = Rc::new(report);
+        self.reports.insert(recording.to_owned(), Rc::clone(&report));
+        Ok(report)
+    }
+
+    fn program(&mut self) -> Result<PathBuf> {
+        if self.program.is_none() {
+            self.program = Some(emulated::fonio()?);
+        }
+        Ok(self.program.clone().expect("it was just set"))
+    }
+}

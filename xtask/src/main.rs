@@ -30,7 +30,9 @@ cargo xtask COMMAND
               `bench emulator` what fio measures on emulated cards beside model and publication (root): [CARD…];
               `bench fit` fits profiles to emulated cards and checks them (root): [CARD…];
               `bench fuse` mounts in every mode beside bindfs (root): [--quick] [--over DIR] [MODE…]
-  paper       tables and figures of the studies, ours beside theirs: [ID…] [--full] [--json]; --full adds what is
+  paper       tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--json]; those that run
+              workloads on emulated devices are run when named (root, about two minutes each); --full takes all
+              devices and workloads at full scale, and adds what is
               measured on emulated devices (root)
   assets      build the script and the style of the HTML report (cargo does it too when they are missing)
   setup       only install what the other commands need, or print the line that does

@@ -17,7 +17,8 @@ use crate::{HostError, mount, program};
 pub enum Filesystem {
     /// ext4 as mke2fs makes it, but wholly initialised.
     Ext4,
-    /// ext3's format: a journal, no extents, no delayed allocation; the ext4 driver mounts it.
+    /// ext3's format: a journal, no extents, no delayed allocation, times to the second; the ext4 driver mounts
+    /// it.
     Ext3,
     /// XFS.
     Xfs,
@@ -28,6 +29,11 @@ pub enum Filesystem {
 /// Blocks of a page, also on a device so small that mke2fs would take blocks of 1 KiB: sizes of devices then do not change
 /// what is written.
 const EXT_OPTIONS: &[&str] = &["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+
+/// With inodes of 128 bytes, which know times to the second, as ext3 always did: of several syncs in a second only the
+/// first has a changed inode to journal.
+const EXT3_OPTIONS: &[&str] =
+    &["-q", "-F", "-b", "4096", "-I", "128", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
 /// How the user confirmed that a device may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +70,7 @@ impl Filesystem {
     pub fn make(self, device: &Path) -> Result<(), HostError> {
         let (program, package, options): (_, _, &[&str]) = match self {
             Filesystem::Ext4 => ("mkfs.ext4", "e2fsprogs", EXT_OPTIONS),
-            Filesystem::Ext3 => ("mkfs.ext3", "e2fsprogs", EXT_OPTIONS),
+            Filesystem::Ext3 => ("mkfs.ext3", "e2fsprogs", EXT3_OPTIONS),
             Filesystem::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
             Filesystem::Btrfs => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f", "-d", "single", "-m", "single"]),
         };

@@ -21,16 +21,26 @@ const TOTAL: Quantity =
 /// A part of the total.
 const PART: Quantity = Quantity { unit: "MB", decimals: 2, tolerance: Tolerance { factor: 1.5, floor: 0.1 } };
 
-/// The study's names of the workloads, and ours.
-const WORKLOADS: [(&str, &str); 7] = [
-    ("webbench", "webbench"),
-    ("app_install", "appinstall"),
-    ("email", "email"),
-    ("maps", "maps"),
-    ("facebook", "facebook"),
-    ("rlbench", "rlbench"),
-    ("pulse", "pulse"),
+/// The study's names of the workloads, ours, and why totals differ where they do.
+const WORKLOADS: [(&str, &str, &str); 7] = [
+    (
+        "webbench",
+        "webbench",
+        "a page takes half a second here, so that most of the cache is trimmed before it is written back; on the phone a page took seconds",
+    ),
+    ("app_install", "appinstall", COMMITS),
+    ("email", "email", COMMITS),
+    ("maps", "maps", COMMITS),
+    ("facebook", "facebook", COMMITS),
+    (
+        "rlbench",
+        "rlbench",
+        "a thousand commits of their own are most of it; in which journal mode the phone made them is not published",
+    ),
+    ("pulse", "pulse", COMMITS),
 ];
+
+const COMMITS: &str = "how often the app commits, and in which journal mode, is not published";
 
 /// The study's setup, but for the device.
 pub(super) const SETUP: [&str; 6] = ["--fs", "ext3", "--mount-options", "data=writeback", "--link", "wifi"];
@@ -60,17 +70,17 @@ fn measured(runs: &mut Runs, workload: &str, fix: Option<&str>) -> Result<(Run, 
 /// Table V.
 pub(super) fn breakdown(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (theirs, ours) in WORKLOADS {
+    for (theirs, ours, why) in WORKLOADS {
         let figures = published.kim.io_breakdown_mb.get(theirs);
         let figures = figures.with_context(|| format!("nothing is published for {theirs}"))?;
         let (_, report) = measured(runs, ours, None)?;
         let fitted = used_in_fit(ours, "write_mb")?;
-        rows.extend(of_workload(ours, figures, fitted, &report));
+        rows.extend(of_workload(ours, figures, fitted, why, &report));
     }
     Ok(rows)
 }
 
-fn of_workload(name: &str, figures: &Four, fitted: bool, report: &Report) -> Vec<Row> {
+fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Report) -> Vec<Row> {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let split = &report.analysis.sequentiality;
     let paged = |split: Split| split.bytes() - split.random_page_bytes();
@@ -78,21 +88,22 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, report: &Report) -> Vec
     let row = |quantity: Quantity, what: &str, published: f64, ours: u64, fitted: bool, why: &str| {
         quantity.row(format!("{name} {what}"), published, mb(ours), fitted, why)
     };
+    // The other way of counting is shown, not scored: of two tries one would agree too easily.
+    let part = |what: &str, published: f64, ours: u64, by_pages: u64| {
+        let mut row = row(PART, what, published, ours, false, SPLIT_WHY);
+        row.ours = format!("{} ({:.2} by pages)", row.ours, mb(by_pages));
+        row
+    };
     vec![
-        row(TOTAL, "written", figures.seq_write + figures.rand_write, write.bytes(), fitted, TOTAL_WHY),
-        row(PART, "seq. written", figures.seq_write, write.sequential_bytes, false, SPLIT_WHY),
-        row(PART, "  counted by pages", figures.seq_write, paged(write), false, PAGE_WHY),
-        row(PART, "random written", figures.rand_write, write.random_bytes, false, SPLIT_WHY),
-        row(PART, "  counted by pages", figures.rand_write, write.random_page_bytes(), false, PAGE_WHY),
+        row(TOTAL, "written", figures.seq_write + figures.rand_write, write.bytes(), fitted, why),
+        part("seq. written", figures.seq_write, write.sequential_bytes, paged(write)),
+        part("random written", figures.rand_write, write.random_bytes, write.random_page_bytes()),
         row(TOTAL, "read", figures.seq_read + figures.rand_read, split.read.bytes(), false, READ_WHY),
     ]
 }
 
-const TOTAL_WHY: &str = "how often the app commits, and in which journal mode, is not published";
-const SPLIT_WHY: &str = "one request for a file or a commit is random by its start, however long it is; the study's definition is unknown";
-const PAGE_WHY: &str = "by pages all but the first of a request is sequential: the other bound of what the study may have counted";
-const READ_WHY: &str =
-    "the study's app also reads its own code and the system's libraries, which ours does not have";
+const SPLIT_WHY: &str = "a file or a commit in one request is random by its start, however long it is; by pages all but its first page is sequential; which of them the study counted is unknown";
+const READ_WHY: &str = "what an app and the system read of their own code is only in some of ours: the study's Facebook found its code in memory, its browser did not";
 
 /// Whether the workload was adjusted to a published figure: it says so itself.
 pub(super) fn used_in_fit(workload: &str, figure: &str) -> Result<bool> {
@@ -142,12 +153,11 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
         ),
         Row::statement(
             "seq. over random bytes written",
-            told.clone(),
-            format!("{by_request:.2}"),
+            told,
+            format!("{by_request:.2} ({by_page:.2} by pages)"),
             near(by_request),
             SPLIT_WHY,
         ),
-        Row::statement("  counted by pages", told, format!("{by_page:.2}"), near(by_page), PAGE_WHY),
     ])
 }
 
@@ -219,7 +229,7 @@ mod tests {
     /// The table is read from the definitions that are there.
     #[test]
     fn fits_are_declared_by_the_workloads() {
-        for (_, workload) in WORKLOADS {
+        for (_, workload, _) in WORKLOADS {
             assert_eq!(used_in_fit(workload, "write_mb").unwrap(), workload != "rlbench", "{workload}");
         }
         assert!(used_in_fit("no such workload", "write_mb").is_err());

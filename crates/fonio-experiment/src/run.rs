@@ -70,7 +70,6 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
             seed: options.seed,
             http: bed.http(),
             overrides: setup.overrides.clone(),
-            ..Options::default()
         },
         socket: socket.clone(),
         told: told.clone(),

@@ -63,12 +63,13 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
         .map_err(ExperimentError::system("write to", "standard output"))?;
     let (mut caller, _) = listener.accept().map_err(ExperimentError::system("listen on", socket))?;
     let mut listening = Listener::default();
-    let ran = runner.run(&mut listening).and_then(|outcome| {
-        if task.write_back {
-            runner.write_back()?;
-        }
-        Ok(outcome)
-    });
+    let mut ran = runner.run(&mut listening);
+    if task.write_back
+        && ran.is_ok()
+        && let Err(error) = runner.write_back()
+    {
+        ran = Err(error);
+    }
     listening.end();
     let told = ran
         .map_err(ExperimentError::from)

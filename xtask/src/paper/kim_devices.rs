@@ -17,7 +17,7 @@ const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,
 const TIMES: Quantity =
     Quantity { unit: "times the best", decimals: 2, tolerance: Tolerance { factor: 1.5, floor: 0.0 } };
 
-const WHY: &str = "the profile knows a card by four numbers and the shape of a curve; how far it falls depends on how wide the writes spread, which is less at a small scale";
+const WHY: &str = "without the phone's processor storage is more of the run; and how far a card falls depends on how wide the writes spread, which is less at a small scale";
 
 /// The study's names of the apps of Figure 5, ours, and the share of the work that takes a slow card half a minute. An
 /// installation is as large as its packages and cannot be scaled.

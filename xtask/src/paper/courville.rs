@@ -32,8 +32,7 @@ const HEAVY_FROM: f64 = 15.0;
 
 const WHY_COUNTS: &str = "the calls of the app are not published; ours were chosen to come near the counts without readahead and write-back";
 const WHY_GAPS: &str = "here each commit is five or six flushes of its own; the study's phone had readers and writers of other services between them, which are not in the workload";
-const WHY_SHARE: &str =
-    "the phone's requests were larger or slower than the profile's, whose numbers are partly assumed";
+const WHY_SHARE: &str = "what the phone's other services wrote meanwhile is not in the workload, and the profile's write times are partly assumed";
 
 /// Runs those that are wanted.
 fn each(

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use fonio_core::{DeviceId, Diagnostic, Flags, Meta, Request, RowSink, Sample, Thread, Timestamp};
+use fonio_core::{
+    DeviceId, Diagnostic, Flags, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait,
+};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,7 @@ use crate::flushes::{FlushTally, Flushes};
 use crate::interference::{Interference, InterferenceTally};
 use crate::io_share::{IoShare, ShareTally};
 use crate::latency::{Latency, ResponseTally};
+use crate::launch::{Launch, LaunchTally};
 use crate::locality::{Locality, PlaceTally};
 use crate::machine::{Machine, MachineTally};
 use crate::points::{PointTally, Points};
@@ -79,6 +82,9 @@ pub struct Analysis {
     pub filter: Option<FilterOptions>,
     /// The devices with requests, by number; other parts refer to them by index.
     pub devices: Vec<DeviceInfo>,
+    /// Where the time of a launch went, where the recording is of one and has its waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Launch>,
     /// How much.
     pub totals: Totals,
     /// How large.
@@ -182,6 +188,7 @@ pub struct Analyser {
     queue: QueueTally,
     interference: InterferenceTally,
     processes: ProcessTally,
+    launch: LaunchTally,
     machine: MachineTally,
     series: SeriesTally,
     points: PointTally,
@@ -215,6 +222,7 @@ impl Analyser {
             queue: QueueTally::default(),
             interference: InterferenceTally::default(),
             processes: ProcessTally::default(),
+            launch: LaunchTally::default(),
             machine: MachineTally::default(),
             series: SeriesTally::default(),
             points: PointTally::new(options.sample_points),
@@ -234,6 +242,7 @@ impl Analyser {
         let (processes, places) = self.processes.finish(&self.threads);
         let latency = self.response.finish(&self.service);
         let devices = self.device_infos(meta);
+        let launch = self.launch.finish(meta, &mut self.threads, began);
         let mut analysis = Analysis {
             analysis_version: ANALYSIS_VERSION,
             verdict: String::new(),
@@ -241,6 +250,7 @@ impl Analyser {
             verdict_severity: Severity::Note,
             findings: Vec::new(),
             validity: self.validity.finish(meta, &latency),
+            launch,
             totals: self.totals.finish(duration),
             sizes: self.sizes.finish(),
             size_latency: self.service.finish(),
@@ -390,6 +400,16 @@ impl RowSink for Analyser {
 
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
         self.threads.add(row);
+        Ok(())
+    }
+
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        self.launch.wait(row);
+        Ok(())
+    }
+
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        self.launch.mark(row);
         Ok(())
     }
 

@@ -13,6 +13,7 @@
 //! | how much of the time is storage | [`io_share`], [`queueing`] |
 //! | do reads wait for writes | [`interference`] |
 //! | which process | [`processes`] |
+//! | where did the time of a launch go | [`launch`] |
 //! | what did the rest of the machine do | [`machine`] |
 //! | how did it change over time | [`series`], [`points`] |
 //! | can this be trusted | [`validity`] |
@@ -32,6 +33,7 @@ pub mod interference;
 pub mod interval;
 pub mod io_share;
 pub mod latency;
+pub mod launch;
 pub mod locality;
 pub mod machine;
 mod mix;

@@ -34,6 +34,13 @@ pub struct Meta {
     /// Its exit code; `None` while unknown or killed by a signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_exit: Option<i32>,
+    /// Processor time that it took in user mode, in nanoseconds, with the children that it waited for; as the kernel
+    /// accounts it, which on many machines is by sampling at each timer tick.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_user_ns: Option<u64>,
+    /// The same in the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_system_ns: Option<u64>,
     /// The machine.
     #[serde(default)]
     pub host: Host,

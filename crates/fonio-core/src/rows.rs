@@ -203,18 +203,19 @@ pub struct Call {
     pub result: Option<i64>,
 }
 
-/// `waits.parquet`: one interval in which a thread was blocked.
+/// `waits.parquet`: one interval in which a thread did not run: it was blocked, or ready and without a processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Wait {
     pub tid: u32,
     pub began: Timestamp,
     pub ended: Option<Timestamp>,
-    /// `storage`, `lock`, `thread`, `timer`, `network`, or `unknown`.
+    /// `storage`, `lock`, `thread`, `timer`, `network`, `cpu` (ready, without a processor), or `unknown`.
     pub reason: String,
     /// The request whose completion ended it, if one did.
     pub request_id: Option<u64>,
-    /// The thread that woke it; `None` for an interrupt.
+    /// The thread that ended it; `None` for an interrupt. Of a thread's first interval, which is one of `cpu`, the thread
+    /// that made it.
     pub waker_tid: Option<u32>,
 }
 

@@ -1,6 +1,7 @@
 //! A setup made real: devices, file systems, places, the link and the server behind it. Dropping it undoes everything.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -60,20 +61,7 @@ impl Bed {
         seed: u64,
         roles: &Roles,
     ) -> Result<Bed, ExperimentError> {
-        let state = Ledger::default_dir();
-        Ledger::recover(&state)?;
-        let mut ledger = Ledger::open(&state)?;
-        let scratch = ledger.own_path("run");
-        make_tree(&mut ledger, &scratch)?;
-        let mut bed = Bed {
-            server: None,
-            devices: Vec::new(),
-            ledger: Some(ledger),
-            places: BTreeMap::new(),
-            watched: Vec::new(),
-            http: None,
-            scratch,
-        };
+        let mut bed = Bed::bare()?;
         let base = bed.base(setup, seed, roles)?;
         for place in workload.places.keys() {
             let parent = match setup.moved.get(place) {
@@ -88,6 +76,58 @@ impl Bed {
             bed.start_server(setup, roles)?;
         }
         Ok(bed)
+    }
+
+    /// Makes what `setup` says for any command: a folder is used as it is, and on a device that is formatted for it
+    /// `with` is copied. With a link there is a server behind it. The folder is the one place, `dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError`]; what was made by then is undone.
+    pub fn for_command(
+        setup: &Setup,
+        with: &[PathBuf],
+        seed: u64,
+        roles: &Roles,
+    ) -> Result<Bed, ExperimentError> {
+        let mut bed = Bed::bare()?;
+        let dir = match &setup.place {
+            Place::Directory(dir) => {
+                std::fs::canonicalize(dir).map_err(ExperimentError::system("find", dir))?
+            }
+            _ => {
+                let dir = bed.base(setup, seed, roles)?;
+                bed.unpace()?;
+                for path in with {
+                    let words = [OsStr::new("-a"), OsStr::new("--"), path.as_os_str(), dir.as_os_str()];
+                    fonio_host::run("cp", "coreutils", &words)?;
+                }
+                dir
+            }
+        };
+        bed.places.insert("dir".to_owned(), dir);
+        if setup.link.is_some() {
+            bed.start_server(setup, roles)?;
+        }
+        Ok(bed)
+    }
+
+    /// Nothing but a ledger and a folder for small files.
+    fn bare() -> Result<Bed, ExperimentError> {
+        let state = Ledger::default_dir();
+        Ledger::recover(&state)?;
+        let mut ledger = Ledger::open(&state)?;
+        let scratch = ledger.own_path("run");
+        make_tree(&mut ledger, &scratch)?;
+        Ok(Bed {
+            server: None,
+            devices: Vec::new(),
+            ledger: Some(ledger),
+            places: BTreeMap::new(),
+            watched: Vec::new(),
+            http: None,
+            scratch,
+        })
     }
 
     /// The folder of each place.

@@ -52,6 +52,14 @@ pub enum ExperimentError {
         /// What it said.
         complaint: String,
     },
+    /// A command ran, and where its time went is not in the recording.
+    #[error("where the time of {command} went was not seen: {reason}")]
+    NotSeen {
+        /// The command.
+        command: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     System {

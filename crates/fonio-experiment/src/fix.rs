@@ -5,7 +5,7 @@
 //! | places in memory, no sync, PCM, RAID-0 | Kim, Agrawal, Ungureanu (TOS 2012), sections 5.1 to 5.5 |
 //! | WAL, commit interval, noatime, scheduler | common advice, measured here |
 
-use fonio_host::Filesystem;
+use fonio_host::{Filesystem, Setting};
 use fonio_workload::definition::{Journal, Synchronous, Workload};
 
 use crate::error::ExperimentError;
@@ -24,7 +24,28 @@ pub struct Fix {
     pub source: &'static str,
     /// Whether it takes a device that is not there.
     pub needs_hardware: bool,
+    /// What it is on a real machine.
+    pub real: Real,
     change: fn(&mut Setup, &Workload) -> Result<(), &'static str>,
+}
+
+/// What a fix is on a real machine.
+#[derive(Clone, Copy, Debug)]
+pub enum Real {
+    /// A setting that can be changed, and taken back.
+    Setting(fn() -> Setting),
+    /// The app's own, or a device to buy: how to do it.
+    ByHand(&'static str),
+}
+
+impl Real {
+    /// The setting, where it is one.
+    pub fn setting(self) -> Option<Setting> {
+        match self {
+            Real::Setting(setting) => Some(setting()),
+            Real::ByHand(_) => None,
+        }
+    }
 }
 
 /// What a power cut can lose.
@@ -63,6 +84,9 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Recent("A power cut can lose the last transactions, never the database."),
         source: "SQLite's documentation",
         needs_hardware: false,
+        real: Real::ByHand(
+            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; the first is kept in the file, the second is not.",
+        ),
         change: |setup, workload| each_database(setup, workload, Journal::Wal, Synchronous::Normal),
     },
     Fix {
@@ -71,6 +95,9 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: "SQLite's documentation",
         needs_hardware: false,
+        real: Real::ByHand(
+            "In the app, once for each database: PRAGMA journal_mode=WAL; it is kept in the file.",
+        ),
         change: |setup, workload| each_database(setup, workload, Journal::Wal, Synchronous::Full),
     },
     Fix {
@@ -79,6 +106,9 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Content("A power cut or reboot empties the cache."),
         source: KIM,
         needs_hardware: false,
+        real: Real::ByHand(
+            "Mount memory over the cache's folder, with its owner: mount -t tmpfs -o size=64M,uid=USER tmpfs CACHE; in /etc/fstab for good.",
+        ),
         change: |setup, workload| move_place(setup, workload, "cache", Medium::Memory),
     },
     Fix {
@@ -89,6 +119,9 @@ pub const FIXES: &[Fix] = &[
         ),
         source: KIM,
         needs_hardware: false,
+        real: Real::ByHand(
+            "In the app: open the database in a folder of memory (/dev/shm, or a tmpfs of its own), and fill it again after a boot.",
+        ),
         change: |setup, workload| move_place(setup, workload, "database", Medium::Memory),
     },
     Fix {
@@ -97,6 +130,7 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Content("A power cut or reboot loses everything: a bound, not a fix."),
         source: KIM,
         needs_hardware: false,
+        real: Real::ByHand("It is a bound of what storage can give, and nothing to do."),
         change: |setup, workload| {
             for place in workload.places.keys() {
                 setup.moved.insert(place.clone(), Medium::Memory);
@@ -110,6 +144,9 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Content("A power cut can leave them corrupt: only for what can be fetched again."),
         source: KIM,
         needs_hardware: false,
+        real: Real::ByHand(
+            "In the app, for databases that can be fetched again: PRAGMA synchronous=OFF, and delete them after a boot that followed no clean shutdown.",
+        ),
         change: |setup, workload| {
             let places = ["cache", "database"].map(str::to_owned);
             setup
@@ -126,6 +163,7 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: KIM,
         needs_hardware: true,
+        real: Real::ByHand("It needs a second, faster device: mount it, and open the database there."),
         change: |setup, workload| {
             setup.at_floor = true;
             move_place(setup, workload, "database", Medium::Profile("pcm".to_owned()))
@@ -137,6 +175,7 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: KIM,
         needs_hardware: true,
+        real: Real::ByHand("It needs a device with such a buffer: a write cache that survives a power cut."),
         change: |setup, _| {
             setup.at_floor = true;
             another_device(setup, |profile| format!("buffered:pcm+{profile}"))
@@ -148,6 +187,9 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: KIM,
         needs_hardware: true,
+        real: Real::ByHand(
+            "It needs a second device: mdadm --create /dev/md0 --level=0 --chunk=4 --raid-devices=2 DEVICE DEVICE destroys what both hold.",
+        ),
         change: |setup, _| another_device(setup, |profile| format!("raid0:internal_2010+{profile}")),
     },
     Fix {
@@ -156,6 +198,7 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Recent("A power cut can lose the last 30 s of what was not synced."),
         source: "ext4's documentation",
         needs_hardware: false,
+        real: Real::Setting(|| Setting::CommitInterval(30)),
         change: |setup, _| mount_option(setup, "commit=30", &[Filesystem::Ext4, Filesystem::Ext3]),
     },
     Fix {
@@ -164,6 +207,7 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: "mount's documentation",
         needs_hardware: false,
+        real: Real::Setting(|| Setting::NoAccessTimes),
         change: |setup, _| mount_option(setup, "noatime", &Filesystem::ALL),
     },
     Fix {
@@ -172,6 +216,7 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: "the kernel's documentation",
         needs_hardware: false,
+        real: Real::Setting(|| Setting::Scheduler("bfq".to_owned())),
         change: |setup, _| scheduler(setup, "bfq"),
     },
     Fix {
@@ -180,6 +225,7 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: "the kernel's documentation",
         needs_hardware: false,
+        real: Real::Setting(|| Setting::Scheduler("mq-deadline".to_owned())),
         change: |setup, _| scheduler(setup, "mq-deadline"),
     },
 ];
@@ -299,7 +345,7 @@ fn mount_option(setup: &mut Setup, option: &str, on: &[Filesystem]) -> Result<()
 
 fn scheduler(setup: &mut Setup, name: &str) -> Result<(), &'static str> {
     if !setup.owns_filesystem() {
-        return Err("the folder's device is not ours to change; `fonio fix --apply` does it for good");
+        return Err("the folder's device is not ours to change; `fonio fix NAME --apply PATH` does it");
     }
     setup.scheduler = name.to_owned();
     Ok(())

@@ -3,11 +3,13 @@
 //! This crate alone knows the test bed ([`fonio_host`]), the emulator and the workloads together. A [`Setup`] says what
 //! stands between a workload and the flash; a [`Change`] is a fix, that is a change of a setup; [`run_once`] makes the
 //! setup real, runs the workload on it and records; [`run_series`] does so for several setups in turn and says how they
-//! differ; [`document()`] makes it a report.
+//! differ; [`document()`] makes it a report. [`launch_series`] does the same for any command: how long it takes, and what
+//! it waits for.
 
 mod bed;
 mod error;
 pub mod fix;
+mod launch;
 mod report;
 mod run;
 mod series;
@@ -16,7 +18,11 @@ mod task;
 
 pub use bed::{Bed, Roles};
 pub use error::ExperimentError;
-pub use fix::{Change, FIXES, Fix, Loss};
+pub use fix::{Change, FIXES, Fix, Loss, Real};
+pub use launch::{
+    CacheState, Dropped, Kept, LaunchFigures, LaunchOptions, LaunchPart, LaunchResult, LaunchSeries,
+    PlaceToLaunch, launch_document, launch_series,
+};
 pub use report::document;
 pub use run::{Run, RunOptions, run_once};
 pub use series::{RunFigures, Series, Variation, VariationResult, fastest, run_series};

@@ -2,6 +2,7 @@
 //! setup takes as long as it does.
 
 use fonio_analysis::Answer;
+use fonio_host::CpuShare;
 use fonio_report::Document;
 use fonio_report::document::{
     Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
@@ -38,11 +39,21 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
 fn amount(series: &Series) -> String {
     let runs = series.variations.iter().map(|variation| variation.runs.len()).max().unwrap_or(0);
     let repeated = if runs == 1 { "run once".to_owned() } else { format!("run {runs} times each") };
-    if series.scale == 1.0 {
+    let mut amount = if series.scale == 1.0 {
         repeated
     } else {
         format!("{} of the full amount of work in the same mix, {repeated}", Unit::Share.format(series.scale))
+    };
+    if let Some(share) = series.cpu_share {
+        amount = format!("{amount}, {}", confined(share));
     }
+    amount
+}
+
+/// What a share of a processor is.
+pub(crate) fn confined(share: CpuShare) -> String {
+    let period_ms = share.period().as_secs_f64() * 1e3;
+    format!("confined to {share} of one processor in periods of {period_ms:.1} ms")
 }
 
 fn verdict(series: &Series) -> Verdict {
@@ -255,7 +266,7 @@ mod tests {
     fn series(others: Vec<VariationResult>) -> Series {
         let mut variations = vec![result("card", true, &BASE)];
         variations.extend(others);
-        Series { workload: "web".to_owned(), scale: 0.1, seed: 1, variations }
+        Series { workload: "web".to_owned(), scale: 0.1, seed: 1, cpu_share: None, variations }
     }
 
     #[test]

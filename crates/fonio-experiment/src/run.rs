@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::{Mark, RowSink, Timestamp};
 use fonio_emulator::ServeReport;
-use fonio_host::{Entry, ProcessId, Step};
+use fonio_host::{ConfinedCpu, Entry, ProcessId, Step};
 use fonio_record::{Progress, RecordOptions, StopReason, record_with};
 use fonio_recording::{Recording, Tables};
 use fonio_workload::definition::Workload;
@@ -77,6 +77,10 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     };
     bed.unpace()?;
     let mut worker = Worker::prepare(&mut bed, &task, options)?;
+    if let Some(share) = setup.cpu {
+        // What it prepared took all that it wanted. The group goes with the bed.
+        ConfinedCpu::make(bed.ledger(), share)?.add(worker.child.id())?;
+    }
     bed.forget_caches()?;
     bed.pace()?;
     check(options.stop)?;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fonio_analysis::{Difference, Estimate};
+use fonio_host::CpuShare;
 use fonio_workload::{FilesOutcome, Mark};
 use serde::Serialize;
 
@@ -37,6 +38,8 @@ pub struct Series {
     pub scale: f64,
     /// The seed of content and device model.
     pub seed: u64,
+    /// The share of one processor that the workload's process could use; `None` where it was not confined.
+    pub cpu_share: Option<CpuShare>,
     /// Each setup.
     pub variations: Vec<VariationResult>,
 }
@@ -191,6 +194,7 @@ pub fn run_series(
         workload: options.workload.name.clone(),
         scale: options.scale,
         seed: options.seed,
+        cpu_share: variations[0].setup.cpu,
         variations: results.collect(),
     })
 }
@@ -221,8 +225,9 @@ pub fn fastest(variations: &[Variation], once: &Series, count: usize) -> Vec<Var
         .collect()
 }
 
-/// A name that every file system takes.
-fn file_name(variation: &str, round: u32) -> String {
+/// A name that every file system takes, and that is not hidden.
+pub(crate) fn file_name(variation: &str, round: u32) -> String {
+    let variation = if variation == "." { "here" } else { variation };
     let plain =
         |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
     format!("{}-{round}", variation.chars().map(plain).collect::<String>())
@@ -266,6 +271,7 @@ mod tests {
             workload: String::new(),
             scale: 1.0,
             seed: 1,
+            cpu_share: None,
             variations: [5.0, 4.0, 1.0, 9.0, 8.0, 7.0].map(result).into(),
         };
         let kept = fastest(&variations, &once, 1);
@@ -277,6 +283,7 @@ mod tests {
     #[test]
     fn names_of_recordings() {
         assert_eq!(file_name("ridata, wal-normal", 2), "ridata--wal-normal-2");
+        assert_eq!(file_name(".", 1), "here-1");
         assert_eq!(file_name("raid0:internal_2010+ridata", 1), "raid0-internal_2010-ridata-1");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use fonio_core::ByteCount;
-use fonio_host::{Confirmation, Filesystem, LinkRates};
+use fonio_host::{Confirmation, CpuShare, Filesystem, LinkRates};
 use fonio_workload::Overrides;
 
 /// Where a workload runs.
@@ -51,6 +51,8 @@ pub struct Setup {
     pub moved: BTreeMap<String, Medium>,
     /// Devices faster than this machine can serve are served as fast as it can.
     pub at_floor: bool,
+    /// The share of one processor that the workload's process may use; all that it wants without one.
+    pub cpu: Option<CpuShare>,
     /// What the workload does otherwise than it says.
     pub overrides: Overrides,
 }
@@ -67,6 +69,7 @@ impl Setup {
             link: None,
             moved: BTreeMap::new(),
             at_floor: false,
+            cpu: None,
             overrides: Overrides::default(),
         }
     }

@@ -5,9 +5,13 @@
 //! system by unmounting it.
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use fonio_core::ByteCount;
+
 use rustix::fs::Advice;
+use rustix::io::Errno;
 use rustix::ioctl;
 
 use crate::HostError;
@@ -25,6 +29,48 @@ pub fn drop_file_cache(path: &Path) -> Result<(), HostError> {
     rustix::fs::fdatasync(&file).map_err(|error| HostError::system("sync", path)(error.into()))?;
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
         .map_err(|error| HostError::system("drop the cache of", path)(error.into()))
+}
+
+/// `cachestat` of Linux 6.5, whose number is the same on all architectures that have the common table.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// `struct cachestat_range` of `linux/mman.h`; a length of 0 is up to the end.
+#[repr(C)]
+struct CacheRange {
+    offset: u64,
+    length: u64,
+}
+
+/// `struct cachestat`, in pages.
+#[repr(C)]
+#[derive(Default)]
+struct CacheStat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// How much of a file the page cache holds; `None` where the kernel cannot say (before Linux 6.5).
+///
+/// # Errors
+///
+/// [`HostError::System`] where the file cannot be opened.
+pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
+    let file = File::open(path).map_err(HostError::system("open", path))?;
+    let range = CacheRange { offset: 0, length: 0 };
+    let mut stat = CacheStat::default();
+    // SAFETY: both pointers are to structs of the kernel's layout that live over the call; it writes to the second only.
+    let done =
+        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0_u32) };
+    if done == 0 {
+        return Ok(Some(ByteCount(stat.cached * rustix::param::page_size() as u64)));
+    }
+    match Errno::from_io_error(&std::io::Error::last_os_error()) {
+        Some(Errno::NOSYS | Errno::OPNOTSUPP) | None => Ok(None),
+        Some(error) => Err(HostError::system("look into the cache of", path)(error.into())),
+    }
 }
 
 /// Writes back and forgets what the page cache holds of one block device. Files of a mounted file system on it have
@@ -48,6 +94,8 @@ mod tests {
     fn a_file_keeps_its_content_when_its_cache_goes() {
         let file = tempfile::NamedTempFile::new().expect("temporary file");
         std::fs::write(file.path(), b"here").expect("write");
+        let held = cached_bytes(file.path()).expect("cachestat");
+        assert!(held.is_none_or(|held| held.0 > 0));
         drop_file_cache(file.path()).expect("drop");
         assert_eq!(std::fs::read(file.path()).expect("read"), b"here");
     }

@@ -88,6 +88,28 @@ pub enum HostError {
         /// The most.
         max: u32,
     },
+    /// The kernel cannot limit processor time here.
+    #[error("processor time cannot be limited here: {reason}")]
+    NoCpuLimit {
+        /// Why, and the line that changes it.
+        reason: String,
+    },
+    /// A share of a processor that cannot be had.
+    #[error("{share} is no share of a processor: write a number from 0.01 to below 1, such as 0.25")]
+    CpuShare {
+        /// What was asked for.
+        share: String,
+    },
+    /// A setting that means nothing here, or that could not be taken back.
+    #[error("{setting} cannot be set on {}: {reason}", path.display())]
+    NotSettable {
+        /// The setting.
+        setting: String,
+        /// On what.
+        path: PathBuf,
+        /// Why, in a sentence's words.
+        reason: String,
+    },
     /// A ledger cannot be read; nothing of it was undone.
     #[error("{}: line {line} is not an entry of a ledger", path.display())]
     Ledger {

@@ -60,6 +60,11 @@ pub enum Step {
         /// What: the source as `/proc/self/mountinfo` shows it.
         source: String,
     },
+    /// A control group was made; processes that are still in it go up to its parent.
+    Cgroup {
+        /// Its folder.
+        path: PathBuf,
+    },
     /// A network namespace was made.
     Namespace {
         /// Its name in `/run/netns`.
@@ -311,7 +316,7 @@ fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>
 }
 
 /// A folder that nobody else can write to: what it says is done as root.
-fn make_private_dir(dir: &Path) -> Result<(), HostError> {
+pub(crate) fn make_private_dir(dir: &Path) -> Result<(), HostError> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(HostError::system("make", dir))?;
     let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
@@ -323,7 +328,7 @@ fn make_private_dir(dir: &Path) -> Result<(), HostError> {
     Ok(())
 }
 
-fn remove_file(path: &Path) -> Result<(), HostError> {
+pub(crate) fn remove_file(path: &Path) -> Result<(), HostError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(HostError::system("remove", path)(error)),
         _ => Ok(()),

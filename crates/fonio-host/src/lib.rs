@@ -18,23 +18,29 @@
 //! ```
 
 mod caches;
+mod cpu_share;
 mod error;
 mod filesystem;
 mod ledger;
 mod link;
 mod loop_device;
 mod mount;
+mod opened;
 mod process;
 mod program;
 mod queue;
+mod settings;
 
-pub use caches::{drop_device_cache, drop_file_cache};
+pub use caches::{cached_bytes, drop_device_cache, drop_file_cache};
+pub use cpu_share::{ConfinedCpu, CpuShare};
 pub use error::HostError;
 pub use filesystem::{Confirmation, Filesystem, check_empty, claim};
 pub use ledger::{Entry, Ledger, Recovery, Step};
 pub use link::{Link, LinkRates};
 pub use loop_device::{LoopDevice, LoopOptions};
 pub use mount::{mount, mount_tmpfs, mounts_under, unmount};
+pub use opened::{OpenWatch, Opened};
 pub use process::ProcessId;
 pub use program::run;
 pub use queue::{Queue, scheduler_names};
+pub use settings::{Applied, Setting, Settings, Target, Undone};

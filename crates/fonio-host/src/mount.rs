@@ -119,6 +119,21 @@ pub fn mounts_under(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
 pub(crate) struct Mounted {
     pub(crate) dir: PathBuf,
     pub(crate) source: String,
+    /// The kernel's name of the file system's driver.
+    pub(crate) filesystem: String,
+    /// `major:minor`; of a file system without a device of its own, a number that the kernel made up.
+    pub(crate) device: String,
+    /// Of this mount: `rw,noatime`.
+    pub(crate) options: Vec<String>,
+    /// Of the file system, wherever it is mounted: `rw,commit=30`.
+    pub(crate) filesystem_options: Vec<String>,
+}
+
+impl Mounted {
+    /// Whether files are kept in it, on a device or on file systems below, and not made up by the kernel.
+    pub(crate) fn keeps_files(&self) -> bool {
+        self.source.starts_with('/') || matches!(self.filesystem.as_str(), "overlay" | "zfs" | "fuse.bindfs")
+    }
 }
 
 /// What is mounted, the latest last.
@@ -132,8 +147,16 @@ fn parse_mount(line: &[u8]) -> Option<Mounted> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
     let dir = PathBuf::from(OsString::from_vec(unescape(fields.get(4)?)));
-    let source = String::from_utf8_lossy(&unescape(fields.get(dash + 2)?)).into_owned();
-    Some(Mounted { dir, source })
+    let text = |at: usize| fields.get(at).map(|field| String::from_utf8_lossy(&unescape(field)).into_owned());
+    let list = |at: usize| Some(text(at)?.split(',').map(str::to_owned).collect());
+    Some(Mounted {
+        dir,
+        source: text(dash + 2)?,
+        filesystem: text(dash + 1)?,
+        device: text(2)?,
+        options: list(5)?,
+        filesystem_options: list(dash + 3)?,
+    })
 }
 
 /// The kernel writes blank, tab, newline and backslash as a backslash and three octal digits.
@@ -164,7 +187,15 @@ mod tests {
     #[test]
     fn a_line_of_mountinfo_gives_folder_and_source() {
         let line = br"36 35 98:0 / /mnt/a\040b rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
-        let expected = Mounted { dir: "/mnt/a b".into(), source: "/dev/root".to_owned() };
+        let words = |text: &str| text.split(',').map(str::to_owned).collect();
+        let expected = Mounted {
+            dir: "/mnt/a b".into(),
+            source: "/dev/root".to_owned(),
+            filesystem: "ext3".to_owned(),
+            device: "98:0".to_owned(),
+            options: words("rw,noatime"),
+            filesystem_options: words("rw,errors=continue"),
+        };
         assert_eq!(parse_mount(line), Some(expected));
         assert_eq!(parse_mount(b""), None);
         assert_eq!(unescape(br"a\b\13"), br"a\b\13");

@@ -12,7 +12,7 @@ pub(crate) const DEPTH_MIN: u32 = 4;
 /// The depth of the loop driver (`hw_queue_depth`).
 pub(crate) const DEPTH_MAX: u32 = 128;
 
-/// A block device's queue in sysfs. Only for devices of our own.
+/// A block device's queue in sysfs. Only for devices of our own, but for the scheduler, which a user may ask to be set.
 #[derive(Clone, Debug)]
 pub struct Queue {
     device: String,
@@ -37,6 +37,17 @@ impl Queue {
     fn write(&self, attribute: &str, value: &str) -> Result<(), HostError> {
         let path = self.path(attribute);
         fs::write(&path, value).map_err(HostError::system("write", path))
+    }
+
+    /// The scheduler in force, and those that there are.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn schedulers(&self) -> Result<(String, Vec<String>), HostError> {
+        let list = self.read("scheduler")?;
+        let in_force = list.split_whitespace().find(|name| name.starts_with('[')).unwrap_or(&list);
+        Ok((in_force.trim_matches(['[', ']']).to_owned(), scheduler_names(&list)))
     }
 
     /// Sets the scheduler.

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fonio_host::{
-    Filesystem, HostError, Ledger, Link, LinkRates, LoopDevice, LoopOptions, ProcessId, mount, mount_tmpfs,
-    mounts_under,
+    ConfinedCpu, CpuShare, Filesystem, HostError, Ledger, Link, LinkRates, LoopDevice, LoopOptions,
+    OpenWatch, ProcessId, Setting, Settings, Undone, mount, mount_tmpfs, mounts_under,
 };
 
 fn can() -> bool {
@@ -191,4 +191,145 @@ fn a_link_carries_bytes_and_goes() {
     ledger.close().expect("undone");
     let left = format!("/run/netns/fonio-{}", std::process::id() % (1 << 15));
     assert!(!Path::new(&left).exists());
+}
+
+/// A mounted ext4 of our own, or a sentence why there is none.
+fn own_ext4(dir: &Path, ledger: &mut Ledger, options: &str) -> Option<(LoopDevice, std::path::PathBuf)> {
+    let device = LoopDevice::attach(ledger, &image(dir, 32), &LoopOptions::default()).expect("loop");
+    match Filesystem::Ext4.make(device.path()) {
+        Err(HostError::ProgramMissing { program, .. }) => {
+            eprintln!("skipped: {program} is not installed");
+            return None;
+        }
+        made => made.expect("mkfs"),
+    }
+    let (mounted, _) = mount(ledger, device.path(), Filesystem::Ext4, None, options).expect("mount");
+    Some((device, mounted))
+}
+
+/// The options of the mount at `dir` and of its file system, as the kernel shows them.
+fn options(dir: &Path) -> (String, String) {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+    let line = mounts.lines().find(|line| line.contains(&format!(" {} ", dir.display()))).expect("a mount");
+    let fields: Vec<&str> = line.split(' ').collect();
+    let dash = fields.iter().position(|field| *field == "-").expect("a dash");
+    (fields[5].to_owned(), fields[dash + 3].to_owned())
+}
+
+#[test]
+fn settings_are_set_and_brought_back() {
+    if !can() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("dir");
+    let state = dir.path().join("state");
+    let mut ledger = Ledger::open(&state).expect("ledger");
+    let Some((device, mounted)) = own_ext4(dir.path(), &mut ledger, "nosuid,nodev,commit=7") else { return };
+    let file = mounted.join("file");
+    fs::write(&file, b"x").expect("write");
+    let before = options(&mounted);
+    let mut settings = Settings::open(&state).expect("settings");
+
+    let mut planned = Vec::new();
+    for (setting, path, old, new) in [
+        (Setting::NoAccessTimes, &file, "relatime", "noatime"),
+        (Setting::CommitInterval(30), &file, "7", "30"),
+        (Setting::Scheduler("mq-deadline".to_owned()), &device.path().to_owned(), "none", "mq-deadline"),
+    ] {
+        let change = match Settings::plan(&setting, path) {
+            Err(HostError::NoScheduler { wanted, .. }) => {
+                eprintln!("skipped: this kernel has no scheduler {wanted}");
+                continue;
+            }
+            planned => planned.expect("a plan"),
+        };
+        assert_eq!((change.old.as_str(), change.new.as_str()), (old, new));
+        settings.apply(&change).expect("apply");
+        // A second time there is nothing to set.
+        assert!(matches!(Settings::plan(&setting, path), Err(HostError::NotSettable { .. })));
+        planned.push(change);
+    }
+    let during = options(&mounted);
+    assert_eq!(during.0, before.0.replace("relatime", "noatime"));
+    assert_eq!(during.1, before.1.replace("commit=7", "commit=30"));
+
+    // Another process finds the record, and brings everything back.
+    drop(settings);
+    let mut settings = Settings::open(&state).expect("settings");
+    assert_eq!(settings.applied(), planned);
+    for change in &planned {
+        assert_eq!(settings.undo(change).expect("undo"), Undone::Restored);
+    }
+    assert_eq!(options(&mounted), before);
+    assert!(settings.applied().is_empty());
+
+    // What somebody else has changed since is left alone.
+    let change = Settings::plan(&Setting::CommitInterval(30), &file).expect("a plan");
+    settings.apply(&change).expect("apply");
+    let remounted = Command::new("mount").args(["-o", "remount,commit=11"]).arg(&mounted).status();
+    assert!(remounted.expect("mount").success());
+    assert_eq!(settings.undo(&change).expect("undo"), Undone::ChangedSince("11".to_owned()));
+    assert_eq!(settings.applied().len(), 1);
+}
+
+#[test]
+fn a_confined_process_gets_its_share_and_the_group_goes() {
+    if !can() {
+        return;
+    }
+    let state = tempfile::tempdir().expect("dir");
+    let mut ledger = Ledger::open(&state.path().join("state")).expect("ledger");
+    let share: CpuShare = "0.2".parse().expect("a share");
+    let group = match ConfinedCpu::make(&mut ledger, share) {
+        Err(error @ HostError::NoCpuLimit { .. }) => {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        group => group.expect("a group"),
+    };
+    let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
+    group.add(child.id()).expect("add");
+    std::thread::sleep(Duration::from_millis(200));
+    // Whatever else runs here, it gets no more than its share; half as much again is for a machine that looks late.
+    let ran = || -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", child.id())).expect("schedstat");
+        text.split_whitespace().next().and_then(|ran| ran.parse().ok()).expect("a number")
+    };
+    let (before, began) = (ran(), std::time::Instant::now());
+    std::thread::sleep(Duration::from_secs(1));
+    let used = (ran() - before) as f64 / began.elapsed().as_nanos() as f64;
+    assert!(used <= 0.3, "{used}");
+    let dir = group.dir().to_owned();
+    assert!(dir.exists());
+    // With a process in it, as after kill -9.
+    drop(ledger);
+    assert!(!dir.exists());
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+}
+
+#[test]
+fn opened_files_are_seen_with_who_opened_them() {
+    if !can() {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
+    let file = dir.path().join("file");
+    fs::write(&file, b"x").expect("write");
+    let watch = match OpenWatch::begin() {
+        Err(error @ HostError::System { .. }) => {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        watch => watch.expect("watch"),
+    };
+    let mut child = Command::new("cat").arg(&file).stdout(Stdio::null()).spawn().expect("cat");
+    let pid = child.id();
+    child.wait().expect("wait");
+    let opened = watch.finish().expect("finish");
+    let path = fs::canonicalize(&file).expect("path");
+    assert!(opened.iter().any(|opened| opened.pid == pid && opened.path == path), "{opened:?}");
+    // The program itself, and its libraries.
+    let of_child = opened.iter().filter(|opened| opened.pid == pid).count();
+    assert!(of_child >= 2, "{of_child}");
 }

@@ -7,14 +7,15 @@ use std::io;
 use std::time::Duration;
 
 use fonio_core::{ByteCount, Mark, Timestamp};
-use fonio_trace::ring_buffer::{BlockDecoder, PageLayout};
+use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder, SchedEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::command::Command;
+use crate::idle::{IdleWatch, SAMPLE_EVERY};
 use crate::machine::Machine;
 use crate::monitor::Monitor;
-use crate::pages::{PageStore, Pages};
+use crate::pages::{Drained, PageStore, Pages};
 use crate::signals::Signals;
 use crate::threads::Threads;
 use crate::tracefs::Instance;
@@ -41,9 +42,13 @@ pub(crate) struct Captured {
     pub stopped_by: StopReason,
     pub command: Option<Command>,
     pub command_mark: Option<Mark>,
+    /// Since when the command had been quiet, where that ended the capture.
+    pub quiet_since: Option<Timestamp>,
     /// Events that the kernel overwrote, and that it refused, by its own count.
     pub overrun: u64,
     pub refused: u64,
+    /// Both, of the scheduler's events.
+    pub waits_lost: u64,
     pub cpu: Duration,
 }
 
@@ -54,6 +59,26 @@ pub(crate) struct Capture<'a> {
     pub signals: &'a Signals,
     pub layout: &'a PageLayout,
     pub decoder: &'a BlockDecoder,
+    /// Where waits are recorded.
+    pub sched: Option<&'a SchedDecoder>,
+}
+
+/// An instance and where its pages go.
+pub(crate) struct Feed<'a> {
+    pub instance: &'a Instance,
+    pub store: PageStore,
+}
+
+impl Feed<'_> {
+    fn lost(&self) -> (u64, u64) {
+        let stats: Vec<_> = self.instance.cpus.iter().map(|&cpu| self.instance.stats(cpu)).collect();
+        (stats.iter().map(|stats| stats.overrun).sum(), stats.iter().map(|stats| stats.refused).sum())
+    }
+}
+
+/// The thread that records.
+fn own_tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
 /// The trace clock `mono`.
@@ -88,25 +113,34 @@ struct Ending {
 }
 
 impl Capture<'_> {
-    /// Runs the capture and gives its pages. `instance` is switched off at the end, and read to its end.
+    /// Runs the capture and gives the pages of the block events, and of the scheduler's. The instances are switched off
+    /// at the end, and read to their end.
     pub(crate) fn run(
         &self,
-        instance: &Instance,
-        mut store: PageStore,
+        mut block: Feed<'_>,
+        mut waits: Option<Feed<'_>>,
         progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(Captured, Pages), RecordError> {
+    ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
         let mut monitor = self.options.sample_interval.map(|_| Monitor::new(self.machine));
         let mut threads = Threads::default();
-        let ring_bytes = instance.bytes_per_cpu().unwrap_or(u64::MAX);
+        let ring_bytes = block.instance.bytes_per_cpu().unwrap_or(u64::MAX);
 
         let began = now();
         let unix_ns_at_zero = i64::try_from(clock(ClockId::Realtime)).unwrap_or(0) - began.0 as i64;
-        instance.switch(true)?;
+        block.instance.switch(true)?;
         let cpu_began = cpu_time();
-        let mut command = match &self.options.command {
-            Some(words) => Some(Command::start(words)?),
-            None => None,
-        };
+        if let Some(waits) = &waits {
+            // The command is made by this thread, and followed from its first moment because this thread is.
+            waits.instance.follow(own_tid())?;
+            waits.instance.switch(true)?;
+        }
+        let mut command = Command::start(self.options)?;
+        if let Some(command) = &command {
+            threads.add(command.pid());
+            progress(Progress::CommandStarted { pid: command.pid() });
+        }
+        let mut idle = self.options.until_idle.map(|quiet| IdleWatch::new(quiet, now()));
+        let mut quiet_since = None;
         let mut command_mark = command.as_ref().map(|command| Mark {
             at: now(),
             until: None,
@@ -132,12 +166,17 @@ impl Capture<'_> {
                 next_progress = after(time, PROGRESS_EVERY);
                 progress(Progress::Running {
                     elapsed: until(began, time),
-                    trace_bytes: store.trace_bytes(),
-                    held_bytes: store.held_bytes(),
+                    trace_bytes: block.store.trace_bytes(),
+                    held_bytes: block.store.held_bytes(),
                 });
             }
+            if let (Some(idle), Some(waits), None) = (&mut idle, &waits, &ending) {
+                let mut followed = waits.instance.followed();
+                followed.retain(|tid| *tid != own_tid());
+                quiet_since = idle.look(self.machine, &followed, now());
+            }
 
-            let mut timeout = wake;
+            let mut timeout = if idle.is_some() { wake.min(SAMPLE_EVERY) } else { wake };
             let deadlines = [
                 monitor.as_ref().map(|_| next_sample),
                 end.filter(|_| ending.is_none()),
@@ -149,7 +188,7 @@ impl Capture<'_> {
             }
             sleep(timeout, command.as_ref())?;
 
-            let drained = self.drain(&mut store, &mut threads)?;
+            let drained = self.drain(&mut block.store, waits.as_mut(), &mut threads)?;
             threads.look_up(self.machine);
             // Leave room for a wake-up that comes late on a busy machine.
             if drained.bytes_max > ring_bytes / 4 {
@@ -179,13 +218,15 @@ impl Capture<'_> {
                         Some(StopReason::Terminated)
                     } else if self.signals.interrupts() > 0 {
                         Some(StopReason::Interrupted)
+                    } else if quiet_since.is_some() {
+                        Some(StopReason::Idle)
                     } else {
                         end.filter(|&end| time >= end).map(|_| StopReason::Duration)
                     };
                     let Some(reason) = reason else { continue };
                     let Some(command) = &mut command else { break reason };
                     // The terminal sends Ctrl-C to the command too; only one that does not heed it is asked again.
-                    if reason == StopReason::Interrupted {
+                    if reason == StopReason::Interrupted && !self.options.setting.own_group {
                         let terminate_at = after(time, GRACE);
                         ending = Some(Ending {
                             reason,
@@ -205,27 +246,43 @@ impl Capture<'_> {
                         }
                     }
                     if time >= ending.by {
+                        if let (StopReason::Idle, Some(command)) = (ending.reason, &mut command) {
+                            command.kill();
+                        }
                         break ending.reason;
                     }
                 }
             }
         };
-        instance.switch(false)?;
+        block.instance.switch(false)?;
+        if let Some(waits) = &waits {
+            waits.instance.switch(false)?;
+        }
         let ended = now();
         if let Some(mark) = &mut command_mark {
             mark.until = Some(ended);
         }
+        if let Some(command) = command.as_mut().filter(|_| self.options.setting.own_group)
+            && stopped_by != StopReason::BufferFull
+        {
+            command.kill();
+        }
         if stopped_by != StopReason::BufferFull {
-            self.drain(&mut store, &mut threads)?;
+            self.drain(&mut block.store, waits.as_mut(), &mut threads)?;
         }
         threads.look_up(self.machine);
         if let Some(monitor) = &mut monitor {
             monitor.sample(ended);
         }
-        let stats: Vec<_> = instance.cpus.iter().map(|&cpu| instance.stats(cpu)).collect();
+        let (overrun, refused) = block.lost();
+        let waits_lost = waits.as_ref().map_or(0, |waits| waits.lost().0 + waits.lost().1);
         let cpu = cpu_time().saturating_sub(cpu_began);
-        let trace_bytes = store.trace_bytes();
-        let pages = store.finish().map_err(|source| self.store_failed(source))?;
+        let trace_bytes = block.store.trace_bytes();
+        let pages = block.store.finish().map_err(|source| self.store_failed(source))?;
+        let waits_pages = match waits {
+            Some(waits) => Some(waits.store.finish().map_err(|source| self.store_failed(source))?),
+            None => None,
+        };
         let captured = Captured {
             trace_bytes,
             threads,
@@ -236,21 +293,36 @@ impl Capture<'_> {
             stopped_by,
             command,
             command_mark,
-            overrun: stats.iter().map(|stats| stats.overrun).sum(),
-            refused: stats.iter().map(|stats| stats.refused).sum(),
+            quiet_since,
+            overrun,
+            refused,
+            waits_lost,
             cpu,
         };
-        Ok((captured, pages))
+        Ok((captured, pages, waits_pages))
     }
 
     fn drain(
         &self,
-        store: &mut PageStore,
+        block: &mut PageStore,
+        waits: Option<&mut Feed<'_>>,
         threads: &mut Threads,
-    ) -> Result<crate::pages::Drained, RecordError> {
-        store
-            .drain(&mut |page| threads.note(self.layout, self.decoder, page))
-            .map_err(|source| self.store_failed(source))
+    ) -> Result<Drained, RecordError> {
+        let causing = |record: &[u8]| self.decoder.causing_tid(record);
+        let mut drained = block
+            .drain(&mut |page| threads.note(self.layout, page, &causing))
+            .map_err(|source| self.store_failed(source))?;
+        if let (Some(waits), Some(decoder)) = (waits, self.sched) {
+            let made = |record: &[u8]| match decoder.decode(record)?.event {
+                SchedEvent::Fork { child, .. } => Some(child),
+                _ => None,
+            };
+            let more = waits.store.drain(&mut |page| threads.note(self.layout, page, &made));
+            let more = more.map_err(|source| self.store_failed(source))?;
+            drained.bytes_max = drained.bytes_max.max(more.bytes_max);
+            drained.full |= more.full;
+        }
+        Ok(drained)
     }
 
     fn store_failed(&self, source: io::Error) -> RecordError {

@@ -1,13 +1,19 @@
 //! The command that is run while the capture is on.
 
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command as Program, ExitStatus};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program, ExitStatus, Stdio};
+use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
-use crate::RecordError;
+use crate::options::CommandOutput;
+use crate::tracefs::file_error;
+use crate::{RecordError, RecordOptions};
+
+/// How often it is asked whether a killed command is gone.
+const GONE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A running or ended command.
 #[derive(Debug)]
@@ -16,17 +22,43 @@ pub(crate) struct Command {
     /// Readable when it ends; kernels before 5.3 have none.
     ended: Option<OwnedFd>,
     status: Option<ExitStatus>,
+    own_group: bool,
+    /// Processor time of our children before it began.
+    cpu_before: (Duration, Duration),
 }
 
 impl Command {
-    pub(crate) fn start(words: &[OsString]) -> Result<Command, RecordError> {
+    /// Starts the command that `options` name, if they do.
+    pub(crate) fn start(options: &RecordOptions) -> Result<Option<Command>, RecordError> {
+        let Some(words) = &options.command else { return Ok(None) };
         let (program, arguments) = words.split_first().ok_or(RecordError::EmptyCommand)?;
-        let child = Program::new(program).args(arguments).spawn().map_err(|source| RecordError::Command {
+        let setting = &options.setting;
+        let mut command = Program::new(program);
+        command.args(arguments).envs(setting.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(dir) = &setting.dir {
+            command.current_dir(dir);
+        }
+        if setting.own_group {
+            command.process_group(0);
+        }
+        match setting.output {
+            CommandOutput::Inherit => {}
+            CommandOutput::ToError => {
+                command.stdin(Stdio::null()).stdout(std::io::stderr());
+            }
+            CommandOutput::Discard => {
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            }
+        }
+        let joined = setting.cgroup.as_deref().map(Joined::join).transpose()?;
+        let cpu_before = children_cpu();
+        let child = command.spawn().map_err(|source| RecordError::Command {
             program: program.to_string_lossy().into_owned(),
             source,
         })?;
+        drop(joined);
         let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
-        Ok(Command { child, ended, status: None })
+        Ok(Some(Command { child, ended, status: None, own_group: setting.own_group, cpu_before }))
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -49,8 +81,35 @@ impl Command {
     /// Sends SIGTERM, where it still runs.
     pub(crate) fn terminate(&mut self) {
         if !self.has_ended() {
-            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            self.send(Signal::TERM);
         }
+    }
+
+    /// Ends it, with its group where it has one of its own, and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        // What it started may still run although it has ended itself.
+        self.send(Signal::KILL);
+        while !self.has_ended() {
+            std::thread::sleep(GONE_PAUSE);
+        }
+    }
+
+    fn send(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        // It may have ended in between.
+        let _ = match (self.own_group, self.status) {
+            (true, _) => kill_process_group(pid, signal),
+            (false, None) => kill_process(pid, signal),
+            (false, Some(_)) => Ok(()),
+        };
+    }
+
+    /// Processor time that it took, with the children that it waited for: user and system. `None` until it has ended.
+    pub(crate) fn cpu(&self) -> Option<(Duration, Duration)> {
+        self.status?;
+        let (user, system) = children_cpu();
+        let (user_before, system_before) = self.cpu_before;
+        Some((user.saturating_sub(user_before), system.saturating_sub(system_before)))
     }
 
     pub(crate) fn exit_code(&self) -> Option<i32> {
@@ -59,5 +118,77 @@ impl Command {
 
     pub(crate) fn exit_signal(&self) -> Option<i32> {
         self.status?.signal()
+    }
+}
+
+/// A control group that this thread is in, so that what it makes begins there. Joining takes the kernel some
+/// milliseconds, which must not be the command's.
+struct Joined {
+    /// What to write to in order to go back.
+    back: PathBuf,
+}
+
+impl Joined {
+    fn join(dir: &Path) -> Result<Joined, RecordError> {
+        // The older hierarchies take single threads, the unified one a process with all of its threads.
+        let file = if dir.join("tasks").exists() { "tasks" } else { "cgroup.procs" };
+        let root = dir.parent().unwrap_or(dir);
+        let path = Path::new("/proc/self/cgroup");
+        let groups = std::fs::read_to_string(path).map_err(file_error(path, "reading"))?;
+        let own = own_group(&groups, file == "tasks").trim_start_matches('/');
+        let joined = Joined { back: root.join(own).join(file) };
+        enter(&dir.join(file))?;
+        Ok(joined)
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        // A group that is gone meanwhile leaves the recorder where the command is, which slows it and loses nothing.
+        let _ = enter(&self.back);
+    }
+}
+
+fn enter(path: &Path) -> Result<(), RecordError> {
+    // 0 is whoever writes it.
+    std::fs::write(path, "0").map_err(file_error(path, "writing"))
+}
+
+/// The group in the hierarchy of the `cpu` controller: `1:cpu:/x`, else in the unified one: `0::/x`.
+fn own_group(groups: &str, has_own_hierarchy: bool) -> &str {
+    let mut lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    let is_it = |names: &str| match has_own_hierarchy {
+        true => names.split(',').any(|name| name == "cpu"),
+        false => names.is_empty(),
+    };
+    lines.find(|(names, _)| is_it(names)).map_or("/", |(_, path)| path)
+}
+
+/// Processor time of the children that we have waited for: user and system.
+fn children_cpu() -> (Duration, Duration) {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call writes at most a `rusage` to where the pointer points, which has room for one; all zeros is a
+    // valid value for what it does not write.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let duration = |time: libc::timeval| {
+        let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
+        seconds + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+    };
+    (duration(usage.ru_utime), duration(usage.ru_stime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_of_the_processor_controller() {
+        let groups = "4:memory:/m\n2:cpu,cpuacct:/a/b\n0::/user.slice\n";
+        assert_eq!(own_group(groups, true), "/a/b");
+        assert_eq!(own_group(groups, false), "/user.slice");
+        assert_eq!(own_group("", false), "/");
     }
 }

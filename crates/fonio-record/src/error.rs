@@ -43,6 +43,11 @@ pub enum RecordError {
     /// The kernel has no block tracepoints.
     #[error("this kernel has no block events: it must be built with CONFIG_BLK_DEV_IO_TRACE=y")]
     NoBlockEvents,
+    /// The kernel has no tracepoints of its scheduler, or cannot follow a command's threads.
+    #[error(
+        "this kernel cannot show why threads wait: it needs CONFIG_CONTEXT_SWITCH_TRACER=y and Linux 4.7 or later"
+    )]
+    NoSchedulerEvents,
     /// The kernel's trace clocks cannot be compared with anything.
     #[error("this kernel cannot trace by the monotonic clock (Linux 3.18 or later can)")]
     NoMonotonicClock,

@@ -8,6 +8,7 @@
 mod capture;
 mod command;
 mod error;
+mod idle;
 pub mod machine;
 mod monitor;
 mod options;
@@ -19,9 +20,12 @@ mod spill;
 pub mod status;
 mod threads;
 mod tracefs;
+mod waits;
 mod write;
 
 pub use error::RecordError;
-pub use options::{Progress, RecordOptions, RecordSummary, Selector, StopReason};
+pub use options::{
+    CommandOutput, CommandSetting, Progress, Quiet, RecordOptions, RecordSummary, Selector, StopReason,
+};
 pub use record::{Beside, record, record_with};
 pub use status::{Status, status};

@@ -21,6 +21,12 @@ pub struct RecordOptions {
     pub duration: Option<Duration>,
     /// Run this and end when it ends: the program, then its arguments.
     pub command: Option<Vec<OsString>>,
+    /// How it is started.
+    pub setting: CommandSetting,
+    /// Record also when and why the command's threads, and those of all that it starts, were blocked.
+    pub waits: bool,
+    /// End when the command has become quiet, and end it then. Records waits too.
+    pub until_idle: Option<Quiet>,
     /// How much memory raw trace pages may take.
     pub buffer: ByteCount,
     /// Where raw trace pages go when half of `buffer` is full: a directory, best on a disk that is not watched. A
@@ -42,12 +48,51 @@ impl RecordOptions {
             select: Vec::new(),
             duration: None,
             command: None,
+            setting: CommandSetting::default(),
+            waits: false,
+            until_idle: None,
             buffer: ByteCount(256 << 20),
             spill_to: None,
             sample_interval: Some(Duration::from_millis(500)),
             kernel_buffer_per_cpu: None,
         }
     }
+}
+
+/// How a command is started.
+#[derive(Clone, Debug, Default)]
+pub struct CommandSetting {
+    /// Its working directory; else ours.
+    pub dir: Option<PathBuf>,
+    /// Variables of its environment, beside ours.
+    pub environment: Vec<(OsString, OsString)>,
+    /// It leads a process group of its own, which is ended with it.
+    pub own_group: bool,
+    /// A control group that it begins in: its folder.
+    pub cgroup: Option<PathBuf>,
+    /// Where its standard output goes.
+    pub output: CommandOutput,
+}
+
+/// Where a command's standard output goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CommandOutput {
+    /// To ours; its standard input is ours too.
+    #[default]
+    Inherit,
+    /// To our standard error.
+    ToError,
+    /// Nowhere; nor is its standard error shown.
+    Discard,
+}
+
+/// When a command that does not end by itself is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quiet {
+    /// Its threads together take less than this share of one processor, and none waits for storage …
+    pub below_share: f64,
+    /// … for this long.
+    pub lasting: Duration,
 }
 
 /// One way to name what is to be watched.
@@ -79,6 +124,11 @@ pub enum Progress<'a> {
         /// The part of it that is held in memory.
         held_bytes: ByteCount,
     },
+    /// The command was started.
+    CommandStarted {
+        /// Its process.
+        pid: u32,
+    },
     /// The capture ended and the recording is being written.
     Writing {
         /// Events written so far.
@@ -104,6 +154,8 @@ pub enum StopReason {
     Terminated,
     /// The memory for raw trace pages was full.
     BufferFull,
+    /// The command had become quiet.
+    Idle,
 }
 
 /// What became of a capture.

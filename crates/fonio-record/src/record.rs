@@ -1,5 +1,6 @@
 //! One recording from beginning to end.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,14 +9,16 @@ use fonio_core::{ByteCount, DeviceId, Diagnostic, Meta, RowSink, Severity};
 use fonio_recording::{RecordingError, Writer, WriterOptions};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
+use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder};
 
-use crate::capture::{Capture, Captured, cpu_time};
+use crate::capture::{Capture, Captured, Feed, cpu_time};
 use crate::machine::Machine;
 use crate::pages::{PageStore, Pages};
 use crate::select::{self, Watched};
 use crate::signals::Signals;
 use crate::spill::Spill;
 use crate::tracefs::Tracefs;
+use crate::waits;
 use crate::write::{CaptureReader, WithoutOwn};
 use crate::{Progress, RecordError, RecordOptions, RecordSummary, StopReason};
 
@@ -90,13 +93,33 @@ pub fn record_with(
     let kib_per_cpu = kernel_buffer(&machine, options).0 / 1024;
     let mut instance = tracefs.instance(&machine, &watched, kib_per_cpu)?;
     let store = PageStore::new(layout.clone(), instance.take_buffers(), options.buffer, spill);
+    let sched = if options.waits || options.until_idle.is_some() {
+        let instance = tracefs.waits_instance(&machine, kib_per_cpu)?;
+        Some((instance, tracefs.sched_layouts()?))
+    } else {
+        None
+    };
+    let (mut waits_instance, sched) = sched.unzip();
+    let waits_store = waits_instance
+        .as_mut()
+        .map(|instance| PageStore::new(layout.clone(), instance.take_buffers(), options.buffer, None));
     let facts: Vec<Device> = watched.named().iter().filter_map(|&id| machine.device(id)).collect();
     progress(Progress::Started { devices: &facts });
 
-    let capture =
-        Capture { machine: &machine, options, signals: &signals, layout: &layout, decoder: &decoder };
-    let (captured, pages) = capture.run(&instance, store, progress)?;
+    let capture = Capture {
+        machine: &machine,
+        options,
+        signals: &signals,
+        layout: &layout,
+        decoder: &decoder,
+        sched: sched.as_ref(),
+    };
+    let waits_feed = waits_instance.as_ref().zip(waits_store);
+    let waits_feed = waits_feed.map(|(instance, store)| Feed { instance, store });
+    let (captured, pages, waits_pages) =
+        capture.run(Feed { instance: &instance, store }, waits_feed, progress)?;
     drop(instance);
+    drop(waits_instance);
     drop(tracefs);
 
     if captured.stopped_by == StopReason::BufferFull {
@@ -107,15 +130,24 @@ pub fn record_with(
         progress(Progress::Note(&note));
         notes.push(note);
     }
-    finish(options, &machine, &signals, (captured, pages), (layout, decoder), notes, (beside, progress))
+    let waits = sched.zip(waits_pages);
+    finish(
+        options,
+        &machine,
+        &signals,
+        (captured, pages, waits),
+        (layout, decoder),
+        notes,
+        (beside, progress),
+    )
 }
 
 fn finish(
     options: &RecordOptions,
     machine: &Machine,
     signals: &Signals,
-    (mut captured, pages): (Captured, Pages),
-    (layout, decoder): (fonio_trace::ring_buffer::PageLayout, fonio_trace::ring_buffer::BlockDecoder),
+    (mut captured, pages, waits): (Captured, Pages, Option<(SchedDecoder, Pages)>),
+    (layout, decoder): (PageLayout, BlockDecoder),
     mut notes: Vec<String>,
     (beside, progress): (&mut Beside<'_>, &mut dyn FnMut(Progress<'_>)),
 ) -> Result<RecordSummary, RecordError> {
@@ -135,20 +167,29 @@ fn finish(
     beside(&mut writer).map_err(written)?;
     let own_tid = pages.own_tid;
     let trace_bytes = captured.trace_bytes;
+    let completions = waits.as_ref().map(|_| RefCell::default());
     let mut reader = CaptureReader::new(
-        layout,
+        layout.clone(),
         decoder,
         pages,
         (captured.began, captured.unix_ns_at_zero),
         &captured.threads,
         signals,
         (trace_bytes, &mut *progress),
-    );
-    let mut sink = WithoutOwn { inner: &mut writer, own_tid, left_out: 0 };
+    )
+    .noting(completions.as_ref());
+    let mut sink = WithoutOwn { inner: &mut writer, own_tid, completions: completions.as_ref(), left_out: 0 };
     let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
     let (events, own_rows) = (reader.events, sink.left_out);
     let mut meta = assembled
         .map_err(|source| if signals.interrupts() > 1 { RecordError::Aborted } else { written(source) })?;
+    let missing = match waits.zip(completions.as_ref()) {
+        Some(((sched, pages), completions)) => {
+            waits::write((layout, &sched), pages, &captured, completions, machine, &mut writer)
+                .map_err(written)?
+        }
+        None => Vec::new(),
+    };
 
     let mut diagnose = |code: &str, message: String, count: u64| {
         progress(Progress::Note(&message));
@@ -178,6 +219,9 @@ fn finish(
     if own_rows > 0 {
         let message = format!("{own_rows} requests and bios of the spill file were left out");
         diagnose("own-requests", message, own_rows)?;
+    }
+    for (code, message, count) in missing {
+        diagnose(code, message, count)?;
     }
     complete_meta(&mut meta, options, machine, &captured);
     let meta = writer.finish(meta)?;
@@ -220,6 +264,10 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
         .as_ref()
         .map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect());
     meta.command_exit = captured.command.as_ref().and_then(|command| command.exit_code());
+    let cpu = captured.command.as_ref().and_then(|command| command.cpu());
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    meta.command_user_ns = cpu.map(|(user, _)| nanos(user));
+    meta.command_system_ns = cpu.map(|(_, system)| nanos(system));
     meta.host = machine.host();
     // Those that had events, those that were asked for, and what they are stacked on.
     let mut ids: Vec<DeviceId> = meta.devices.iter().map(|device| device.id).collect();

@@ -3,7 +3,7 @@
 use std::fs;
 
 use fonio_core::Thread;
-use fonio_trace::ring_buffer::{BlockDecoder, PageLayout};
+use fonio_trace::ring_buffer::PageLayout;
 use rustc_hash::FxHashMap;
 
 use crate::machine::Machine;
@@ -31,20 +31,25 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Notes the threads that queued or inserted something in this page.
-    pub(crate) fn note(&mut self, layout: &PageLayout, decoder: &BlockDecoder, page: &[u8]) {
+    /// Notes the threads that `tid_of` finds in the records of this page.
+    pub(crate) fn note(&mut self, layout: &PageLayout, page: &[u8], tid_of: &dyn Fn(&[u8]) -> Option<u32>) {
         let Ok((_, mut cursor)) = layout.open(page) else { return };
         while let Some(Ok(record)) = cursor.next(page) {
-            let Some(tid) = decoder.causing_tid(record.data) else { continue };
+            let Some(tid) = tid_of(record.data) else { continue };
             // Mostly the same thread as before. 0 is the idle thread of every processor.
             if tid == self.last || tid == 0 {
                 continue;
             }
             self.last = tid;
-            if !self.known.contains_key(&tid) && self.known.len() < KNOWN_MAX {
-                self.known.insert(tid, None);
-                self.due.push(tid);
-            }
+            self.add(tid);
+        }
+    }
+
+    /// Notes one thread.
+    pub(crate) fn add(&mut self, tid: u32) {
+        if !self.known.contains_key(&tid) && self.known.len() < KNOWN_MAX {
+            self.known.insert(tid, None);
+            self.due.push(tid);
         }
     }
 

@@ -10,7 +10,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fonio_trace::ring_buffer::{BlockDecoder, ByteOrder, EventFormat, PageLayout};
+use fonio_trace::ring_buffer::{
+    BlockDecoder, ByteOrder, EventFormat, PageLayout, SCHED_EVENTS, STACK_EVENT, SchedDecoder,
+};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
@@ -153,13 +155,35 @@ impl Tracefs {
         removed
     }
 
-    /// Makes an instance, switched off, with the clock and events of a recording.
+    /// Makes an instance, switched off, with the clock and block events of a recording.
     pub(crate) fn instance(
         &self,
         machine: &Machine,
         watched: &Watched,
         kib_per_cpu: u64,
     ) -> Result<Instance, RecordError> {
+        let mut instance = self.bare_instance(machine, kib_per_cpu)?;
+        instance.enable(watched)?;
+        instance.open_cpus()?;
+        Ok(instance)
+    }
+
+    /// Makes an instance, switched off, with the scheduler's events of the threads that it will be told to follow.
+    ///
+    /// It is another instance because following threads holds for all of an instance's events, and a request may
+    /// complete while any thread runs.
+    pub(crate) fn waits_instance(
+        &self,
+        machine: &Machine,
+        kib_per_cpu: u64,
+    ) -> Result<Instance, RecordError> {
+        let mut instance = self.bare_instance(machine, kib_per_cpu)?;
+        instance.enable_waits()?;
+        instance.open_cpus()?;
+        Ok(instance)
+    }
+
+    fn bare_instance(&self, machine: &Machine, kib_per_cpu: u64) -> Result<Instance, RecordError> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let maker = Maker::of(machine, rustix::process::getpid().as_raw_nonzero().get() as u32);
         let maker = maker.ok_or_else(|| RecordError::File {
@@ -177,7 +201,7 @@ impl Tracefs {
         let dir = self.root.join("instances").join(name);
         fs::create_dir(&dir).map_err(|error| refusal(machine, &dir, error, "making the directory"))?;
         // From here on dropping it removes the directory.
-        let mut instance = Instance { dir, cpus: Vec::new(), buffers: Vec::new() };
+        let instance = Instance { dir, cpus: Vec::new(), buffers: Vec::new() };
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono").map_err(|error| match error {
             RecordError::File { source, .. }
@@ -190,29 +214,39 @@ impl Tracefs {
         instance.write("buffer_size_kb", &kib_per_cpu.to_string())?;
         // A page says how many events were overwritten before it; it would not say how many were refused.
         instance.write("options/overwrite", "1")?;
-        instance.enable(watched)?;
-        instance.open_cpus()?;
         Ok(instance)
     }
 
     /// How pages and block events look in this kernel.
     pub(crate) fn layouts(&self) -> Result<(PageLayout, BlockDecoder), RecordError> {
         let order = ByteOrder::NATIVE;
-        let wrong = |path: &Path, problem: String| RecordError::Format { path: path.to_owned(), problem };
         let path = self.root.join("events/header_page");
         let text = read_whole(&path)?;
-        let layout = PageLayout::parse(&text, order).map_err(|error| wrong(&path, error.to_string()))?;
+        let layout = PageLayout::parse(&text, order)
+            .map_err(|error| RecordError::Format { path, problem: error.to_string() })?;
+        let decoder = BlockDecoder::new(&self.formats("block", &EVENTS)?, order);
+        Ok((layout, decoder.ok_or(RecordError::NoBlockEvents)?))
+    }
+
+    /// How the scheduler's events look in this kernel.
+    pub(crate) fn sched_layouts(&self) -> Result<SchedDecoder, RecordError> {
+        let mut formats = self.formats("sched", &SCHED_EVENTS)?;
+        formats.extend(self.formats("ftrace", &[STACK_EVENT])?);
+        SchedDecoder::new(&formats, ByteOrder::NATIVE).ok_or(RecordError::NoSchedulerEvents)
+    }
+
+    /// Those of `events` that this kernel has.
+    fn formats(&self, system: &str, events: &[&str]) -> Result<Vec<EventFormat>, RecordError> {
         let mut formats = Vec::new();
-        for name in EVENTS {
-            let path = self.root.join("events/block").join(name).join("format");
+        for name in events {
+            let path = self.root.join("events").join(system).join(name).join("format");
             if !path.exists() {
                 continue;
             }
-            let text = read_whole(&path)?;
-            formats.push(EventFormat::parse(&text).map_err(|error| wrong(&path, error.to_string()))?);
+            let parsed = EventFormat::parse(&read_whole(&path)?);
+            formats.push(parsed.map_err(|error| RecordError::Format { path, problem: error.to_string() })?);
         }
-        let decoder = BlockDecoder::new(&formats, order).ok_or(RecordError::NoBlockEvents)?;
-        Ok((layout, decoder))
+        Ok(formats)
     }
 }
 
@@ -323,6 +357,39 @@ impl Instance {
             self.write(&format!("{dir}/enable"), "1")?;
         }
         Ok(())
+    }
+
+    fn enable_waits(&self) -> Result<(), RecordError> {
+        // Threads that a followed thread makes are followed too.
+        self.write("options/event-fork", "1")?;
+        for name in SCHED_EVENTS {
+            let dir = format!("events/sched/{name}");
+            if !self.dir.join(&dir).exists() {
+                return Err(RecordError::NoSchedulerEvents);
+            }
+            // A stack only where a thread blocks or is woken. Without stacks less is known, which the reader notices.
+            let stack = match name {
+                "sched_switch" => Some("stacktrace if prev_state & 255"),
+                "sched_waking" => Some("stacktrace"),
+                _ => None,
+            };
+            if let Some(stack) = stack {
+                let _ = self.write(&format!("{dir}/trigger"), stack);
+            }
+            self.write(&format!("{dir}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    /// Follows the thread `tid` and all that it makes; those that were followed before are not any more.
+    pub(crate) fn follow(&self, tid: u32) -> Result<(), RecordError> {
+        self.write("set_event_pid", &tid.to_string())
+    }
+
+    /// The living threads that are followed.
+    pub(crate) fn followed(&self) -> Vec<u32> {
+        let text = read_text(&self.dir.join("set_event_pid")).unwrap_or_default();
+        text.split_whitespace().filter_map(|tid| tid.parse().ok()).collect()
     }
 
     fn open_cpus(&mut self) -> Result<(), RecordError> {

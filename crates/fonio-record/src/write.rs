@@ -1,5 +1,6 @@
 //! From the pages of a capture to a recording.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use fonio_core::{
 };
 use fonio_trace::reader::TraceReader;
 use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, RingBufferReader};
+use fonio_trace::waits::Completions;
 
 use crate::Progress;
 use crate::pages::{CpuSource, Pages};
@@ -29,6 +31,8 @@ pub(crate) struct CaptureReader<'a> {
     read: Arc<AtomicU64>,
     trace_bytes: ByteCount,
     told: u64,
+    /// Where waits are recorded: what completed.
+    completions: Option<&'a RefCell<Completions>>,
     /// Events so far.
     pub events: u64,
 }
@@ -49,7 +53,22 @@ impl<'a> CaptureReader<'a> {
         let source = Source { format: "tracefs".to_owned(), ..Source::default() };
         let clock = Clock { name: "mono".to_owned(), unix_ns_at_zero: Some(unix_ns_at_zero) };
         let inner = RingBufferReader::new(layout, decoder, streams, source, clock, began);
-        CaptureReader { inner, threads, signals, progress, read, trace_bytes, told: 0, events: 0 }
+        CaptureReader {
+            inner,
+            threads,
+            signals,
+            progress,
+            read,
+            trace_bytes,
+            told: 0,
+            completions: None,
+            events: 0,
+        }
+    }
+
+    /// Notes in `completions` what completes.
+    pub(crate) fn noting(self, completions: Option<&'a RefCell<Completions>>) -> CaptureReader<'a> {
+        CaptureReader { completions, ..self }
     }
 }
 
@@ -61,6 +80,10 @@ impl TraceReader for CaptureReader<'_> {
         let more = self.inner.next_batch(batch)?;
         for thread in &mut batch.threads {
             self.threads.complete(thread);
+        }
+        if let Some(completions) = self.completions {
+            let mut completions = completions.borrow_mut();
+            batch.events.iter().for_each(|event| completions.event(event));
         }
         self.events += batch.events.len() as u64;
         if self.events - self.told >= PROGRESS_EVENTS {
@@ -87,6 +110,7 @@ impl TraceReader for CaptureReader<'_> {
 pub(crate) struct WithoutOwn<'a> {
     pub inner: &'a mut dyn RowSink,
     pub own_tid: Option<u32>,
+    pub completions: Option<&'a RefCell<Completions>>,
     /// Rows left out.
     pub left_out: u64,
 }
@@ -105,6 +129,9 @@ impl RowSink for WithoutOwn<'_> {
         Ok(())
     }
     fn request(&mut self, row: &Request) -> io::Result<()> {
+        if let Some(completions) = self.completions {
+            completions.borrow_mut().request(row);
+        }
         if self.is_own(row.tid) { Ok(()) } else { self.inner.request(row) }
     }
     fn bio(&mut self, row: &Bio) -> io::Result<()> {

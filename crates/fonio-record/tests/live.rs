@@ -9,8 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fonio_core::meta::Meta;
-use fonio_core::{ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread, Timestamp};
-use fonio_record::{RecordError, RecordOptions, RecordSummary, Selector, StopReason, record, record_with};
+use fonio_core::{ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread, Timestamp, Wait};
+use fonio_record::{
+    CommandSetting, Quiet, RecordError, RecordOptions, RecordSummary, Selector, StopReason, record,
+    record_with,
+};
 use fonio_recording::{Recording, Tables};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -21,6 +24,7 @@ struct Rows {
     threads: Vec<Thread>,
     samples: Vec<Sample>,
     marks: Vec<Mark>,
+    waits: Vec<Wait>,
 }
 
 impl RowSink for Rows {
@@ -38,6 +42,10 @@ impl RowSink for Rows {
     }
     fn mark(&mut self, row: &Mark) -> io::Result<()> {
         self.marks.push(row.clone());
+        Ok(())
+    }
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        self.waits.push(row.clone());
         Ok(())
     }
 }
@@ -215,6 +223,80 @@ fn what_the_caller_knows_stands_beside_it() {
     if checked(record_with(&options, &mut |sink| sink.mark(&mark), &mut |_| {})).is_some() {
         assert_eq!(read(&options.out).1.marks, [mark]);
     }
+}
+
+/// Records the waits of a shell script; gives its span, and the waits of all its threads.
+fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, Rows, Mark)> {
+    let dir = scratch();
+    let out = dir.path().join("recording");
+    let options = RecordOptions {
+        select: vec![Selector::Path(dir.path().to_owned())],
+        command: words(&["sh", "-c", script]),
+        setting: CommandSetting { own_group: true, dir: Some(dir.path().to_owned()), ..Default::default() },
+        waits: true,
+        until_idle,
+        ..RecordOptions::new(&out)
+    };
+    let summary = try_record(&options)?;
+    let (_, rows) = read(&out);
+    let launch = rows.marks.iter().find(|mark| mark.name == "launch").unwrap().clone();
+    Some((summary, rows, launch))
+}
+
+/// Seconds that all threads waited for a reason.
+fn waited_s(rows: &Rows, reason: &str) -> f64 {
+    let waits = rows.waits.iter().filter(|wait| wait.reason == reason);
+    waits.map(|wait| wait.ended.map_or(0, |ended| ended.0 - wait.began.0)).sum::<u64>() as f64 / 1e9
+}
+
+#[test]
+fn why_threads_wait() {
+    // Each script does one thing for 0.3 s at least; what it waits for is the reason of so much at least.
+    for (script, reason) in [
+        ("exec sleep 0.3", "timer"),
+        ("sleep 0.3; true", "thread"),
+        ("sleep 0.3 | cat", "thread"),
+        ("head -c 300000 /dev/urandom > file; sync file; sleep 0.3", "timer"),
+    ] {
+        let Some((summary, rows, launch)) = waits_of(script, None) else { return };
+        assert_eq!(summary.command_exit, Some(0), "{script}");
+        assert!(waited_s(&rows, reason) >= 0.29, "{script}: {:?}", rows.waits);
+        let span = launch.until.unwrap().0 - launch.at.0;
+        assert!(span >= 290_000_000 && launch.at >= summary.began, "{script}");
+        // The command's first thread begins with its making.
+        let first = rows.waits.iter().find(|wait| Some(wait.tid) == launch.tid).unwrap();
+        assert_eq!((first.began, first.reason.as_str()), (launch.at, "cpu"), "{script}");
+    }
+}
+
+#[test]
+fn a_wait_for_storage_names_its_request() {
+    let script = "dd if=/dev/zero of=file bs=64k count=64 oflag=direct 2>/dev/null";
+    let Some((_, rows, _)) = waits_of(script, None) else { return };
+    let storage: Vec<&Wait> = rows.waits.iter().filter(|wait| wait.reason == "storage").collect();
+    assert!(storage.len() >= 30, "{} waits for storage", storage.len());
+    let named: Vec<u64> = storage.iter().filter_map(|wait| wait.request_id).collect();
+    assert!(named.len() >= storage.len() / 2, "{} of {} name a request", named.len(), storage.len());
+    for wait in storage.iter().filter(|wait| wait.request_id.is_some()) {
+        let request =
+            rows.requests.iter().find(|request| Some(request.request_id) == wait.request_id).unwrap();
+        assert!(request.completed <= wait.ended);
+    }
+}
+
+#[test]
+fn a_command_that_becomes_quiet_is_ended() {
+    let quiet = Quiet { below_share: 0.2, lasting: Duration::from_millis(300) };
+    let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 1000 & sleep 1000";
+    let Some((summary, rows, launch)) = waits_of(script, Some(quiet)) else { return };
+    assert_eq!(summary.stopped_by, StopReason::Idle);
+    let until = launch.until.unwrap();
+    assert!(until < summary.ended && until.0 - launch.at.0 < 100_000_000_000);
+    let alive = |tid: u32| {
+        let command = fs::read_to_string(format!("/proc/{tid}/cmdline")).unwrap_or_default();
+        command.contains("1000")
+    };
+    assert!(!rows.waits.iter().any(|wait| alive(wait.tid)), "what it started is ended too");
 }
 
 #[test]

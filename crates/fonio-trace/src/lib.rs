@@ -17,3 +17,4 @@ pub mod recognise;
 pub mod ring_buffer;
 pub mod systrace;
 mod threads;
+pub mod waits;

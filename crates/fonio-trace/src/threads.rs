@@ -29,7 +29,7 @@ pub(crate) enum Origin {
 }
 
 /// The threads seen lately. A thread that was forgotten is told again when it returns.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Threads {
     young: FxHashMap<u32, Known>,
     old: FxHashMap<u32, Known>,

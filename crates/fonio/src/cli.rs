@@ -147,6 +147,9 @@ pub struct Record {
     /// How often the monitor samples CPU, memory, disks, network, pressure and temperature.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "500ms")]
     pub interval: Duration,
+    /// Record also why the command's threads were blocked, and who woke them; the report then says where its time went.
+    #[arg(long, requires = "command")]
+    pub waits: bool,
     /// The command to watch, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

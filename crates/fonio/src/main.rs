@@ -16,7 +16,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, compare, device, export, import, manual, mount, record, report, run, status,
+    bench, check, compare, device, export, fix, import, manual, mount, record, report, run, status,
 };
 
 fn main() -> ExitCode {
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Some(Command::Device(arguments)) => device::run(arguments, cli.color),
         Some(Command::Mount(arguments)) => mount::run(arguments),
         Some(Command::Run(arguments)) => run::run(arguments, cli.color),
-        Some(Command::Fix(arguments)) => run::fix(arguments, cli.color),
+        Some(Command::Fix(arguments)) => fix::run(arguments, cli.color),
         Some(Command::Role { role }) => run::play(role),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),

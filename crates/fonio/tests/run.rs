@@ -51,6 +51,16 @@ fn what_does_not_exist_is_named() {
         (&["run", "webbench", "--on", "no-such-card"], "no-such-card is no folder and no block device"),
         (&["run", "webbench", "--on", ".", "--scheduler", "bfq"], "a folder has its own file system"),
         (&["run", "webbench", "--on", ".", "--scale", "0"], "scale"),
+        (&["run", "webbench", "--cpu", "2"], "2 is no share of a processor"),
+        (&["run", "webbench", "--", "x"], "is for --launch"),
+        (&["run", "mobibench", "--", "-a", "9"], "write one of: 0 write, 1 random write"),
+        (&["run", "--mobigen", "/no/such/trace"], "cannot find the trace /no/such/trace"),
+        (&["run", "--launch"], "ARGUMENTS"),
+        (&["run", "--launch", "--until-idle=10", "--", "true"], "such as 10%:500ms"),
+        (&["run", "--launch", "--with", "x", "--on", ".", "--", "true"], "copy it there yourself"),
+        (&["fix", "wal-normal", "--apply", "."], "PRAGMA journal_mode=WAL"),
+        (&["fix", "commit-30s", "--apply", "/proc"], "it is proc, and only ext4 has it"),
+        (&["fix", "noatime", "--apply", "/no/such/folder"], "cannot find /no/such/folder"),
     ] {
         let out = fonio(arguments);
         assert_eq!(out.status.code(), Some(2), "{arguments:?}");
@@ -123,7 +133,120 @@ fn a_run_in_a_folder_leaves_nothing_there() {
         out.to_str().unwrap(),
     ]);
     assert!(run.status.success(), "{}", text(&run.stderr));
-    assert!(text(&run.stdout).starts_with("webbench on "), "{}", text(&run.stdout));
+    assert!(
+        text(&run.stdout).lines().next().is_some_and(|line| line.contains("webbench on ")),
+        "{}",
+        text(&run.stdout)
+    );
     assert!(left_behind(&place).is_empty());
     assert!(out.join("summary.json").exists());
+}
+
+/// The parts of the one launch by name, in seconds.
+fn part(series: &serde_json::Value, at: usize, name: &str) -> f64 {
+    let parts = series["places"][at]["parts"].as_array().unwrap();
+    parts.iter().find(|part| part["name"] == name).unwrap()["mean_s"].as_f64().unwrap()
+}
+
+fn launch(arguments: &[&str], command: &[&str]) -> serde_json::Value {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("runs");
+    let run = fonio(
+        &[&["run", "--launch", "--json", "-o", out.to_str().unwrap()], arguments, &["--"], command].concat(),
+    );
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    for place in series["places"].as_array().unwrap() {
+        // Every moment counts once.
+        let parts = place["parts"].as_array().unwrap();
+        let sum: f64 = parts.iter().map(|part| part["mean_s"].as_f64().unwrap()).sum();
+        let wall = place["wall_s"].as_f64().unwrap();
+        assert!((sum - wall).abs() < 1e-6, "{sum} of {wall}");
+    }
+    series
+}
+
+#[test]
+fn launches_say_what_they_wait_for() {
+    if !can_emulate() {
+        return;
+    }
+    // Who sleeps waits for a time it set, who spins runs, and who waits for a child that sleeps does what that does.
+    let warm = ["--warm", "--repeat", "1"];
+    let sleeps = launch(&warm, &["sleep", "0.3"]);
+    assert!(part(&sleeps, 0, "timer") >= 0.29);
+    let shell = launch(&warm, &["sh", "-c", "sleep 0.3; true"]);
+    assert!(part(&shell, 0, "timer") >= 0.29, "{shell}");
+    let spins = launch(&warm, &["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
+    let running = part(&spins, 0, "user") + part(&spins, 0, "system");
+    // It waits for nothing but a processor, which others have on a busy machine.
+    assert!(running + part(&spins, 0, "cpu_wait") >= 0.9 * spins["places"][0]["wall_s"].as_f64().unwrap());
+    // The listener answers after 0.3 s: the other end of a real socket.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let answer = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            std::io::Write::write_all(&mut stream, b"x").unwrap();
+        }
+    });
+    let (host, port) = address.split_once(':').unwrap();
+    let script = format!("exec 3<>/dev/tcp/{host}/{port}; read -n 1 answer <&3");
+    let waits = launch(&warm, &["bash", "-c", &script]);
+    assert!(part(&waits, 0, "network") >= 0.29, "{waits}");
+    answer.join().unwrap();
+}
+
+#[test]
+fn a_cold_launch_on_a_slow_card_waits_for_it() {
+    if !can_emulate() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("data");
+    fs::write(&file, vec![7; 2 << 20]).unwrap();
+    let series = launch(
+        &["--on", "ridata", "--size", "64MiB", "--repeat", "1", "--with", file.to_str().unwrap()],
+        &["cat", "data"],
+    );
+    let place = &series["places"][0];
+    assert!(part(&series, 0, "storage") > 0.5 * place["wall_s"].as_f64().unwrap(), "{place}");
+    assert!(
+        place["verdict"].as_str().unwrap().ends_with("of the launch is spent waiting for storage."),
+        "{place}"
+    );
+    let run = &place["runs"][0];
+    assert!(run["read_bytes"].as_u64().unwrap() >= 2 << 20);
+    assert!(run["dropped"]["files"].as_u64().unwrap() >= 2, "{run}");
+}
+
+#[test]
+fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
+    if !can_emulate() {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (trace, place, out) = (dir.path().join("trace"), dir.path().join("place"), dir.path().join("runs"));
+    fs::create_dir(&place).unwrap();
+    fs::write(
+        &trace,
+        "1 0 open \"/data/a.db\" 66 5\n1 1000 write 5 4096\n1 2000 fsync 5 0\n1 3000 close 5 0\n",
+    )
+    .unwrap();
+    let (trace, place) = (trace.to_str().unwrap(), place.to_str().unwrap());
+    let common = ["--repeat", "1", "--json", "--cpu", "0.5", "-o", out.to_str().unwrap()];
+    for (what, name) in
+        [(vec!["run", "--mobigen", trace, "--on", place], "mobigen"), (vec!["run", "mobibench"], "mobibench")]
+    {
+        let behind: &[&str] =
+            if name == "mobibench" { &["--", "-p", place, "-f", "64", "-a", "1", "-y", "2"] } else { &[] };
+        let run = fonio(&[&what[..], &common, behind].concat());
+        assert!(run.status.success(), "{name}: {}", text(&run.stderr));
+        let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+        assert_eq!(series["cpu_share"], 0.5, "{name}");
+        let figures = &series["variations"][0]["runs"][0];
+        assert!(figures["write_bytes"].as_u64().unwrap() >= 4096, "{name}: {figures}");
+        assert!(left_behind(Path::new(place)).is_empty());
+    }
 }

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::{Step, remove_file};
-use crate::{HostError, link, loop_device, mount};
+use crate::{HostError, cpu_share, link, loop_device, mount};
 
 /// Undoes `step`; that there is nothing to undo is success.
 pub(super) fn undo(step: &Step) -> Result<(), HostError> {
@@ -28,6 +28,7 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
         }
         Step::Loop { number, backing } => loop_device::remove(*number, backing),
         Step::Mount { dir, source } => mount::undo(dir, source),
+        Step::Cgroup { path } => cpu_share::undo(path),
         Step::Namespace { name } => link::undo(name),
     }
 }
@@ -60,6 +61,7 @@ impl fmt::Display for Step {
             Step::Process { id, .. } => write!(f, "process {}", id.pid),
             Step::Loop { number, .. } => write!(f, "/dev/loop{number}"),
             Step::Mount { dir, .. } => write!(f, "mount on {}", dir.display()),
+            Step::Cgroup { path } => write!(f, "control group {}", path.display()),
             Step::Namespace { name } => write!(f, "network namespace {name}"),
         }
     }

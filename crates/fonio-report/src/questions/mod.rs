@@ -8,6 +8,7 @@ mod head;
 mod interference;
 mod io_share;
 mod latency;
+mod launch;
 mod machine;
 mod place;
 mod processes;
@@ -30,7 +31,8 @@ use crate::number::Unit;
 pub fn document(analysis: &Analysis, meta: &Meta) -> Document {
     let about = About { analysis, meta };
     // The order in which people ask; a question that the recording cannot answer is left out, and `trust` says why.
-    let questions: [fn(&About<'_>) -> Option<Section>; 13] = [
+    let questions: [fn(&About<'_>) -> Option<Section>; 14] = [
+        launch::section,
         io_share::section,
         latency::section,
         processes::section,

@@ -71,19 +71,19 @@ fn shape(name: &str) -> Option<Shape> {
 
 /// A number in a record.
 #[derive(Clone, Copy, Debug)]
-struct Number {
+pub(super) struct Number {
     offset: usize,
     size: usize,
 }
 
 impl Number {
-    fn of(format: &EventFormat, name: &str) -> Option<Number> {
+    pub(super) fn of(format: &EventFormat, name: &str) -> Option<Number> {
         let field = format.field(name)?;
         let plain = field.kind == FieldKind::Plain && matches!(field.size, 1 | 2 | 4 | 8);
         plain.then_some(Number { offset: field.offset, size: field.size })
     }
 
-    fn get(self, record: &[u8], order: ByteOrder) -> Option<u64> {
+    pub(super) fn get(self, record: &[u8], order: ByteOrder) -> Option<u64> {
         order.unsigned(record, self.offset, self.size)
     }
 

@@ -6,20 +6,25 @@
 //! - [`PageLayout`] from `events/header_page`, then [`PageLayout::open`] and [`Cursor`] walk one page;
 //! - [`EventFormat`] from `events/SYSTEM/EVENT/format`, then [`BlockDecoder`] turns records into
 //!   [`BlockEvent`](fonio_core::BlockEvent)s by the offsets that the kernel itself states;
-//! - [`RingBufferReader`] merges the streams of all processors by time.
+//! - [`MergedRecords`] merges the streams of all processors by time, and [`RingBufferReader`] decodes the block events
+//!   among them.
 //!
 //! Source of the layout: `kernel/trace/ring_buffer.c` and `include/linux/ring_buffer.h` of Linux 3.4 to 6.18, and the
 //! texts in tracefs.
 
 mod block;
 mod format;
+mod merge;
 mod page;
 mod reader;
+mod sched;
 
 pub use block::{BLOCK_EVENTS, BlockDecoder};
 pub use format::{EventFormat, Field, FieldKind, FormatError};
+pub use merge::{MergedRecords, PageSource, Trouble};
 pub use page::{Cursor, Damage, PageHeader, PageLayout, Record};
-pub use reader::{PageSource, RingBufferReader};
+pub use reader::RingBufferReader;
+pub use sched::{Left, SCHED_EVENTS, STACK_EVENT, SchedDecoder, SchedEvent, SchedRecord};
 
 /// The byte order of the machine that traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

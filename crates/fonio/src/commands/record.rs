@@ -23,6 +23,7 @@ pub fn run(arguments: &Record) -> Result<Exit> {
     options.spill_to.clone_from(&arguments.spill);
     options.sample_interval = Some(arguments.interval);
     options.command = (!arguments.command.is_empty()).then(|| arguments.command.clone());
+    options.waits = arguments.waits;
     options.overwrite = arguments.overwrite;
     options.kernel_buffer_per_cpu = arguments.kernel_buffer.map(ByteCount);
     let summary = capture(&options)?;

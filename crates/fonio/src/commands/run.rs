@@ -1,5 +1,6 @@
-//! `fonio run` and `fonio fix`: workloads on devices, with and without fixes.
+//! `fonio run` and `fonio fix --prove`: workloads on devices, with and without fixes.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
@@ -11,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use fonio_analysis::{Analyser, AnalysisOptions};
 use fonio_core::ByteCount;
 use fonio_experiment::{
-    Change, FIXES, Place, Roles, RunOptions, Series, Setup, Variation, do_task, document, fastest,
-    run_series, serve_http, start_task,
+    Change, Place, Roles, RunOptions, Series, Setup, Variation, do_task, document, fastest, run_series,
+    serve_http, start_task,
 };
 use fonio_host::{Confirmation, Ledger};
 use fonio_recording::{Recording, Tables};
@@ -22,8 +23,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::Colour;
 use crate::cli::run::{Fix, Run, SetupArgs};
+use crate::commands::{fix, launch};
 use crate::exit::Exit;
 use crate::output;
+
+/// The workload that takes Mobibench's options.
+const MOBIBENCH: &str = "mobibench";
 
 /// The roles in which a run starts this program; none is for people.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -57,14 +62,41 @@ pub fn play(role: &Role) -> Result<Exit> {
 
 /// Runs a workload.
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
-    let Some(name) = &arguments.workload else { return list_workloads() };
+    if arguments.launch.launch {
+        return launch::run(arguments, colour);
+    }
+    let mut setup = Cow::Borrowed(&arguments.setup);
+    let workload = match (&arguments.mobigen, arguments.workload.as_deref()) {
+        (Some(trace), _) => {
+            let trace = std::fs::canonicalize(trace)
+                .with_context(|| format!("cannot find the trace {}", trace.display()))?;
+            fonio_workload::mobigen::workload(&trace)
+        }
+        (None, None) => return list_workloads(),
+        (None, Some(MOBIBENCH)) => {
+            let words: Vec<_> = arguments.arguments.iter().map(|word| word.to_string_lossy()).collect();
+            let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+            let parsed = fonio_workload::mobibench::parse(&words)?;
+            if let Some(directory) = parsed.directory {
+                if setup.on != [SetupArgs::ON_DEFAULT] {
+                    bail!("-p and --on both say where Mobibench is to run: leave one of them out");
+                }
+                setup.to_mut().on = vec![directory];
+            }
+            parsed.workload
+        }
+        (None, Some(name)) => Workload::load(name)?,
+    };
+    if !arguments.arguments.is_empty() && arguments.workload.as_deref() != Some(MOBIBENCH) {
+        bail!("what follows `--` is for --launch, and for the workload {MOBIBENCH}");
+    }
     let tried = Tried { changes: &arguments.fix, refusal: Refusal::Error, best: None };
-    measure(name, &arguments.setup, &tried, colour)
+    measure(&workload, &setup, &tried, colour)
 }
 
-/// Lists the fixes, or proves them.
-pub fn fix(arguments: &Fix, colour: Colour) -> Result<Exit> {
-    let Some(workload) = &arguments.prove else { return list_fixes(arguments) };
+/// Proves fixes on a workload.
+pub fn prove(name: &str, arguments: &Fix, colour: Colour) -> Result<Exit> {
+    let workload = &Workload::load(name)?;
     let best = arguments.best;
     if let Some(change) = &arguments.name {
         let changes = std::slice::from_ref(change);
@@ -75,15 +107,9 @@ pub fn fix(arguments: &Fix, colour: Colour) -> Result<Exit> {
             colour,
         );
     }
-    let changes: Vec<Change> = wanted(arguments).map(Change::Listed).collect();
+    let changes: Vec<Change> = fix::wanted(arguments).map(Change::Listed).collect();
     let tried = Tried { changes: &changes, refusal: Refusal::LeaveOut, best };
     measure(workload, &arguments.setup, &tried, colour)
-}
-
-/// The fixes that the flags leave over.
-fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static fonio_experiment::Fix> {
-    let (safe, no_hardware) = (arguments.safe, arguments.no_hardware);
-    FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware))
 }
 
 /// What is tried beside the plain setup.
@@ -101,8 +127,8 @@ enum Refusal {
     LeaveOut,
 }
 
-fn measure(name: &str, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
-    let workload = Workload::load(name)?;
+/// Gives what the signals that end a program set; and undoes what a killed run left.
+pub(super) fn begin() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
@@ -114,6 +140,11 @@ fn measure(name: &str, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour)
     for failed in &recovery.failed {
         eprintln!("warning: of a run that was killed, {failed}");
     }
+    Ok(stop)
+}
+
+fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
+    let stop = begin()?;
     let mut variations = Vec::new();
     for place in &arguments.on {
         for scheduler in &arguments.scheduler {
@@ -128,7 +159,7 @@ fn measure(name: &str, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour)
             });
             for change in tried.changes {
                 let mut changed = plain.clone();
-                match change.apply(&mut changed, &workload) {
+                match change.apply(&mut changed, workload) {
                     Ok(()) => variations.push(Variation {
                         name: format!("{base}, {}", change.name()),
                         compared_with: Some(base_at),
@@ -143,7 +174,7 @@ fn measure(name: &str, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour)
     }
     let roles = roles()?;
     let options = RunOptions {
-        workload: &workload,
+        workload,
         scale: arguments.scale,
         pace: arguments.pace,
         write_back: arguments.write_back,
@@ -167,10 +198,8 @@ fn measure(name: &str, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour)
         eprintln!("These again, {} times each:", arguments.repeat);
     }
     let series = run(&variations, arguments.repeat, &arguments.out)?;
-    let summary = arguments.out.join("summary.json");
-    let text = serde_json::to_string_pretty(&series)?;
-    std::fs::write(&summary, &text).with_context(|| format!("cannot write {}", summary.display()))?;
-    let page = arguments.html.clone().unwrap_or_else(|| arguments.out.join("report.html"));
+    let text = summarise(&series, &arguments.out)?;
+    let page = page(arguments);
     output::write_html(&document(&series, explain_first(&series)?), Some(&page))?;
     if arguments.json {
         writeln!(io::stdout(), "{text}")?;
@@ -185,19 +214,36 @@ fn measure(name: &str, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour)
 /// The report on the recording of the first run.
 fn explain_first(series: &Series) -> Result<Option<Document>> {
     let first = series.variations.first().and_then(|variation| variation.runs.first());
-    let Some(run) = first else { return Ok(None) };
-    let recording = Recording::open(&run.recording)?;
+    first.map(|run| explain(&run.recording)).transpose()
+}
+
+/// The report on a run's recording.
+pub(super) fn explain(recording: &Path) -> Result<Document> {
+    let recording = Recording::open(recording)?;
     let mut analyser = Analyser::new(AnalysisOptions::default());
     recording.replay(&mut analyser, Tables::ALL)?;
     let analysis = analyser.finish(recording.meta());
-    Ok(Some(Document::from_analysis(&analysis, recording.meta())))
+    Ok(Document::from_analysis(&analysis, recording.meta()))
 }
 
-fn plain_name(place: &str, scheduler: &str, arguments: &SetupArgs) -> String {
+/// Where the HTML report goes.
+pub(super) fn page(arguments: &SetupArgs) -> PathBuf {
+    arguments.html.clone().unwrap_or_else(|| arguments.out.join("report.html"))
+}
+
+/// Writes `summary.json`, and gives it.
+pub(super) fn summarise(series: &impl serde::Serialize, out: &Path) -> Result<String> {
+    let summary = out.join("summary.json");
+    let text = serde_json::to_string_pretty(series)?;
+    std::fs::write(&summary, &text).with_context(|| format!("cannot write {}", summary.display()))?;
+    Ok(text)
+}
+
+pub(super) fn plain_name(place: &str, scheduler: &str, arguments: &SetupArgs) -> String {
     if arguments.scheduler.len() > 1 { format!("{place} with {scheduler}") } else { place.to_owned() }
 }
 
-fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Result<Setup> {
+pub(super) fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Result<Setup> {
     let path = Path::new(place);
     let kind = std::fs::metadata(path).ok().map(|metadata| metadata.file_type());
     let place = match kind {
@@ -224,11 +270,12 @@ fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Result<Setup> {
         mount_options: arguments.mount_options.clone(),
         scheduler: scheduler.to_owned(),
         link: arguments.link,
+        cpu: arguments.cpu,
         ..Setup::on(place)
     })
 }
 
-fn roles() -> Result<Roles> {
+pub(super) fn roles() -> Result<Roles> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     Ok(Roles {
         program: std::env::current_exe().context("cannot find this program's file")?,
@@ -244,17 +291,7 @@ fn list_workloads() -> Result<Exit> {
     for workload in shipped() {
         writeln!(out, "{:<18} {}", workload.name, Workload::load(workload.name)?.title)?;
     }
+    writeln!(out, "{MOBIBENCH:<18} Mobibench's modes, by its own options behind `--`")?;
     writeln!(out, "\nNext: `fonio run NAME --on FOLDER`, or `--on PROFILE` (`fonio device list`) as root.")?;
-    Ok(Exit::Fine)
-}
-
-fn list_fixes(arguments: &Fix) -> Result<Exit> {
-    let one = arguments.name.as_ref().map(Change::name);
-    let mut out = io::stdout().lock();
-    for fix in wanted(arguments).filter(|fix| one.as_deref().is_none_or(|name| name == fix.name)) {
-        writeln!(out, "{:<14} {}", fix.name, fix.does)?;
-        writeln!(out, "{:<14} {} Source: {}.", "", fix.loses.sentence(), fix.source)?;
-    }
-    writeln!(out, "\nNext: `fonio fix NAME --prove WORKLOAD --on PLACE` measures before and after.")?;
     Ok(Exit::Fine)
 }

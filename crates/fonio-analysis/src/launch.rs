@@ -1,0 +1,307 @@
+//! Where the time of a launch went: the critical path.
+//!
+//! A launch is what the mark `launch` spans: a command from when it was made to its end, or to when it became quiet. Its
+//! critical path is followed backwards, from the end: while a thread ran, the time is the processor's; while it was
+//! blocked, the time is that of what it waited for; where another thread of the launch woke it (a lock, a pipe, the end of
+//! a child), the path goes on in that thread, which is what it really waited for; where a thread begins, it goes on in
+//! the thread that made it. So every moment is counted once, and the parts sum to the launch, however many threads and
+//! processes it has.
+//!
+//! Nguyen et al. (MobiSys 2015, section 7.4) divide a launch into user, system, storage and network time. Their equation
+//! (1) computes the storage part from the interval's own rates, which gives the interval; here it is what was seen.
+
+use fonio_core::{Mark, Meta, Wait};
+use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::threads::Threads;
+
+/// The name of the mark.
+const MARK: &str = "launch";
+/// Waits remembered; with more there is no critical path.
+const WAITS_MAX: usize = 4_000_000;
+/// From which share on storage is worth naming; Courville and Chen call less than this light.
+const LIGHT_BELOW: f64 = 0.09;
+/// Threads that are listed.
+const THREADS_LISTED: usize = 20;
+
+/// A launch and its parts, in nanoseconds. They sum to `duration_ns`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Launch {
+    /// In one sentence.
+    pub verdict: String,
+    /// From the span's begin.
+    pub began_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// The parts of the critical path.
+    pub path: Parts,
+    /// The share of `path.running_ns` that was in user mode: that of the whole command, as the kernel accounts it.
+    pub user_share: Option<f64>,
+    /// How often the critical path waited for storage, and in how many of these it is known which request ended it.
+    pub storage_waits: u64,
+    /// See `storage_waits`.
+    pub storage_waits_with_request: u64,
+    /// What each thread did not run for, summed over all threads; without `running_ns`, since when a thread ended is not
+    /// in the table. Threads wait at the same time, so this can exceed the launch.
+    pub all_threads: Parts,
+    /// Threads of the launch.
+    pub threads: u64,
+    /// How much of the critical path lay in which program, the largest first.
+    pub programs: Vec<ProgramTime>,
+}
+
+/// Time by what was waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Parts {
+    /// On a processor.
+    pub running_ns: u64,
+    /// Blocked on storage.
+    pub storage_ns: u64,
+    /// Blocked on the network.
+    pub network_ns: u64,
+    /// Blocked on a time that was set.
+    pub timer_ns: u64,
+    /// Blocked on a lock that no thread of the launch held.
+    pub lock_ns: u64,
+    /// Blocked on another process, which is none of the launch.
+    pub thread_ns: u64,
+    /// Ready to run, without a processor.
+    pub cpu_ns: u64,
+    /// Blocked, it was not seen on what.
+    pub unknown_ns: u64,
+}
+
+/// A program's part of the critical path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramTime {
+    /// The thread's name.
+    pub name: String,
+    /// Its parts.
+    pub path: Parts,
+}
+
+impl Parts {
+    /// The part that a reason of the `waits` table names.
+    fn of(&mut self, reason: Reason) -> &mut u64 {
+        match reason {
+            Reason::Storage => &mut self.storage_ns,
+            Reason::Network => &mut self.network_ns,
+            Reason::Timer => &mut self.timer_ns,
+            Reason::Lock => &mut self.lock_ns,
+            Reason::Thread => &mut self.thread_ns,
+            Reason::Cpu => &mut self.cpu_ns,
+            Reason::Unknown => &mut self.unknown_ns,
+        }
+    }
+
+    /// All parts together.
+    pub fn sum_ns(&self) -> u64 {
+        let Parts { running_ns, storage_ns, network_ns, timer_ns, lock_ns, thread_ns, cpu_ns, unknown_ns } =
+            self;
+        running_ns + storage_ns + network_ns + timer_ns + lock_ns + thread_ns + cpu_ns + unknown_ns
+    }
+
+    /// The parts in a sentence: is it storage, and if not, what is it.
+    pub fn verdict(&self) -> String {
+        let whole = self.sum_ns().max(1) as f64;
+        let parts = [
+            ("waiting for storage", self.storage_ns),
+            ("running", self.running_ns),
+            ("waiting for the network", self.network_ns),
+            ("waiting for a processor", self.cpu_ns),
+            ("waiting for a time that it set itself", self.timer_ns),
+            ("waiting for other processes and locks", self.thread_ns + self.lock_ns),
+            ("waiting for what was not seen", self.unknown_ns),
+        ];
+        let percent = |ns: u64| format!("{:.0} %", ns as f64 / whole * 100.0);
+        let (storage_ns, storage) = (self.storage_ns, percent(self.storage_ns));
+        // Of equal parts the first counts.
+        let (what, most) = parts.iter().rev().max_by_key(|(_, ns)| *ns).expect("there are seven");
+        if *most == storage_ns {
+            format!("{storage} of the launch is spent waiting for storage.")
+        } else if (storage_ns as f64) < LIGHT_BELOW * whole {
+            format!(
+                "Storage is not the problem of this launch ({storage} of it): {} is spent {what}.",
+                percent(*most)
+            )
+        } else {
+            format!("{storage} of the launch is spent waiting for storage; more, {}, {what}.", percent(*most))
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Storage,
+    Network,
+    Timer,
+    Lock,
+    Thread,
+    Cpu,
+    Unknown,
+}
+
+impl Reason {
+    fn parse(name: &str) -> Reason {
+        match name {
+            "storage" => Reason::Storage,
+            "network" => Reason::Network,
+            "timer" => Reason::Timer,
+            "lock" => Reason::Lock,
+            "thread" => Reason::Thread,
+            "cpu" => Reason::Cpu,
+            _ => Reason::Unknown,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    began: u64,
+    ended: u64,
+    reason: Reason,
+    waker: Option<u32>,
+    has_request: bool,
+}
+
+/// Gathers waits and the mark.
+#[derive(Debug, Default)]
+pub(crate) struct LaunchTally {
+    mark: Option<(u64, Option<u64>, Option<u32>)>,
+    threads: FxHashMap<u32, Vec<Interval>>,
+    count: usize,
+}
+
+impl LaunchTally {
+    pub(crate) fn mark(&mut self, row: &Mark) {
+        if row.name == MARK && self.mark.is_none() {
+            self.mark = Some((row.at.0, row.until.map(|until| until.0), row.tid));
+        }
+    }
+
+    pub(crate) fn wait(&mut self, row: &Wait) {
+        self.count += 1;
+        if self.count > WAITS_MAX {
+            return;
+        }
+        self.threads.entry(row.tid).or_default().push(Interval {
+            began: row.began.0,
+            ended: row.ended.map_or(u64::MAX, |ended| ended.0),
+            reason: Reason::parse(&row.reason),
+            waker: row.waker_tid,
+            has_request: row.request_id.is_some(),
+        });
+    }
+
+    /// `None` without a launch, or where there is too much of it to be remembered.
+    pub(crate) fn finish(mut self, meta: &Meta, names: &mut Threads, span_began: u64) -> Option<Launch> {
+        let (began, until, root) = self.mark?;
+        let (until, root) = (until?, root?);
+        if self.count > WAITS_MAX || until <= began || !self.threads.contains_key(&root) {
+            return None;
+        }
+        for intervals in self.threads.values_mut() {
+            intervals.sort_by_key(|interval| (interval.began, interval.ended));
+        }
+        let user_share = meta
+            .command_user_ns
+            .zip(meta.command_system_ns)
+            .and_then(|(user, system)| (user + system > 0).then(|| user as f64 / (user + system) as f64));
+        let (end, last) = self.last_active(root, began, until);
+        let mut launch = Launch {
+            began_ns: began.saturating_sub(span_began),
+            duration_ns: end - began,
+            user_share,
+            threads: self.threads.len() as u64,
+            ..Launch::default()
+        };
+        for interval in self.threads.values().flatten() {
+            let covered = interval.ended.min(end).saturating_sub(interval.began.max(began));
+            *launch.all_threads.of(interval.reason) += covered;
+        }
+        self.follow(&mut launch, (began, end), last, names);
+        launch.verdict = launch.path.verdict();
+        Some(launch)
+    }
+
+    /// Where the path begins: the first thread at its end, where it ended; else the last thread of the launch that did
+    /// anything before it became quiet, at the moment at which that began to wait.
+    fn last_active(&self, root: u32, began: u64, until: u64) -> (u64, u32) {
+        let waits_at_end = self.threads[&root].iter().any(|i| i.began < until && until < i.ended);
+        if !waits_at_end {
+            return (until, root);
+        }
+        let last = self.threads.iter().filter_map(|(tid, intervals)| {
+            let before = intervals[..intervals.partition_point(|i| i.began <= until)].last()?;
+            // A thread that runs at the end is as late as can be.
+            let active = if before.ended < until { until } else { before.began };
+            Some((active, std::cmp::Reverse(*tid)))
+        });
+        last.max().map_or((until, root), |(at, tid)| (at.max(began + 1), tid.0))
+    }
+
+    fn follow(&self, launch: &mut Launch, (began, end): (u64, u64), last: u32, names: &mut Threads) {
+        let mut programs: FxHashMap<u32, Parts> = FxHashMap::default();
+        let (mut at, mut tid) = (end, last);
+        // A path that goes from thread to thread without getting anywhere is cut.
+        let mut jumps = 0;
+        while at > began {
+            let program = names.name_at(Some(tid), at);
+            let parts = programs.entry(program).or_default();
+            let mut spend = |part: &dyn Fn(&mut Parts) -> &mut u64, from: u64, at: &mut u64| {
+                let from = from.max(began);
+                *part(&mut launch.path) += *at - from;
+                *part(parts) += *at - from;
+                *at = from;
+            };
+            let intervals = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
+            let place = intervals.partition_point(|interval| interval.began < at);
+            let Some(interval) = place.checked_sub(1).map(|place| intervals[place]) else {
+                // Its first moment, or nothing is known of it.
+                match intervals.first().and_then(|first| first.waker) {
+                    Some(maker) if jumps <= self.threads.len() && self.threads.contains_key(&maker) => {
+                        tid = maker;
+                        jumps += 1;
+                    }
+                    _ => spend(&|parts| &mut parts.unknown_ns, began, &mut at),
+                }
+                continue;
+            };
+            if interval.ended < at {
+                spend(&|parts| &mut parts.running_ns, interval.ended, &mut at);
+                jumps = 0;
+                continue;
+            }
+            let goes_on = matches!(interval.reason, Reason::Lock | Reason::Thread | Reason::Unknown);
+            if let Some(waker) = interval.waker
+                && goes_on
+                && interval.ended == at
+                && jumps <= self.threads.len()
+                && self.threads.contains_key(&waker)
+            {
+                tid = waker;
+                jumps += 1;
+                continue;
+            }
+            if interval.reason == Reason::Storage {
+                launch.storage_waits += 1;
+                launch.storage_waits_with_request += u64::from(interval.has_request);
+            }
+            spend(&|parts| parts.of(interval.reason), interval.began, &mut at);
+            jumps = 0;
+        }
+        let mut programs: Vec<ProgramTime> = programs
+            .into_iter()
+            .map(|(program, path)| ProgramTime { name: names.name(program).to_owned(), path })
+            .filter(|program| program.path.sum_ns() > 0)
+            .collect();
+        programs.sort_by(|a, b| b.path.sum_ns().cmp(&a.path.sum_ns()).then_with(|| a.name.cmp(&b.name)));
+        programs.truncate(THREADS_LISTED);
+        launch.programs = programs;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use fonio_core::{Thread, Timestamp};
+
+use super::*;
+
+/// One wait a line: `TID BEGAN..ENDED REASON [by WAKER]`, times in milliseconds; the launch is thread 1's.
+fn launch(until: u64, waits: &str) -> Option<Launch> {
+    let mut tally = LaunchTally::default();
+    let mut names = Threads::default();
+    tally.mark(&Mark {
+        at: Timestamp(1_000_000),
+        until: Some(Timestamp(until * 1_000_000)),
+        name: "launch".to_owned(),
+        tid: Some(1),
+    });
+    for line in waits.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (began, ended) = words[1].split_once("..").expect("a range");
+        let ms = |text: &str| text.parse::<u64>().ok().map(|ms| Timestamp(ms * 1_000_000));
+        let tid = words[0].parse().expect("a thread");
+        names.add(&Thread { tid, comm: Some(format!("t{tid}")), ..Thread::default() });
+        tally.wait(&Wait {
+            tid,
+            began: ms(began).expect("a begin"),
+            ended: ms(ended),
+            reason: words[2].to_owned(),
+            request_id: None,
+            waker_tid: words.get(4).and_then(|waker| waker.parse().ok()),
+        });
+    }
+    let meta =
+        Meta { command_user_ns: Some(3_000_000), command_system_ns: Some(1_000_000), ..Meta::default() };
+    tally.finish(&meta, &mut names, 0)
+}
+
+/// The parts of the path in milliseconds, in the order of the struct, which sum to the launch.
+fn parts(launch: &Launch) -> [u64; 8] {
+    let path = &launch.path;
+    assert_eq!(path.sum_ns(), launch.duration_ns);
+    let programs: u64 = launch.programs.iter().map(|program| program.path.sum_ns()).sum();
+    assert_eq!(programs, launch.duration_ns);
+    [
+        path.running_ns,
+        path.storage_ns,
+        path.network_ns,
+        path.timer_ns,
+        path.lock_ns,
+        path.thread_ns,
+        path.cpu_ns,
+        path.unknown_ns,
+    ]
+    .map(|ns| ns / 1_000_000)
+}
+
+#[test]
+fn one_thread_is_what_it_did() {
+    let found = launch(
+        101,
+        "1 1..2 cpu by 9
+         1 10..60 storage
+         1 60..62 cpu
+         1 70..80 network
+         1 90..95 timer",
+    )
+    .expect("a launch");
+    assert_eq!(parts(&found), [32, 50, 10, 5, 0, 0, 3, 0]);
+    assert_eq!(found.user_share, Some(0.75));
+    assert_eq!(found.storage_waits, 1);
+    assert_eq!(found.verdict, "50 % of the launch is spent waiting for storage.");
+}
+
+#[test]
+fn who_waits_for_another_thread_waits_for_what_that_does() {
+    // 1 makes 2 and waits for its end; 2 waits for storage, then for a lock that a stranger holds.
+    let found = launch(
+        101,
+        "1 1..1 cpu by 9
+         2 11..16 cpu by 1
+         1 12..91 thread by 2
+         2 20..70 storage
+         2 75..80 lock by 77
+         1 91..92 cpu",
+    )
+    .expect("a launch");
+    // 1: runs 1..11, then 2 from 11: cpu 5, runs 4, storage 50, runs 5, lock 5, runs 11; 1: cpu 1, runs 9.
+    assert_eq!(parts(&found), [39, 50, 0, 0, 5, 0, 6, 0]);
+    assert_eq!(found.programs[0].name, "t2");
+    assert_eq!(found.all_threads.thread_ns, 79_000_000);
+    assert_eq!(found.threads, 2);
+}
+
+#[test]
+fn a_launch_that_became_quiet_ends_with_its_last_activity() {
+    let found = launch(
+        500,
+        "1 1..1 cpu by 9
+         1 11..900 network
+         2 6..6 cpu by 1
+         2 31..900 lock",
+    )
+    .expect("a launch");
+    // 2 ran until 31, and was made by 1.
+    assert_eq!(found.duration_ns, 30_000_000);
+    assert_eq!(parts(&found), [30, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(
+        found.verdict,
+        "Storage is not the problem of this launch (0 % of it): 100 % is spent running."
+    );
+}
+
+#[test]
+fn threads_that_wake_each_other_end_somewhere() {
+    let found = launch(
+        101,
+        "1 1..1 cpu by 9
+         1 50..101 thread by 2
+         2 40..101 thread by 1",
+    )
+    .expect("a launch");
+    assert_eq!(found.duration_ns, 100_000_000);
+    parts(&found);
+}
+
+#[test]
+fn without_a_mark_or_waits_there_is_no_launch() {
+    assert_eq!(launch(101, ""), None);
+    assert_eq!(launch(101, "2 1..2 cpu by 1"), None);
+}

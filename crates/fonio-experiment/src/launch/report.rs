@@ -1,0 +1,195 @@
+//! Launches as a report: the verdict, the parts of a launch in each place, and, below, the first launch's recording.
+
+use fonio_analysis::Answer;
+use fonio_report::Document;
+use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
+use fonio_report::number::Unit;
+
+use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries};
+use crate::report::confined;
+
+/// The report on `series`. `explained` is that on the recording of the first launch, whose questions follow.
+pub fn launch_document(series: &LaunchSeries, explained: Option<Document>) -> Document {
+    let explained = explained.unwrap_or_default();
+    let mut sections = vec![section(series)];
+    sections.extend(explained.sections);
+    Document {
+        title: format!("Launch of {}", series.command.join(" ")),
+        subtitle: amount(series),
+        verdict: verdict(series),
+        facts: explained.facts,
+        findings: explained.findings,
+        sections,
+        terms: explained.terms,
+        provenance: explained.provenance,
+    }
+}
+
+fn amount(series: &LaunchSeries) -> String {
+    let cache = match series.cache {
+        CacheState::Cold => "cold",
+        CacheState::Warm => "warm",
+    };
+    let count = series.places.iter().map(|place| place.runs.len()).max().unwrap_or(0);
+    let mut amount = if count == 1 {
+        format!("1 {cache} launch")
+    } else {
+        let each = if series.places.len() > 1 { " in each place" } else { "" };
+        format!("{count} {cache} launches{each}")
+    };
+    if let Some(share) = series.cpu_share {
+        amount = format!("{amount}, {}", confined(share));
+    }
+    amount
+}
+
+fn verdict(series: &LaunchSeries) -> Verdict {
+    let Some((first, others)) = series.places.split_first() else { return Verdict::default() };
+    let mut reasons: Vec<String> = others
+        .iter()
+        .map(|place| {
+            format!("On {}: {} {}", place.name, place.verdict, comparison(place).unwrap_or_default())
+        })
+        .collect();
+    for place in &series.places {
+        if let Some(code) = place.runs.iter().find_map(|run| run.exit.filter(|code| *code != 0)) {
+            let name = &place.name;
+            reasons.push(format!(
+                "The command ended with exit code {code} on {name}; --show-output shows what it said."
+            ));
+        }
+        if place.runs.iter().any(|run| !run.valid) {
+            reasons.push(format!("A measurement on {} does not hold: events were lost.", place.name));
+        }
+    }
+    let storage = first.parts.iter().find(|part| part.name == "storage").map_or(0.0, |part| part.share);
+    let tone = if storage >= 0.5 { Tone::Bad } else { Tone::Plain };
+    Verdict { tone, sentence: first.verdict.clone(), reasons }
+}
+
+fn comparison(place: &LaunchResult) -> Option<String> {
+    let (first, difference) = place.compared_with.as_ref().zip(place.difference.as_ref())?;
+    Some(match difference.answer {
+        Answer::Lower => format!("It is {:.2} times as fast as on {first}.", place.speedup),
+        Answer::Higher => format!("It is {:.2} times as slow as on {first}.", 1.0 / place.speedup),
+        Answer::NoDifference => format!("No difference to {first} was shown."),
+        Answer::Unknown => {
+            format!("With so few launches no difference to {first} can be shown (--repeat 5).")
+        }
+    })
+}
+
+fn section(series: &LaunchSeries) -> Section {
+    let took = |place: &LaunchResult| format!("{} on {}", Unit::Seconds.format(place.wall_s), place.name);
+    let mut notes: Vec<String> = Vec::new();
+    for place in &series.places {
+        let Some(dropped) = place.runs.first().and_then(|run: &LaunchFigures| run.dropped.as_ref()) else {
+            continue;
+        };
+        notes.push(format!("{}: {}", place.name, cold(dropped)));
+        notes.extend(dropped.failed.iter().map(|failed| format!("Not dropped from the cache: {failed}")));
+    }
+    Section {
+        id: "launches".into(),
+        question: "Where does the time go?".into(),
+        answer: format!(
+            "A launch took {}. Every moment of its critical path counts once.",
+            series.places.iter().map(took).collect::<Vec<_>>().join(", ")
+        ),
+        figures: Vec::new(),
+        tables: series.places.iter().map(table).collect(),
+        notes,
+        hints: Vec::new(),
+    }
+}
+
+fn table(place: &LaunchResult) -> Table {
+    let time = |mean: f64, half: Option<f64>| match half {
+        None => Cell::Number(mean, Unit::Seconds),
+        Some(half) => Cell::Range {
+            // A few launches of a part that is nearly nothing have an interval that reaches below it.
+            low: (mean - half).max(0.0),
+            point: Some(mean),
+            high: mean + half,
+            unit: Unit::Seconds,
+            change: false,
+        },
+    };
+    let mut rows =
+        vec![vec![Cell::words("all of it"), Cell::Bar(1.0), time(place.wall_s, place.wall_s_half)]];
+    let part = |part: &LaunchPart| {
+        vec![Cell::words(words(part.name)), Cell::Bar(part.share), time(part.mean_s, part.half_s)]
+    };
+    rows.extend(place.parts.iter().filter(|part| part.mean_s > 0.0).map(part));
+    Table {
+        caption: format!("A launch on {}", place.name),
+        columns: vec![
+            Column::new("Part"),
+            Column::noted("Share", "Of the mean run time."),
+            Column::noted("Time", "Mean of the launches, with its 95 % interval."),
+        ],
+        rows,
+        ..Table::default()
+    }
+}
+
+fn words(part: &str) -> &str {
+    match part {
+        "user" => "running in user mode",
+        "system" => "running in the kernel",
+        "storage" => "waiting for storage",
+        "network" => "waiting for the network",
+        "timer" => "waiting for a time it set",
+        "others" => "waiting for other processes",
+        "cpu_wait" => "waiting for a processor",
+        "unknown" => "waiting, not seen for what",
+        other => other,
+    }
+}
+
+/// What was dropped, and what stayed, in a sentence.
+fn cold(dropped: &Dropped) -> String {
+    let size = |bytes: u64| Unit::Bytes.format(bytes as f64);
+    let files = dropped.files;
+    let (Some(held), Some(kept)) = (dropped.held_bytes, dropped.kept_bytes) else {
+        return format!(
+            "the cache of {files} files was asked to be dropped; whether it was, only Linux 6.5 and later can say."
+        );
+    };
+    let mut text = format!(
+        "before the first, {} of {} that the cache held of {files} files were dropped",
+        size(held.saturating_sub(kept)),
+        size(held)
+    );
+    if kept > 0 {
+        let names: Vec<String> = dropped
+            .kept
+            .iter()
+            .map(|kept| format!("{} ({})", kept.path.display(), size(kept.bytes)))
+            .collect();
+        text += &format!("; {} stayed, which others have in use: {}", size(kept), names.join(", "));
+    }
+    text + ". Names and inodes stay cached."
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::launch::Kept;
+
+    #[test]
+    fn what_stayed_in_the_cache_is_said() {
+        let mut dropped =
+            Dropped { files: 3, held_bytes: Some(3 << 20), kept_bytes: Some(0), ..Dropped::default() };
+        let all = cold(&dropped);
+        assert!(all.starts_with("before the first, 3 MiB of 3 MiB") && !all.contains("stayed"), "{all}");
+        dropped.kept_bytes = Some(1 << 20);
+        dropped.kept = vec![Kept { path: PathBuf::from("/lib/libc.so"), bytes: 1 << 20 }];
+        let some = cold(&dropped);
+        assert!(some.contains("2 MiB of 3 MiB") && some.contains("/lib/libc.so (1 MiB)"), "{some}");
+        dropped.held_bytes = None;
+        assert!(cold(&dropped).contains("Linux 6.5"));
+    }
+}

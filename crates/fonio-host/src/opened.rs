@@ -1,0 +1,152 @@
+//! Which files are opened on this machine, by which process: fanotify.
+//!
+//! Every mount of a file system with a disk, or of one that is stacked on one, is watched. A thread of its own takes the
+//! events, so that the kernel's queue does not grow; nothing is kept from anybody.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::{HostError, mount};
+
+/// How long after being asked to end the thread may notice it.
+const NOTICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// A file that was opened.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Opened {
+    /// The process that opened it.
+    pub pid: u32,
+    /// Its path as this process sees it.
+    pub path: PathBuf,
+}
+
+/// Watches until it is finished or dropped.
+#[derive(Debug)]
+pub struct OpenWatch {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<io::Result<BTreeSet<Opened>>>>,
+}
+
+impl OpenWatch {
+    /// Begins.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotRoot`], and [`HostError::System`] where the kernel has no fanotify.
+    pub fn begin() -> Result<OpenWatch, HostError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(HostError::NotRoot { needs: "finding the files that a command opens" });
+        }
+        let failed = || HostError::system("watch with", "fanotify (CONFIG_FANOTIFY=y)");
+        let flags =
+            libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_UNLIMITED_QUEUE | libc::FAN_NONBLOCK;
+        let opened_with = libc::O_RDONLY | libc::O_LARGEFILE | libc::O_CLOEXEC | libc::O_NOATIME;
+        // SAFETY: the call takes two numbers and gives a descriptor, or -1.
+        let fd = unsafe { libc::fanotify_init(flags, opened_with as u32) };
+        if fd < 0 {
+            return Err(failed()(io::Error::last_os_error()));
+        }
+        // SAFETY: the kernel has just given this descriptor to us alone.
+        let queue = unsafe { OwnedFd::from_raw_fd(fd) };
+        for mounted in mount::mounts()?.iter().filter(|mounted| mounted.keeps_files()) {
+            let Ok(dir) = CString::new(mounted.dir.as_os_str().as_bytes()) else { continue };
+            let add = libc::FAN_MARK_ADD | libc::FAN_MARK_MOUNT;
+            // SAFETY: the path is a C string that lives over the call, which writes nothing of ours.
+            let marked = unsafe {
+                libc::fanotify_mark(queue.as_raw_fd(), add, libc::FAN_OPEN, libc::AT_FDCWD, dir.as_ptr())
+            };
+            let error = io::Error::last_os_error();
+            // A mount below another that hides it cannot be reached by its path, nor by anybody else.
+            let is_hidden = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
+            if marked < 0 && !is_hidden {
+                return Err(HostError::system("watch", &mounted.dir)(error));
+            }
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("fonio-opened".to_owned())
+            .spawn(move || take(File::from(queue), &asked))
+            .map_err(failed())?;
+        Ok(OpenWatch { stop, thread: Some(thread) })
+    }
+
+    /// Ends, and gives the regular files that were opened, each once for each process.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`] where the kernel's queue could not be read.
+    pub fn finish(mut self) -> Result<Vec<Opened>, HostError> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().expect("it is taken here only");
+        let opened = thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
+        Ok(opened.map_err(HostError::system("read", "the files that were opened"))?.into_iter().collect())
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn take(mut queue: File, stop: &AtomicBool) -> io::Result<BTreeSet<Opened>> {
+    let mut found = BTreeSet::new();
+    let mut buffer = vec![0_u8; 64 << 10];
+    loop {
+        // Asked before the last look: what was opened until then is in the queue.
+        let last = stop.load(Ordering::Relaxed);
+        match queue.read(&mut buffer) {
+            Ok(read) => events(&buffer[..read], &mut found),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if last {
+                    return Ok(found);
+                }
+                match poll(&mut [PollFd::new(&queue, PollFlags::IN)], Some(&NOTICE)) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn events(mut bytes: &[u8], found: &mut BTreeSet<Opened>) {
+    const HEAD: usize = size_of::<libc::fanotify_event_metadata>();
+    while bytes.len() >= HEAD {
+        // SAFETY: there are as many bytes as the struct has, every bit pattern is one of its values, and it is read
+        // without asking for alignment.
+        let event =
+            unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast::<libc::fanotify_event_metadata>()) };
+        let length = (event.event_len as usize).max(HEAD);
+        bytes = bytes.get(length..).unwrap_or_default();
+        if event.fd < 0 {
+            continue;
+        }
+        // SAFETY: the kernel opened this descriptor for us alone.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(event.fd) });
+        let Ok(pid) = u32::try_from(event.pid) else { continue };
+        if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            continue;
+        }
+        if let Ok(path) = fs::read_link(Path::new("/proc/self/fd").join(file.as_raw_fd().to_string())) {
+            found.insert(Opened { pid, path });
+        }
+    }
+}

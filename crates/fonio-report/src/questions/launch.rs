@@ -1,0 +1,115 @@
+//! Where did the time of the launch go?
+
+use fonio_analysis::launch::{Launch, Parts};
+
+use super::{About, seconds};
+use crate::document::{Cell, Column, Section, Table};
+use crate::number::Unit;
+
+pub fn section(about: &About<'_>) -> Option<Section> {
+    let launch = about.analysis.launch.as_ref()?;
+    let answer = format!(
+        "{} It took {}, counted along its critical path: what a thread waited for is followed into the thread of the \
+         launch that it waited for.",
+        launch.verdict,
+        Unit::Seconds.format(seconds(launch.duration_ns)),
+    );
+    let mut notes = Vec::new();
+    if launch.storage_waits > 0 {
+        notes.push(format!(
+            "The critical path waited for storage {} times; of {} it is known which request ended the wait.",
+            Unit::Count.format(launch.storage_waits as f64),
+            Unit::Count.format(launch.storage_waits_with_request as f64),
+        ));
+    }
+    Some(Section {
+        id: "launch".into(),
+        question: "Where did the time of the launch go?".into(),
+        answer,
+        figures: Vec::new(),
+        tables: vec![parts(launch), programs(launch)],
+        hints: Vec::new(),
+        notes,
+    })
+}
+
+/// A wait's name, and where it stands.
+type Wait = (&'static str, fn(&Parts) -> u64);
+
+/// The parts with their names, and what all threads together waited; user and system where the kernel says how to divide
+/// the time on processors.
+fn named(launch: &Launch) -> Vec<(&'static str, f64, Option<u64>)> {
+    let Parts { running_ns, .. } = launch.path;
+    let mut parts = match launch.user_share {
+        Some(share) => {
+            let user = running_ns as f64 * share;
+            vec![("user", user, None), ("system", running_ns as f64 - user, None)]
+        }
+        None => vec![("on a processor", running_ns as f64, None)],
+    };
+    let waits: [Wait; 7] = [
+        ("waiting for storage", |parts| parts.storage_ns),
+        ("waiting for the network", |parts| parts.network_ns),
+        ("waiting for a time that it set", |parts| parts.timer_ns),
+        ("waiting for other processes", |parts| parts.thread_ns),
+        ("waiting for locks", |parts| parts.lock_ns),
+        ("waiting for a processor", |parts| parts.cpu_ns),
+        ("waiting, not seen for what", |parts| parts.unknown_ns),
+    ];
+    parts.extend(waits.map(|(name, of)| (name, of(&launch.path) as f64, Some(of(&launch.all_threads)))));
+    parts
+}
+
+fn parts(launch: &Launch) -> Table {
+    let whole = launch.duration_ns.max(1) as f64;
+    let rows = named(launch).into_iter().map(|(name, ns, all)| {
+        vec![
+            Cell::words(name),
+            Cell::Bar(ns / whole),
+            Cell::Number(ns, Unit::Nanos),
+            all.map_or(Cell::Unknown, |all| Cell::count(all, Unit::Nanos)),
+        ]
+    });
+    Table {
+        caption: "Parts of the launch".into(),
+        columns: vec![
+            Column::new("Part"),
+            Column::noted("Share", "Of the launch. Every moment of its critical path counts once."),
+            Column::new("Time"),
+            Column::noted(
+                "All threads",
+                "What its threads waited, summed: they wait at the same time, and for each other.",
+            )
+            .or_drop(),
+        ],
+        rows: rows.collect(),
+        ..Table::default()
+    }
+}
+
+fn programs(launch: &Launch) -> Table {
+    let rows = launch.programs.iter().map(|program| {
+        let path = &program.path;
+        vec![
+            Cell::Name(program.name.clone()),
+            Cell::count(path.sum_ns(), Unit::Nanos),
+            Cell::count(path.running_ns, Unit::Nanos),
+            Cell::count(path.storage_ns, Unit::Nanos),
+            Cell::count(path.network_ns, Unit::Nanos),
+            Cell::count(path.cpu_ns, Unit::Nanos),
+        ]
+    });
+    Table {
+        caption: "Programs on the critical path".into(),
+        columns: vec![
+            Column::new("Program"),
+            Column::noted("Time", "Of the critical path that lay in it."),
+            Column::new("Running"),
+            Column::new("Storage"),
+            Column::new("Network"),
+            Column::noted("No processor", "Ready to run, while others had the processors."),
+        ],
+        rows: rows.collect(),
+        ..Table::default()
+    }
+}

@@ -1,0 +1,192 @@
+//! The per-processor streams of one trace, merged by time: records, whatever they mean.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::io;
+
+use fonio_core::{Diagnostic, LostEvents, Severity, Timestamp};
+
+use super::page::{Cursor, Damage, PageLayout, Record};
+
+/// Damaged pages that are told of one by one; the rest are counted.
+const DAMAGE_TOLD: u64 = 5;
+
+/// The pages of one processor, oldest first.
+pub trait PageSource {
+    /// Replaces the contents of `page` by the next page and gives the byte offset in the stream at which that stood;
+    /// `None` at the end. A page may be cut behind what it uses.
+    ///
+    /// # Errors
+    /// What the underlying file reports.
+    fn next_page(&mut self, page: &mut Vec<u8>) -> io::Result<Option<u64>>;
+}
+
+/// What was wrong with the pages.
+#[derive(Debug, Default)]
+pub struct Trouble {
+    /// Gaps.
+    pub lost: Vec<LostEvents>,
+    /// Damaged pages.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// The records of all processors in the order of their times. Holds one page per processor.
+pub struct MergedRecords<S> {
+    layout: PageLayout,
+    streams: Vec<Stream<S>>,
+    /// The streams that have a record, by its time.
+    waiting: BinaryHeap<Reverse<(u64, u32)>>,
+    started: bool,
+    /// Damaged pages so far, and the first beyond those told.
+    damaged: u64,
+    untold: Option<Diagnostic>,
+    trouble: Trouble,
+}
+
+struct Stream<S> {
+    cpu: u32,
+    pages: S,
+    page: Vec<u8>,
+    /// Where `page` stood in the stream.
+    offset: u64,
+    page_number: u64,
+    cursor: Option<Cursor>,
+    /// The record that the heap knows of, as a range of `page`.
+    record: (usize, usize),
+    last_time: u64,
+    name: String,
+}
+
+impl<S: PageSource> MergedRecords<S> {
+    /// The records of `streams`: the processor's number, its name in diagnostics, and its pages. `began` is when the
+    /// trace was known to be complete first, for a gap before the first event of a processor.
+    pub fn new(
+        layout: PageLayout,
+        streams: impl IntoIterator<Item = (u32, String, S)>,
+        began: Timestamp,
+    ) -> MergedRecords<S> {
+        let streams = streams
+            .into_iter()
+            .map(|(cpu, name, pages)| Stream {
+                cpu,
+                pages,
+                page: Vec::new(),
+                offset: 0,
+                page_number: 0,
+                cursor: None,
+                record: (0, 0),
+                last_time: began.0,
+                name,
+            })
+            .collect();
+        MergedRecords {
+            layout,
+            streams,
+            waiting: BinaryHeap::new(),
+            started: false,
+            damaged: 0,
+            untold: None,
+            trouble: Trouble::default(),
+        }
+    }
+
+    /// Shows the next record and its processor to `look`; `false` at the end.
+    ///
+    /// # Errors
+    /// What a page source reports.
+    pub fn next(&mut self, look: impl FnOnce(u32, Record<'_>)) -> io::Result<bool> {
+        if !self.started {
+            self.started = true;
+            for index in 0..self.streams.len() {
+                if let Some(time) = self.advance(index)? {
+                    self.waiting.push(Reverse((time, index as u32)));
+                }
+            }
+        }
+        let Some(&Reverse((time, index))) = self.waiting.peek() else {
+            self.trouble.diagnostics.extend(self.untold.take());
+            return Ok(false);
+        };
+        let stream = &self.streams[index as usize];
+        let data = &stream.page[stream.record.0..stream.record.1];
+        look(stream.cpu, Record { time, data });
+        let next = self.advance(index as usize)?;
+        if let Some(mut top) = self.waiting.peek_mut() {
+            match next {
+                Some(next) => *top = Reverse((next, index)),
+                None => {
+                    PeekMut::pop(top);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// What was wrong with the pages since this was asked last.
+    pub fn take_trouble(&mut self) -> Trouble {
+        std::mem::take(&mut self.trouble)
+    }
+
+    /// Moves a stream to its next record and gives that record's time; `None` at its end.
+    fn advance(&mut self, index: usize) -> io::Result<Option<u64>> {
+        loop {
+            let stream = &mut self.streams[index];
+            let damage = if let Some(cursor) = &mut stream.cursor {
+                match cursor.next(&stream.page) {
+                    Some(Ok(Record { time, data })) => {
+                        let from = data.as_ptr() as usize - stream.page.as_ptr() as usize;
+                        stream.record = (from, from + data.len());
+                        stream.last_time = time;
+                        return Ok(Some(time));
+                    }
+                    Some(Err(damage)) => Some(damage),
+                    None => None,
+                }
+            } else {
+                None
+            };
+            if let Some(damage) = damage {
+                self.tell(index, damage);
+            }
+            let stream = &mut self.streams[index];
+            stream.cursor = None;
+            let Some(offset) = stream.pages.next_page(&mut stream.page)? else { return Ok(None) };
+            stream.offset = offset;
+            stream.page_number += 1;
+            match self.layout.open(&stream.page) {
+                Ok((header, cursor)) => {
+                    if let Some(count) = header.lost {
+                        self.trouble.lost.push(LostEvents {
+                            cpu: Some(stream.cpu),
+                            count,
+                            after: Timestamp(stream.last_time.min(header.time)),
+                            before: Timestamp(header.time),
+                        });
+                    }
+                    stream.cursor = Some(cursor);
+                }
+                Err(damage) => self.tell(index, damage),
+            }
+        }
+    }
+
+    fn tell(&mut self, index: usize, damage: Damage) {
+        let stream = &self.streams[index];
+        self.damaged += 1;
+        let diagnostic = Diagnostic {
+            severity: Severity::Warning,
+            code: "damaged-page".to_owned(),
+            message: format!("{damage}; the rest of the page was skipped"),
+            file: Some(stream.name.clone()),
+            record: Some(stream.page_number),
+            offset: Some(stream.offset),
+            count: 1,
+        };
+        if self.damaged <= DAMAGE_TOLD {
+            self.trouble.diagnostics.push(diagnostic);
+        } else {
+            self.untold.get_or_insert(diagnostic).count = self.damaged - DAMAGE_TOLD;
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The scheduler's tracepoints: which thread left a processor and why, who woke whom, who made whom; and the kernel's
+//! stack where one was taken with them.
+
+use super::block::Number;
+use super::{ByteOrder, EventFormat, Field, FieldKind};
+
+/// The tracepoints of the `sched` system that are understood.
+pub const SCHED_EVENTS: [&str; 4] =
+    ["sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"];
+
+/// The record, of the `ftrace` system, that holds the kernel's stack at the event before it on the same processor.
+pub const STACK_EVENT: &str = "kernel_stack";
+
+/// `common_flags` of `include/linux/trace_events.h`: the event came from a hard or a soft interrupt.
+const FLAGS_INTERRUPT: u64 = 0x08 | 0x10;
+/// Of a thread's state (`prev_state`), these bits are states; higher ones say that it was preempted, or how it may be
+/// woken.
+const STATES: u64 = 0xff;
+/// Dead or a zombie, in the numbers of all kernels since 3.4.
+const STATES_ENDED: u64 = 0x10 | 0x20 | 0x40;
+const STATE_UNINTERRUPTIBLE: u64 = 0x02;
+
+/// An event, with what every event has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedRecord<'r> {
+    /// The thread that was running.
+    pub current: u32,
+    /// It was interrupted: the event is none of its doing.
+    pub in_interrupt: bool,
+    /// What happened.
+    pub event: SchedEvent<'r>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum SchedEvent<'r> {
+    /// A processor went from one thread to another.
+    Switch { prev: u32, prev_comm: &'r [u8], left: Left, next: u32 },
+    /// A blocked thread is being woken, by the current thread or in an interrupt.
+    Waking { tid: u32 },
+    /// The current thread made another.
+    Fork { parent: u32, child: u32 },
+    /// The kernel's stack at the event before this on the same processor.
+    Stack(Stack<'r>),
+}
+
+/// How a thread left its processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Left {
+    /// It could go on.
+    Preempted,
+    /// It waits for something.
+    Blocked { uninterruptible: bool },
+    /// It is dead.
+    Ended,
+}
+
+/// Return addresses, the innermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stack<'r> {
+    bytes: &'r [u8],
+    word: usize,
+    order: ByteOrder,
+}
+
+impl Stack<'_> {
+    /// The addresses, the innermost first.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.bytes.len() / self.word)
+            .filter_map(|at| self.order.unsigned(self.bytes, at * self.word, self.word))
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Layout {
+    Switch { prev: Number, prev_comm: Option<Field>, state: Number, next: Number },
+    Waking { tid: Number },
+    Fork { parent: Number, child: Number },
+    Stack { count: Option<Number>, at: usize, word: usize },
+}
+
+/// Decodes the records of [`SCHED_EVENTS`].
+#[derive(Clone, Debug)]
+pub struct SchedDecoder {
+    order: ByteOrder,
+    /// By event id.
+    layouts: Vec<(u16, Layout)>,
+    id: Number,
+    flags: Number,
+    pid: Number,
+}
+
+impl SchedDecoder {
+    /// A decoder for those of `formats` that are understood; others are passed over. `None` without `sched_switch`.
+    pub fn new<'f>(
+        formats: impl IntoIterator<Item = &'f EventFormat>,
+        order: ByteOrder,
+    ) -> Option<SchedDecoder> {
+        let mut common = None;
+        let mut layouts = Vec::new();
+        let mut has_switch = false;
+        for format in formats {
+            let number = |name| Number::of(format, name);
+            let layout = match format.name.as_str() {
+                "sched_switch" => {
+                    common = Some((number("common_type")?, number("common_flags")?, number("common_pid")?));
+                    has_switch = true;
+                    Layout::Switch {
+                        prev: number("prev_pid")?,
+                        prev_comm: format.field("prev_comm").cloned(),
+                        state: number("prev_state")?,
+                        next: number("next_pid")?,
+                    }
+                }
+                "sched_waking" | "sched_wakeup_new" => Layout::Waking { tid: number("pid")? },
+                "sched_process_fork" => {
+                    Layout::Fork { parent: number("parent_pid")?, child: number("child_pid")? }
+                }
+                STACK_EVENT => {
+                    let caller = format.field("caller")?;
+                    // Eight addresses are declared, however many there are.
+                    let word = if caller.kind == FieldKind::Array { caller.size / 8 } else { 0 };
+                    if word != 4 && word != 8 {
+                        return None;
+                    }
+                    Layout::Stack { count: number("size"), at: caller.offset, word }
+                }
+                _ => continue,
+            };
+            layouts.push((format.id, layout));
+        }
+        let (id, flags, pid) = common?;
+        has_switch.then_some(SchedDecoder { order, layouts, id, flags, pid })
+    }
+
+    /// Decodes one record; `None` where it is another event, or too short.
+    pub fn decode<'r>(&self, record: &'r [u8]) -> Option<SchedRecord<'r>> {
+        let get = |number: Number| number.get(record, self.order);
+        let tid = |number: Number| get(number).map(|tid| tid as u32);
+        let id = get(self.id)?;
+        let (_, layout) = self.layouts.iter().find(|(known, _)| u64::from(*known) == id)?;
+        let event = match layout {
+            Layout::Switch { prev, prev_comm, state, next } => {
+                let state = get(*state)? & STATES;
+                let left = match state {
+                    0 => Left::Preempted,
+                    ended if ended & STATES_ENDED != 0 => Left::Ended,
+                    blocked => Left::Blocked { uninterruptible: blocked & STATE_UNINTERRUPTIBLE != 0 },
+                };
+                let comm = prev_comm.as_ref().and_then(|field| field.text(record, self.order));
+                SchedEvent::Switch {
+                    prev: tid(*prev)?,
+                    prev_comm: comm.unwrap_or_default(),
+                    left,
+                    next: tid(*next)?,
+                }
+            }
+            Layout::Waking { tid: woken } => SchedEvent::Waking { tid: tid(*woken)? },
+            Layout::Fork { parent, child } => SchedEvent::Fork { parent: tid(*parent)?, child: tid(*child)? },
+            Layout::Stack { count, at, word } => {
+                let bytes = record.get(*at..)?;
+                let words = bytes.len() / word;
+                let count = count.and_then(get).map_or(words, |count| words.min(count as usize));
+                SchedEvent::Stack(Stack { bytes: &bytes[..count * word], word: *word, order: self.order })
+            }
+        };
+        let in_interrupt = get(self.flags)? & FLAGS_INTERRUPT != 0;
+        Some(SchedRecord { current: tid(self.pid)?, in_interrupt, event })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// As Linux 6.18 on x86-64 states them, without what is not read.
+    const FORMATS: [&str; 4] = [
+        "name: sched_switch\nID: 372\n\
+         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+         \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+         \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+         \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+         \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\
+         \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n",
+        "name: sched_waking\nID: 375\n\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n",
+        "name: sched_process_fork\nID: 366\n\tfield:pid_t parent_pid;\toffset:12;\tsize:4;\tsigned:1;\n\
+         \tfield:pid_t child_pid;\toffset:20;\tsize:4;\tsigned:1;\n",
+        "name: kernel_stack\nID: 4\n\tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\
+         \tfield:unsigned long caller[8];\toffset:16;\tsize:64;\tsigned:0;\n",
+    ];
+
+    fn decoder() -> SchedDecoder {
+        let formats = FORMATS.map(|text| EventFormat::parse(text).unwrap());
+        SchedDecoder::new(&formats, ByteOrder::Little).unwrap()
+    }
+
+    /// A record of `id` by thread 7, with 4-byte numbers at places.
+    fn record(id: u16, flags: u8, numbers: &[(usize, u32)]) -> Vec<u8> {
+        let mut record = vec![0; 64];
+        record[..2].copy_from_slice(&id.to_le_bytes());
+        record[2] = flags;
+        record[4] = 7;
+        for (at, number) in numbers {
+            record[*at..at + 4].copy_from_slice(&number.to_le_bytes());
+        }
+        record
+    }
+
+    #[test]
+    fn how_a_thread_left_its_processor() {
+        let decoder = decoder();
+        for (state, left) in [
+            (0, Left::Preempted),
+            (0x100, Left::Preempted),
+            (1, Left::Blocked { uninterruptible: false }),
+            (2, Left::Blocked { uninterruptible: true }),
+            // Uninterruptible but for a fatal signal, as old kernels show it.
+            (0x82, Left::Blocked { uninterruptible: true }),
+            (0x10, Left::Ended),
+            (0x20, Left::Ended),
+        ] {
+            let mut bytes = record(372, 0, &[(24, 7), (32, state), (56, 9)]);
+            bytes[8..11].copy_from_slice(b"cat");
+            let expected = SchedEvent::Switch { prev: 7, prev_comm: b"cat", left, next: 9 };
+            assert_eq!(decoder.decode(&bytes).unwrap().event, expected, "{state:x}");
+        }
+    }
+
+    #[test]
+    fn who_wakes_and_who_makes() {
+        let decoder = decoder();
+        for (flags, in_interrupt) in [(0, false), (0x04, false), (0x08, true), (0x11, true)] {
+            let bytes = record(375, flags, &[(24, 9)]);
+            let expected = SchedRecord { current: 7, in_interrupt, event: SchedEvent::Waking { tid: 9 } };
+            assert_eq!(decoder.decode(&bytes), Some(expected));
+        }
+        let bytes = record(366, 0, &[(12, 7), (20, 8)]);
+        assert_eq!(decoder.decode(&bytes).unwrap().event, SchedEvent::Fork { parent: 7, child: 8 });
+        assert_eq!(decoder.decode(&record(1, 0, &[])), None);
+    }
+
+    #[test]
+    fn a_stack_has_as_many_addresses_as_it_says() {
+        let decoder = decoder();
+        for (count, expected) in [(2, vec![0x11, 0x22]), (0, vec![])] {
+            let bytes = record(4, 0, &[(8, count), (16, 0x11), (24, 0x22), (32, 0x33)]);
+            let SchedEvent::Stack(stack) = decoder.decode(&bytes).unwrap().event else { panic!() };
+            assert_eq!(stack.addresses().collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn without_a_switch_there_is_no_decoder() {
+        let waking = EventFormat::parse(FORMATS[1]).unwrap();
+        assert!(SchedDecoder::new([&waking], ByteOrder::Little).is_none());
+    }
+
+    proptest! {
+        /// No bytes make the decoder panic.
+        #[test]
+        fn any_bytes(id in prop::sample::select(vec![372_u16, 375, 366, 4]), mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            if bytes.len() >= 2 {
+                bytes[..2].copy_from_slice(&id.to_le_bytes());
+            }
+            if let Some(SchedRecord { event: SchedEvent::Stack(stack), .. }) = decoder().decode(&bytes) {
+                prop_assert!(stack.addresses().count() <= bytes.len() / 8);
+            }
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! From the functions on the kernel's stack to why a thread waits.
+//!
+//! Two tables: functions in which threads block, and functions that wake threads. The innermost function that a table
+//! knows decides, so that what an interrupt happened to interrupt does not count. Names are those of Linux 4.4 to 6.18;
+//! a name that a kernel does not have costs nothing.
+
+use std::collections::BTreeMap;
+
+/// Why a thread did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// A read, a write, a flush, a page of a file or of swap, or the file system's journal.
+    Storage,
+    /// A socket to another machine, or to this one through the network's code.
+    Network,
+    /// A time that it set itself.
+    Timer,
+    /// A lock, in the kernel or of the program (futex).
+    Lock,
+    /// Another thread or process: a pipe, a local socket, the end of a child.
+    Thread,
+    /// Ready to run, without a processor.
+    Cpu,
+    /// None of these was seen.
+    Unknown,
+}
+
+impl Reason {
+    /// As the `waits` table says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Storage => "storage",
+            Reason::Network => "network",
+            Reason::Timer => "timer",
+            Reason::Lock => "lock",
+            Reason::Thread => "thread",
+            Reason::Cpu => "cpu",
+            Reason::Unknown => "unknown",
+        }
+    }
+}
+
+type Table = &'static [(Reason, &'static [&'static str])];
+
+/// Functions in which a thread blocks. `poll`, `select` and `epoll` are not among them: what they wait for shows in who
+/// wakes.
+const BLOCKED_IN: Table = &[
+    (
+        Reason::Storage,
+        &[
+            // The block layer and the page cache.
+            "io_schedule",
+            "io_schedule_timeout",
+            "blk_io_schedule",
+            "bit_wait_io",
+            "folio_wait_bit_common",
+            "folio_put_wait_locked",
+            "folio_wait_writeback",
+            "wait_on_page_bit",
+            "wait_on_page_bit_common",
+            "wait_on_page_bit_killable",
+            "wait_on_page_writeback",
+            "__lock_page",
+            "__lock_page_killable",
+            "__wait_on_buffer",
+            "submit_bio_wait",
+            "blkdev_issue_flush",
+            "rq_qos_wait",
+            "wbt_wait",
+            "blk_mq_get_tag",
+            "wait_for_completion_io",
+            "wait_for_completion_io_timeout",
+            "dio_await_completion",
+            "read_events",
+            // Write-back.
+            "balance_dirty_pages",
+            "balance_dirty_pages_ratelimited",
+            "balance_dirty_pages_ratelimited_flags",
+            "wb_wait_for_completion",
+            "inode_wait_for_writeback",
+            "__inode_wait_for_writeback",
+            // Journals.
+            "jbd2_log_wait_commit",
+            "jbd2_complete_transaction",
+            "jbd2_journal_stop",
+            "jbd2_journal_lock_updates",
+            "__jbd2_log_wait_for_space",
+            "start_this_handle",
+            "wait_transaction_locked",
+            "wait_transaction_switching",
+            "add_transaction_credits",
+            "do_get_write_access",
+            "xlog_wait_on_iclog",
+            "xlog_grant_head_wait",
+            "xfs_log_force",
+            "xfs_log_force_seq",
+            "xfs_buf_iowait",
+            "btrfs_start_ordered_extent",
+            "btrfs_wait_ordered_range",
+            "btrfs_wait_for_commit",
+            "btrfs_commit_transaction",
+            "wait_log_commit",
+            "wait_current_trans",
+            "f2fs_issue_flush",
+            "f2fs_wait_on_page_writeback",
+            "f2fs_issue_checkpoint",
+            // A file system in user space.
+            "request_wait_answer",
+            "fuse_wait_on_page_writeback",
+        ],
+    ),
+    (
+        Reason::Network,
+        &[
+            "sk_wait_data",
+            "sk_stream_wait_memory",
+            "sk_stream_wait_connect",
+            "inet_wait_for_connect",
+            "__inet_stream_connect",
+            "inet_stream_connect",
+            "inet_csk_accept",
+            "tcp_recvmsg",
+            "tcp_recvmsg_locked",
+            "tcp_sendmsg_locked",
+            "udp_recvmsg",
+            "udpv6_recvmsg",
+            "__skb_recv_udp",
+            "raw_recvmsg",
+            "rpc_wait_bit_killable",
+        ],
+    ),
+    (
+        Reason::Lock,
+        &[
+            "futex_wait",
+            "__futex_wait",
+            "futex_wait_queue",
+            "futex_wait_queue_me",
+            "futex_wait_requeue_pi",
+            "futex_lock_pi",
+            "rwsem_down_read_slowpath",
+            "rwsem_down_write_slowpath",
+            "rwsem_down_read_failed",
+            "rwsem_down_write_failed",
+            "__mutex_lock",
+            "__mutex_lock_slowpath",
+            "__mutex_lock_killable_slowpath",
+            "__mutex_lock_interruptible_slowpath",
+            "__down",
+            "__down_common",
+            "percpu_down_write",
+            "percpu_rwsem_wait",
+            "flock_lock_inode_wait",
+            "locks_lock_inode_wait",
+            "fcntl_setlk",
+            "__do_semtimedop",
+            "do_semtimedop",
+        ],
+    ),
+    (
+        Reason::Thread,
+        &[
+            "do_wait",
+            "kernel_wait4",
+            "wait_for_vfork_done",
+            "kernel_clone",
+            "_do_fork",
+            "pipe_read",
+            "pipe_write",
+            "anon_pipe_read",
+            "anon_pipe_write",
+            "pipe_wait",
+            "pipe_wait_readable",
+            "pipe_wait_writable",
+            "wait_for_partner",
+            "unix_stream_data_wait",
+            "unix_stream_read_generic",
+            "unix_dgram_recvmsg",
+            "__unix_dgram_recvmsg",
+            "unix_wait_for_peer",
+            "unix_accept",
+            "eventfd_read",
+            "do_sigtimedwait",
+            "sigsuspend",
+            "__x64_sys_pause",
+            "__arm64_sys_pause",
+            "do_signal_stop",
+            "ptrace_stop",
+            "n_tty_read",
+            "do_msgrcv",
+        ],
+    ),
+    (Reason::Timer, &["do_nanosleep", "hrtimer_nanosleep", "common_nsleep", "alarm_timer_nsleep"]),
+];
+
+/// Functions that wake threads.
+const WOKEN_BY: Table = &[
+    (
+        Reason::Storage,
+        &[
+            "blk_update_request",
+            "blk_mq_end_request",
+            "bio_endio",
+            "end_bio_bh_io_sync",
+            "end_buffer_read_sync",
+            "end_buffer_write_sync",
+            "iomap_dio_bio_end_io",
+            "iomap_finish_ioend",
+            "folio_end_writeback",
+            "folio_end_read",
+            "end_page_writeback",
+            "mpage_end_io",
+            "mpage_read_end_io",
+            "ext4_end_bio",
+            "ext4_end_io_rsv_work",
+            "dio_complete",
+            "aio_complete_rw",
+            "io_complete_rw",
+            "jbd2_journal_commit_transaction",
+            "kjournald2",
+            "xlog_ioend_work",
+            "xfs_buf_ioend",
+            "wb_workfn",
+            "fuse_request_end",
+            "request_end",
+        ],
+    ),
+    (
+        Reason::Network,
+        &[
+            "tcp_v4_rcv",
+            "tcp_v6_rcv",
+            "tcp_rcv_established",
+            "tcp_rcv_state_process",
+            "tcp_data_queue",
+            "tcp_ack",
+            "tcp_child_process",
+            "udp_rcv",
+            "__udp4_lib_rcv",
+            "udp_queue_rcv_one_skb",
+            "__udp_enqueue_schedule_skb",
+            "udpv6_rcv",
+            "icmp_rcv",
+            "raw_local_deliver",
+            "packet_rcv",
+            "net_rx_action",
+            "__napi_poll",
+        ],
+    ),
+    (
+        Reason::Timer,
+        &[
+            "hrtimer_wakeup",
+            "process_timeout",
+            "timerfd_tmrproc",
+            "timerfd_alarmproc",
+            "it_real_fn",
+            "posix_timer_fn",
+            "alarmtimer_fired",
+        ],
+    ),
+    (
+        Reason::Lock,
+        &[
+            "futex_wake",
+            "futex_wake_op",
+            "futex_requeue",
+            "futex_unlock_pi",
+            "rwsem_wake",
+            "up_write",
+            "up_read",
+            "__up_read",
+            "mutex_unlock",
+            "__mutex_unlock_slowpath",
+            "percpu_up_write",
+            "locks_wake_up_blocks",
+            "__locks_wake_up_blocks",
+        ],
+    ),
+    (
+        Reason::Thread,
+        &[
+            "do_notify_parent",
+            "mm_release",
+            "exec_mm_release",
+            "exit_mm_release",
+            "pipe_read",
+            "pipe_write",
+            "pipe_release",
+            "anon_pipe_read",
+            "anon_pipe_write",
+            "unix_stream_sendmsg",
+            "unix_dgram_sendmsg",
+            "unix_stream_connect",
+            "unix_release_sock",
+            "eventfd_write",
+            "eventfd_signal_mask",
+            "signal_wake_up_state",
+            "complete_signal",
+            "n_tty_receive_buf_common",
+        ],
+    ),
+];
+
+/// The functions of the two tables, where this kernel has them.
+#[derive(Clone, Debug, Default)]
+pub struct Reasons {
+    blocked_in: Ranges,
+    woken_by: Ranges,
+}
+
+/// Functions by their first address; a function ends where the next symbol begins.
+#[derive(Clone, Debug, Default)]
+struct Ranges(Vec<(u64, u64, Reason)>);
+
+impl Reasons {
+    /// Finds the functions in the text of `/proc/kallsyms`.
+    pub fn from_kallsyms(text: &str) -> Reasons {
+        let mut symbols: Vec<(u64, &str)> = text.lines().filter_map(parse_symbol).collect();
+        symbols.sort_unstable();
+        Reasons { blocked_in: Ranges::find(&symbols, BLOCKED_IN), woken_by: Ranges::find(&symbols, WOKEN_BY) }
+    }
+
+    /// Whether no function was found: the kernel hides its addresses (`kernel.kptr_restrict`), or has no list.
+    pub fn is_empty(&self) -> bool {
+        self.blocked_in.0.is_empty() || self.woken_by.0.is_empty()
+    }
+
+    /// Why a thread with this stack blocks, the innermost address first; `None` where no function says.
+    pub fn of_blocked(&self, stack: impl Iterator<Item = u64>) -> Option<Reason> {
+        self.blocked_in.innermost(stack)
+    }
+
+    /// What a thread with this stack ends by waking another.
+    pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<Reason> {
+        self.woken_by.innermost(stack)
+    }
+}
+
+impl Ranges {
+    fn find(symbols: &[(u64, &str)], table: Table) -> Ranges {
+        let wanted: BTreeMap<&str, Reason> =
+            table.iter().flat_map(|(reason, names)| names.iter().map(|name| (*name, *reason))).collect();
+        let mut ranges = Vec::new();
+        for (at, (begin, name)) in symbols.iter().enumerate() {
+            if let Some(reason) = wanted.get(name) {
+                let end = symbols[at..].iter().map(|(next, _)| *next).find(|next| next > begin);
+                ranges.push((*begin, end.unwrap_or(u64::MAX), *reason));
+            }
+        }
+        ranges.dedup_by_key(|(begin, ..)| *begin);
+        Ranges(ranges)
+    }
+
+    fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<Reason> {
+        stack.find_map(|address| {
+            // A return address stands behind the call, which may be a function's last instruction.
+            let inside = address.checked_sub(1)?;
+            let at = self.0.partition_point(|(begin, ..)| *begin <= inside).checked_sub(1)?;
+            let (_, end, reason) = self.0[at];
+            (inside < end).then_some(reason)
+        })
+    }
+}
+
+/// `ffffffff81000000 T _stext`, or with a module behind it. What the compiler made of one function (`.isra.0`) counts as
+/// it; data has no name here, and only ends what stands before it.
+fn parse_symbol(line: &str) -> Option<(u64, &str)> {
+    let mut words = line.split_ascii_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;
+    let kind = words.next()?;
+    let name = words.next()?;
+    let is_code = matches!(kind, "t" | "T" | "w" | "W");
+    let plain = name.split_once('.').map_or(name, |(plain, _)| plain);
+    Some((address, if is_code { plain } else { "" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SYMBOLS: &str = "\
+        ffff0100 T schedule\nffff0200 t io_schedule\nffff0300 T do_poll\nffff0400 t jbd2_log_wait_commit\t[jbd2]\n\
+        ffff0500 T hrtimer_wakeup.isra.0\nffff0600 D do_nanosleep\nffff0700 T blk_update_request\nffff0800 T _end\n";
+
+    #[test]
+    fn the_innermost_function_decides() {
+        let reasons = Reasons::from_kallsyms(SYMBOLS);
+        assert!(!reasons.is_empty());
+        for (stack, blocked, woken) in [
+            (&[0xffff_0110, 0xffff_0210][..], Some(Reason::Storage), None),
+            (&[0xffff_0110, 0xffff_0310], None, None),
+            (&[0xffff_0510, 0xffff_0710], None, Some(Reason::Timer)),
+            (&[0xffff_0710, 0xffff_0510], None, Some(Reason::Storage)),
+            // The first byte of the next function is where a call at the end of this one returns to.
+            (&[0xffff_0300], Some(Reason::Storage), None),
+            (&[0xffff_0200], None, None),
+            // Data of that name is no function.
+            (&[0xffff_0610], None, None),
+            (&[0, u64::MAX], None, None),
+        ] {
+            assert_eq!(reasons.of_blocked(stack.iter().copied()), blocked, "{stack:x?}");
+            assert_eq!(reasons.of_waker(stack.iter().copied()), woken, "{stack:x?}");
+        }
+    }
+
+    #[test]
+    fn hidden_addresses_are_no_list() {
+        let hidden: String =
+            SYMBOLS.lines().map(|line| line.replacen(&line[..8], "0000000000000000", 1) + "\n").collect();
+        assert!(Reasons::from_kallsyms(&hidden).is_empty());
+        assert!(Reasons::from_kallsyms("nonsense\n\n12 T\n").is_empty());
+    }
+
+    #[test]
+    fn no_function_has_two_reasons() {
+        for table in [BLOCKED_IN, WOKEN_BY] {
+            let mut names: Vec<&str> = table.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all);
+        }
+    }
+}

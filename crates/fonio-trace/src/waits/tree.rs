@@ -1,0 +1,310 @@
+//! A command's threads, from event to event.
+//!
+//! A thread runs, is ready, is blocked, or has ended. Each change closes an interval; those in which it did not run
+//! become rows. Events come in the order of their times. The kernel's stack follows its event on the same processor, so
+//! an interval that is closed may still learn its reason; rows are given at the end, in the order of their begin.
+
+use std::io;
+
+use fonio_core::{RowSink, Thread, Timestamp, Wait};
+use rustc_hash::FxHashMap;
+
+use super::{Completions, Reason, Reasons};
+use crate::ring_buffer::{Left, SchedEvent, SchedRecord};
+use crate::threads::{Origin, Threads};
+
+/// Intervals remembered. What comes later is counted.
+const INTERVALS_MAX: usize = 4_000_000;
+
+/// When the command's first thread began and ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandSpan {
+    /// When its maker made it.
+    pub began: Option<Timestamp>,
+    /// When it left its processor for the last time.
+    pub ended: Option<Timestamp>,
+}
+
+/// The threads of a command and of everything that it starts.
+#[derive(Debug)]
+pub struct WaitTree {
+    root: u32,
+    reasons: Reasons,
+    threads: FxHashMap<u32, State>,
+    names: Threads,
+    intervals: Vec<Interval>,
+    beyond: u64,
+    /// What the next stack of a processor belongs to.
+    stack_of: FxHashMap<u32, StackOf>,
+    span: CommandSpan,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Running {
+        /// Somebody woke it before it had left its processor.
+        woken: Option<Woken>,
+    },
+    /// The interval's place; `None` beyond the cap.
+    Ready(Option<usize>),
+    Blocked {
+        at: Option<usize>,
+        woken: Option<Woken>,
+    },
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum StackOf {
+    Blocked(usize),
+    Waking(usize),
+    EarlyWaking(u32),
+}
+
+/// Who ended an interval, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Woken {
+    at: u64,
+    cpu: u32,
+    /// `None` in an interrupt.
+    by: Option<u32>,
+    /// What the waker's stack says.
+    reason: Option<Reason>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    tid: u32,
+    began: u64,
+    ended: Option<u64>,
+    /// What the thread's own stack says; `Cpu` where it was ready.
+    reason: Option<Reason>,
+    uninterruptible: bool,
+    woken: Option<Woken>,
+}
+
+impl Interval {
+    /// The thread's own stack is the better witness; but one that set itself a time was woken by that, and one that has
+    /// nothing to say (`poll`) waits for what its waker brings.
+    fn reason(&self) -> Reason {
+        let waker = self.woken.and_then(|woken| woken.reason);
+        match (self.reason, waker) {
+            (Some(own @ (Reason::Storage | Reason::Cpu)), _) => own,
+            (Some(_), Some(Reason::Timer)) => Reason::Timer,
+            (Some(own), _) => own,
+            (None, Some(waker)) => waker,
+            // An interrupt that ends an uninterruptible sleep is nearly always a disk's.
+            (None, None) if self.uninterruptible && self.woken.is_some_and(|woken| woken.by.is_none()) => {
+                Reason::Storage
+            }
+            (None, None) => Reason::Unknown,
+        }
+    }
+}
+
+impl WaitTree {
+    /// Follows the thread `root`, which is about to be made.
+    pub fn new(root: u32, reasons: Reasons) -> WaitTree {
+        WaitTree {
+            root,
+            reasons,
+            threads: FxHashMap::default(),
+            names: Threads::default(),
+            intervals: Vec::new(),
+            beyond: 0,
+            stack_of: FxHashMap::default(),
+            span: CommandSpan::default(),
+        }
+    }
+
+    /// Takes the next event, which came at `time` on processor `cpu`. A thread that has a new name goes to `named`.
+    pub fn event(&mut self, time: u64, cpu: u32, record: &SchedRecord<'_>, named: &mut Vec<Thread>) {
+        if let SchedEvent::Stack(stack) = record.event {
+            if let Some(of) = self.stack_of.remove(&cpu) {
+                self.learn(of, stack.addresses());
+            }
+            return;
+        }
+        self.stack_of.remove(&cpu);
+        match record.event {
+            SchedEvent::Fork { parent, child } => {
+                if child == self.root {
+                    self.span.began = Some(Timestamp(time));
+                }
+                if child == self.root || self.threads.contains_key(&parent) {
+                    let by = Woken { at: time, cpu, by: Some(parent), reason: None };
+                    let at = self.open(child, time, Some(Reason::Cpu), false, Some(by));
+                    self.threads.insert(child, State::Ready(at));
+                }
+            }
+            SchedEvent::Waking { tid } => {
+                let by = (!record.in_interrupt).then_some(record.current);
+                self.waking(tid, Woken { at: time, cpu, by, reason: None });
+            }
+            SchedEvent::Switch { prev, prev_comm, left, next } => {
+                self.leaves(prev, time, cpu, left);
+                if self.threads.contains_key(&prev) {
+                    let comm = Some(prev_comm).filter(|comm| !comm.is_empty());
+                    named.extend(self.names.seen(prev, None, comm, Origin::Event, Timestamp(time)));
+                }
+                self.enters(next, time);
+            }
+            SchedEvent::Stack(_) => {}
+        }
+    }
+
+    fn learn(&mut self, of: StackOf, stack: impl Iterator<Item = u64>) {
+        match of {
+            StackOf::Blocked(at) => self.intervals[at].reason = self.reasons.of_blocked(stack),
+            StackOf::Waking(at) => {
+                let reason = self.reasons.of_waker(stack);
+                if let Some(woken) = &mut self.intervals[at].woken {
+                    woken.reason = reason;
+                }
+            }
+            StackOf::EarlyWaking(tid) => {
+                let reason = self.reasons.of_waker(stack);
+                if let Some(
+                    State::Running { woken: Some(woken) } | State::Blocked { woken: Some(woken), .. },
+                ) = self.threads.get_mut(&tid)
+                {
+                    woken.reason = reason;
+                }
+            }
+        }
+    }
+
+    fn waking(&mut self, tid: u32, woken: Woken) {
+        match self.threads.get_mut(&tid) {
+            Some(State::Running { woken: early }) => {
+                *early = Some(woken);
+                self.stack_of.insert(woken.cpu, StackOf::EarlyWaking(tid));
+            }
+            Some(State::Blocked { at, .. }) => {
+                let at = *at;
+                self.close(at, woken.at, Some(woken));
+                if let Some(at) = at {
+                    self.stack_of.insert(woken.cpu, StackOf::Waking(at));
+                }
+                let ready = self.open(tid, woken.at, Some(Reason::Cpu), false, None);
+                self.threads.insert(tid, State::Ready(ready));
+            }
+            Some(State::Ready(_) | State::Ended) | None => {}
+        }
+    }
+
+    fn leaves(&mut self, tid: u32, time: u64, cpu: u32, left: Left) {
+        let Some(state) = self.threads.get(&tid).copied() else { return };
+        // A lost event: it must have come onto a processor.
+        if let State::Ready(at) | State::Blocked { at, .. } = state {
+            self.close(at, time, None);
+        }
+        let next = match left {
+            Left::Preempted => State::Ready(self.open(tid, time, Some(Reason::Cpu), false, None)),
+            Left::Blocked { uninterruptible } => {
+                let at = self.open(tid, time, None, uninterruptible, None);
+                if let Some(at) = at {
+                    self.stack_of.insert(cpu, StackOf::Blocked(at));
+                }
+                let woken = if let State::Running { woken } = state { woken } else { None };
+                State::Blocked { at, woken }
+            }
+            Left::Ended => {
+                if tid == self.root {
+                    self.span.ended = Some(Timestamp(time));
+                }
+                State::Ended
+            }
+        };
+        self.threads.insert(tid, next);
+    }
+
+    fn enters(&mut self, tid: u32, time: u64) {
+        match self.threads.get(&tid).copied() {
+            Some(State::Ready(at)) => self.close(at, time, None),
+            // Nobody was seen to wake it, but for who did so while it was leaving.
+            Some(State::Blocked { at, woken }) => match woken {
+                Some(woken) => {
+                    let left = at.map_or(time, |at| self.intervals[at].began);
+                    self.close(at, left, Some(woken));
+                    let ready = self.open(tid, left, Some(Reason::Cpu), false, None);
+                    self.close(ready, time, None);
+                }
+                None => self.close(at, time, None),
+            },
+            Some(State::Running { .. } | State::Ended) => {}
+            None => {
+                if tid != self.root {
+                    return;
+                }
+                self.span.began = self.span.began.or(Some(Timestamp(time)));
+            }
+        }
+        self.threads.insert(tid, State::Running { woken: None });
+    }
+
+    fn open(
+        &mut self,
+        tid: u32,
+        began: u64,
+        reason: Option<Reason>,
+        uninterruptible: bool,
+        woken: Option<Woken>,
+    ) -> Option<usize> {
+        if self.intervals.len() >= INTERVALS_MAX {
+            self.beyond += 1;
+            return None;
+        }
+        self.intervals.push(Interval { tid, began, ended: None, reason, uninterruptible, woken });
+        Some(self.intervals.len() - 1)
+    }
+
+    fn close(&mut self, at: Option<usize>, ended: u64, woken: Option<Woken>) {
+        if let Some(at) = at {
+            let interval = &mut self.intervals[at];
+            interval.ended = Some(ended);
+            interval.woken = interval.woken.or(woken);
+        }
+    }
+
+    /// When the command began and ended.
+    pub fn span(&self) -> CommandSpan {
+        self.span
+    }
+
+    /// Intervals that there was no room for.
+    pub fn beyond(&self) -> u64 {
+        self.beyond
+    }
+
+    /// Gives the rows, in the order of their begin. Those without any length are left out, but for each thread's first.
+    ///
+    /// # Errors
+    /// Those of `sink`.
+    pub fn finish(mut self, completions: &Completions, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.intervals.sort_by_key(|interval| (interval.began, interval.tid));
+        for interval in &self.intervals {
+            let born = interval.reason == Some(Reason::Cpu) && interval.woken.is_some();
+            if interval.ended == Some(interval.began) && !born {
+                continue;
+            }
+            let reason = interval.reason();
+            let request_id = match (reason, interval.woken) {
+                (Reason::Storage, Some(woken)) => completions.before(woken.cpu, woken.at),
+                _ => None,
+            };
+            sink.wait(&Wait {
+                tid: interval.tid,
+                began: Timestamp(interval.began),
+                ended: interval.ended.map(Timestamp),
+                reason: reason.name().to_owned(),
+                request_id,
+                waker_tid: interval.woken.and_then(|woken| woken.by),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

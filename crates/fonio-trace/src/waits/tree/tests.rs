@@ -1,0 +1,198 @@
+use std::io;
+
+use expect_test::{Expect, expect};
+use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Request, Sector};
+
+use super::*;
+
+/// One event a line: `TIME CPU CURRENT EVENT…`, a `!` behind the current thread for an interrupt. Stacks cannot be
+/// written so: their reason is given instead, as `blocked REASON` and `waker REASON`.
+fn rows(script: &str) -> String {
+    let mut tree = WaitTree::new(10, Reasons::default());
+    let mut completions = Completions::default();
+    let mut named = Vec::new();
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| words[at].trim_end_matches('!').parse::<u64>().expect("a number");
+        let (time, cpu) = (number(0), number(1) as u32);
+        let event = match words[3] {
+            "fork" => SchedEvent::Fork { parent: number(2) as u32, child: number(4) as u32 },
+            "wake" => SchedEvent::Waking { tid: number(4) as u32 },
+            "complete" => {
+                let event = BlockEvent {
+                    time: Timestamp(time),
+                    kind: EventKind::Complete,
+                    device: DeviceId(0),
+                    sector: Sector(0),
+                    bytes: ByteCount(0),
+                    op: Op::Read,
+                    flags: Flags::NONE,
+                    flags_known: Flags::NONE,
+                    cpu: Some(cpu),
+                    tid: None,
+                    ioprio: None,
+                    error: None,
+                };
+                completions.event(&event);
+                let request = Request::new(DeviceId(0), Op::Read, ByteCount(0));
+                completions.request(&Request {
+                    request_id: number(4),
+                    completed: Some(Timestamp(time)),
+                    ..request
+                });
+                continue;
+            }
+            "blocked" | "waker" => {
+                let reason = [Reason::Storage, Reason::Network, Reason::Timer, Reason::Lock, Reason::Thread]
+                    .into_iter()
+                    .find(|reason| reason.name() == words[4]);
+                match tree.stack_of.remove(&cpu) {
+                    Some(StackOf::Blocked(at)) => tree.intervals[at].reason = reason,
+                    Some(StackOf::Waking(at)) => {
+                        tree.intervals[at].woken.as_mut().expect("it was woken").reason = reason;
+                    }
+                    Some(StackOf::EarlyWaking(_)) | None => {}
+                }
+                continue;
+            }
+            left => SchedEvent::Switch {
+                prev: number(2) as u32,
+                prev_comm: b"x",
+                left: match left {
+                    "preempted" => Left::Preempted,
+                    "sleeps" => Left::Blocked { uninterruptible: false },
+                    "waits" => Left::Blocked { uninterruptible: true },
+                    "ends" => Left::Ended,
+                    other => panic!("{other}?"),
+                },
+                next: number(4) as u32,
+            },
+        };
+        let record = SchedRecord { current: number(2) as u32, in_interrupt: words[2].ends_with('!'), event };
+        tree.event(time, cpu, &record, &mut named);
+    }
+    let span = tree.span();
+    let mut sink = Shown::default();
+    tree.finish(&completions, &mut sink).expect("memory takes everything");
+    let at = |time: Option<Timestamp>| time.map_or_else(|| "?".to_owned(), |time| time.0.to_string());
+    format!("{}command {}..{}", sink.0, at(span.began), at(span.ended))
+}
+
+#[derive(Default)]
+struct Shown(String);
+
+impl RowSink for Shown {
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        let ended = row.ended.map_or_else(|| "?".to_owned(), |ended| ended.0.to_string());
+        self.0 += &format!("{} {}..{ended} {}", row.tid, row.began.0, row.reason);
+        if let Some(request) = row.request_id {
+            self.0 += &format!(" request {request}");
+        }
+        if let Some(waker) = row.waker_tid {
+            self.0 += &format!(" by {waker}");
+        }
+        self.0 += "\n";
+        Ok(())
+    }
+}
+
+fn check(script: &str, expected: Expect) {
+    expected.assert_eq(&rows(script));
+}
+
+#[test]
+fn a_command_that_reads_and_ends() {
+    check(
+        "100 0 5 fork 10
+         130 1 0 preempted 10
+         200 1 10 waits 0
+         203 1 10 blocked storage
+         900 0 7 complete 42
+         905 0 7! wake 10
+         906 0 7 waker storage
+         950 1 0 preempted 10
+         990 1 10 preempted 8
+         1000 1 8 preempted 10
+         1100 1 10 ends 0",
+        expect![[r#"
+            10 100..130 cpu by 5
+            10 200..905 storage request 42
+            10 905..950 cpu
+            10 990..1000 cpu
+            command 100..1100"#]],
+    );
+}
+
+#[test]
+fn children_belong_to_the_command_and_others_do_not() {
+    check(
+        "100 0 5 fork 10
+         100 1 0 preempted 10
+         200 1 10 fork 11
+         205 1 10 sleeps 0
+         206 1 10 blocked thread
+         210 0 0 preempted 11
+         300 0 11 wake 10
+         301 0 11 waker thread
+         301 0 5 fork 12
+         305 0 11 ends 12
+         310 1 0 preempted 10
+         320 0 12 waits 0",
+        expect![[r#"
+            10 100..100 cpu by 5
+            11 200..210 cpu by 10
+            10 205..300 thread by 11
+            10 300..310 cpu
+            command 100..?"#]],
+    );
+}
+
+#[test]
+fn who_waits_for_anything_waits_for_what_comes() {
+    check(
+        "0 0 5 fork 10
+         0 0 5 preempted 10
+         10 0 10 sleeps 0
+         11 0 10 blocked nothing
+         20 0 0! wake 10
+         21 0 0 waker network
+         21 0 0 preempted 10
+         30 0 10 sleeps 0
+         31 0 10 blocked lock
+         40 0 0! wake 10
+         41 0 0 waker timer
+         41 0 0 preempted 10
+         50 0 10 waits 0
+         60 0 0! wake 10
+         60 0 0 preempted 10
+         70 0 10 sleeps 0",
+        expect![[r#"
+            10 0..0 cpu by 5
+            10 10..20 network
+            10 20..21 cpu
+            10 30..40 timer
+            10 40..41 cpu
+            10 50..60 storage
+            10 70..? unknown
+            command 0..?"#]],
+    );
+}
+
+#[test]
+fn woken_while_it_leaves() {
+    check(
+        "0 0 5 fork 10
+         0 0 5 preempted 10
+         10 1 6! wake 10
+         12 0 10 waits 0
+         13 0 10 blocked storage
+         15 0 0 preempted 10
+         20 0 10 sleeps 0
+         30 0 0 preempted 10",
+        expect![[r#"
+            10 0..0 cpu by 5
+            10 12..15 cpu
+            10 20..30 unknown
+            command 0..?"#]],
+    );
+}

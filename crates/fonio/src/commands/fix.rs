@@ -1,0 +1,178 @@
+//! `fonio fix`: the fixes that there are; applying those that are settings of the machine, and taking them back.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fonio_experiment::{Change, FIXES, Fix as Listed, Real};
+use fonio_host::{Applied, Ledger, Settings, Undone};
+use serde::Serialize;
+
+use crate::cli::Colour;
+use crate::cli::run::Fix;
+use crate::commands::run;
+use crate::exit::Exit;
+
+/// What was applied or taken back, for `--json`.
+#[derive(Serialize)]
+struct Done<'a> {
+    /// `applied`, `restored`, `nothing_left`, `changed_since`, or with --dry-run `would_apply`, `would_restore`.
+    outcome: &'a str,
+    #[serde(flatten)]
+    setting: &'a Applied,
+    /// What is in force, where somebody else has changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<String>,
+    /// The line that makes it last over boots, and where that stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permanent: Option<(String, String)>,
+}
+
+/// Lists the fixes, proves, applies or takes back.
+pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
+    if let Some(workload) = &arguments.prove {
+        return run::prove(workload, arguments, colour);
+    }
+    if arguments.undo {
+        return undo(arguments);
+    }
+    match (&arguments.name, &arguments.apply) {
+        (Some(change), Some(path)) => apply(change, path, arguments),
+        _ => list(arguments),
+    }
+}
+
+/// The fixes that the flags leave over.
+pub(super) fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static Listed> {
+    let (safe, no_hardware) = (arguments.safe, arguments.no_hardware);
+    FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware))
+}
+
+fn listed(change: &Change) -> Result<&'static Listed> {
+    match change {
+        Change::Listed(fix) => Ok(*fix),
+        Change::Device(_) => bail!("another device is bought, not set"),
+    }
+}
+
+fn apply(change: &Change, path: &Path, arguments: &Fix) -> Result<Exit> {
+    let fix = listed(change)?;
+    let setting = match fix.real {
+        Real::Setting(setting) => setting(),
+        Real::ByHand(how) => {
+            bail!("{} is no setting of this machine. {how} {}", fix.name, fix.loses.sentence())
+        }
+    };
+    let planned = Settings::plan(&setting, path)?;
+    let (place, line) = planned.target.permanent(&planned.new);
+    let mut brings_back = None;
+    if !arguments.dry_run {
+        brings_back = Some(open()?.apply(&planned).with_context(needs_root)?);
+    }
+    let mut out = io::stdout().lock();
+    if arguments.setup.json {
+        let outcome = if arguments.dry_run { "would_apply" } else { "applied" };
+        return json(
+            &mut out,
+            &[Done { outcome, setting: &planned, now: None, permanent: Some((place, line)) }],
+        );
+    }
+    let Applied { target, old, new } = &planned;
+    writeln!(out, "{}{target}: {old} -> {new}", if arguments.dry_run { "Would set " } else { "Set " })?;
+    writeln!(out, "{}", fix.loses.sentence())?;
+    writeln!(out, "It holds until the next boot. For good, {place}:\n  {line}")?;
+    if let Some(brings_back) = brings_back {
+        writeln!(out, "Next: `fonio fix {} --undo` brings back {brings_back}.", fix.name)?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn undo(arguments: &Fix) -> Result<Exit> {
+    let mut settings = open()?;
+    let wanted = match &arguments.name {
+        Some(change) => {
+            let fix = listed(change)?;
+            let setting = fix.real.setting();
+            let setting = setting.with_context(|| format!("{} is no setting of this machine", fix.name))?;
+            Some((fix.name, setting))
+        }
+        None => None,
+    };
+    let chosen: Vec<Applied> = settings
+        .applied()
+        .iter()
+        .filter(|applied| wanted.as_ref().is_none_or(|(_, setting)| setting.is_in_force_as(applied)))
+        .cloned()
+        .collect();
+    if chosen.is_empty() {
+        let what = wanted.map_or("no fix", |(name, _)| name);
+        bail!("{what} is applied here; settings last until the next boot, and so does the record of them");
+    }
+    let mut done = Vec::new();
+    for applied in &chosen {
+        let undone =
+            if arguments.dry_run { None } else { Some(settings.undo(applied).with_context(needs_root)?) };
+        let (outcome, now) = match undone {
+            None => ("would_restore", None),
+            Some(Undone::Restored) => ("restored", None),
+            Some(Undone::NothingLeft) => ("nothing_left", None),
+            Some(Undone::ChangedSince(now)) => ("changed_since", Some(now)),
+        };
+        done.push(Done { outcome, setting: applied, now, permanent: None });
+    }
+    let all_undone = done.iter().all(|done| done.now.is_none());
+    let mut out = io::stdout().lock();
+    if arguments.setup.json {
+        json(&mut out, &done)?;
+    } else {
+        for done in &done {
+            writeln!(out, "{}", sentence(done))?;
+        }
+    }
+    Ok(if all_undone { Exit::Fine } else { Exit::NotValid })
+}
+
+fn sentence(done: &Done<'_>) -> String {
+    let Applied { target, old, new } = done.setting;
+    match (done.outcome, &done.now) {
+        ("would_restore", _) => format!("Would set {target}: {new} -> {old}"),
+        ("restored", _) => format!("Set {target}: {new} -> {old}"),
+        (_, Some(now)) => format!(
+            "Left {target} alone: {new} was set here, but somebody has set {now} since; before it was {old}."
+        ),
+        _ => format!("Nothing to bring back: {target} is {old} already, or gone."),
+    }
+}
+
+fn json(out: &mut impl Write, done: &[Done<'_>]) -> Result<Exit> {
+    writeln!(out, "{}", serde_json::to_string_pretty(done)?)?;
+    Ok(Exit::Fine)
+}
+
+fn open() -> Result<Settings> {
+    Settings::open(&Ledger::default_dir())
+        .with_context(|| "cannot keep a record of what is changed".to_owned())
+}
+
+fn needs_root() -> String {
+    "the machine's settings are root's to change: run it with sudo".to_owned()
+}
+
+fn list(arguments: &Fix) -> Result<Exit> {
+    let one = arguments.name.as_ref().map(Change::name);
+    let mut out = io::stdout().lock();
+    for fix in wanted(arguments).filter(|fix| one.as_deref().is_none_or(|name| name == fix.name)) {
+        writeln!(out, "{:<14} {}", fix.name, fix.does)?;
+        writeln!(out, "{:<14} {} Source: {}.", "", fix.loses.sentence(), fix.source)?;
+        if one.is_some()
+            && let Real::ByHand(how) = fix.real
+        {
+            writeln!(out, "{:<14} {how}", "")?;
+        }
+    }
+    writeln!(
+        out,
+        "\nNext: `fonio fix NAME --prove WORKLOAD --on PLACE` measures before and after; `fonio fix NAME --apply PATH` sets it."
+    )?;
+    Ok(Exit::Fine)
+}

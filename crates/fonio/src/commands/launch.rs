@@ -1,0 +1,61 @@
+//! `fonio run --launch`: how long a command takes, and what it waits for.
+
+use std::io::{self, Write};
+
+use anyhow::{Result, bail};
+use fonio_experiment::{CacheState, LaunchOptions, Place, PlaceToLaunch, launch_document, launch_series};
+
+use crate::cli::Colour;
+use crate::cli::run::Run;
+use crate::commands::run::{begin, explain, page, plain_name, roles, setup, summarise};
+use crate::exit::Exit;
+use crate::output;
+
+/// Launches, and says where the time went.
+pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
+    let (how, at) = (&arguments.launch, &arguments.setup);
+    let mut places = Vec::new();
+    for place in &at.on {
+        for scheduler in &at.scheduler {
+            let setup = setup(place, scheduler, at)?;
+            if matches!(setup.place, Place::Directory(_)) && !how.with.is_empty() {
+                bail!(
+                    "--with copies to a device that is formatted for the launch; {place} is a folder, copy it there yourself"
+                );
+            }
+            places.push(PlaceToLaunch { name: plain_name(place, scheduler, at), setup });
+        }
+    }
+    let stop = begin()?;
+    let roles = roles()?;
+    let options = LaunchOptions {
+        command: &arguments.arguments,
+        cache: if how.warm { CacheState::Warm } else { CacheState::Cold },
+        until_idle: how.until_idle,
+        with: &how.with,
+        show_output: how.show_output,
+        seed: at.seed,
+        roles: &roles,
+        stop: &stop,
+    };
+    let count = places.len() * at.repeat as usize;
+    let mut number = 0;
+    let mut say = |round: u32, _: u32, name: &str| {
+        number += 1;
+        eprintln!("[{number}/{count}] round {round}: launch on {name} …");
+    };
+    let series = launch_series(&places, at.repeat, &options, &at.out, &mut say)?;
+    let text = summarise(&series, &at.out)?;
+    let page = page(at);
+    let first = series.places.first().and_then(|place| place.runs.first());
+    let explained = first.map(|run| explain(&run.recording)).transpose()?;
+    output::write_html(&launch_document(&series, explained), Some(&page))?;
+    if at.json {
+        writeln!(io::stdout(), "{text}")?;
+    } else {
+        output::show_on_terminal(&launch_document(&series, None), colour)?;
+        writeln!(io::stdout(), "\nWhy, with pictures: {}", page.display())?;
+    }
+    let valid = series.places.iter().flat_map(|place| &place.runs).all(|run| run.valid);
+    Ok(if valid { Exit::Fine } else { Exit::NotValid })
+}

@@ -19,6 +19,9 @@ const LITTLE: Quantity =
 const WORKLOADS: [(&str, &str); 2] = [("webbench", "0.1"), ("facebook", "0.1")];
 const RIDATA: &str = "ridata";
 
+/// Ours: the study gives bars without numbers.
+const NOTEWORTHY: f64 = 1.2;
+
 const WHY: &str = "this machine's processor takes a small part of the time that the phone's took, so that storage is nearly all of the run";
 
 fn measured(runs: &mut Runs, workload: &str, scale: &str, card: &str, fixes: &str) -> Result<Rc<Series>> {
@@ -74,6 +77,7 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     let raid = &pilot.raid0_factor;
     let mut rows = Vec::new();
     for card in &raid.cards {
+        let mut unsynced = Vec::new();
         for (workload, scale) in WORKLOADS {
             let series = measured(runs, workload, scale, card, "raid0,no-sync,db-on-pcm,all-in-ram")?;
             let what = |fix: &str| format!("{card}, {workload}, {fix}");
@@ -84,18 +88,22 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                 format!("more than {} and less than {} times as fast", raid.above, raid.below),
                 format!("{striped:.2} times as fast"),
                 striped > raid.above && striped < raid.below,
-                "half of the writes go to the phone's flash, and the other half spreads over less of the card",
+                "half of the writes go to the phone's flash, and the other half spreads over less of the card, which the study saw give more than 2 on some cards",
             ));
-            for (fix, name) in [("no-sync", "selective sync"), ("db-on-pcm", "databases on PCM")] {
+            for (fix, name, told) in [
+                ("no-sync", "selective sync", "noteworthy benefits"),
+                ("db-on-pcm", "databases on PCM", "significant gains"),
+            ] {
                 let (gained, bound) = (gain(fix)?, gain("all-in-ram")?);
                 rows.push(Row::statement(
                     what(name),
-                    "faster, up to all in RAM",
+                    told,
                     format!("{gained:.2} times as fast; all in RAM {bound:.2}"),
-                    gained > 1.0 && gained <= bound * 1.1,
-                    "it is no faster than the card alone, or faster than the bound",
+                    gained > NOTEWORTHY,
+                    "the databases' syncs are no large part of this run",
                 ));
             }
+            unsynced.push(gain("no-sync")?);
             let above = pilot.nilfs2_factor_above.get(card).copied().unwrap_or(1.0);
             rows.push(Row::cannot(
                 what("SQLite on NILFS2"),
@@ -104,6 +112,14 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                 "cannot be had here: it needs a kernel that has NILFS2, as the lab's",
             ));
         }
+        let [webbench, facebook] = unsynced[..] else { continue };
+        rows.push(Row::statement(
+            format!("{card}, whom selective sync helps"),
+            "especially Facebook",
+            format!("WebBench {webbench:.2}, Facebook {facebook:.2} times as fast"),
+            facebook > webbench,
+            "what Facebook stores besides its database still goes to the card, at a small scale a larger part",
+        ));
     }
     Ok(rows)
 }

@@ -18,6 +18,7 @@ mod kim_t3;
 mod published;
 mod row;
 mod runs;
+mod smartio_facebook;
 mod smartio_iowait;
 
 use std::collections::BTreeMap;
@@ -165,6 +166,11 @@ const PAPERS: &[Paper] = &[
         title: "what a scheduler takes off iowait (Nguyen et al. 2015, Figure 10)",
         rows: Rows::Measured(smartio_iowait::by_scheduler),
     },
+    Paper {
+        id: "smartio-f15",
+        title: "what a user of Facebook feels (Nguyen et al. 2015, Figure 15 and section 7.5)",
+        rows: Rows::Measured(smartio_facebook::rows),
+    },
 ];
 
 /// What a paper's rows came to.
@@ -176,11 +182,14 @@ struct Outcome {
     rows: Vec<Row>,
 }
 
-/// `cargo xtask paper [ID…|all] [--full] [--json]`.
+/// `cargo xtask paper [ID…|all] [--full] [--cpu SHARE] [--json]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let (mut full, mut as_json, mut all, mut wanted) = (false, false, false, Vec::new());
-    for argument in arguments {
+    let mut cpu = None;
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
         match argument.as_str() {
+            "--cpu" => cpu = Some(rest.next().context("--cpu takes a share, such as 0.05")?.clone()),
             "--full" => full = true,
             "--json" => as_json = true,
             "all" => all = true,
@@ -188,7 +197,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             other => {
                 let ids: Vec<&str> = PAPERS.iter().map(|paper| paper.id).collect();
                 bail!(
-                    "there is no table or figure `{other}`; there are {}, all, and --full and --json",
+                    "there is no table or figure `{other}`; there are {}, all, and --full, --cpu SHARE and --json",
                     ids.join(", ")
                 );
             }
@@ -197,7 +206,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let computed = |paper: &Paper| matches!(paper.rows, Rows::Computed(_));
     let chosen = |paper: &&Paper| all || wanted.contains(&paper.id) || (wanted.is_empty() && computed(paper));
     let published = published()?;
-    let mut runs = Runs::new(full);
+    let mut runs = Runs::new(full, cpu);
     let mut outcomes = BTreeMap::new();
     for paper in PAPERS.iter().filter(chosen) {
         let rows = match paper.rows {

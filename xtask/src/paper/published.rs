@@ -124,6 +124,14 @@ pub(super) struct Phone {
 #[derive(Deserialize)]
 pub(super) struct Smartio {
     pub(super) iowait: Iowait,
+    pub(super) facebook_s: Facebook,
+}
+
+/// Seconds with CFQ and with SmartIO, by phone.
+#[derive(Deserialize)]
+pub(super) struct Facebook {
+    pub(super) cold_launch: BTreeMap<String, [f64; 2]>,
+    pub(super) timeline: BTreeMap<String, [f64; 2]>,
 }
 
 #[derive(Deserialize)]

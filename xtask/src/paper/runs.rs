@@ -14,6 +14,8 @@ use crate::{emulated, process};
 #[derive(Default)]
 pub(super) struct Runs {
     full: bool,
+    /// The share of a processor that the workloads get, as a phone's would be.
+    cpu: Option<String>,
     program: Option<PathBuf>,
     series: BTreeMap<Vec<String>, Rc<Series>>,
     reports: BTreeMap<PathBuf, Rc<Report>>,
@@ -193,8 +195,13 @@ impl Variation {
 }
 
 impl Runs {
-    pub(super) fn new(full: bool) -> Runs {
-        Runs { full, ..Runs::default() }
+    pub(super) fn new(full: bool, cpu: Option<String>) -> Runs {
+        Runs { full, cpu, ..Runs::default() }
+    }
+
+    /// Whether the workloads run on less than this machine's processor.
+    pub(super) fn slowed(&self) -> bool {
+        self.cpu.is_some()
     }
 
     /// Whether everything is wanted, however long it takes.
@@ -209,7 +216,10 @@ impl Runs {
 
     /// `fonio run` with these arguments.
     pub(super) fn run(&mut self, arguments: &[&str]) -> Result<Rc<Series>> {
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        if let Some(share) = &self.cpu {
+            arguments.extend(["--cpu".to_owned(), share.clone()]);
+        }
         self.commands.push(format!("fonio run {}", arguments.join(" ")));
         if let Some(known) = self.series.get(&arguments) {
             return Ok(Rc::clone(known));

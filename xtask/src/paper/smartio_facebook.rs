@@ -1,0 +1,46 @@
+//! Figure 15: seconds until Facebook is there, and until its timeline is.
+//!
+//! The launch on the Samsung Galaxy S5 is what a share of the processor (`--cpu`) is chosen from: a number that is no gain.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+
+use super::published::Published;
+use super::row::{Quantity, Row, Tolerance};
+use super::runs::Runs;
+
+/// The study's phones that have a profile.
+const PHONES: [(&str, &str); 3] = [("samsung_s5", "samsung_s5"), ("nexus_5", "nexus5"), ("razr", "razr")];
+/// Its launch is what the share is chosen from.
+const FITTED: &str = "samsung_s5";
+
+const SECONDS: Quantity =
+    Quantity { unit: "s", decimals: 2, tolerance: Tolerance { factor: 1.5, floor: 0.1 } };
+
+const WHY: &str =
+    "what the app computes is not published; phones with slower processors than the S5 take longer still";
+
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let told = &published.smartio.facebook_s;
+    let mut rows = Vec::new();
+    for (phone, profile) in PHONES {
+        let series =
+            runs.run(&["facebook", "--on", profile, "--link", "usb", "--scheduler", "bfq", "--repeat", "1"])?;
+        let run = series.named(profile)?.first()?;
+        let launch = run.phases_s.get("launch").context("the workload has a phase `launch`")?;
+        let drags = run.spans_s.get("drag").context("the workload marks `drag`")? / DRAGS;
+        let fitted = phone == FITTED && runs.slowed();
+        let with_cfq = |times: &BTreeMap<String, [f64; 2]>| times.get(phone).map(|[cfq, _]| *cfq);
+        if let Some(seconds) = with_cfq(&told.cold_launch) {
+            rows.push(SECONDS.row(format!("{phone}, cold launch"), seconds, *launch, fitted, WHY));
+        }
+        if let Some(seconds) = with_cfq(&told.timeline) {
+            rows.push(SECONDS.row(format!("{phone}, timeline"), seconds, drags, false, WHY));
+        }
+    }
+    Ok(rows)
+}
+
+/// The first load of the feed and five drags.
+const DRAGS: f64 = 6.0;

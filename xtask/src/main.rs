@@ -30,7 +30,7 @@ cargo xtask COMMAND
               `bench emulator` what fio measures on emulated cards beside model and publication (root): [CARD…];
               `bench fit` fits profiles to emulated cards and checks them (root): [CARD…];
               `bench fuse` mounts in every mode beside bindfs (root): [--quick] [--over DIR] [MODE…]
-  paper       tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--json]; those that run
+  paper       tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--cpu SHARE] [--json]; those that run
               workloads on emulated devices are run when named (root, about two minutes each); --full takes all
               devices and workloads at full scale, and adds what is
               measured on emulated devices (root)

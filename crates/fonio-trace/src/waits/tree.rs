@@ -13,6 +13,11 @@ use super::{Completions, Reason, Reasons};
 use crate::ring_buffer::{Left, SchedEvent, SchedRecord};
 use crate::threads::{Origin, Threads};
 
+/// The clocks of two processors can differ by some microseconds, so that a thread seems to run on one before it was woken
+/// or made on the other. What comes so much later still counts as its cause.
+const SKEW_NS: u64 = 1_000_000;
+/// Threads remembered that ran before it was seen who made them.
+const EARLY_MAX: usize = 4096;
 /// Intervals remembered. What comes later is counted.
 const INTERVALS_MAX: usize = 4_000_000;
 
@@ -37,6 +42,8 @@ pub struct WaitTree {
     /// What the next stack of a processor belongs to.
     stack_of: FxHashMap<u32, StackOf>,
     span: CommandSpan,
+    /// When threads of which nothing is known came onto a processor last.
+    early: FxHashMap<u32, u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +51,8 @@ enum State {
     Running {
         /// Somebody woke it before it had left its processor.
         woken: Option<Woken>,
+        /// The interval that ended when it began to run, at that time, where nobody was seen to end it.
+        unexplained: Option<(usize, u64)>,
     },
     /// The interval's place; `None` beyond the cap.
     Ready(Option<usize>),
@@ -114,6 +123,7 @@ impl WaitTree {
             beyond: 0,
             stack_of: FxHashMap::default(),
             span: CommandSpan::default(),
+            early: FxHashMap::default(),
         }
     }
 
@@ -134,7 +144,14 @@ impl WaitTree {
                 if child == self.root || self.threads.contains_key(&parent) {
                     let by = Woken { at: time, cpu, by: Some(parent), reason: None };
                     let at = self.open(child, time, Some(Reason::Cpu), false, Some(by));
-                    self.threads.insert(child, State::Ready(at));
+                    let runs = self.early.remove(&child).is_some_and(|early| time.abs_diff(early) <= SKEW_NS);
+                    let state = if runs {
+                        self.close(at, time, None);
+                        State::Running { woken: None, unexplained: None }
+                    } else {
+                        State::Ready(at)
+                    };
+                    self.threads.insert(child, state);
                 }
             }
             SchedEvent::Waking { tid } => {
@@ -165,7 +182,7 @@ impl WaitTree {
             StackOf::EarlyWaking(tid) => {
                 let reason = self.reasons.of_waker(stack);
                 if let Some(
-                    State::Running { woken: Some(woken) } | State::Blocked { woken: Some(woken), .. },
+                    State::Running { woken: Some(woken), .. } | State::Blocked { woken: Some(woken), .. },
                 ) = self.threads.get_mut(&tid)
                 {
                     woken.reason = reason;
@@ -176,7 +193,15 @@ impl WaitTree {
 
     fn waking(&mut self, tid: u32, woken: Woken) {
         match self.threads.get_mut(&tid) {
-            Some(State::Running { woken: early }) => {
+            Some(State::Running { unexplained: Some((at, since)), .. })
+                if woken.at.saturating_sub(*since) <= SKEW_NS =>
+            {
+                let at = *at;
+                self.intervals[at].woken = Some(woken);
+                self.stack_of.insert(woken.cpu, StackOf::Waking(at));
+                self.threads.insert(tid, State::Running { woken: None, unexplained: None });
+            }
+            Some(State::Running { woken: early, .. }) => {
                 *early = Some(woken);
                 self.stack_of.insert(woken.cpu, StackOf::EarlyWaking(tid));
             }
@@ -206,7 +231,7 @@ impl WaitTree {
                 if let Some(at) = at {
                     self.stack_of.insert(cpu, StackOf::Blocked(at));
                 }
-                let woken = if let State::Running { woken } = state { woken } else { None };
+                let woken = if let State::Running { woken, .. } = state { woken } else { None };
                 State::Blocked { at, woken }
             }
             Left::Ended => {
@@ -220,6 +245,7 @@ impl WaitTree {
     }
 
     fn enters(&mut self, tid: u32, time: u64) {
+        let mut unexplained = None;
         match self.threads.get(&tid).copied() {
             Some(State::Ready(at)) => self.close(at, time, None),
             // Nobody was seen to wake it, but for who did so while it was leaving.
@@ -230,17 +256,24 @@ impl WaitTree {
                     let ready = self.open(tid, left, Some(Reason::Cpu), false, None);
                     self.close(ready, time, None);
                 }
-                None => self.close(at, time, None),
+                None => {
+                    self.close(at, time, None);
+                    unexplained = at.map(|at| (at, time));
+                }
             },
             Some(State::Running { .. } | State::Ended) => {}
             None => {
+                if self.early.len() >= EARLY_MAX {
+                    self.early.clear();
+                }
+                self.early.insert(tid, time);
                 if tid != self.root {
                     return;
                 }
                 self.span.began = self.span.began.or(Some(Timestamp(time)));
             }
         }
-        self.threads.insert(tid, State::Running { woken: None });
+        self.threads.insert(tid, State::Running { woken: None, unexplained });
     }
 
     fn open(

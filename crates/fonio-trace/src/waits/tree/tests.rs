@@ -196,3 +196,22 @@ fn woken_while_it_leaves() {
             command 0..?"#]],
     );
 }
+
+#[test]
+fn processors_whose_clocks_differ() {
+    // On processor 1 it runs before processor 0 says that it was made, and again before it says that it was woken.
+    check(
+        "100 1 0 preempted 10
+         103 0 5 fork 10
+         200 1 10 sleeps 0
+         201 1 10 blocked nothing
+         300 1 0 preempted 10
+         303 0 0! wake 10
+         304 0 0 waker network
+         400 1 10 ends 0",
+        expect![[r#"
+            10 103..103 cpu by 5
+            10 200..300 network
+            command 103..400"#]],
+    );
+}

@@ -19,6 +19,13 @@ use crate::options::Options;
 
 const HELPER: &str = "fusermount3";
 
+/// Who may look, and who checks what they may do. Where others than who mounted may look, the kernel does, for which it asks
+/// for a directory's attributes after each of its changes. Whoever is alone is also who the daemon acts as: what it may not do
+/// the file system below refuses.
+fn access(options: &Options) -> &'static str {
+    if options.allow_other { ",default_permissions,allow_other" } else { "" }
+}
+
 /// Mounts at `dir`, and returns the kernel's side of it.
 pub(crate) fn mount(source: &Path, dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
     let name = options.name.clone().unwrap_or_else(|| source.display().to_string());
@@ -34,14 +41,12 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
     let session = rustix::fs::open(device, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(MountError::system("open", device))?;
     let mut data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        "fd={},rootmode=40000,user_id={},group_id={}",
         session.as_raw_fd(),
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
     );
-    if options.allow_other {
-        data.push_str(",allow_other");
-    }
+    data.push_str(access(options));
     let mut flags = Flags::empty();
     for (is_set, flag) in [
         (options.flags.read_only, Flags::RDONLY),
@@ -71,9 +76,8 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
             .map_err(failed)?;
     // A comma ends an option, unless a backslash stands before it.
     let name = name.replace('\\', "\\\\").replace(',', "\\,");
-    let mut list = format!("fsname={name},subtype=fonio,default_permissions");
+    let mut list = format!("fsname={name},subtype=fonio{}", access(options));
     for (is_set, word) in [
-        (options.allow_other, ",allow_other"),
         (options.flags.read_only, ",ro"),
         (options.flags.no_exec, ",noexec"),
         (options.flags.no_atime, ",noatime"),

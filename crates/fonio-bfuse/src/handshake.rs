@@ -6,9 +6,11 @@ use std::path::Path;
 use rustix::fs::statfs;
 
 use crate::error::MountError;
+use crate::kernel;
 use crate::modes::{Offers, Plan};
-use crate::options::Options;
+use crate::options::{IoUring, Options};
 use crate::protocol::{self, HEADER_IN, HEADER_OUT, MAJOR, MINOR, Opcode, Record, Request, init};
+use crate::session::queues;
 
 /// The first version that knows all records that we write.
 const MINOR_MIN: u32 = 23;
@@ -34,13 +36,18 @@ const PAGE_BYTES: u32 = 4096;
 /// `OVERLAYFS_SUPER_MAGIC`, `FUSE_SUPER_MAGIC`, `ECRYPTFS_SUPER_MAGIC`: file systems that stack on others.
 const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 
-/// Waits for the kernel's `FUSE_INIT`, decides, and answers it.
+/// `XATTR_SIZE_MAX`.
+const XATTR_BYTES_MAX: usize = 64 << 10;
+const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter fuse.enable_uring (root's mounts switch it on), \
+     io_uring itself, and io_unit above 64K; take io_uring=auto";
+
+/// Waits for the kernel's `FUSE_INIT`, decides, and answers it. Returns too whether requests will come through io_uring.
 pub(crate) fn shake_hands(
     device: &OwnedFd,
     source: &OwnedFd,
     dir: &Path,
     options: &Options,
-) -> Result<Plan, MountError> {
+) -> Result<(Plan, bool), MountError> {
     let lost = |source: rustix::io::Errno| MountError::System {
         action: "talk to the kernel about",
         path: dir.to_owned(),
@@ -66,7 +73,10 @@ pub(crate) fn shake_hands(
         passthrough: offered & init::PASSTHROUGH != 0 && rustix::process::geteuid().is_root(),
         source_is_stacked: STACKED.contains(&below),
     };
-    let plan = options.mode.plan(options, offers);
+    let plan = options.mode.plan(options, offers).and_then(|plan| {
+        let has_rings = offered & init::OVER_IO_URING != 0 && takes_rings(options, &plan);
+        if options.io_uring == IoUring::Yes && !has_rings { Err(NO_RINGS) } else { Ok(plan) }
+    });
     let mut answer = [0; HEADER_OUT + 64];
     let plan = match plan {
         Ok(plan) => plan,
@@ -86,6 +96,9 @@ pub(crate) fn shake_hands(
     if plan.passthrough {
         wanted |= init::PASSTHROUGH;
     }
+    if takes_rings(options, &plan) {
+        wanted |= init::OVER_IO_URING;
+    }
     let agreed = wanted & offered;
     let halves = [agreed as u32, (agreed >> 32) as u32];
     let length = answer.len() as u32;
@@ -98,7 +111,45 @@ pub(crate) fn shake_hands(
     record.u32(u32::from(plan.passthrough)).zeros(24);
     assert!(record.length() == HEADER_OUT + 64 && HEADER_IN == 40, "struct fuse_init_out has 64 bytes");
     rustix::io::write(device, &answer).map_err(lost)?;
-    Ok(plan)
+    Ok((plan, agreed & init::OVER_IO_URING != 0))
+}
+
+/// Whether the kernel offers requests through io_uring to new connections.
+const ALLOWS_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Connections that are made are offered requests through io_uring, until this is dropped. A connection that has taken them
+/// keeps them.
+pub(crate) struct RingsAllowed {
+    was_allowed: bool,
+}
+
+impl RingsAllowed {
+    /// Where this process may say so; the kernel's setting as it is otherwise.
+    pub(crate) fn now() -> Self {
+        let was_allowed = std::fs::read_to_string(ALLOWS_RINGS).is_ok_and(|text| text.trim() == "Y");
+        if !was_allowed {
+            // A kernel without the setting offers none.
+            let _ = std::fs::write(ALLOWS_RINGS, "Y");
+        }
+        Self { was_allowed }
+    }
+}
+
+impl Drop for RingsAllowed {
+    fn drop(&mut self) {
+        if !self.was_allowed {
+            let _ = std::fs::write(ALLOWS_RINGS, "N");
+        }
+    }
+}
+
+/// Whether requests are to come through io_uring, where the kernel offers it. The kernel copies no more of a request than
+/// fits into the largest write, and extended attributes must fit too.
+fn takes_rings(options: &Options, plan: &Plan) -> bool {
+    options.io_uring != IoUring::No
+        && plan.io_bytes as usize > XATTR_BYTES_MAX
+        && kernel::has_rings()
+        && queues().is_some()
 }
 
 fn statfs_type(source: impl AsFd) -> rustix::io::Result<u64> {
@@ -112,6 +163,5 @@ fn statfs_type(source: impl AsFd) -> rustix::io::Result<u64> {
 /// or an extended attribute of the largest size with its name.
 pub(crate) fn request_bytes(plan: &Plan) -> usize {
     const OTHER: usize = 4096;
-    const XATTR_BYTES_MAX: usize = 64 << 10;
     (plan.io_bytes as usize).max(XATTR_BYTES_MAX) + OTHER + protocol::HEADER_IN
 }

@@ -26,5 +26,5 @@ mod statistics;
 pub use error::MountError;
 pub use modes::Mode;
 pub use mount::Mount;
-pub use options::{BufferOptions, MountFlags, OptionError, Options};
+pub use options::{BufferOptions, IoUring, MountFlags, OptionError, Options};
 pub use report::{BufferReport, Distribution, OpcodeReport, Report, report};

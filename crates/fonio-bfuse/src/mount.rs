@@ -12,11 +12,11 @@ use crate::buffer::{Buffer, Manager};
 use crate::device;
 use crate::error::MountError;
 use crate::filesystem::FileSystem;
-use crate::handshake::shake_hands;
+use crate::handshake::{RingsAllowed, shake_hands};
 use crate::kernel;
 use crate::modes::Mode;
 use crate::mountinfo;
-use crate::options::Options;
+use crate::options::{IoUring, Options};
 use crate::report::Server;
 use crate::session::Session;
 use crate::statistics::BufferStatistics;
@@ -48,8 +48,9 @@ impl Mount {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&source, flags, FileMode::empty())
             .map_err(MountError::system("open the directory", &source))?;
+        let allowed = (options.io_uring != IoUring::No).then(RingsAllowed::now);
         let session = Arc::new(device::mount(&source, &dir, &options)?);
-        let outcome = Self::serve(root, session, &dir, options, detached);
+        let outcome = Self::serve(root, session, &dir, options, allowed, detached);
         if outcome.is_err() {
             // The first error is the one to tell.
             let _ = device::unmount(&dir, true);
@@ -62,9 +63,11 @@ impl Mount {
         session: Arc<OwnedFd>,
         dir: &Path,
         options: Options,
+        allowed: Option<RingsAllowed>,
         detached: Vec<PathBuf>,
     ) -> Result<Self, MountError> {
-        let plan = shake_hands(&session, &root, dir, &options)?;
+        let (plan, over_ring) = shake_hands(&session, &root, dir, &options)?;
+        drop(allowed);
         let statistics = Arc::new(BufferStatistics::default());
         let buffer = Arc::new(Buffer::new(options.buffer, Arc::clone(&statistics)));
         let manager = Manager::start(&buffer).map_err(MountError::system("start a thread for", dir))?;
@@ -78,7 +81,7 @@ impl Mount {
             // The pipe has room for one byte, and there is only one.
             let _ = rustix::io::write(&notice, b"x");
         };
-        let session = Session::start(Arc::clone(&file_system), session, notify)
+        let session = Session::start(Arc::clone(&file_system), session, over_ring, notify)
             .map_err(MountError::system("start a thread for", dir))?;
         let server = mountinfo::at(dir)
             .map(|entry| Server::start(&entry, &file_system, &statistics, prometheus))

@@ -19,6 +19,8 @@ pub struct Options {
     pub io_bytes: Option<u32>,
     /// The write buffer.
     pub buffer: BufferOptions,
+    /// Whether requests come through io_uring.
+    pub io_uring: IoUring,
     /// Threads that serve requests; `None` is as many as are needed, up to 8.
     pub threads: Option<usize>,
     /// Whether times of birth are told. Each first look at a file is then one more request, since the kernel does not
@@ -38,6 +40,19 @@ pub struct Options {
     pub flags: MountFlags,
 }
 
+/// Whether requests come through io_uring instead of `/dev/fuse`: fewer system calls, and each is served on the CPU on
+/// which it was made. Linux 6.14; root's mounts switch the kernel's parameter `fuse.enable_uring` on for the moment of
+/// mounting, a user's take it as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoUring {
+    /// Where it can be had.
+    Auto,
+    /// Or the mount fails.
+    Yes,
+    /// Never.
+    No,
+}
+
 /// The write buffer: the study's figures unless said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -50,6 +65,8 @@ pub struct BufferOptions {
     pub flush: Duration,
     /// Whether a thread of its own empties it; without, whoever writes does.
     pub thread: bool,
+    /// Whether what a stream brings beyond [`BufferOptions::bytes`] goes past the page cache of the file system below.
+    pub direct: bool,
 }
 
 impl BufferOptions {
@@ -61,7 +78,13 @@ impl BufferOptions {
 
 impl Default for BufferOptions {
     fn default() -> Self {
-        Self { bytes: 8 << 20, entry_bytes: 2 << 20, flush: Duration::from_millis(10), thread: true }
+        Self {
+            bytes: 8 << 20,
+            entry_bytes: 2 << 20,
+            flush: Duration::from_millis(10),
+            thread: true,
+            direct: true,
+        }
     }
 }
 
@@ -93,6 +116,7 @@ impl Default for Options {
             mode: Mode::Auto,
             io_bytes: None,
             buffer: BufferOptions::default(),
+            io_uring: IoUring::Auto,
             threads: None,
             birth_times: false,
             timeout: Duration::from_secs(1),
@@ -186,9 +210,20 @@ impl Options {
             ("thread", Some(text)) => {
                 self.buffer.thread = yes_or_no(text).ok_or_else(|| refuse("yes or no"))?;
             }
+            ("direct", Some(text)) => {
+                self.buffer.direct = yes_or_no(text).ok_or_else(|| refuse("yes or no"))?;
+            }
             ("threads", Some(text)) => {
                 let count = text.parse().ok().filter(|count| (1..=256).contains(count));
                 self.threads = Some(count.ok_or_else(|| refuse("a number from 1 to 256"))?);
+            }
+            ("io_uring", Some(text)) => {
+                self.io_uring = match (text, yes_or_no(text)) {
+                    ("auto", _) => IoUring::Auto,
+                    (_, Some(true)) => IoUring::Yes,
+                    (_, Some(false)) => IoUring::No,
+                    _ => return Err(refuse("auto, yes or no")),
+                };
             }
             ("btime", None) => self.birth_times = true,
             ("timeout", Some(text)) => {
@@ -283,19 +318,19 @@ mod tests {
         check(
             "",
             &expect![
-                "Auto None BufferOptions { bytes: 8388608, entry_bytes: 2097152, flush: 10ms, thread: true }"
+                "Auto None BufferOptions { bytes: 8388608, entry_bytes: 2097152, flush: 10ms, thread: true, direct: true }"
             ],
         );
         check(
             "rw,noauto,x-systemd.automount,buffered,buffer=16M,entry=1M,flush=5ms,thread=no",
             &expect![
-                "Buffered None BufferOptions { bytes: 16777216, entry_bytes: 1048576, flush: 5ms, thread: false }"
+                "Buffered None BufferOptions { bytes: 16777216, entry_bytes: 1048576, flush: 5ms, thread: false, direct: true }"
             ],
         );
         check(
             "mode=extended,io_unit=512K",
             &expect![
-                "Extended Some(524288) BufferOptions { bytes: 8388608, entry_bytes: 2097152, flush: 10ms, thread: true }"
+                "Extended Some(524288) BufferOptions { bytes: 8388608, entry_bytes: 2097152, flush: 10ms, thread: true, direct: true }"
             ],
         );
     }

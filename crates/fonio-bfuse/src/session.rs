@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -17,22 +18,45 @@ use crate::handshake::request_bytes;
 use crate::kernel::{self, Identity};
 use crate::protocol::{HEADER_OUT, Opcode, Record, Request};
 
+mod placement;
+mod ring;
+
+use placement::Placement;
+pub(crate) use ring::queues;
+
 /// Threads that wait at the same time, when nothing is going on.
 const IDLE_MAX: usize = 2;
 /// Threads that work at the same time, unless said otherwise.
 const THREADS_MAX: usize = 8;
+
+/// Nobody waits for the kernel's forgetting to be heard; what it forgets meanwhile comes together, and wakes nobody.
+const LINGER: Duration = Duration::from_millis(2);
 
 /// A served mount.
 #[derive(Debug)]
 pub(crate) struct Session {
     file_system: Arc<FileSystem>,
     device: Arc<OwnedFd>,
+    /// Requests come through io_uring; `/dev/fuse` brings only what nobody waits for.
+    over_ring: bool,
+    placement: Arc<Placement>,
     idle: AtomicUsize,
-    running: Mutex<usize>,
+    running: Mutex<Running>,
     /// The last thread has gone.
     ended: Condvar,
     threads_max: usize,
 }
+
+/// How many threads there are.
+#[derive(Debug, Default)]
+struct Running {
+    all: usize,
+    /// Of them, those that read `/dev/fuse`.
+    readers: usize,
+}
+
+/// Called when the connection has ended.
+type OnEnd = Arc<dyn Fn() + Send + Sync>;
 
 impl Session {
     /// Starts to serve.
@@ -42,61 +66,85 @@ impl Session {
     pub(crate) fn start(
         file_system: Arc<FileSystem>,
         device: Arc<OwnedFd>,
+        over_ring: bool,
         on_end: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         let threads_max = file_system.options.threads.unwrap_or(THREADS_MAX);
         let session = Arc::new(Self {
             file_system,
             device,
+            over_ring,
+            placement: Arc::default(),
             idle: AtomicUsize::new(0),
-            running: Mutex::new(0),
+            running: Mutex::default(),
             ended: Condvar::new(),
             threads_max,
         });
-        session.start_thread(Arc::new(on_end))?;
+        let on_end: OnEnd = Arc::new(on_end);
+        session.start_reader(&on_end)?;
+        if over_ring {
+            session.start_ring_threads(&on_end)?;
+        }
         Ok(session)
     }
 
-    fn lock_running(&self) -> std::sync::MutexGuard<'_, usize> {
+    fn lock_running(&self) -> std::sync::MutexGuard<'_, Running> {
         self.running.lock().expect("no thread panics while it holds the number of threads")
     }
 
-    fn start_thread(self: &Arc<Self>, on_end: Arc<dyn Fn() + Send + Sync>) -> io::Result<()> {
+    fn start_reader(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
         let mut running = self.lock_running();
-        if *running >= self.threads_max {
+        if running.readers >= self.threads_max {
             return Ok(());
         }
-        let session = Arc::clone(self);
+        let (session, handed_on) = (Arc::clone(self), Arc::clone(on_end));
+        self.start_thread(&mut running, on_end, move || {
+            let outcome = session.serve(&handed_on);
+            session.lock_running().readers -= 1;
+            outcome
+        })?;
+        running.readers += 1;
+        Ok(())
+    }
+
+    fn start_thread(
+        self: &Arc<Self>,
+        running: &mut Running,
+        on_end: &OnEnd,
+        work: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let (session, on_end) = (Arc::clone(self), Arc::clone(on_end));
         std::thread::Builder::new().name("fonio-fuse".to_owned()).spawn(move || {
-            let outcome = session.serve(&on_end);
+            let outcome = work();
             let mut running = session.lock_running();
-            *running -= 1;
-            session.file_system.statistics.threads.set(*running as u64);
-            let is_last = *running == 0;
+            running.all -= 1;
+            session.file_system.statistics.threads.set(running.all as u64);
+            let is_last = running.all == 0;
             drop(running);
             if let Err(error) = outcome {
                 eprintln!("fonio: a thread that serves the mount ended: {error}");
             }
             if is_last {
+                session.placement.close();
                 session.ended.notify_all();
                 on_end();
             }
         })?;
-        *running += 1;
-        self.file_system.statistics.threads.set(*running as u64);
+        running.all += 1;
+        self.file_system.statistics.threads.set(running.all as u64);
         Ok(())
     }
 
     /// Waits until the connection has ended and every answer is given.
     pub(crate) fn wait(&self) {
         let mut running = self.lock_running();
-        while *running > 0 {
+        while running.all > 0 {
             running =
                 self.ended.wait(running).expect("no thread panics while it holds the number of threads");
         }
     }
 
-    fn serve(self: &Arc<Self>, on_end: &Arc<dyn Fn() + Send + Sync>) -> io::Result<()> {
+    fn serve(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
         // Without the privilege the kernel may make memory for us by writing back through our own mount.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
@@ -117,13 +165,20 @@ impl Session {
             let bytes = request.get(..length).unwrap_or(&[]);
             let Ok(request) = Request::split(bytes) else { return Err(Errno::PROTO.into()) };
             let are_few = self.file_system.statistics.threads.get() < IDLE_MAX as u64;
+            let is_forgotten = matches!(request.opcode, Opcode::Forget | Opcode::BatchForget);
             let is_short_of_threads = !others_wait && (are_few || may_last(request.opcode));
-            if is_short_of_threads && let Err(error) = self.start_thread(Arc::clone(on_end)) {
+            if is_short_of_threads
+                && !(self.over_ring && is_forgotten)
+                && let Err(error) = self.start_reader(on_end)
+            {
                 eprintln!("fonio: no thread for more requests at a time: {error}");
             }
             let answer = self.file_system.serve(&mut worker, &request, &mut out[HEADER_OUT..]);
             if let Some(answer) = answer {
                 send(device, &request, answer, &mut out)?;
+            }
+            if self.over_ring && is_forgotten {
+                std::thread::sleep(LINGER);
             }
         }
     }
@@ -158,17 +213,23 @@ fn read_request(device: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> 
     }
 }
 
-fn send(device: &OwnedFd, request: &Request<'_>, answer: Answer, out: &mut [u8]) -> io::Result<()> {
+/// Writes `struct fuse_out_header` of an answer whose records lie behind it, and returns the bytes of both.
+fn write_header(out: &mut [u8], answer: Answer, unique: u64) -> usize {
     let (length, error) = match answer {
         Ok(length) => (HEADER_OUT + length, 0),
         Err(error) => (HEADER_OUT, -error.raw_os_error()),
     };
+    let size = u32::try_from(length).expect("an answer is shorter than 4 GiB");
+    Record::new(out).u32(size).u32(error.cast_unsigned()).u64(unique);
+    length
+}
+
+fn send(device: &OwnedFd, request: &Request<'_>, answer: Answer, out: &mut [u8]) -> io::Result<()> {
     // An interrupt is a request whose answer may be missing, unless it says that we do not do interrupts.
-    if request.opcode == Opcode::Interrupt && error == 0 {
+    if request.opcode == Opcode::Interrupt && answer.is_ok() {
         return Ok(());
     }
-    let size = u32::try_from(length).expect("an answer is shorter than 4 GiB");
-    Record::new(out).u32(size).u32(error.cast_unsigned()).u64(request.header.unique);
+    let length = write_header(out, answer, request.header.unique);
     match rustix::io::write(device, &out[..length]) {
         // Nobody waits for it any more, or the mount is gone: the next read tells.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),

@@ -597,3 +597,13 @@ fn writeback() {
 fn auto() {
     check("mode=auto");
 }
+
+#[test]
+fn auto_without_io_uring() {
+    check("mode=auto,io_uring=no");
+}
+
+#[test]
+fn buffered_for_one_user() {
+    check("mode=buffered,noallow_other");
+}

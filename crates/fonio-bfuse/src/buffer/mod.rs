@@ -31,7 +31,7 @@ pub(crate) use error_sequence::Seen;
 pub(crate) use manager::Manager;
 pub(crate) use pending::Pending;
 use pending::State;
-use pool::{Entry, Pool};
+use pool::{ALIGNMENT, Entry, Pool};
 
 use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
@@ -39,6 +39,9 @@ use crate::statistics::BufferStatistics;
 /// While less than this and twice the buffer is free below, nothing is buffered: a write that finds no space must
 /// say so itself.
 const RESERVE_BYTES: u64 = 16 << 20;
+
+/// Shorter pieces would have a device wait for each of them.
+const DIRECT_BYTES_MIN: usize = 256 << 10;
 
 /// The buffer of one mount.
 #[derive(Debug)]
@@ -99,6 +102,10 @@ impl Buffer {
             self.statistics.interrupted.add(1);
             state = self.drain_locked(pending, state);
         }
+        if state.expected != offset {
+            state.streamed = 0;
+        }
+        state.streamed += data.len() as u64;
         if !state.has_data() && (state.expected != offset || data.len() >= self.options.entry_bytes) {
             state.expected = offset + data.len() as u64;
             drop(state);
@@ -156,6 +163,11 @@ impl Buffer {
                     return self.write_through(file, offset, data);
                 }
                 state.entries.push_back(entry);
+                continue;
+            }
+            if state.has_sealed() && !state.in_flight {
+                // The manager has not come yet: where CPUs are short it may be long, and this thread has one.
+                state = self.flush(pending, state, Take::Sealed);
                 continue;
             }
             drop(state);
@@ -241,16 +253,14 @@ impl Buffer {
         if state.in_flight {
             return pending.wait(state);
         }
-        let (entries, file, at) = state.take(take);
-        let Some(file) = file.filter(|_| !entries.is_empty()) else { return state };
+        let Some(taken) = state.take(take, self.direct_after()) else { return state };
         state.in_flight = true;
-        let modified = state.modified;
         drop(state);
         let started = Instant::now();
-        let mut offset = at;
+        let mut offset = taken.offset;
         let mut failure = None;
-        for entry in entries {
-            if let Err(error) = write_all(&file, offset, entry.data()) {
+        for entry in taken.entries {
+            if let Err(error) = write_entry(&taken.file, taken.direct.as_deref(), offset, entry.data()) {
                 failure = Some(error);
                 self.statistics.lost_bytes.add(entry.data().len() as u64);
             }
@@ -258,7 +268,7 @@ impl Buffer {
             self.statistics.flushed(entry.data().len());
             self.pool.give_back(entry);
         }
-        restore_modified(&file, modified);
+        restore_modified(&taken.file, taken.modified);
         self.statistics.flush_time.record(started.elapsed());
         let mut state = pending.lock();
         state.in_flight = false;
@@ -294,6 +304,11 @@ impl Buffer {
         self.dirty.lock().expect("no thread panics while it holds the list of what is dirty")
     }
 
+    /// How much of a stream goes through the page cache below before the rest goes past it.
+    fn direct_after(&self) -> u64 {
+        if self.options.direct { self.options.bytes as u64 } else { u64::MAX }
+    }
+
     /// How long data may stay in the buffer.
     fn interval(&self) -> Duration {
         self.options.flush
@@ -317,6 +332,20 @@ pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Res
         }
     }
     Ok(())
+}
+
+/// Writes an entry, past the page cache where that can be: a long stream would only push everything else out of it, and
+/// making pages costs more of the CPU than all else that a flush does.
+fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8]) -> Result<(), Errno> {
+    let is_aligned = offset.is_multiple_of(ALIGNMENT as u64) && data.len().is_multiple_of(ALIGNMENT);
+    if let Some(direct) = direct.filter(|_| is_aligned && data.len() >= DIRECT_BYTES_MIN) {
+        match write_all(direct, offset, data) {
+            // The file system takes no direct I/O here after all.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
+            outcome => return outcome,
+        }
+    }
+    write_all(file, offset, data)
 }
 
 /// The file was modified when the application wrote it, not now.

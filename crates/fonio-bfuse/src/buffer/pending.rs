@@ -1,10 +1,10 @@
 //! What one inode has in the buffer.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use rustix::fs::Timespec;
+use rustix::fs::{Mode, OFlags, Timespec};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -38,6 +38,30 @@ pub(super) struct State {
     pub(super) errors: ErrorSequence,
     /// Open for writing.
     file: Option<Arc<OwnedFd>>,
+    /// What was written in order, the last write included.
+    pub(super) streamed: u64,
+    /// The file once more, past the page cache below.
+    direct: Direct,
+}
+
+/// Whether a file can be written past the page cache.
+#[derive(Debug, Default)]
+enum Direct {
+    #[default]
+    Unknown,
+    Yes(Arc<OwnedFd>),
+    No,
+}
+
+/// What a flush writes, and to where.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) entries: VecDeque<Entry>,
+    pub(super) file: Arc<OwnedFd>,
+    /// Set for a stream that is long.
+    pub(super) direct: Option<Arc<OwnedFd>>,
+    pub(super) offset: u64,
+    pub(super) modified: Option<Timespec>,
 }
 
 impl State {
@@ -67,14 +91,29 @@ impl State {
         self.entries.front().is_some_and(Entry::is_full)
     }
 
-    /// Entries to write below, where to, and at which offset.
-    pub(super) fn take(&mut self, take: Take) -> (VecDeque<Entry>, Option<Arc<OwnedFd>>, u64) {
+    /// What is to be written below, if anything; past the page cache where more than `direct_after` bytes came in order.
+    pub(super) fn take(&mut self, take: Take, direct_after: u64) -> Option<Taken> {
         let sealed = self.entries.iter().take_while(|entry| entry.is_full()).count();
         let entries = match take {
             Take::Everything => std::mem::take(&mut self.entries),
             Take::Sealed => self.entries.drain(..sealed).collect(),
         };
-        (entries, self.file.clone(), self.start)
+        let file = self.file.clone().filter(|_| !entries.is_empty())?;
+        let direct = if self.streamed > direct_after { self.direct(&file) } else { None };
+        Some(Taken { entries, file, direct, offset: self.start, modified: self.modified })
+    }
+
+    fn direct(&mut self, file: &OwnedFd) -> Option<Arc<OwnedFd>> {
+        if matches!(self.direct, Direct::Unknown) {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+            let opened = rustix::fs::open(path, flags, Mode::empty());
+            self.direct = opened.map_or(Direct::No, |file| Direct::Yes(Arc::new(file)));
+        }
+        match &self.direct {
+            Direct::Yes(direct) => Some(Arc::clone(direct)),
+            Direct::Unknown | Direct::No => None,
+        }
     }
 }
 
@@ -101,6 +140,15 @@ impl Pending {
     pub(crate) fn end_and_time(&self) -> Option<(u64, Timespec)> {
         let state = self.lock();
         state.has_data().then_some(state.end).zip(state.modified)
+    }
+
+    /// The file was closed: nothing holds it open any more.
+    pub(crate) fn let_go(&self) {
+        let mut state = self.lock();
+        if !state.has_data() {
+            state.direct = Direct::Unknown;
+            state.file = None;
+        }
     }
 
     /// Where the errors of a new handle begin.

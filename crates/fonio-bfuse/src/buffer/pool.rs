@@ -4,27 +4,34 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::kernel;
 
+/// What direct I/O may want memory, places and lengths to be a multiple of.
+pub(super) const ALIGNMENT: usize = 4096;
+
 /// One entry: memory of fixed size, filled from the front.
 #[derive(Debug)]
 pub(super) struct Entry {
     memory: Box<[u8]>,
+    /// Where it begins, aligned.
+    from: usize,
+    bytes: usize,
     used: usize,
 }
 
 impl Entry {
     /// What was put in.
     pub(super) fn data(&self) -> &[u8] {
-        &self.memory[..self.used]
+        &self.memory[self.from..self.from + self.used]
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.used == self.memory.len()
+        self.used == self.bytes
     }
 
     /// Copies as much of `data` as fits, and returns how much that was.
     pub(super) fn fill(&mut self, data: &[u8]) -> usize {
-        let bytes = data.len().min(self.memory.len() - self.used);
-        self.memory[self.used..self.used + bytes].copy_from_slice(&data[..bytes]);
+        let bytes = data.len().min(self.bytes - self.used);
+        let at = self.from + self.used;
+        self.memory[at..at + bytes].copy_from_slice(&data[..bytes]);
         self.used += bytes;
         bytes
     }
@@ -43,10 +50,11 @@ impl Pool {
         let mut is_locked = true;
         let free = (0..entries)
             .map(|_| {
-                let memory = vec![0; entry_bytes].into_boxed_slice();
+                let memory = vec![0; entry_bytes + ALIGNMENT].into_boxed_slice();
                 // A user's limit may be lower than the buffer; the mount says so in its statistics.
                 is_locked &= kernel::lock_memory(&memory).is_ok();
-                Entry { memory, used: 0 }
+                let from = memory.as_ptr().align_offset(ALIGNMENT);
+                Entry { memory, from, bytes: entry_bytes, used: 0 }
             })
             .collect();
         Self { free: Mutex::new(free), freed: Condvar::new(), is_locked }

@@ -133,7 +133,7 @@ fn run(steps: &[Step], options: BufferOptions) {
 }
 
 fn options(entries: usize, thread: bool, flush: Duration) -> BufferOptions {
-    BufferOptions { bytes: entries * ENTRY_BYTES, entry_bytes: ENTRY_BYTES, flush, thread }
+    BufferOptions { bytes: entries * ENTRY_BYTES, entry_bytes: ENTRY_BYTES, flush, thread, direct: true }
 }
 
 proptest! {

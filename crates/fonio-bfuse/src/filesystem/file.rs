@@ -1,5 +1,6 @@
 //! Files that are opened, made and closed; how each is served is decided here (`crate::modes`).
 
+use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
@@ -75,7 +76,7 @@ impl FileSystem {
             rustix::fs::openat(&parent.file, name, fresh, Mode::from_raw_mode(mode))
         });
         match made {
-            Ok(file) => self.answer_created(worker, file, flags, out),
+            Ok(file) => self.answer_created(worker, file, Some((&parent, name)), flags, out),
             // Somebody made it in the source since the kernel looked.
             Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
                 let (node, attributes) = self.find(&parent, name)?;
@@ -107,16 +108,34 @@ impl FileSystem {
         let file = worker.identity.act_as(Self::caller(request), umask, || {
             rustix::fs::openat(&parent.file, c".", below, Mode::from_raw_mode(mode))
         })?;
-        self.answer_created(worker, file, flags, out)
+        self.answer_created(worker, file, None, flags, out)
     }
 
-    fn answer_created(&self, worker: &mut Worker, file: OwnedFd, flags: OFlags, out: &mut [u8]) -> Answer {
+    fn answer_created(
+        &self,
+        worker: &mut Worker,
+        file: OwnedFd,
+        place: Option<(&Node, &CStr)>,
+        flags: OFlags,
+        out: &mut [u8],
+    ) -> Answer {
         let stat = rustix::fs::fstat(&file)?;
-        let node = self.nodes.look_up(self.reopen(&file, OFlags::PATH)?, &stat);
+        let named = place.and_then(|(parent, name)| Self::path_descriptor(parent, name, &stat));
+        let path = named.map_or_else(|| self.reopen(&file, OFlags::PATH), Ok)?;
+        let node = self.nodes.look_up(path, &stat);
         let mut record = Record::new(out);
         self.write_entry(&mut record, &node, &self.overlay(&stat, None));
         self.hand_out(worker, &mut record, node, file, flags, Some(&stat));
         Ok(record.length())
+    }
+
+    /// An `O_PATH` descriptor of what was just made, by its name, which is quicker than by way of `/proc`; `None` where
+    /// somebody has put another file there in the source.
+    fn path_descriptor(parent: &Node, name: &CStr, made: &Stat) -> Option<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = rustix::fs::openat(&parent.file, name, flags, Mode::empty()).ok()?;
+        let found = rustix::fs::fstat(&path).ok()?;
+        ((found.st_dev, found.st_ino) == (made.st_dev, made.st_ino)).then_some(path)
     }
 
     /// Makes a handle and writes `struct fuse_open_out`.
@@ -198,6 +217,7 @@ impl FileSystem {
         state.opens -= 1;
         if state.opens == 0 {
             state.serving = None;
+            handle.node.pending.let_go();
             state.version = match state.backing.take() {
                 Some(_) => None,
                 None => rustix::fs::fstat(&handle.file).ok().map(|stat| version_of(&stat)),

@@ -1,7 +1,7 @@
 //! The file system: each request becomes calls on the directory below.
 //!
-//! The kernel checks permissions itself (`default_permissions`), so what arrives may be done. It is done as the
-//! daemon, except for what creates a file: that is done as the caller, whose it becomes.
+//! The kernel checks permissions itself (`default_permissions`), or nobody is let in but who mounted, so what arrives may be
+//! tried. It is done as the daemon, except for what creates a file: that is done as the caller, whose it becomes.
 
 mod attributes;
 mod directory;
@@ -150,6 +150,7 @@ impl FileSystem {
             Opcode::Releasedir => self.release_directory(request),
             Opcode::Fsyncdir => self.sync_directory(request),
             Opcode::Statfs => self.statfs(request, out),
+            Opcode::Access => self.access(request),
             Opcode::Setxattr => self.set_extended(worker, request),
             Opcode::Getxattr => self.get_extended(request, out),
             Opcode::Listxattr => self.list_extended(request, out),
@@ -159,10 +160,8 @@ impl FileSystem {
                 self.buffer.drain_all();
                 Ok(0)
             }
-            // The kernel checks access itself; locks it keeps itself; an interrupted request is answered anyway.
-            Opcode::Statx | Opcode::Init | Opcode::Access | Opcode::Interrupt | Opcode::Unknown => {
-                Err(Errno::NOSYS)
-            }
+            // Locks the kernel keeps itself; an interrupted request is answered anyway.
+            Opcode::Statx | Opcode::Init | Opcode::Interrupt | Opcode::Unknown => Err(Errno::NOSYS),
         }
     }
 

@@ -3,7 +3,11 @@
 mod backing;
 mod identity;
 mod process;
+mod ring;
 
 pub(crate) use backing::{Backing, clone_device};
 pub(crate) use identity::{Caller, Identity};
-pub(crate) use process::{forbid_io_recursion, lock_memory, process_use, raise_open_files};
+pub(crate) use process::{
+    Policy, forbid_io_recursion, lock_memory, process_use, raise_open_files, set_policy,
+};
+pub(crate) use ring::{Entry as RingEntry, has_rings};

@@ -52,6 +52,32 @@ pub(crate) fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(most)
 }
 
+/// How a thread shares a CPU with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// As all do.
+    Other,
+    /// Only when nobody else wants it.
+    Idle,
+}
+
+/// Gives thread number `thread` of this process a policy.
+///
+/// # Errors
+/// The kernel's, where the thread is no more or an unprivileged user may not go back.
+pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
+    let number = match policy {
+        Policy::Other => libc::SCHED_OTHER,
+        Policy::Idle => libc::SCHED_IDLE,
+    };
+    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads one `sched_param` through the pointer, which lives across the call.
+    if unsafe { libc::sched_setscheduler(thread, number, &raw const parameter) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Tells the kernel that memory for this process must not be made by writing back through a FUSE mount: that could
 /// be ours, and we would wait for ourselves.
 ///

@@ -43,6 +43,7 @@ pub(crate) mod init {
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const CREATE_SUPP_GROUP: u64 = 1 << 34;
     pub(crate) const PASSTHROUGH: u64 = 1 << 37;
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// Bits of an answer to an open.

@@ -18,10 +18,11 @@ use clap::Args;
     io_unit=SIZE      the most bytes of one request, 4K to 1M\n  \
     timeout=TIME      how long names and attributes are trusted, 1s\n  \
     threads=N         the most requests served at a time, 8\n  \
+    io_uring=auto     requests through io_uring where the kernel can (Linux 6.14): names several times faster\n  \
     btime             tell times of birth too, for one more request per file\n  \
     prometheus=ADDR   answer Prometheus here, such as 127.0.0.1:9464\n  \
     allow_other ro nosuid nodev noexec noatime fsname=NAME, and what fstab adds for mount(8)\n\n\
-    In fstab, with mount.fonio a link to fonio in /sbin:  /data/media  /mnt/sdcard  fonio  mode=auto  0 0\n\
+    In fstab, with mount.fuse.fonio a link to fonio in /sbin:  /data/media  /mnt/sdcard  fuse.fonio  mode=auto  0 0\n\
     Unmount with umount, as a user with fusermount3 -u. A source called stats is given as ./stats."
 )]
 pub struct Mount {
@@ -47,6 +48,9 @@ pub struct Mount {
     /// Accepted from mount(8), and without meaning.
     #[arg(short = 's', hide = true)]
     pub sloppy: bool,
+    /// Accepted from mount(8), and without meaning.
+    #[arg(short = 't', hide = true)]
+    pub kind: Option<String>,
     /// The process that `fonio mount` leaves behind.
     #[arg(long, hide = true)]
     pub daemon: bool,

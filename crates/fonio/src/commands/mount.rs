@@ -11,14 +11,14 @@ use fonio_bfuse::{Mount as Mounted, Options, Report, daemon, report};
 use crate::cli::mount::Mount;
 use crate::exit::Exit;
 
-/// The name under which mount(8) looks for us: `mount -t fonio`, and fstab.
-const HELPER: &str = "mount.fonio";
+/// The names under which mount(8) looks for us: `mount -t fonio` or `-t fuse.fonio`, and fstab.
+const HELPERS: [&str; 2] = ["mount.fonio", "mount.fuse.fonio"];
 
 /// The arguments, with `mount` before them where we were started as mount(8)'s helper.
 pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
     let name = arguments.first().map(Path::new).and_then(Path::file_name);
-    if name.is_some_and(|name| name == HELPER) {
+    if name.is_some_and(|name| HELPERS.iter().any(|helper| name == *helper)) {
         arguments.insert(1, "mount".into());
     }
     arguments
@@ -140,7 +140,9 @@ mod tests {
     #[test]
     fn mount_8_finds_us_by_the_helpers_name() {
         let said = |words: &[&str]| as_mount_helper(words.iter().map(OsString::from));
-        assert_eq!(said(&["/sbin/mount.fonio", "/a", "/b"]), ["/sbin/mount.fonio", "mount", "/a", "/b"]);
+        for helper in ["/sbin/mount.fonio", "mount.fuse.fonio"] {
+            assert_eq!(said(&[helper, "/a", "/b"]), [helper, "mount", "/a", "/b"]);
+        }
         assert_eq!(said(&["/usr/bin/fonio", "mount"]), ["/usr/bin/fonio", "mount"]);
     }
 }

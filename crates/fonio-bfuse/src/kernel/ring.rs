@@ -1,0 +1,145 @@
+//! FUSE over io_uring, since Linux 6.14 (`include/uapi/linux/fuse.h`, `Documentation/filesystems/fuse-io-uring.rst`):
+//! one system call gives an answer and waits for the next request, on the CPU of whoever made it.
+//!
+//! The kernel has a queue for each CPU. An entry of a queue is memory of ours, into which the kernel copies a request,
+//! and out of which it takes the answer. Each [`Entry`] here has a ring of its own, so that as many requests of a CPU are
+//! served at a time as it has threads; the kernel gives the next request to the thread that came back last.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use io_uring::squeue::Entry128;
+use io_uring::{IoUring, cqueue, opcode, types};
+
+use crate::protocol::HEADER_OUT;
+
+/// `FUSE_IO_URING_CMD_REGISTER`.
+const REGISTER: u32 = 1;
+/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
+const COMMIT_AND_FETCH: u32 = 2;
+/// Where `struct io_uring_sqe` has its `len`, which the crate does not set for commands.
+const LENGTH_AT: usize = 24;
+
+/// `struct fuse_uring_req_header`.
+#[repr(C, align(8))]
+struct Headers {
+    /// `struct fuse_in_header` of the request, then `struct fuse_out_header` of the answer.
+    header: [u8; 128],
+    /// The record of the opcode.
+    record: [u8; 128],
+    /// `struct fuse_uring_ent_in_out`.
+    flags: u64,
+    commit_id: u64,
+    payload_bytes: u32,
+    padding: u32,
+    reserved: u64,
+}
+
+/// Memory for one request at a time, which the kernel knows.
+pub(crate) struct Entry {
+    ring: IoUring<Entry128, cqueue::Entry>,
+    device: i32,
+    queue: u16,
+    /// Neither moves while the kernel knows where it is.
+    headers: Box<Headers>,
+    payload: Box<[u8]>,
+    /// What the next call submits.
+    command: u32,
+}
+
+/// A request in the kernel's memory layout: header, record, payload.
+pub(crate) struct Parts<'a> {
+    pub(crate) header: &'a [u8],
+    pub(crate) record: &'a [u8],
+    /// All of the memory; the request's own bytes are the first [`Parts::payload_bytes`].
+    pub(crate) payload: &'a mut [u8],
+    pub(crate) payload_bytes: usize,
+}
+
+impl Entry {
+    /// Memory for the queue of CPU number `queue` of the connection behind `device`, with room for a payload of
+    /// `payload_bytes`. It belongs to the calling thread.
+    ///
+    /// # Errors
+    /// Where the kernel gives no ring.
+    pub(crate) fn new(device: BorrowedFd<'_>, queue: u16, payload_bytes: usize) -> io::Result<Self> {
+        // The kernel copies requests only while we wait for them, in this thread.
+        let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(1)?;
+        let headers = Box::new(Headers {
+            header: [0; 128],
+            record: [0; 128],
+            flags: 0,
+            commit_id: 0,
+            payload_bytes: 0,
+            padding: 0,
+            reserved: 0,
+        });
+        let payload = vec![0; payload_bytes].into_boxed_slice();
+        Ok(Self { ring, device: device.as_raw_fd(), queue, headers, payload, command: REGISTER })
+    }
+
+    /// Gives the answer to the request before, if there was one, and waits for the next.
+    ///
+    /// # Errors
+    /// `ENOTCONN` when the connection has ended; the kernel's, where it does not take the memory.
+    pub(crate) fn next(&mut self) -> io::Result<Parts<'_>> {
+        let places = [
+            libc::iovec {
+                iov_base: (&raw mut *self.headers).cast(),
+                iov_len: std::mem::size_of::<Headers>(),
+            },
+            libc::iovec { iov_base: self.payload.as_mut_ptr().cast(), iov_len: self.payload.len() },
+        ];
+        // `struct fuse_uring_cmd_req`: flags, the request that is answered, the queue.
+        let mut command = [0; 80];
+        command[8..16].copy_from_slice(&self.headers.commit_id.to_ne_bytes());
+        command[16..18].copy_from_slice(&self.queue.to_ne_bytes());
+        let mut entry = opcode::UringCmd80::new(types::Fd(self.device), self.command)
+            .cmd(command)
+            .addr(Some(places.as_ptr().expose_provenance() as u64))
+            .build();
+        let pieces: u32 = if self.command == REGISTER { 2 } else { 0 };
+        // SAFETY: an entry is 128 bytes in the kernel's layout, in which these four are the length.
+        unsafe { (&raw mut entry).cast::<u8>().add(LENGTH_AT).cast::<u32>().write_unaligned(pieces) };
+        // SAFETY: `places` lives until the kernel has read it, which it does before `submit` returns. What they name
+        // lives as long as `self`, whose ring is closed first, and nothing refers to it until an answer has come.
+        unsafe { self.ring.submission().push(&entry) }.map_err(|_| io::ErrorKind::QuotaExceeded)?;
+        loop {
+            match self.ring.submit_and_wait(1) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => {
+                    outcome?;
+                }
+            }
+            if let Some(done) = self.ring.completion().next() {
+                if done.result() < 0 {
+                    return Err(io::Error::from_raw_os_error(-done.result()));
+                }
+                break;
+            }
+        }
+        self.command = COMMIT_AND_FETCH;
+        Ok(Parts {
+            header: &self.headers.header,
+            record: &self.headers.record,
+            payload_bytes: self.headers.payload_bytes as usize,
+            payload: &mut self.payload,
+        })
+    }
+
+    /// The payload, for an answer that was made elsewhere.
+    pub(crate) fn payload(&mut self) -> &mut [u8] {
+        &mut self.payload
+    }
+
+    /// What [`Entry::next`] is to answer: the payload's first `bytes` bytes, under `header`.
+    pub(crate) fn answer(&mut self, header: &[u8; HEADER_OUT], bytes: usize) {
+        self.headers.header[..HEADER_OUT].copy_from_slice(header);
+        self.headers.payload_bytes = u32::try_from(bytes).expect("an answer is shorter than 4 GiB");
+    }
+}
+
+/// Whether this process may have such rings: a container may forbid them.
+pub(crate) fn has_rings() -> bool {
+    IoUring::<Entry128, cqueue::Entry>::builder().setup_single_issuer().setup_defer_taskrun().build(1).is_ok()
+}

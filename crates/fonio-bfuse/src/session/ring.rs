@@ -1,0 +1,104 @@
+//! Serving over io_uring: threads that stay on one CPU each and serve who runs there.
+//!
+//! Who makes a request sleeps until it is answered, so its CPU is free for us, warm and awake. Over `/dev/fuse` the
+//! kernel wakes whichever thread has waited longest, mostly on another CPU, which must be woken first, and the caller
+//! again when the answer is there.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::{OnEnd, Session, write_header};
+use crate::filesystem::Worker;
+use crate::handshake::request_bytes;
+use crate::kernel::{self, Identity};
+use crate::protocol::{HEADER_OUT, Header, Opcode, Request};
+
+/// The least threads of one CPU: while one waits for the device below, the other serves names.
+const THREADS_MIN: usize = 2;
+
+/// The most that the kernel has a queue for.
+const QUEUES_MAX: usize = 1 << 16;
+
+/// The largest answer to a request that brings data with it.
+const SHORT_ANSWER_BYTES: usize = 64;
+
+/// How many queues the kernel wants served before it uses any: one for each CPU that may ever be there.
+pub(crate) fn queues() -> Option<u16> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+    let last = text.trim().rsplit([',', '-']).next()?.parse::<usize>().ok()?;
+    u16::try_from(last + 1).ok().filter(|queues| usize::from(*queues) < QUEUES_MAX)
+}
+
+impl Session {
+    pub(super) fn start_ring_threads(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
+        let queues = queues().ok_or(io::ErrorKind::Unsupported)?;
+        let per_queue = (self.threads_max / usize::from(queues)).max(THREADS_MIN);
+        let placement = Arc::clone(&self.placement);
+        std::thread::Builder::new().name("fonio-place".to_owned()).spawn(move || placement.watch())?;
+        let mut running = self.lock_running();
+        for queue in 0..queues {
+            for _ in 0..per_queue {
+                let session = Arc::clone(self);
+                self.start_thread(&mut running, on_end, move || session.serve_queue(queue))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn serve_queue(&self, queue: u16) -> io::Result<()> {
+        let mut cpus = CpuSet::new();
+        if usize::from(queue) < CpuSet::MAX_CPU {
+            cpus.set(usize::from(queue));
+            // A CPU that may come later cannot be had now; nobody runs there.
+            let _ = sched_setaffinity(None, &cpus);
+        }
+        // Without the privilege the kernel may make memory for us by writing back through our own mount.
+        let _ = kernel::forbid_io_recursion();
+        let mut worker = Worker { identity: Identity::of_this_thread()? };
+        let mut entry =
+            kernel::RingEntry::new(self.device.as_fd(), queue, request_bytes(&self.file_system.plan))?;
+        // Without, callers are moved to other CPUs more often.
+        let is_watched = self.placement.enter().is_ok();
+        let mut received = Vec::new();
+        loop {
+            let parts = match entry.next() {
+                Ok(parts) => parts,
+                Err(error) if has_ended(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let malformed = || io::Error::from(rustix::io::Errno::PROTO);
+            let header = Header::read(parts.header).map_err(|_| malformed())?;
+            let opcode = Opcode::from_number(header.opcode);
+            let record = parts.record.get(..opcode.record_bytes()).ok_or_else(malformed)?;
+            let payload = parts.payload.get(..parts.payload_bytes).ok_or_else(malformed)?;
+            if is_watched {
+                self.placement.count();
+            }
+            let mut out = [0; HEADER_OUT];
+            if opcode == Opcode::Write {
+                // The answer's place is the data's, which stay where they are until they are below.
+                let request = Request { header, opcode, record, payload };
+                let mut short = [0; SHORT_ANSWER_BYTES];
+                let answer = self.file_system.serve(&mut worker, &request, &mut short);
+                let length = write_header(&mut out, answer.unwrap_or(Ok(0)), header.unique) - HEADER_OUT;
+                entry.payload()[..length].copy_from_slice(&short[..length]);
+                entry.answer(&out, length);
+            } else {
+                received.clear();
+                received.extend_from_slice(payload);
+                let request = Request { header, opcode, record, payload: &received };
+                let answer = self.file_system.serve(&mut worker, &request, parts.payload);
+                let length = write_header(&mut out, answer.unwrap_or(Ok(0)), header.unique) - HEADER_OUT;
+                entry.answer(&out, length);
+            }
+        }
+    }
+}
+
+/// Whether this is how the kernel says that the mount is gone.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECANCELED | libc::ECONNABORTED | libc::ENODEV))
+}

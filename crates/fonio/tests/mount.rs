@@ -1,0 +1,88 @@
+//! `fonio mount` as mount(8), fstab and users start it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const FONIO: &str = env!("CARGO_BIN_EXE_fonio");
+
+/// What the scripts exit with where the machine cannot.
+const SKIPPED: i32 = 77;
+
+fn cannot_mount() -> Option<&'static str> {
+    if !Path::new("/dev/fuse").exists() {
+        return Some("skipped: there is no /dev/fuse");
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !status.lines().any(|line| line.starts_with("Uid:\t0\t0")) {
+        return Some("skipped: this test mounts as root");
+    }
+    None
+}
+
+fn check(output: &Output, expected: &str) {
+    if output.status.code() == Some(SKIPPED) {
+        eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{said}");
+}
+
+/// mount(8) looks for its helpers in /sbin; there they are put in a mount namespace of the test's own.
+#[test]
+fn fstab_mounts_us() {
+    if let Some(reason) = cannot_mount() {
+        return eprintln!("{reason}");
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for dir in ["source", "mounted", "other", "sbin", "work"] {
+        std::fs::create_dir(folder.path().join(dir)).expect("it is empty");
+    }
+    let fstab = format!(
+        "{0}/source {0}/mounted fuse.fonio mode=extended,noatime,nofail 0 0\n\
+         {0}/source {0}/other fonio noauto,ro 0 0\n",
+        folder.path().display()
+    );
+    std::fs::write(folder.path().join("fstab"), fstab).expect("it is writable");
+    let script = r#"
+        cd "$1" && mount --make-rprivate / && mount -t tmpfs none work && mkdir work/upper work/work &&
+        mount -t overlay -o lowerdir=/usr/sbin,upperdir=work/upper,workdir=work/work none sbin || exit 77
+        ln -s "$2" sbin/mount.fuse.fonio && ln -s "$2" sbin/mount.fonio && mount --bind sbin /usr/sbin || exit 77
+        mount -a -T fstab >&2 && echo through > mounted/file && cat source/file && mount -T fstab "$1/other" >&2 &&
+        cat other/file && ! { echo x > other/file; } 2>/dev/null && umount other && umount mounted && ! test -e mounted/file
+    "#;
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(folder.path())
+        .arg(FONIO)
+        .output()
+        .expect("unshare is there");
+    check(&output, "through\nthrough\n");
+}
+
+/// Debian's fusermount3 is set-user-ID root and mounts for users.
+#[test]
+fn a_user_mounts_with_fusermount3() {
+    if let Some(reason) = cannot_mount() {
+        return eprintln!("{reason}");
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // The user may not look into the folder where cargo puts the program.
+    let program = folder.path().join("fonio");
+    std::fs::copy(FONIO, &program).expect("there is space");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let script = r#"
+        cd "$1" && command -v fusermount3 >/dev/null && test -w /dev/fuse || { echo "no fusermount3 for users" >&2; exit 77; }
+        mkdir mine mounted && ./fonio mount mine mounted >&2 && echo private > mounted/file && cat mine/file &&
+        mkdir mounted/sub && chmod 500 mounted/sub && ! { echo x > mounted/sub/no; } 2>/dev/null && ! test -w mounted/sub &&
+        test -x mounted/sub && chmod 700 mounted/sub && rm -r mounted/sub &&
+        ./fonio mount stats mounted | head -c 5 && fusermount3 -u mounted && ! test -e mounted/file
+    "#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(folder.path()).uid(65534).gid(65534);
+    let output = shell.env("XDG_RUNTIME_DIR", folder.path()).output().expect("there is a shell");
+    check(&output, "private\nmode ");
+}

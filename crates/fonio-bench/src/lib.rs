@@ -7,6 +7,7 @@
 mod error;
 pub mod fio;
 pub mod fit;
+pub mod layers;
 pub mod model;
 pub mod place;
 pub mod plan;

@@ -65,6 +65,13 @@ pub enum Step {
         /// Its folder.
         path: PathBuf,
     },
+    /// A setting of the kernel was changed.
+    Setting {
+        /// Its file in sysfs.
+        path: PathBuf,
+        /// What it was.
+        was: String,
+    },
     /// A network namespace was made.
     Namespace {
         /// Its name in `/run/netns`.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::HostError;
+use crate::ledger::{Entry, Ledger, Step};
 
 /// The least depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`), and with it of a loop
 /// device.
@@ -62,6 +63,20 @@ impl Queue {
             return Err(HostError::NoScheduler { device, wanted: name.to_owned(), offered });
         }
         self.write("scheduler", name)
+    }
+
+    /// Sets the scheduler of anybody's device, and notes in the ledger which it was; undoing the entry brings it back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::set_scheduler`].
+    pub fn borrow_scheduler(&self, name: &str, ledger: &mut Ledger) -> Result<Entry, HostError> {
+        let text = self.read("scheduler")?;
+        // The one in force stands in brackets.
+        let was = text.split(['[', ']']).nth(1).unwrap_or("none").to_owned();
+        let entry = ledger.begin(Step::Setting { path: self.path("scheduler"), was })?;
+        self.set_scheduler(name)?;
+        Ok(entry)
     }
 
     /// Sets how many requests the driver takes at once, and the scheduler.

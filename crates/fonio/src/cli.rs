@@ -313,6 +313,30 @@ pub enum BenchWhat {
     AddressRange(Bench),
     /// 1, 2, 4 and 8 processes at once.
     Concurrency(Bench),
+    /// Where throughput is lost between a file and the device: device, scheduler, file system, FUSE.
+    Layers(BenchLayers),
+}
+
+/// `fonio bench layers`.
+#[derive(Clone, Debug, Args)]
+pub struct BenchLayers {
+    /// A folder; what is written in it is removed again.
+    pub dir: PathBuf,
+    /// Write to this device too, which loses what it holds; else the folder's device is only read. Name it twice.
+    #[arg(long, value_name = "DEV", requires = "yes_destroy")]
+    pub device: Option<PathBuf>,
+    /// The device again, to say that what it holds may be lost.
+    #[arg(long, value_name = "DEV", requires = "device")]
+    pub yes_destroy: Option<PathBuf>,
+    /// What is written and read at a time.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
+    pub size: u64,
+    /// How often each layer is measured; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..100))]
+    pub rounds: u16,
+    /// JSON on standard output.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `fonio device fit`.

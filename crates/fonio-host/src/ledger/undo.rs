@@ -29,6 +29,11 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
         Step::Loop { number, backing } => loop_device::remove(*number, backing),
         Step::Mount { dir, source } => mount::undo(dir, source),
         Step::Cgroup { path } => cpu_share::undo(path),
+        Step::Setting { path, was } => match fs::write(path, was) {
+            // The device it belonged to has gone.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome.map_err(HostError::system("write", path)),
+        },
         Step::Namespace { name } => link::undo(name),
     }
 }
@@ -62,6 +67,7 @@ impl fmt::Display for Step {
             Step::Loop { number, .. } => write!(f, "/dev/loop{number}"),
             Step::Mount { dir, .. } => write!(f, "mount on {}", dir.display()),
             Step::Cgroup { path } => write!(f, "control group {}", path.display()),
+            Step::Setting { path, was } => write!(f, "{} set to {was} again", path.display()),
             Step::Namespace { name } => write!(f, "network namespace {name}"),
         }
     }

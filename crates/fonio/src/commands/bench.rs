@@ -26,6 +26,7 @@ pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
         BenchWhat::Device { bench, sets } => (bench, sets.clone()),
         BenchWhat::AddressRange(bench) => (bench, vec![Set::AddressRange]),
         BenchWhat::Concurrency(bench) => (bench, vec![Set::Concurrency]),
+        BenchWhat::Layers(layers) => return super::layers::run(layers, colour),
     };
     let Some(benchmark) = measure(bench, &sets)? else { return Ok(Exit::Fine) };
     let mut out = BufWriter::new(io::stdout().lock());

@@ -10,6 +10,7 @@ pub mod fit;
 pub mod fix;
 pub mod import;
 pub mod launch;
+pub mod layers;
 pub mod manual;
 pub mod mount;
 pub mod record;

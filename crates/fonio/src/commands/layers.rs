@@ -1,0 +1,143 @@
+//! `fonio bench layers`.
+
+use std::cell::RefCell;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use fonio_bench::layers::{Held, Layers, Machine, Plan, measure};
+use fonio_host::{Entry, Ledger, Queue};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::cli::{BenchLayers, Colour};
+use crate::exit::Exit;
+use crate::output;
+
+/// From the study's baseline to what `fonio mount` takes by itself.
+const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=writeback", "mode=auto"];
+
+/// Measures each layer and says where most is lost.
+pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
+    let plan = Plan {
+        dir: arguments.dir.clone(),
+        bytes: arguments.size,
+        rounds: usize::from(arguments.rounds),
+        destroy: arguments.device.clone().zip(arguments.yes_destroy.clone()),
+        modes: MODES.map(str::to_owned).into(),
+    };
+    let recovered = Ledger::recover(&Ledger::default_dir())?;
+    for sentence in recovered.undone {
+        eprintln!("Left by a run that was killed: {sentence}.");
+    }
+    let ledger = Rc::new(RefCell::new(Ledger::open(&Ledger::default_dir())?));
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for Ctrl-C")?;
+    }
+    let live = io::stderr().is_terminal();
+    let found = measure(
+        &plan,
+        &mut Machine {
+            mount: &mut |source, dir, options| mount(source, dir, options),
+            without_scheduler: &mut |device| without_scheduler(device, &ledger),
+            progress: &mut |what| {
+                if live {
+                    eprint!("\r\x1b[K{what} …");
+                }
+                !stop.load(Ordering::Relaxed)
+            },
+        },
+    );
+    if live {
+        eprint!("\r\x1b[K");
+    }
+    let found = found?;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &found)?;
+        writeln!(out)?;
+    } else {
+        show(&found, output::wants_colour(colour), &mut out)?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// A mount in a process of its own, which ends with it.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Asked to end, it unmounts.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn mount(source: &Path, dir: &Path, options: &str) -> Result<Held, String> {
+    let serve = || -> Result<Served> {
+        let program = std::env::current_exe().context("cannot find our own program")?;
+        let mut child = Command::new(program)
+            .args(["mount", "--foreground", "-o", options])
+            .args([source, dir])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start our own program")?;
+        let mut line = String::new();
+        if let Some(said) = child.stdout.take() {
+            BufReader::new(said).read_line(&mut line)?;
+        }
+        let served = Served(child);
+        anyhow::ensure!(!line.is_empty(), "it does not mount; the reason stands above");
+        Ok(served)
+    };
+    serve().map(|served| Box::new(served) as Held).map_err(|error| format!("{error:#}"))
+}
+
+/// A device without its scheduler, until this is dropped.
+struct Borrowed {
+    entry: Entry,
+    ledger: Rc<RefCell<Ledger>>,
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Err(error) = self.ledger.borrow_mut().undo(self.entry) {
+            eprintln!("fonio: the device's scheduler is not back: {error}");
+        }
+    }
+}
+
+fn without_scheduler(device: &str, ledger: &Rc<RefCell<Ledger>>) -> Result<Held, String> {
+    let entry = Queue::of(device)
+        .borrow_scheduler("none", &mut ledger.borrow_mut())
+        .map_err(|error| format!("the scheduler cannot be switched: {error}"))?;
+    Ok(Box::new(Borrowed { entry, ledger: Rc::clone(ledger) }))
+}
+
+fn show(found: &Layers, colour: bool, out: &mut impl Write) -> io::Result<()> {
+    let (bold, dim, plain) = if colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
+    writeln!(out, "{bold}{}{plain}\n", found.verdict)?;
+    writeln!(out, "{dim}{:<32} {:>12} {:>12}{plain}", "layer", "write MB/s", "read MB/s")?;
+    for layer in &found.layers {
+        writeln!(
+            out,
+            "{:<32} {:>12} {:>12}  {}",
+            layer.name,
+            rate(layer.write_mb_s),
+            rate(layer.read_mb_s),
+            layer.note.as_deref().unwrap_or_default()
+        )?;
+    }
+    writeln!(
+        out,
+        "\n{dim}{} at a time by 512 KiB, medians of {}; kernel {}{plain}",
+        output::bytes(fonio_core::ByteCount(found.bytes)),
+        found.rounds,
+        found.place.kernel
+    )
+}

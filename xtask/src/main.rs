@@ -6,6 +6,7 @@ mod demo;
 mod emulated;
 mod emulator_bench;
 mod fit_bench;
+mod fuse_safety;
 mod fuzz;
 mod gen_trace;
 mod paper;
@@ -24,12 +25,15 @@ cargo xtask COMMAND
               recording of it
   test        everything that must pass: format, lints, documentation, invariants, fuzz targets, tests
   fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
+  fuse-safety `fonio mount` on cards that refuse writes or lose power, and a million random operations for each mode
+              against a model (root): [errors] [power-cuts] [sequences]
   gen-trace   write a blktrace capture of any size: [--out PREFIX] [--ios N] [--seed N] [--cpus N]
   bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
               [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS];
               `bench emulator` what fio measures on emulated cards beside model and publication (root): [CARD…];
               `bench fit` fits profiles to emulated cards and checks them (root): [CARD…];
-              `bench fuse` mounts in every mode beside bindfs (root): [--quick] [--over DIR] [MODE…]
+              `bench fuse` mounts in every mode beside bindfs (root): [--quick] [--over DIR] [MODE…]; over an
+              emulated device, the daemon's processor made slow if wanted: --on PROFILE [--cpu PERCENT|study]
   paper       tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--cpu SHARE] [--json]; those that run
               workloads on emulated devices are run when named (root, about two minutes each); --full takes all
               devices and workloads at full scale, and adds what is
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         "demo" => demo::run(rest),
         "test" => test::run(rest),
         "fuzz" => fuzz::run(rest),
+        "fuse-safety" => fuse_safety::run(rest),
         "bench" => report_bench::run(rest),
         "paper" => paper::run(rest),
         "assets" => assets::run(rest),

@@ -3,6 +3,7 @@
 //! Some come from models and files alone. The others run workloads on emulated devices with the built program, as a user
 //! would, and name the command lines that they ran.
 
+mod bfuse_stack;
 mod bfuse_t1;
 mod courville;
 mod kim_apps;
@@ -170,6 +171,31 @@ const PAPERS: &[Paper] = &[
         id: "smartio-f15",
         title: "what a user of Facebook feels (Nguyen et al. 2015, Figure 15 and section 7.5)",
         rows: Rows::Measured(smartio_facebook::rows),
+    },
+    Paper {
+        id: "bfuse-f2",
+        title: "what each layer leaves of the device; with Figure 3 and Table 2 (Jeong, Won 2014)",
+        rows: Rows::Computed(bfuse_stack::layers),
+    },
+    Paper {
+        id: "bfuse-f6",
+        title: "throughput and, Figure 7, context switches against the FUSE I/O unit (Jeong, Won 2014)",
+        rows: Rows::Computed(bfuse_stack::io_unit),
+    },
+    Paper {
+        id: "bfuse-f10",
+        title: "the buffer, its thread, and what reaches the device; with Figures 11 and 12 (Jeong, Won 2014)",
+        rows: Rows::Computed(bfuse_stack::buffer),
+    },
+    Paper {
+        id: "bfuse-t3",
+        title: "write calls and device requests on five file systems (Jeong, Won 2014, Table 3)",
+        rows: Rows::Computed(bfuse_stack::calls),
+    },
+    Paper {
+        id: "bfuse-f17",
+        title: "schedulers, file systems, options; with Figures 13 and 16 (Jeong, Won 2014)",
+        rows: Rows::Computed(bfuse_stack::matrix),
     },
 ];
 

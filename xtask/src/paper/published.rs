@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::bfuse_stack;
+
 use crate::process;
 
 #[derive(Deserialize)]
@@ -110,6 +112,12 @@ pub(super) struct Raid0 {
 #[derive(Deserialize)]
 pub(super) struct Bfuse {
     pub(super) phone: Vec<Phone>,
+    pub(super) layers_mb_s: bfuse_stack::Layers,
+    pub(super) io_unit: bfuse_stack::IoUnit,
+    pub(super) design: bfuse_stack::Design,
+    pub(super) calls: bfuse_stack::Calls,
+    #[serde(rename = "final")]
+    pub(super) last: bfuse_stack::Last,
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,167 @@
+//! The modes over a file system on an emulated device, with the daemon's processor as it is or made slow.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Confined, Daemon, Emulated, Mounted, Place, Programs, Setup, Used, Wanted};
+
+const ROUNDS: usize = 3;
+pub const MIB: u64 = 1 << 20;
+const FILE_BYTES: u64 = 512 * MIB;
+/// The study's record.
+const RECORD_BYTES: usize = 512 << 10;
+const INTERLEAVED_RECORD_BYTES: usize = 64 << 10;
+/// The study's phone gave 7 of 39 MB/s through FUSE (section 2.3).
+const STUDY_SHARE: f64 = 7.0 / 39.0;
+/// The word for a processor as slow as the study's.
+pub const STUDY: &str = "study";
+
+/// Files that are written in turn, a record each.
+#[derive(Clone, Copy, Debug)]
+pub struct Streams {
+    pub files: usize,
+    pub bytes: u64,
+    pub record: usize,
+}
+
+/// Writes them, makes them durable, and returns the seconds.
+pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
+    let data = vec![0x5a; streams.record];
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    let started = Instant::now();
+    let mut files = Vec::new();
+    for number in 0..streams.files {
+        files.push(File::create(dir.join(format!("stream{number}")))?);
+    }
+    for _ in 0..streams.bytes / streams.record as u64 / streams.files as u64 {
+        for file in &mut files {
+            file.write_all(&data)?;
+        }
+    }
+    for file in &files {
+        file.sync_all()?;
+    }
+    Ok(started.elapsed().as_secs_f64())
+}
+
+pub(super) fn run(wanted: &Wanted<'_>, folder: &Path, programs: &Programs) -> Result<()> {
+    let profile = wanted.on.context("this runs on an emulated device")?;
+    let setup = Setup { profile, file_system: "ext4", scheduler: "mq-deadline" };
+    let bytes = FILE_BYTES / wanted.scale;
+    let works = [
+        ("one stream by 512 KiB", Streams { files: 1, bytes, record: RECORD_BYTES }),
+        ("four streams by 64 KiB", Streams { files: 4, bytes, record: INTERLEAVED_RECORD_BYTES }),
+    ];
+    let raw = raw(programs, &setup, bytes)?;
+    println!("{profile}, {} MiB and fsync; the bare device takes {:.1} MB/s.", bytes / MIB, raw / 1e6);
+    let confined = wanted.cpu.map(|_| Confined::new()).transpose()?;
+    if let (Some(confined), Some(cpu)) = (&confined, wanted.cpu) {
+        let share = match cpu.parse::<f64>() {
+            Ok(percent) if percent > 0.0 && percent <= 100.0 => percent / 100.0,
+            _ if cpu == STUDY => as_slow_as_the_studys(folder, programs, &setup, confined, raw)?,
+            _ => bail!("--cpu takes a percentage of one CPU, or `{STUDY}`"),
+        };
+        confined.set(share)?;
+        println!("The daemon has {:.2} % of one CPU.", share * 100.0);
+    }
+    let chosen = wanted.configurations();
+    let mut samples = vec![vec![Vec::new(); chosen.len()]; works.len()];
+    for round in 0..ROUNDS {
+        let place = Place::emulated(folder, &programs.fonio, &setup)?;
+        for (column, (name, daemon)) in chosen.iter().enumerate() {
+            eprint!("\rround {} of {ROUNDS}, {name:<12}", round + 1);
+            let mounted = Mounted::start(*daemon, programs, &place.source, &place.dir, confined.as_ref())?;
+            for (row, (_, streams)) in works.iter().enumerate() {
+                let before = mounted.used();
+                let seconds = write_streams(&mounted.dir, *streams)?;
+                samples[row][column].push((bytes as f64 / seconds, mounted.used().since(before)));
+            }
+        }
+    }
+    eprintln!();
+    for ((title, _), row) in works.iter().zip(&samples) {
+        show(title, &chosen, row, raw);
+    }
+    Ok(())
+}
+
+type Sample = (f64, Used);
+
+fn show(title: &str, chosen: &[(&'static str, Daemon)], row: &[Vec<Sample>], raw: f64) {
+    println!(
+        "\n{title:<24}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10}{:>12}",
+        "MB/s", "of raw", "of native", "of stock", "CPU s", "switches", "write calls"
+    );
+    let rate = |column: &[Sample]| median(column, |sample| sample.0);
+    let of = |name: &str| {
+        let found = chosen.iter().position(|(known, _)| *known == name);
+        found.map_or(f64::NAN, |column| rate(&row[column]))
+    };
+    let (native, stock) = (of("native"), of("stock"));
+    for ((name, _), column) in chosen.iter().zip(row) {
+        let own = rate(column);
+        let calls = column.iter().filter_map(|sample| sample.1.write_calls).max();
+        println!(
+            "{name:<24}{:>8.1}{:>9.1}%{:>9.1}%{:>10.2}{:>10.2}{:>10.0}{:>12}",
+            own / 1e6,
+            100.0 * own / raw,
+            100.0 * own / native,
+            own / stock,
+            median(column, |sample| sample.1.cpu_seconds),
+            median(column, |sample| sample.1.switches as f64),
+            calls.map_or_else(|| "-".to_owned(), |calls| calls.to_string())
+        );
+    }
+}
+
+fn median(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
+    let mut values: Vec<f64> = samples.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn raw(programs: &Programs, setup: &Setup<'_>, bytes: u64) -> Result<f64> {
+    let mut rates = Vec::new();
+    for _ in 0..ROUNDS {
+        rates.push(Emulated::start(&programs.fonio, setup, None)?.raw_write(bytes)?);
+    }
+    rates.sort_by(f64::total_cmp);
+    Ok(rates[ROUNDS / 2])
+}
+
+/// The share of a CPU with which `stock` reaches as much of the device as the study's phone did.
+pub fn as_slow_as_the_studys(
+    folder: &Path,
+    programs: &Programs,
+    setup: &Setup<'_>,
+    confined: &Confined,
+    raw: f64,
+) -> Result<f64> {
+    /// Enough for the rate to settle.
+    const BYTES: u64 = 24 * MIB;
+    const ATTEMPTS: usize = 4;
+    let streams = Streams { files: 1, bytes: BYTES, record: RECORD_BYTES };
+    let place = Place::emulated(folder, &programs.fonio, setup)?;
+    let mut share: f64 = 0.1;
+    for _ in 0..ATTEMPTS {
+        confined.set(share)?;
+        let stock = Daemon::Fonio("mode=stock");
+        let mounted = Mounted::start(stock, programs, &place.source, &place.dir, Some(confined))?;
+        let reached = BYTES as f64 / write_streams(&mounted.dir, streams)? / raw;
+        if (reached / STUDY_SHARE - 1.0).abs() < 0.05 {
+            break;
+        }
+        // What a confined daemon does grows with its share of the CPU.
+        share = (share * STUDY_SHARE / reached).clamp(0.001, 1.0);
+    }
+    Ok(share)
+}

@@ -1,0 +1,111 @@
+//! One write of a file through one stack, with what the daemon and the device did for it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::on_device::{MIB, as_slow_as_the_studys};
+use super::{Confined, Daemon, Emulated, Mounted, Place, Programs, Setup, Used};
+use crate::process;
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Once {
+    /// 10^6 bytes per second, fsync included.
+    pub mb_s: f64,
+    pub used: Used,
+    /// Write requests to the device.
+    pub writes: f64,
+    /// Of them, those that do not begin where the one before ended.
+    pub random_share: f64,
+    /// Of them, those below 64 KiB: the file's data come in larger ones.
+    pub small_share: f64,
+    /// Mean bytes of a run of requests that lie behind each other.
+    pub burst_bytes: f64,
+}
+
+/// The study's experiment, on an emulated device: one file by 512 KiB.
+pub struct Experiment {
+    folder: PathBuf,
+    programs: Programs,
+    confined: Option<Confined>,
+    pub bytes: u64,
+}
+
+impl Experiment {
+    /// With a file of `bytes`.
+    pub fn new(bytes: u64) -> Result<Self> {
+        let folder = process::scratch("paper-bfuse")?;
+        let programs = Programs { fonio: crate::emulated::fonio()?, plain: PathBuf::new() };
+        Ok(Self { folder, programs, confined: None, bytes })
+    }
+
+    /// Makes the daemon's processor as slow as lets `stock` reach the study's share of the device, and returns its share of
+    /// a CPU.
+    pub fn slow_down(&mut self, setup: &Setup<'_>, raw_mb_s: f64) -> Result<f64> {
+        let confined = Confined::new()?;
+        let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, &confined, raw_mb_s * 1e6)?;
+        confined.set(share)?;
+        self.confined = Some(confined);
+        Ok(share)
+    }
+
+    /// The bare device, 10^6 bytes per second.
+    pub fn raw(&self, setup: &Setup<'_>) -> Result<f64> {
+        Ok(Emulated::start(&self.programs.fonio, setup, None)?.raw_write(self.bytes)? / 1e6)
+    }
+
+    /// Through the file system, and through a mount with `options` where there are any.
+    pub fn write(&self, setup: &Setup<'_>, options: Option<&'static str>) -> Result<Once> {
+        let place = Place::emulated(&self.folder, &self.programs.fonio, setup)?;
+        let daemon = options.map_or(Daemon::None, Daemon::Fonio);
+        let mounted =
+            Mounted::start(daemon, &self.programs, &place.source, &place.dir, self.confined.as_ref())?;
+        let recording = self.folder.join("recording");
+        let before = mounted.used();
+        let mut record = Command::new(&self.programs.fonio);
+        record.env("LC_ALL", "C");
+        record.arg("record").arg("--path").arg(&place.source).arg("--overwrite").arg("-o").arg(&recording);
+        record.args(["--", "dd", "if=/dev/zero", "bs=512K", "conv=fsync"]);
+        record.arg(format!("of={}", mounted.dir.join("file").display()));
+        record.arg(format!("count={}", self.bytes / (512 << 10)));
+        let output = record.stdout(Stdio::null()).output().context("cannot start fonio record")?;
+        ensure!(output.status.success(), "fonio record: {}", String::from_utf8_lossy(&output.stderr));
+        let used = mounted.used().since(before);
+        drop(mounted);
+        let figures = self.figures(&recording)?;
+        let figure = |name: &str| figures.get(name).copied();
+        let seconds = dd_seconds(&String::from_utf8_lossy(&output.stderr))
+            .context("dd says how long it took; it does so in English only")?;
+        let writes = figure("latency.writes.service.count").unwrap_or(f64::NAN);
+        let random_share = figure("sequentiality.write.random_requests_share").unwrap_or(0.0);
+        Ok(Once {
+            mb_s: self.bytes as f64 / seconds / 1e6,
+            used,
+            writes,
+            random_share,
+            small_share: figure("sizes.writes.below_64k_share").unwrap_or(f64::NAN),
+            burst_bytes: self.bytes as f64 / (writes * random_share).max(1.0),
+        })
+    }
+
+    fn figures(&self, recording: &Path) -> Result<std::collections::BTreeMap<String, f64>> {
+        let output = Command::new(&self.programs.fonio).args(["report", "--json"]).arg(recording).output()?;
+        let said: Value = serde_json::from_slice(&output.stdout).context("the report is JSON")?;
+        let figures = said["figures"].as_array().context("a report has figures")?;
+        let pairs = figures
+            .iter()
+            .filter_map(|figure| Some((figure["name"].as_str()?.to_owned(), figure["value"].as_f64()?)));
+        Ok(pairs.collect())
+    }
+}
+
+/// `134217728 bytes (134 MB, 128 MiB) copied, 3.44 s, 39.0 MB/s`.
+fn dd_seconds(said: &str) -> Option<f64> {
+    said.split("copied, ").nth(1)?.split(' ').next()?.parse().ok()
+}
+
+/// A file long enough for rates to settle on a device of 39 MB/s, and short enough for a dozen stacks in minutes.
+pub const BYTES: u64 = 128 * MIB;

@@ -1,0 +1,226 @@
+//! `cargo xtask fuse-safety [PART…]`: what `fonio mount` promises, tried on devices that fail.
+//!
+//! - `errors`: an emulated card refuses writes at random under ext4. Whoever writes through a mount is told of each
+//!   refusal by `fsync` or `close`, once per handle, and what no call refused is on the card.
+//! - `power-cuts`: the power of an emulated card is cut at random moments; what `fsync` acknowledged is on it.
+//! - `sequences`: random operations against a model file system, a million by default for each mode.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{emulated, process, tools};
+
+const MODES: [&str; 5] =
+    ["mode=extended", "mode=buffered", "mode=buffered,direct=no", "mode=writeback", "mode=auto"];
+const PARTS: [&str; 3] = ["errors", "power-cuts", "sequences"];
+/// A record of the failing card's test; each says its number all over.
+const RECORD_BYTES: usize = 64 << 10;
+const RECORDS: usize = 400;
+/// After so many records the file is synced.
+const BATCH: usize = 8;
+const POWER_CUTS: &str = "40";
+const OPERATIONS: &str = "1000000";
+
+/// Runs the parts, or one side of them as a program that the emulator starts.
+pub fn run(arguments: &[String]) -> Result<()> {
+    match arguments {
+        [side, mode, fonio] if side == "--write-on-failing" => {
+            return write_on_failing(mode, Path::new(fonio));
+        }
+        [side, mode, fonio] if side == "--write-and-commit" => {
+            return write_and_commit(mode, Path::new(fonio));
+        }
+        [side] if side == "--check-committed" => return check_committed(&folder_of("FONIO_MOUNT")?),
+        _ => {}
+    }
+    if let Some(unknown) = arguments.iter().find(|word| !PARTS.contains(&word.as_str())) {
+        bail!("there is no part `{unknown}`; there are {}", PARTS.join(", "));
+    }
+    let wanted = |part: &str| arguments.is_empty() || arguments.iter().any(|word| word == part);
+    tools::ensure(&[tools::BUILD])?;
+    let fonio = emulated::fonio()?;
+    let own = std::env::current_exe().context("cannot find our own program")?;
+    for mode in MODES {
+        if wanted("errors") {
+            // The front holds what ext4 cannot lose without stopping: its super block, groups and journal.
+            let mut command = emulate(&fonio);
+            command.args(["--fault", "error:op=write,range=192M-2G,probability=0.02", "--"]);
+            command.arg(&own).args(["fuse-safety", "--write-on-failing", mode]).arg(&fonio);
+            process::run(&mut command).with_context(|| format!("{mode} on a card that refuses writes"))?;
+        }
+        if wanted("power-cuts") {
+            let check = format!("'{}' fuse-safety --check-committed", own.display());
+            let mut command = emulate(&fonio);
+            command.args(["--power-cuts", POWER_CUTS, "--check", &check, "--"]);
+            command.arg(&own).args(["fuse-safety", "--write-and-commit", mode]).arg(&fonio);
+            process::run(&mut command).with_context(|| format!("{mode} under power cuts"))?;
+            println!("{mode}: {POWER_CUTS} power cuts, everything synced was there");
+        }
+    }
+    if wanted("sequences") {
+        let mut tests = process::cargo();
+        tests.args(["test", "--package", "fonio-bfuse", "--test", "sequences"]);
+        if std::env::var_os("FONIO_BFUSE_OPERATIONS").is_none() {
+            tests.env("FONIO_BFUSE_OPERATIONS", OPERATIONS);
+        }
+        process::run(&mut tests)?;
+    }
+    Ok(())
+}
+
+fn emulate(fonio: &Path) -> Command {
+    let mut command = Command::new(fonio);
+    command.args(["device", "emulate", "galaxy_s3_emmc", "--size", "2GiB", "--fs", "ext4", "--mount"]);
+    command.stdout(Stdio::null());
+    command
+}
+
+fn folder_of(variable: &str) -> Result<std::path::PathBuf> {
+    let folder = std::env::var_os(variable).with_context(|| format!("the emulator gives {variable}"))?;
+    Ok(folder.into())
+}
+
+/// `fonio mount` of a folder of the card, until it is dropped.
+struct Mounted {
+    dir: tempfile::TempDir,
+    child: std::process::Child,
+}
+
+impl Mounted {
+    fn start(fonio: &Path, source: &Path, mode: &str) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let mut child = Command::new(fonio)
+            .args(["mount", "--foreground", "-o", mode])
+            .args([source, dir.path()])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        let said = child.stdout.take().context("its output is piped")?;
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line)?;
+        ensure!(line.starts_with("Mounted"), "{mode} does not mount");
+        Ok(Self { dir, child })
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.dir.path()).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn record(number: usize) -> Vec<u8> {
+    number.to_le_bytes().repeat(RECORD_BYTES / size_of::<usize>())
+}
+
+/// Writes records through a mount of the failing card, and compares what it was told with what is there.
+fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
+    let card = folder_of("FONIO_MOUNT")?;
+    let source = card.join("source");
+    fs::create_dir_all(&source)?;
+    let mounted = Mounted::start(fonio, &source, mode)?;
+    let path = mounted.dir.path().join("file");
+    let file = File::create(&path)?;
+    // It has the file open and writes nothing: it is to be told too.
+    let witness = File::options().write(true).open(&path)?;
+    let (mut told, mut heard) = (0, 0);
+    let mut suspect = BTreeSet::new();
+    for first in (0..RECORDS).step_by(BATCH) {
+        let batch = first..(first + BATCH).min(RECORDS);
+        let mut failed = false;
+        for number in batch.clone() {
+            failed |= file.write_all_at(&record(number), (number * RECORD_BYTES) as u64).is_err();
+        }
+        failed |= file.sync_all().is_err();
+        if failed {
+            told += 1;
+            suspect.extend(batch);
+            // An error of the file system's own blocks is told to one of them only, by ext4 itself too.
+            heard += u32::from(witness.sync_all().is_err());
+            // Twice: an error of a write and the one of its fsync are two.
+            let _ = file.sync_all();
+            file.sync_all().with_context(|| format!("{mode}: told of one error again and again"))?;
+        }
+        let _ = witness.sync_all();
+    }
+    drop((file, witness));
+    drop(mounted);
+    // What is in the page cache never reached the card.
+    let below = File::open(source.join("file"))?;
+    rustix::fs::fadvise(&below, 0, None, rustix::fs::Advice::DontNeed)?;
+    drop_caches()?;
+    let mut missing = 0;
+    for number in 0..RECORDS {
+        let mut found = vec![0; RECORD_BYTES];
+        let outcome = below.read_exact_at(&mut found, (number * RECORD_BYTES) as u64);
+        let is_there = match outcome {
+            Ok(()) => found == record(number),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_there {
+            missing += 1;
+            ensure!(suspect.contains(&number), "{mode}: record {number} is lost, and nobody was told");
+        }
+    }
+    eprintln!(
+        "{mode}: {told} of {} syncs failed, {heard} of another handle's after them; {missing} records lost, each told of",
+        RECORDS / BATCH
+    );
+    Ok(())
+}
+
+fn drop_caches() -> Result<()> {
+    process::run(&mut Command::new("sync"))?;
+    fs::write("/proc/sys/vm/drop_caches", "1").context("cannot drop the page cache")
+}
+
+/// Writes a record, syncs it, then says in another file that it did, and syncs that.
+fn write_and_commit(mode: &str, fonio: &Path) -> Result<()> {
+    let mounted = Mounted::start(fonio, &folder_of("FONIO_MOUNT")?, mode)?;
+    let data = File::create(mounted.dir.path().join("data"))?;
+    let committed = File::create(mounted.dir.path().join("committed"))?;
+    for number in 0..120 {
+        // Several pieces, as applications write them.
+        for (piece, bytes) in record(number).chunks(RECORD_BYTES / 4).enumerate() {
+            let at = number * RECORD_BYTES + piece * (RECORD_BYTES / 4);
+            data.write_all_at(bytes, at as u64)?;
+        }
+        if number % 2 == 0 {
+            data.sync_all()?;
+        } else {
+            data.sync_data()?;
+        }
+        committed.write_all_at(&(number as u64 + 1).to_le_bytes(), 0)?;
+        committed.sync_data()?;
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    Ok(())
+}
+
+fn check_committed(card: &Path) -> Result<()> {
+    let mut count = [0; 8];
+    match File::open(card.join("committed")) {
+        Ok(file) => match file.read_exact_at(&mut count, 0) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            outcome => outcome?,
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    let data = File::open(card.join("data")).context("records were acknowledged, and their file is gone")?;
+    for number in 0..usize::try_from(u64::from_le_bytes(count))? {
+        let mut found = vec![0; RECORD_BYTES];
+        data.read_exact_at(&mut found, (number * RECORD_BYTES) as u64)
+            .with_context(|| format!("record {number} was acknowledged"))?;
+        ensure!(found == record(number), "record {number} was acknowledged and is not what was written");
+    }
+    Ok(())
+}

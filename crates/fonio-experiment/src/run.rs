@@ -91,6 +91,8 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     let record_options = RecordOptions {
         select: bed.watched().to_vec(),
         command: Some(command),
+        // What was really started is this program, to wake the one that has prepared.
+        told_command: Some(told_command(options)),
         overwrite: true,
         ..RecordOptions::new(out)
     };
@@ -128,6 +130,15 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     recording.replay(&mut analyser, Tables::ALL)?;
     let analysis = analyser.finish(recording.meta());
     Ok(Run { outcome: told.outcome, recording: out.to_owned(), analysis, marks: told.marks, devices })
+}
+
+/// The command line of a run by itself.
+fn told_command(options: &RunOptions<'_>) -> Vec<String> {
+    let mut words = vec!["fonio".to_owned(), "run".to_owned(), options.workload.name.clone()];
+    if options.scale != 1.0 {
+        words.extend(["--scale".to_owned(), options.scale.to_string()]);
+    }
+    words
 }
 
 /// The process that does the task.

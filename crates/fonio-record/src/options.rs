@@ -21,6 +21,8 @@ pub struct RecordOptions {
     pub duration: Option<Duration>,
     /// Run this and end when it ends: the program, then its arguments.
     pub command: Option<Vec<OsString>>,
+    /// What the recording says was run, where that is not the command itself.
+    pub told_command: Option<Vec<String>>,
     /// How it is started.
     pub setting: CommandSetting,
     /// Record also when and why the command's threads, and those of all that it starts, were blocked.
@@ -48,6 +50,7 @@ impl RecordOptions {
             select: Vec::new(),
             duration: None,
             command: None,
+            told_command: None,
             setting: CommandSetting::default(),
             waits: false,
             until_idle: None,

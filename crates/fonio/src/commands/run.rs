@@ -200,12 +200,19 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
     let series = run(&variations, arguments.repeat, &arguments.out)?;
     let text = summarise(&series, &arguments.out)?;
     let page = page(arguments);
-    output::write_html(&document(&series, explain_first(&series)?), Some(&page))?;
+    let explained = explain_first(&series)?;
+    // Here and now: what was found, and what helps; the page has the other questions.
+    let short = explained.clone().map(|document| Document {
+        sections: Vec::new(),
+        provenance: Vec::new(),
+        ..document
+    });
+    output::write_html(&document(&series, explained), Some(&page))?;
     if arguments.json {
         writeln!(io::stdout(), "{text}")?;
     } else {
-        output::show_on_terminal(&document(&series, None), colour)?;
-        writeln!(io::stdout(), "\nWhy, with pictures: {}", page.display())?;
+        output::show_on_terminal(&document(&series, short), colour)?;
+        writeln!(io::stdout(), "\nThe whole report, with pictures: {}", page.display())?;
     }
     let valid = series.variations.iter().flat_map(|variation| &variation.runs).all(|run| run.valid);
     Ok(if valid { Exit::Fine } else { Exit::NotValid })

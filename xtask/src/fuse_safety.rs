@@ -49,7 +49,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let own = std::env::current_exe().context("cannot find our own program")?;
     for mode in MODES {
         if wanted("errors") {
-            // The front holds what ext4 cannot lose without stopping: its super block, groups and journal.
+            // The front holds the tables of inodes. The journal lies further back: a refusal there stops ext4, and says so.
             let mut command = emulate(&fonio);
             command.args(["--fault", "error:op=write,range=192M-2G,probability=0.02", "--"]);
             command.arg(&own).args(["fuse-safety", "--write-on-failing", mode]).arg(&fonio);
@@ -146,7 +146,14 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
             heard += u32::from(witness.sync_all().is_err());
             // Twice: an error of a write and the one of its fsync are two.
             let _ = file.sync_all();
-            file.sync_all().with_context(|| format!("{mode}: told of one error again and again"))?;
+            match file.sync_all() {
+                // The error met the file system's own blocks, and it took itself out of service.
+                Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
+                    suspect.extend(first..RECORDS);
+                    break;
+                }
+                outcome => outcome.with_context(|| format!("{mode}: told of one error again and again"))?,
+            }
         }
         let _ = witness.sync_all();
     }

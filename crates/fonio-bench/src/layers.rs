@@ -107,13 +107,13 @@ pub fn measure(plan: &Plan, machine: &mut Machine<'_>) -> Result<Layers, BenchEr
     let mut layers = device_layers(plan, &place, machine)?;
     machine.go_on("the file system")?;
     let name = place.file_system.clone().unwrap_or_else(|| "file system".to_owned());
-    layers.push(in_folder(&name, &source, plan)?);
+    layers.push(in_folder(&name, &source, &source, plan)?);
     for mode in &plan.modes {
         let name = format!("FUSE, {mode}");
         machine.go_on(&name)?;
         layers.push(match (machine.mount)(&source, &mounted, mode) {
             Ok(held) => {
-                let layer = in_folder(&name, &mounted, plan)?;
+                let layer = in_folder(&name, &mounted, &source, plan)?;
                 drop(held);
                 layer
             }
@@ -180,14 +180,15 @@ fn on_device(name: String, path: &Path, writes: bool, plan: &Plan) -> Layer {
     Layer { name, write_mb_s: write, read_mb_s: read, note }
 }
 
-fn in_folder(name: &str, dir: &Path, plan: &Plan) -> Result<Layer, BenchError> {
+/// In `dir`, whose files are those of `source`.
+fn in_folder(name: &str, dir: &Path, source: &Path, plan: &Plan) -> Result<Layer, BenchError> {
     let path = dir.join("file");
     let failed = || BenchError::system("measure in", dir);
     let mut writes = Vec::new();
     let mut reads = Vec::new();
     for _ in 0..plan.rounds {
         writes.push(write_file(&path, plan.bytes).map_err(failed())?);
-        reads.push(read_file(&path).map_err(failed())?);
+        reads.push(read_file(&path, &source.join("file")).map_err(failed())?);
         fs::remove_file(&path).map_err(failed())?;
     }
     Ok(Layer { name: name.to_owned(), write_mb_s: middle(writes), read_mb_s: middle(reads), note: None })
@@ -221,7 +222,9 @@ fn write_file(path: &Path, bytes: u64) -> io::Result<f64> {
     Ok(mb_s(bytes, started))
 }
 
-fn read_file(path: &Path) -> io::Result<f64> {
+/// Reads what neither the page cache of the file itself nor that of the file `below` holds.
+fn read_file(path: &Path, below: &Path) -> io::Result<f64> {
+    fadvise(File::open(below)?, 0, None, Advice::DontNeed)?;
     let mut data = vec![0; RECORD_BYTES];
     let mut file = File::open(path)?;
     fadvise(&file, 0, None, Advice::DontNeed)?;

@@ -44,6 +44,8 @@ pub struct WaitTree {
     span: CommandSpan,
     /// When threads of which nothing is known came onto a processor last.
     early: FxHashMap<u32, u64>,
+    /// When each processor last went from one thread to another, as far as it was seen.
+    switched: FxHashMap<u32, u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,8 +56,12 @@ enum State {
         /// The interval that ended when it began to run, at that time, where nobody was seen to end it.
         unexplained: Option<(usize, u64)>,
     },
-    /// The interval's place; `None` beyond the cap.
-    Ready(Option<usize>),
+    Ready {
+        /// The interval's place; `None` beyond the cap.
+        at: Option<usize>,
+        /// It was woken or made, and not taken off a processor.
+        woken: bool,
+    },
     Blocked {
         at: Option<usize>,
         woken: Option<Woken>,
@@ -124,6 +130,7 @@ impl WaitTree {
             stack_of: FxHashMap::default(),
             span: CommandSpan::default(),
             early: FxHashMap::default(),
+            switched: FxHashMap::default(),
         }
     }
 
@@ -149,7 +156,7 @@ impl WaitTree {
                         self.close(at, time, None);
                         State::Running { woken: None, unexplained: None }
                     } else {
-                        State::Ready(at)
+                        State::Ready { at, woken: true }
                     };
                     self.threads.insert(child, state);
                 }
@@ -165,6 +172,7 @@ impl WaitTree {
                     named.extend(self.names.seen(prev, None, comm, Origin::Event, Timestamp(time)));
                 }
                 self.enters(next, time);
+                self.switched.insert(cpu, time);
             }
             SchedEvent::Stack(_) => {}
         }
@@ -212,20 +220,31 @@ impl WaitTree {
                     self.stack_of.insert(woken.cpu, StackOf::Waking(at));
                 }
                 let ready = self.open(tid, woken.at, Some(Reason::Cpu), false, None);
-                self.threads.insert(tid, State::Ready(ready));
+                self.threads.insert(tid, State::Ready { at: ready, woken: true });
             }
-            Some(State::Ready(_) | State::Ended) | None => {}
+            Some(State::Ready { .. } | State::Ended) | None => {}
         }
     }
 
     fn leaves(&mut self, tid: u32, time: u64, cpu: u32, left: Left) {
         let Some(state) = self.threads.get(&tid).copied() else { return };
-        // A lost event: it must have come onto a processor.
-        if let State::Ready(at) | State::Blocked { at, .. } = state {
-            self.close(at, time, None);
+        // It must have come onto a processor, and that was not seen: an event was lost, or the kernel does not trace what
+        // a processor's idle thread does (seen in Linux 6.18 on all processors of a virtual machine but the first). A
+        // processor that was idle takes a woken thread at once.
+        match state {
+            State::Ready { at, woken: true } => {
+                let ready = at.map_or(time, |at| self.intervals[at].began);
+                let free = self.switched.get(&cpu).map_or(ready, |switched| ready.max(*switched));
+                self.close(at, free.min(time), None);
+            }
+            State::Ready { at, woken: false } | State::Blocked { at, .. } => self.close(at, time, None),
+            State::Running { .. } | State::Ended => {}
         }
         let next = match left {
-            Left::Preempted => State::Ready(self.open(tid, time, Some(Reason::Cpu), false, None)),
+            Left::Preempted => {
+                let at = self.open(tid, time, Some(Reason::Cpu), false, None);
+                State::Ready { at, woken: false }
+            }
             Left::Blocked { uninterruptible } => {
                 let at = self.open(tid, time, None, uninterruptible, None);
                 if let Some(at) = at {
@@ -247,7 +266,7 @@ impl WaitTree {
     fn enters(&mut self, tid: u32, time: u64) {
         let mut unexplained = None;
         match self.threads.get(&tid).copied() {
-            Some(State::Ready(at)) => self.close(at, time, None),
+            Some(State::Ready { at, .. }) => self.close(at, time, None),
             // Nobody was seen to wake it, but for who did so while it was leaving.
             Some(State::Blocked { at, woken }) => match woken {
                 Some(woken) => {

@@ -215,3 +215,30 @@ fn processors_whose_clocks_differ() {
             command 103..400"#]],
     );
 }
+
+#[test]
+fn a_processor_whose_idle_thread_is_not_traced() {
+    // Nothing is seen of processor 1 going from idle to the thread. The second time another thread had it until 340.
+    check(
+        "100 0 5 fork 10
+         200 1 10 sleeps 0
+         201 1 10 blocked nothing
+         300 0 0! wake 10
+         301 0 0 waker timer
+         330 1 8 sleeps 0
+         340 1 9 sleeps 0
+         400 1 10 waits 0
+         401 1 10 blocked storage
+         500 0 0! wake 10
+         501 0 0 waker storage
+         600 1 10 preempted 0
+         700 1 10 ends 0",
+        expect![[r#"
+            10 100..100 cpu by 5
+            10 200..300 timer
+            10 300..340 cpu
+            10 400..500 storage
+            10 600..700 cpu
+            command 100..700"#]],
+    );
+}

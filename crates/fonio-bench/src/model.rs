@@ -2,7 +2,7 @@
 
 use fonio_core::{ByteCount, Timestamp};
 use fonio_sim::device::Device;
-use fonio_sim::measure::{Gives, Job, Protocol, run, write_in_order};
+use fonio_sim::measure::{Gives, Job, Measured, Protocol, run, write_in_order};
 use fonio_sim::profile::{Profile, ProfileError};
 
 use crate::plan::{Access, Test};
@@ -33,7 +33,11 @@ pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -
     let own = jobs.len();
     jobs.extend(test.beside.map(|access| job(access, own as u64, requests * BESIDE_FACTOR)));
     let (measured, _) = run(device, &jobs, now, seed);
-    let measured = &measured[..own];
+    as_run(&measured[..own])
+}
+
+/// What the processes of one run did together.
+fn as_run(measured: &[Measured]) -> Run {
     let made: u64 = measured.iter().map(|one| one.requests).sum();
     let response: u64 = measured.iter().map(|one| one.response_sum.0).sum();
     Run {
@@ -48,6 +52,28 @@ pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -
         rates_mb_s: Vec::new(),
         outlier: false,
     }
+}
+
+/// Runs `test` on a fresh device as on one that has been in use: random writes, which leave log blocks and stale pages behind,
+/// are made for as long as the test lasts before they are measured, and then for the whole test. What was measured in a
+/// limited time begins anywhere between two merges; the mean over many is what it is near to.
+pub fn measure_used(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
+    if test.access != Access::RandWrite || test.processes > 1 || test.beside.is_some() {
+        return measure(device, test, requests, seed);
+    }
+    let now = write_in_order(device, ByteCount(test.prepare_bytes), Timestamp(0));
+    let job = Job {
+        op: test.access.op(),
+        order: test.access.order(),
+        start: ByteCount(0),
+        range: ByteCount(test.range_bytes),
+        request: ByteCount(test.request_bytes),
+        count: test.requests,
+        depth: 1,
+    };
+    let (_, now) = run(device, &[job], now, !seed);
+    let (measured, _) = run(device, &[job], now, seed);
+    as_run(&measured)
 }
 
 /// Runs `tests` on devices of `profile`, each `runs` times with a seed of its own.

@@ -100,7 +100,7 @@ impl Observation {
     /// What the model gives for it, in microseconds for each request.
     fn modelled(&self, profile: &Profile) -> Result<f64, ProfileError> {
         let mut device = profile.device(None, SEED)?;
-        Ok(model::measure(device.as_mut(), &self.test, self.requests, SEED).micros_each())
+        Ok(model::measure_used(device.as_mut(), &self.test, self.requests, SEED).micros_each())
     }
 
     fn mb_s(&self, micros: f64) -> f64 {

@@ -215,6 +215,8 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
             rand(Access::RandWrite, 64 * KIB, size),
             rand(Access::RandRead, 64 * KIB, size),
             seq(Access::SeqRead, 4 * KIB),
+            // The doublings of the address range do not say where between the last two a device falls.
+            rand(Access::RandWrite, 4 * KIB, size / 8 * 5),
         ],
         Set::HeldBack => vec![
             seq(Access::SeqRead, 32 * KIB),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fonio_core::Nanos;
-use fonio_host::{Confirmation, Entry, Filesystem, Ledger, LoopDevice, LoopOptions, Step};
+use fonio_host::{Confirmation, Entry, Filesystem, HostError, Ledger, LoopDevice, LoopOptions, Step};
 use fonio_sim::device::Limits;
 
 use crate::EmulatorError;
@@ -65,6 +65,9 @@ impl Emulated {
     ///
     /// [`EmulatorError`]; everything is undone then.
     pub fn start(options: &Options, command: Command) -> Result<Emulated, EmulatorError> {
+        if options.nbd.is_none() && !rustix::process::geteuid().is_root() {
+            return Err(HostError::NotRoot { needs: "an emulated block device" }.into());
+        }
         Ledger::recover(&options.state_dir)?;
         let mut ledger = Ledger::open(&options.state_dir)?;
         let mut serve = options.serve.clone();

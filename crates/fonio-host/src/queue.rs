@@ -71,11 +71,13 @@ impl Queue {
     ///
     /// As [`Queue::set_scheduler`].
     pub fn borrow_scheduler(&self, name: &str, ledger: &mut Ledger) -> Result<Entry, HostError> {
-        let text = self.read("scheduler")?;
-        // The one in force stands in brackets.
-        let was = text.split(['[', ']']).nth(1).unwrap_or("none").to_owned();
+        let (was, _) = self.schedulers()?;
         let entry = ledger.begin(Step::Setting { path: self.path("scheduler"), was })?;
-        self.set_scheduler(name)?;
+        if let Err(error) = self.set_scheduler(name) {
+            // Nothing was changed, so that there is nothing to bring back.
+            ledger.end(entry)?;
+            return Err(error);
+        }
         Ok(entry)
     }
 

@@ -89,6 +89,39 @@ fn a_depth_of_four_is_a_depth_of_four() {
     device.detach(&mut ledger).expect("detach");
 }
 
+#[test]
+fn a_borrowed_scheduler_comes_back_and_a_refused_one_is_forgotten() {
+    if !can() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("dir");
+    let mut devices = Ledger::open(&dir.path().join("devices")).expect("ledger");
+    let backing = image(dir.path(), 8);
+    let device = LoopDevice::attach(&mut devices, &backing, &LoopOptions::default()).expect("loop");
+    let queue = device.queue();
+    let in_force = || queue.schedulers().expect("sysfs").0;
+    queue.set_scheduler("none").expect("every device can go without");
+    let Err(HostError::NoScheduler { offered, .. }) = queue.set_scheduler("no-such") else {
+        panic!("there is none of that name")
+    };
+    let Some(other) = offered.iter().find(|name| *name != "none") else {
+        eprintln!("skipped: this kernel has no scheduler to borrow");
+        return;
+    };
+    let mut ledger = Ledger::open(&dir.path().join("settings")).expect("ledger");
+    queue.borrow_scheduler(other, &mut ledger).expect("it is offered");
+    assert_eq!(in_force(), *other);
+    ledger.close().expect("it can be undone");
+    assert_eq!(in_force(), "none");
+    let mut ledger = Ledger::open(&dir.path().join("settings")).expect("ledger");
+    assert!(queue.borrow_scheduler("no-such", &mut ledger).is_err());
+    queue.set_scheduler(other).expect("it is offered");
+    ledger.close().expect("there is nothing to undo");
+    assert_eq!(in_force(), *other, "nothing was borrowed, so nothing is brought back");
+    drop(device);
+    devices.close().expect("everything can be undone");
+}
+
 /// A process writes its ledger, makes a loop device with a file system on it, mounts it, and is killed.
 #[test]
 fn what_a_killed_process_left_is_undone_at_the_next_start() {

@@ -123,8 +123,16 @@ pub fn workload(trace: &Path) -> Workload {
 /// Reads a whole trace. Empty lines are passed over.
 ///
 /// # Errors
-/// The first line that is none of the above.
+/// The first line that is none of the above; and a trace without any.
 pub(crate) fn parse(text: &str, origin: &str) -> Result<Vec<Line>, WorkloadError> {
+    if text.trim().is_empty() {
+        return Err(WorkloadError::Trace {
+            origin: origin.to_owned(),
+            line: 1,
+            text: String::new(),
+            problem: "it is empty; record again".to_owned(),
+        });
+    }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(index, line)| {
@@ -325,6 +333,7 @@ mod tests {
         }
         let error = parse("1 0 write 36 4\n\n1 0 nap 5\n", "x.txt").expect_err("no such call").to_string();
         assert_eq!(error, "x.txt, line 3: `1 0 nap 5`: no call that can be replayed is called `nap`");
+        assert!(parse("\n", "x.txt").is_err(), "nothing to replay");
     }
 
     #[test]

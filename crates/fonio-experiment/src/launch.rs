@@ -99,15 +99,33 @@ pub fn launch_series(
     let mut runs: Vec<Vec<LaunchFigures>> = vec![Vec::new(); places.len()];
     // The files that the command opens in a folder are the same ones each time.
     let mut known: BTreeMap<usize, BTreeSet<PathBuf>> = BTreeMap::new();
+    let mut told = Told::default();
     for round in 1..=repeat {
         for (at, place) in places.iter().enumerate() {
             check(options.stop)?;
             say(round, repeat, &place.name);
             let dir = out.join(file_name(&place.name, round));
-            runs[at].push(launch_once(&place.setup, options, &dir, known.entry(at).or_default())?);
+            let known = known.entry(at).or_default();
+            let figures = launch_once(&place.setup, options, &dir, known, &mut told).inspect_err(|_| {
+                // Nothing is left of a command that could not be started; what has been recorded stays.
+                let _ = std::fs::remove_dir(out);
+            })?;
+            runs[at].push(figures);
         }
     }
     Ok(results::series(places, runs, options))
+}
+
+/// The notes of recordings, each told once: they are the same for each launch.
+#[derive(Default)]
+struct Told(BTreeSet<String>);
+
+impl Told {
+    fn note(&mut self, note: &str) {
+        if self.0.insert(note.to_owned()) {
+            eprintln!("note: {note}");
+        }
+    }
 }
 
 /// Makes the place, launches, undoes it. `known` holds the files that a launch in this place opened, once one has.
@@ -116,11 +134,12 @@ fn launch_once(
     options: &LaunchOptions<'_>,
     out: &Path,
     known: &mut BTreeSet<PathBuf>,
+    told: &mut Told,
 ) -> Result<LaunchFigures, ExperimentError> {
     let mut bed = Bed::for_command(setup, options.with, options.seed, options.roles)?;
     let is_made = !matches!(setup.place, Place::Directory(_));
     if is_made || known.is_empty() {
-        *known = first_launch(&mut bed, options)?;
+        *known = first_launch(&mut bed, options, told)?;
         check(options.stop)?;
     }
     let confined = match setup.cpu {
@@ -138,7 +157,7 @@ fn launch_once(
     };
     bed.pace()?;
     let record_options = record_options(&bed, options, confined.as_ref(), out);
-    let summary = record_launch(&mut bed, &record_options)?;
+    let summary = record_launch(&mut bed, &record_options, told)?;
     check(options.stop)?;
     bed.close()?;
 
@@ -154,14 +173,18 @@ fn launch_once(
 }
 
 /// A launch that is not measured, and the files that it opened.
-fn first_launch(bed: &mut Bed, options: &LaunchOptions<'_>) -> Result<BTreeSet<PathBuf>, ExperimentError> {
+fn first_launch(
+    bed: &mut Bed,
+    options: &LaunchOptions<'_>,
+    told: &mut Told,
+) -> Result<BTreeSet<PathBuf>, ExperimentError> {
     let out = bed.scratch().join("first");
     let watch = match options.cache {
         CacheState::Cold => Some(OpenWatch::begin()?),
         CacheState::Warm => None,
     };
     let record_options = record_options(bed, options, None, &out);
-    record_launch(bed, &record_options)?;
+    record_launch(bed, &record_options, told)?;
     let Some(watch) = watch else { return Ok(BTreeSet::new()) };
     let opened = watch.finish()?;
     let mut threads = Tids::default();
@@ -194,10 +217,14 @@ fn record_options(
 }
 
 /// Records, with the command in the ledger for as long as it runs.
-fn record_launch(bed: &mut Bed, options: &RecordOptions) -> Result<RecordSummary, ExperimentError> {
+fn record_launch(
+    bed: &mut Bed,
+    options: &RecordOptions,
+    told: &mut Told,
+) -> Result<RecordSummary, ExperimentError> {
     let mut entry = None;
     let summary = record(options, &mut |progress| match progress {
-        Progress::Note(note) => eprintln!("note: {note}"),
+        Progress::Note(note) => told.note(note),
         Progress::CommandStarted { pid } => {
             // One that has ended already leaves nothing behind; a ledger that cannot be written stops the next step.
             entry = ProcessId::of(pid)

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use fonio_trace::ring_buffer::{
-    BlockDecoder, ByteOrder, EventFormat, PageLayout, SCHED_EVENTS, STACK_EVENT, SchedDecoder,
+    BlockDecoder, ByteOrder, EventFormat, PageLayout, RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder,
 };
 use rustix::io::Errno;
 use rustix::mount::{
@@ -231,6 +231,7 @@ impl Tracefs {
     /// How the scheduler's events look in this kernel.
     pub(crate) fn sched_layouts(&self) -> Result<SchedDecoder, RecordError> {
         let mut formats = self.formats("sched", &SCHED_EVENTS)?;
+        formats.extend(self.formats("sched", &[RUNTIME_EVENT])?);
         formats.extend(self.formats("ftrace", &[STACK_EVENT])?);
         SchedDecoder::new(&formats, ByteOrder::NATIVE).ok_or(RecordError::NoSchedulerEvents)
     }
@@ -377,6 +378,11 @@ impl Instance {
                 let _ = self.write(&format!("{dir}/trigger"), stack);
             }
             self.write(&format!("{dir}/enable"), "1")?;
+        }
+        // Without it, it is not known when a thread came onto a processor whose idle thread is not traced.
+        let runtime = format!("events/sched/{RUNTIME_EVENT}");
+        if self.dir.join(&runtime).exists() {
+            self.write(&format!("{runtime}/enable"), "1")?;
         }
         Ok(())
     }

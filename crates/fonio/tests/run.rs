@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin_cmd;
 
@@ -196,6 +196,40 @@ fn launches_say_what_they_wait_for() {
     let waits = launch(&warm, &["bash", "-c", &script]);
     assert!(part(&waits, 0, "network") >= 0.29, "{waits}");
     answer.join().unwrap();
+}
+
+#[test]
+fn the_processors_parts_are_those_that_the_kernel_counts() {
+    if !can_emulate() {
+        return;
+    }
+    // One thread, which sleeps and runs in turn, so that it often comes onto a processor that was idle; at the end it reads
+    // what the kernel counted for it: nanoseconds on a processor, and ready without one. With a share of a processor it
+    // stands still in between.
+    let dir = tempfile::tempdir().unwrap();
+    let (fifo, counted) = (dir.path().join("fifo"), dir.path().join("counted"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let script = format!(
+        "exec 3<>{}; for turn in 1 2 3 4 5 6 7 8; do \
+         i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; read -t 0.02 -u 3 nothing; done; \
+         read counted < /proc/$$/schedstat; echo $counted > {}",
+        fifo.display(),
+        counted.display()
+    );
+    for share in [&[][..], &["--cpu", "0.2"]] {
+        let arguments = [&["--warm", "--repeat", "1"], share].concat();
+        let series = launch(&arguments, &["bash", "-c", &script]);
+        let counted = fs::read_to_string(&counted).unwrap();
+        let seconds = |at| counted.split_whitespace().nth(at).unwrap().parse::<f64>().unwrap() / 1e9;
+        let (ran, ready) = (seconds(0), seconds(1));
+        let running = part(&series, 0, "user") + part(&series, 0, "system");
+        let waited = part(&series, 0, "cpu_wait");
+        // Interrupts count as the thread's in one and not in the other, as does what it does after it read the counts. A
+        // period of its share is 50 ms at most, and it may stand still for the rest of one after it read them.
+        let near = |a: f64, b: f64| (a - b).abs() <= 0.06 + 0.2 * b;
+        assert!(near(running, ran) && near(waited, ready), "{running} {ran} {waited} {ready} {share:?}");
+        assert!(part(&series, 0, "unknown") < 0.01, "{series}");
+    }
 }
 
 #[test]

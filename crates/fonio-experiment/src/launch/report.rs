@@ -48,18 +48,16 @@ fn verdict(series: &LaunchSeries) -> Verdict {
     let mut reasons: Vec<String> = others
         .iter()
         .map(|place| {
-            format!("On {}: {} {}", place.name, place.verdict, comparison(place).unwrap_or_default())
+            format!("A launch {}: {} {}", on(&place.name), place.verdict, comparison(place).unwrap_or_default())
         })
         .collect();
     for place in &series.places {
-        if let Some(code) = place.runs.iter().find_map(|run| run.exit.filter(|code| *code != 0)) {
-            let name = &place.name;
-            reasons.push(format!(
-                "The command ended with exit code {code} on {name}; --show-output shows what it said."
-            ));
+        if let Some(ended) = place.runs.iter().find_map(failure) {
+            let place = on(&place.name);
+            reasons.push(format!("The command {ended} {place}; --show-output shows what it said."));
         }
         if place.runs.iter().any(|run| !run.valid) {
-            reasons.push(format!("A measurement on {} does not hold: events were lost.", place.name));
+            reasons.push(format!("A measurement {} does not hold: events were lost.", on(&place.name)));
         }
     }
     let storage = first.parts.iter().find(|part| part.name == "storage").map_or(0.0, |part| part.share);
@@ -67,26 +65,43 @@ fn verdict(series: &LaunchSeries) -> Verdict {
     Verdict { tone, sentence: first.verdict.clone(), reasons }
 }
 
+/// How a command ended that did not do what it was to do. One that became quiet was ended on purpose.
+fn failure(run: &LaunchFigures) -> Option<String> {
+    match (run.exit, run.signal) {
+        (Some(code), _) if code != 0 => Some(format!("ended with exit code {code}")),
+        (None, Some(signal)) if !run.became_quiet => Some(format!("was ended by signal {signal}")),
+        _ => None,
+    }
+}
+
+/// Where a launch was, in a sentence.
+fn on(place: &str) -> String {
+    match place {
+        "." => "in this folder".to_owned(),
+        name => format!("on {name}"),
+    }
+}
+
 fn comparison(place: &LaunchResult) -> Option<String> {
-    let (first, difference) = place.compared_with.as_ref().zip(place.difference.as_ref())?;
+    let (first, difference) = place.compared_with.as_deref().map(on).zip(place.difference.as_ref())?;
     Some(match difference.answer {
-        Answer::Lower => format!("It is {:.2} times as fast as on {first}.", place.speedup),
-        Answer::Higher => format!("It is {:.2} times as slow as on {first}.", 1.0 / place.speedup),
-        Answer::NoDifference => format!("No difference to {first} was shown."),
+        Answer::Lower => format!("It is {:.2} times as fast as {first}.", place.speedup),
+        Answer::Higher => format!("It is {:.2} times as slow as {first}.", 1.0 / place.speedup),
+        Answer::NoDifference => format!("No difference to a launch {first} was shown."),
         Answer::Unknown => {
-            format!("With so few launches no difference to {first} can be shown (--repeat 5).")
+            format!("With so few launches no difference to a launch {first} can be shown (--repeat 5).")
         }
     })
 }
 
 fn section(series: &LaunchSeries) -> Section {
-    let took = |place: &LaunchResult| format!("{} on {}", Unit::Seconds.format(place.wall_s), place.name);
+    let took = |place: &LaunchResult| format!("{} {}", Unit::Seconds.format(place.wall_s), on(&place.name));
     let mut notes: Vec<String> = Vec::new();
     for place in &series.places {
         let Some(dropped) = place.runs.first().and_then(|run: &LaunchFigures| run.dropped.as_ref()) else {
             continue;
         };
-        notes.push(format!("{}: {}", place.name, cold(dropped)));
+        notes.push(format!("Cold {}: {}", on(&place.name), cold(dropped)));
         notes.extend(dropped.failed.iter().map(|failed| format!("Not dropped from the cache: {failed}")));
     }
     Section {
@@ -122,7 +137,7 @@ fn table(place: &LaunchResult) -> Table {
     };
     rows.extend(place.parts.iter().filter(|part| part.mean_s > 0.0).map(part));
     Table {
-        caption: format!("A launch on {}", place.name),
+        caption: format!("A launch {}", on(&place.name)),
         columns: vec![
             Column::new("Part"),
             Column::noted("Share", "Of the mean run time."),
@@ -178,6 +193,44 @@ mod tests {
 
     use super::*;
     use crate::launch::Kept;
+
+    #[test]
+    fn a_command_that_failed_is_told() {
+        let ended = |exit, signal, became_quiet| {
+            failure(&LaunchFigures { exit, signal, became_quiet, ..figures() }).unwrap_or_default()
+        };
+        assert_eq!(ended(Some(0), None, false), "");
+        assert_eq!(ended(Some(3), None, false), "ended with exit code 3");
+        assert_eq!(ended(None, Some(9), false), "was ended by signal 9");
+        assert_eq!(ended(None, Some(15), true), "", "it was ended because it was quiet");
+    }
+
+    fn figures() -> LaunchFigures {
+        LaunchFigures {
+            wall_s: 1.0,
+            user_s: None,
+            system_s: None,
+            running_s: 1.0,
+            storage_s: 0.0,
+            network_s: 0.0,
+            timer_s: 0.0,
+            others_s: 0.0,
+            cpu_wait_s: 0.0,
+            unknown_s: 0.0,
+            threads: 1,
+            storage_waits: 0,
+            requests: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+            exit: None,
+            signal: None,
+            became_quiet: false,
+            dropped: None,
+            verdict: String::new(),
+            valid: true,
+            recording: PathBuf::new(),
+        }
+    }
 
     #[test]
     fn what_stayed_in_the_cache_is_said() {

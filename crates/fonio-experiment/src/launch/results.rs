@@ -45,6 +45,8 @@ pub struct LaunchFigures {
     pub write_bytes: u64,
     /// The command's exit code; `None` where it was ended, because it had become quiet or by a signal.
     pub exit: Option<i32>,
+    /// The number of the signal that ended it.
+    pub signal: Option<i32>,
     /// It was ended because it had become quiet.
     pub became_quiet: bool,
     /// What was dropped from the cache before; `None` for a warm launch.
@@ -85,6 +87,7 @@ impl LaunchFigures {
             read_bytes: analysis.totals.read_bytes,
             write_bytes: analysis.totals.write_bytes,
             exit: summary.command_exit,
+            signal: summary.command_signal,
             became_quiet: summary.stopped_by == StopReason::Idle,
             dropped,
             verdict: launch.verdict.clone(),

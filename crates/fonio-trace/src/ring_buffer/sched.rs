@@ -1,5 +1,5 @@
-//! The scheduler's tracepoints: which thread left a processor and why, who woke whom, who made whom; and the kernel's
-//! stack where one was taken with them.
+//! The scheduler's tracepoints: which thread left a processor and why, how long it ran, who woke whom, who made whom; and
+//! the kernel's stack where one was taken with them.
 
 use super::block::Number;
 use super::{ByteOrder, EventFormat, Field, FieldKind};
@@ -7,6 +7,9 @@ use super::{ByteOrder, EventFormat, Field, FieldKind};
 /// The tracepoints of the `sched` system that are understood.
 pub const SCHED_EVENTS: [&str; 4] =
     ["sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"];
+
+/// The tracepoint of the `sched` system that says how long a thread ran. Understood where there is one.
+pub const RUNTIME_EVENT: &str = "sched_stat_runtime";
 
 /// The record, of the `ftrace` system, that holds the kernel's stack at the event before it on the same processor.
 pub const STACK_EVENT: &str = "kernel_stack";
@@ -39,6 +42,9 @@ pub enum SchedEvent<'r> {
     Switch { prev: u32, prev_comm: &'r [u8], left: Left, next: u32 },
     /// A blocked thread is being woken, by the current thread or in an interrupt.
     Waking { tid: u32 },
+    /// A thread that is on a processor, often the current one, ran for `ns` nanoseconds since it came there or since this
+    /// was said last. The kernel says so at each timer tick and just before the thread leaves.
+    Ran { tid: u32, ns: u64 },
     /// The current thread made another.
     Fork { parent: u32, child: u32 },
     /// The kernel's stack at the event before this on the same processor.
@@ -77,11 +83,12 @@ impl Stack<'_> {
 enum Layout {
     Switch { prev: Number, prev_comm: Option<Field>, state: Number, next: Number },
     Waking { tid: Number },
+    Ran { tid: Number, ns: Number },
     Fork { parent: Number, child: Number },
     Stack { count: Option<Number>, at: usize, word: usize },
 }
 
-/// Decodes the records of [`SCHED_EVENTS`].
+/// Decodes the records of [`SCHED_EVENTS`], [`RUNTIME_EVENT`] and [`STACK_EVENT`].
 #[derive(Clone, Debug)]
 pub struct SchedDecoder {
     order: ByteOrder,
@@ -115,6 +122,7 @@ impl SchedDecoder {
                     }
                 }
                 "sched_waking" | "sched_wakeup_new" => Layout::Waking { tid: number("pid")? },
+                RUNTIME_EVENT => Layout::Ran { tid: number("pid")?, ns: number("runtime")? },
                 "sched_process_fork" => {
                     Layout::Fork { parent: number("parent_pid")?, child: number("child_pid")? }
                 }
@@ -158,6 +166,7 @@ impl SchedDecoder {
                 }
             }
             Layout::Waking { tid: woken } => SchedEvent::Waking { tid: tid(*woken)? },
+            Layout::Ran { tid: ran, ns } => SchedEvent::Ran { tid: tid(*ran)?, ns: get(*ns)? },
             Layout::Fork { parent, child } => SchedEvent::Fork { parent: tid(*parent)?, child: tid(*child)? },
             Layout::Stack { count, at, word } => {
                 let bytes = record.get(*at..)?;
@@ -178,7 +187,7 @@ mod tests {
     use super::*;
 
     /// As Linux 6.18 on x86-64 states them, without what is not read.
-    const FORMATS: [&str; 4] = [
+    const FORMATS: [&str; 5] = [
         "name: sched_switch\nID: 372\n\
          \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
          \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
@@ -192,6 +201,8 @@ mod tests {
          \tfield:pid_t child_pid;\toffset:20;\tsize:4;\tsigned:1;\n",
         "name: kernel_stack\nID: 4\n\tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\
          \tfield:unsigned long caller[8];\toffset:16;\tsize:64;\tsigned:0;\n",
+        "name: sched_stat_runtime\nID: 363\n\tfield:__data_loc char[] comm;\toffset:8;\tsize:4;\tsigned:0;\n\
+         \tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;\n\tfield:u64 runtime;\toffset:16;\tsize:8;\tsigned:0;\n",
     ];
 
     fn decoder() -> SchedDecoder {
@@ -232,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_and_who_makes() {
+    fn who_wakes_who_makes_and_who_ran() {
         let decoder = decoder();
         for (flags, in_interrupt) in [(0, false), (0x04, false), (0x08, true), (0x11, true)] {
             let bytes = record(375, flags, &[(24, 9)]);
@@ -241,6 +252,10 @@ mod tests {
         }
         let bytes = record(366, 0, &[(12, 7), (20, 8)]);
         assert_eq!(decoder.decode(&bytes).unwrap().event, SchedEvent::Fork { parent: 7, child: 8 });
+        // Said by an interrupt on another processor, of a thread that is not the current one; 2 seconds and 5 ns.
+        let bytes = record(363, 0x08, &[(12, 9), (16, 2_000_000_005)]);
+        let ran = decoder.decode(&bytes).unwrap();
+        assert_eq!((ran.current, ran.event), (7, SchedEvent::Ran { tid: 9, ns: 2_000_000_005 }));
         assert_eq!(decoder.decode(&record(1, 0, &[])), None);
     }
 
@@ -263,7 +278,7 @@ mod tests {
     proptest! {
         /// No bytes make the decoder panic.
         #[test]
-        fn any_bytes(id in prop::sample::select(vec![372_u16, 375, 366, 4]), mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn any_bytes(id in prop::sample::select(vec![372_u16, 375, 366, 363, 4]), mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             if bytes.len() >= 2 {
                 bytes[..2].copy_from_slice(&id.to_le_bytes());
             }

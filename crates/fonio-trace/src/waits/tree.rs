@@ -46,6 +46,8 @@ pub struct WaitTree {
     early: FxHashMap<u32, u64>,
     /// When each processor last went from one thread to another, as far as it was seen.
     switched: FxHashMap<u32, u64>,
+    /// The trace says how long threads ran.
+    tells_runtime: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,11 +61,13 @@ enum State {
     Ready {
         /// The interval's place; `None` beyond the cap.
         at: Option<usize>,
-        /// It was woken or made, and not taken off a processor.
-        woken: bool,
+        /// The processor that it was taken off; `None` where it was woken or made.
+        left: Option<u32>,
     },
     Blocked {
         at: Option<usize>,
+        /// The processor that it left.
+        left: u32,
         woken: Option<Woken>,
     },
     Ended,
@@ -131,6 +135,7 @@ impl WaitTree {
             span: CommandSpan::default(),
             early: FxHashMap::default(),
             switched: FxHashMap::default(),
+            tells_runtime: false,
         }
     }
 
@@ -156,7 +161,7 @@ impl WaitTree {
                         self.close(at, time, None);
                         State::Running { woken: None, unexplained: None }
                     } else {
-                        State::Ready { at, woken: true }
+                        State::Ready { at, left: None }
                     };
                     self.threads.insert(child, state);
                 }
@@ -174,6 +179,7 @@ impl WaitTree {
                 self.enters(next, time);
                 self.switched.insert(cpu, time);
             }
+            SchedEvent::Ran { tid, ns } => self.ran(tid, time, cpu, ns),
             SchedEvent::Stack(_) => {}
         }
     }
@@ -220,7 +226,7 @@ impl WaitTree {
                     self.stack_of.insert(woken.cpu, StackOf::Waking(at));
                 }
                 let ready = self.open(tid, woken.at, Some(Reason::Cpu), false, None);
-                self.threads.insert(tid, State::Ready { at: ready, woken: true });
+                self.threads.insert(tid, State::Ready { at: ready, left: None });
             }
             Some(State::Ready { .. } | State::Ended) | None => {}
         }
@@ -228,22 +234,21 @@ impl WaitTree {
 
     fn leaves(&mut self, tid: u32, time: u64, cpu: u32, left: Left) {
         let Some(state) = self.threads.get(&tid).copied() else { return };
-        // It must have come onto a processor, and that was not seen: an event was lost, or the kernel does not trace what
-        // a processor's idle thread does (seen in Linux 6.18 on all processors of a virtual machine but the first). A
-        // processor that was idle takes a woken thread at once.
+        // It must have come onto a processor, and neither that was seen nor for how long: the kernel does not tell it, or
+        // events were lost. A processor that was idle takes a woken thread at once.
         match state {
-            State::Ready { at, woken: true } => {
+            State::Ready { at, left: None } if !self.tells_runtime => {
                 let ready = at.map_or(time, |at| self.intervals[at].began);
                 let free = self.switched.get(&cpu).map_or(ready, |switched| ready.max(*switched));
                 self.close(at, free.min(time), None);
             }
-            State::Ready { at, woken: false } | State::Blocked { at, .. } => self.close(at, time, None),
+            State::Ready { at, .. } | State::Blocked { at, .. } => self.close(at, time, None),
             State::Running { .. } | State::Ended => {}
         }
         let next = match left {
             Left::Preempted => {
                 let at = self.open(tid, time, Some(Reason::Cpu), false, None);
-                State::Ready { at, woken: false }
+                State::Ready { at, left: Some(cpu) }
             }
             Left::Blocked { uninterruptible } => {
                 let at = self.open(tid, time, None, uninterruptible, None);
@@ -251,7 +256,7 @@ impl WaitTree {
                     self.stack_of.insert(cpu, StackOf::Blocked(at));
                 }
                 let woken = if let State::Running { woken, .. } = state { woken } else { None };
-                State::Blocked { at, woken }
+                State::Blocked { at, left: cpu, woken }
             }
             Left::Ended => {
                 if tid == self.root {
@@ -263,12 +268,30 @@ impl WaitTree {
         self.threads.insert(tid, next);
     }
 
+    /// A thread that was not seen to come onto its processor came there `ns` ago: some kernels do not trace what a
+    /// processor's idle thread does (seen in Linux 6.18 on all processors of a virtual machine but the first).
+    fn ran(&mut self, tid: u32, time: u64, cpu: u32, ns: u64) {
+        self.tells_runtime = true;
+        let (at, left) = match self.threads.get(&tid) {
+            Some(State::Ready { at, left }) => (*at, *left),
+            Some(State::Blocked { at, left, .. }) => (*at, Some(*left)),
+            Some(State::Running { .. } | State::Ended) | None => return,
+        };
+        let came = time.saturating_sub(ns);
+        let off_since = at.map_or(came, |at| self.intervals[at].began);
+        // Another processor whose clock differs says it of the time before the thread left.
+        if came < off_since && left.is_some_and(|left| left != cpu) {
+            return;
+        }
+        self.enters(tid, came.max(off_since));
+    }
+
     fn enters(&mut self, tid: u32, time: u64) {
         let mut unexplained = None;
         match self.threads.get(&tid).copied() {
             Some(State::Ready { at, .. }) => self.close(at, time, None),
             // Nobody was seen to wake it, but for who did so while it was leaving.
-            Some(State::Blocked { at, woken }) => match woken {
+            Some(State::Blocked { at, woken, .. }) => match woken {
                 Some(woken) => {
                     let left = at.map_or(time, |at| self.intervals[at].began);
                     self.close(at, left, Some(woken));
@@ -358,5 +381,7 @@ impl WaitTree {
     }
 }
 
+#[cfg(test)]
+mod simulated;
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ fn rows(script: &str) -> String {
         let event = match words[3] {
             "fork" => SchedEvent::Fork { parent: number(2) as u32, child: number(4) as u32 },
             "wake" => SchedEvent::Waking { tid: number(4) as u32 },
+            "ran" => SchedEvent::Ran { tid: number(4) as u32, ns: number(5) },
             "complete" => {
                 let event = BlockEvent {
                     time: Timestamp(time),
@@ -217,7 +218,62 @@ fn processors_whose_clocks_differ() {
 }
 
 #[test]
-fn a_processor_whose_idle_thread_is_not_traced() {
+fn who_came_onto_an_idle_processor_unseen_came_when_its_runtime_began() {
+    // On processor 1: from idle to the thread at 130, 340 (another had it before) and 620, where it was not seen to be
+    // woken either. At 730 it goes on after it stood still for its share.
+    check(
+        "100 0 5 fork 10
+         180 1 10! ran 10 50
+         200 1 10 ran 10 20
+         200 1 10 sleeps 0
+         201 1 10 blocked nothing
+         300 0 0! wake 10
+         301 0 0 waker timer
+         330 1 8 sleeps 0
+         400 1 10 ran 10 60
+         400 1 10 waits 0
+         401 1 10 blocked storage
+         700 1 10 ran 10 80
+         700 1 10 preempted 0
+         750 1 10 ran 10 20
+         760 1 10 ran 10 10
+         760 1 10 ends 0",
+        expect![[r#"
+            10 100..130 cpu by 5
+            10 200..300 timer
+            10 300..340 cpu
+            10 400..620 storage
+            10 700..730 cpu
+            command 100..760"#]],
+    );
+}
+
+#[test]
+fn a_runtime_that_contradicts_what_was_seen() {
+    // Processor 1, whose clock is behind, says after the thread left processor 0 what it ran there. Then it leaves where
+    // it was not seen to come, having run for no time; and it ran for longer than since its waking.
+    check(
+        "0 0 5 fork 10
+         0 0 5 preempted 10
+         100 0 10 waits 0
+         101 0 10 blocked storage
+         102 1 7! ran 10 40
+         200 0 0! wake 10
+         260 1 10 waits 0
+         300 1 0! wake 10
+         340 1 10 ran 10 50
+         340 1 10 ends 0",
+        expect![[r#"
+            10 0..0 cpu by 5
+            10 100..200 storage
+            10 200..260 cpu
+            10 260..300 storage
+            command 0..340"#]],
+    );
+}
+
+#[test]
+fn a_processor_whose_idle_thread_is_not_traced_nor_any_runtime() {
     // Nothing is seen of processor 1 going from idle to the thread. The second time another thread had it until 340.
     check(
         "100 0 5 fork 10

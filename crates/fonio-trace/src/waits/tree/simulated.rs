@@ -1,0 +1,228 @@
+//! Threads on simulated processors, whose intervals are known: what the tree makes of the events must be these.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use fonio_core::{RowSink, Wait};
+use proptest::prelude::*;
+
+use super::*;
+
+const ROOT: u32 = 10;
+const MAKER: u32 = 5;
+/// A thread that is none of the command's.
+const STRANGER: u32 = 99;
+const PROCESSORS: usize = 2;
+
+/// One step of the simulation. What cannot happen at its time is passed over.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The thread on the processor makes another, which is ready.
+    Fork { cpu: usize },
+    /// The processor goes on with a ready thread, with the stranger, or idle; what was on it blocks, can go on, or ends.
+    Switch { cpu: usize, left: Left, next: Next },
+    /// An interrupt on the processor wakes one of the blocked threads.
+    Wake { cpu: usize, which: usize },
+    /// The runtime of what is `on` is brought up to date by the processor `by`: its own tick, or another's.
+    Update { on: usize, by: usize },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Idle,
+    Stranger,
+    Ready(usize),
+}
+
+#[derive(Debug, Default)]
+struct Simulation {
+    now: u64,
+    /// What is on each processor, 0 for its idle thread, and since when its runtime was not said.
+    on: [(u32, u64); PROCESSORS],
+    ready: BTreeSet<u32>,
+    blocked: BTreeSet<u32>,
+    made: u32,
+    /// Time, processor, current thread, in an interrupt, event.
+    events: Vec<(u64, usize, u32, bool, SchedEvent<'static>)>,
+    /// Each thread's open interval, and those that have ended: thread, begin, end, whether it was ready.
+    open: FxHashMap<u32, (u64, bool)>,
+    truth: Vec<(u32, u64, Option<u64>, bool)>,
+}
+
+impl Simulation {
+    fn of(steps: &[(u64, Step)]) -> Simulation {
+        let mut simulation = Simulation::default();
+        simulation.make(0, MAKER);
+        for (gap, step) in steps {
+            simulation.now += gap;
+            simulation.step(*step);
+        }
+        let open = std::mem::take(&mut simulation.open);
+        simulation.truth.extend(open.iter().map(|(tid, (began, ready))| (*tid, *began, None, *ready)));
+        simulation.truth.sort_unstable_by_key(|(tid, began, ..)| (*began, *tid));
+        simulation
+    }
+
+    fn event(&mut self, cpu: usize, in_interrupt: bool, event: SchedEvent<'static>) {
+        self.events.push((self.now, cpu, self.on[cpu].0, in_interrupt, event));
+    }
+
+    fn make(&mut self, cpu: usize, parent: u32) {
+        let child = ROOT + self.made;
+        self.made += 1;
+        self.event(cpu, false, SchedEvent::Fork { parent, child });
+        self.ready.insert(child);
+        self.open.insert(child, (self.now, true));
+    }
+
+    /// The runtime since it was said last, which the kernel says where it is not nothing.
+    fn update(&mut self, on: usize, by: usize) {
+        let (tid, since) = self.on[on];
+        if tid != 0 && self.now > since {
+            self.event(by, on != by, SchedEvent::Ran { tid, ns: self.now - since });
+            self.on[on].1 = self.now;
+        }
+    }
+
+    fn close(&mut self, tid: u32) {
+        if let Some((began, ready)) = self.open.remove(&tid) {
+            self.truth.push((tid, began, Some(self.now), ready));
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Fork { cpu } => {
+                let parent = self.on[cpu].0;
+                if (ROOT..STRANGER - 1).contains(&parent) && self.made < 6 {
+                    self.make(cpu, parent);
+                }
+            }
+            Step::Update { on, by } => self.update(on, by),
+            Step::Wake { cpu, which } => {
+                let Some(&tid) = self.blocked.iter().nth(which % self.blocked.len().max(1)) else { return };
+                self.event(cpu, true, SchedEvent::Waking { tid });
+                self.blocked.remove(&tid);
+                self.close(tid);
+                self.ready.insert(tid);
+                self.open.insert(tid, (self.now, true));
+            }
+            Step::Switch { cpu, left, next } => {
+                let next = match next {
+                    Next::Idle => 0,
+                    Next::Stranger if self.on.iter().any(|(tid, _)| *tid == STRANGER) => 0,
+                    Next::Stranger => STRANGER,
+                    Next::Ready(which) => {
+                        self.ready.iter().nth(which % self.ready.len().max(1)).copied().unwrap_or(0)
+                    }
+                };
+                let prev = self.on[cpu].0;
+                if prev == next {
+                    return;
+                }
+                self.update(cpu, cpu);
+                self.event(cpu, false, SchedEvent::Switch { prev, prev_comm: b"", left, next });
+                if prev != 0 && prev != STRANGER {
+                    match left {
+                        Left::Preempted => {
+                            self.ready.insert(prev);
+                            self.open.insert(prev, (self.now, true));
+                        }
+                        Left::Blocked { .. } => {
+                            self.blocked.insert(prev);
+                            self.open.insert(prev, (self.now, false));
+                        }
+                        Left::Ended => {}
+                    }
+                }
+                self.ready.remove(&next);
+                self.close(next);
+                self.on[cpu] = (next, self.now);
+            }
+        }
+    }
+
+    /// What the tree makes of the events that `seen` lets through.
+    fn intervals(&self, seen: impl Fn(usize, &SchedEvent<'_>) -> bool) -> Vec<(u32, u64, Option<u64>, bool)> {
+        let mut tree = WaitTree::new(ROOT, Reasons::default());
+        for (time, cpu, current, in_interrupt, event) in &self.events {
+            if seen(*cpu, event) {
+                let record = SchedRecord { current: *current, in_interrupt: *in_interrupt, event: *event };
+                tree.event(*time, *cpu as u32, &record, &mut Vec::new());
+            }
+        }
+        let mut rows = Rows::default();
+        tree.finish(&Completions::default(), &mut rows).expect("memory takes everything");
+        rows.0
+    }
+}
+
+#[derive(Default)]
+struct Rows(Vec<(u32, u64, Option<u64>, bool)>);
+
+impl RowSink for Rows {
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        self.0.push((row.tid, row.began.0, row.ended.map(|ended| ended.0), row.reason == Reason::Cpu.name()));
+        Ok(())
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
+    let cpu = || 0..PROCESSORS;
+    let left = prop_oneof![
+        3 => Just(Left::Preempted),
+        5 => Just(Left::Blocked { uninterruptible: false }),
+        1 => Just(Left::Ended),
+    ];
+    let next = prop_oneof![
+        4 => Just(Next::Idle),
+        1 => Just(Next::Stranger),
+        5 => (0..4_usize).prop_map(Next::Ready),
+    ];
+    let step = prop_oneof![
+        1 => cpu().prop_map(|cpu| Step::Fork { cpu }),
+        6 => (cpu(), left, next).prop_map(|(cpu, left, next)| Step::Switch { cpu, left, next }),
+        4 => (cpu(), 0..4_usize).prop_map(|(cpu, which)| Step::Wake { cpu, which }),
+        3 => (cpu(), cpu()).prop_map(|(on, by)| Step::Update { on, by }),
+    ];
+    prop::collection::vec((1..10_u64, step), 0..120)
+}
+
+/// The processor went from its idle thread to another, and that thread's are not traced there.
+fn idle_untraced(cpu: usize, event: &SchedEvent<'_>) -> bool {
+    cpu > 0 && matches!(event, SchedEvent::Switch { prev: 0, .. })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn every_switch_is_seen(steps in steps()) {
+        let simulation = Simulation::of(&steps);
+        prop_assert_eq!(simulation.intervals(|_, event| !matches!(event, SchedEvent::Ran { .. })), simulation.truth);
+        prop_assert_eq!(simulation.intervals(|_, _| true), simulation.truth);
+    }
+
+    /// What is not seen before the end cannot be known: a runtime of every thread on a processor ends the trace.
+    #[test]
+    fn what_comes_onto_an_idle_processor_is_known_from_its_runtime(mut steps in steps()) {
+        steps.extend((0..PROCESSORS).map(|on| (1, Step::Update { on, by: on })));
+        let simulation = Simulation::of(&steps);
+        prop_assert_eq!(simulation.intervals(|cpu, event| !idle_untraced(cpu, event)), simulation.truth);
+    }
+
+    /// Without either, what is said is too early or too late, and never impossible: a thread's intervals follow each
+    /// other.
+    #[test]
+    fn without_runtimes_intervals_do_not_overlap(steps in steps()) {
+        let simulation = Simulation::of(&steps);
+        let seen = |cpu, event: &SchedEvent<'_>| !idle_untraced(cpu, event) && !matches!(event, SchedEvent::Ran { .. });
+        let mut ended: FxHashMap<u32, u64> = FxHashMap::default();
+        for (tid, began, end, _) in simulation.intervals(seen) {
+            prop_assert!(ended.get(&tid).is_none_or(|ended| *ended <= began), "{tid} {began}");
+            let end = end.unwrap_or(u64::MAX);
+            prop_assert!(began <= end);
+            ended.insert(tid, end);
+        }
+    }
+}

@@ -48,7 +48,12 @@ fn verdict(series: &LaunchSeries) -> Verdict {
     let mut reasons: Vec<String> = others
         .iter()
         .map(|place| {
-            format!("A launch {}: {} {}", on(&place.name), place.verdict, comparison(place).unwrap_or_default())
+            format!(
+                "A launch {}: {} {}",
+                on(&place.name),
+                place.verdict,
+                comparison(place).unwrap_or_default()
+            )
         })
         .collect();
     for place in &series.places {

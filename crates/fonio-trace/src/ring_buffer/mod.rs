@@ -24,7 +24,9 @@ pub use format::{EventFormat, Field, FieldKind, FormatError};
 pub use merge::{MergedRecords, PageSource, Trouble};
 pub use page::{Cursor, Damage, PageHeader, PageLayout, Record};
 pub use reader::RingBufferReader;
-pub use sched::{Left, RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder, SchedEvent, SchedRecord};
+pub use sched::{
+    Interrupt, Left, RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder, SchedEvent, SchedRecord,
+};
 
 /// The byte order of the machine that traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

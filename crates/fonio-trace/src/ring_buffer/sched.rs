@@ -14,8 +14,9 @@ pub const RUNTIME_EVENT: &str = "sched_stat_runtime";
 /// The record, of the `ftrace` system, that holds the kernel's stack at the event before it on the same processor.
 pub const STACK_EVENT: &str = "kernel_stack";
 
-/// `common_flags` of `include/linux/trace_events.h`: the event came from a hard or a soft interrupt.
-const FLAGS_INTERRUPT: u64 = 0x08 | 0x10;
+/// `common_flags` of `include/linux/trace_events.h`: the event came from a hard interrupt, and from a soft one.
+const FLAG_HARD_INTERRUPT: u64 = 0x08;
+const FLAG_SOFT_INTERRUPT: u64 = 0x10;
 /// Of a thread's state (`prev_state`), these bits are states; higher ones say that it was preempted, or how it may be
 /// woken.
 const STATES: u64 = 0xff;
@@ -28,10 +29,29 @@ const STATE_UNINTERRUPTIBLE: u64 = 0x02;
 pub struct SchedRecord<'r> {
     /// The thread that was running.
     pub current: u32,
-    /// It was interrupted: the event is none of its doing.
-    pub in_interrupt: bool,
+    /// What it was interrupted by: the event is none of its doing.
+    pub interrupt: Option<Interrupt>,
     /// What happened.
     pub event: SchedEvent<'r>,
+}
+
+/// What interrupts a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// A device or a timer, also while a soft interrupt runs.
+    Hard,
+    /// What a hard interrupt left to be done later: the network's packets, a block device's completions.
+    Soft,
+}
+
+impl Interrupt {
+    fn of_flags(flags: u64) -> Option<Interrupt> {
+        if flags & FLAG_HARD_INTERRUPT != 0 {
+            Some(Interrupt::Hard)
+        } else {
+            (flags & FLAG_SOFT_INTERRUPT != 0).then_some(Interrupt::Soft)
+        }
+    }
 }
 
 /// What happened.
@@ -175,8 +195,8 @@ impl SchedDecoder {
                 SchedEvent::Stack(Stack { bytes: &bytes[..count * word], word: *word, order: self.order })
             }
         };
-        let in_interrupt = get(self.flags)? & FLAGS_INTERRUPT != 0;
-        Some(SchedRecord { current: tid(self.pid)?, in_interrupt, event })
+        let interrupt = Interrupt::of_flags(get(self.flags)?);
+        Some(SchedRecord { current: tid(self.pid)?, interrupt, event })
     }
 }
 
@@ -245,9 +265,15 @@ mod tests {
     #[test]
     fn who_wakes_who_makes_and_who_ran() {
         let decoder = decoder();
-        for (flags, in_interrupt) in [(0, false), (0x04, false), (0x08, true), (0x11, true)] {
+        for (flags, interrupt) in [
+            (0, None),
+            (0x04, None),
+            (0x08, Some(Interrupt::Hard)),
+            (0x11, Some(Interrupt::Soft)),
+            (0x18, Some(Interrupt::Hard)),
+        ] {
             let bytes = record(375, flags, &[(24, 9)]);
-            let expected = SchedRecord { current: 7, in_interrupt, event: SchedEvent::Waking { tid: 9 } };
+            let expected = SchedRecord { current: 7, interrupt, event: SchedEvent::Waking { tid: 9 } };
             assert_eq!(decoder.decode(&bytes), Some(expected));
         }
         let bytes = record(366, 0, &[(12, 7), (20, 8)]);

@@ -10,7 +10,7 @@ use fonio_core::{RowSink, Thread, Timestamp, Wait};
 use rustc_hash::FxHashMap;
 
 use super::{Completions, Reason, Reasons};
-use crate::ring_buffer::{Left, SchedEvent, SchedRecord};
+use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 use crate::threads::{Origin, Threads};
 
 /// The clocks of two processors can differ by some microseconds, so that a thread seems to run on one before it was woken
@@ -81,14 +81,45 @@ enum StackOf {
 }
 
 /// Who ended an interval, and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Woken {
     at: u64,
     cpu: u32,
-    /// `None` in an interrupt.
-    by: Option<u32>,
-    /// What the waker's stack says.
+    by: Waker,
+    /// What the waker's stack says, where there was one.
     reason: Option<Reason>,
+    has_stack: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Waker {
+    Thread(u32),
+    Interrupt(Interrupt),
+}
+
+impl Woken {
+    fn new(at: u64, cpu: u32, by: Waker) -> Woken {
+        Woken { at, cpu, by, reason: None, has_stack: false }
+    }
+
+    fn learn(&mut self, reason: Option<Reason>) {
+        self.reason = reason;
+        self.has_stack = true;
+    }
+
+    fn by_interrupt(&self) -> bool {
+        matches!(self.by, Waker::Interrupt(_))
+    }
+
+    /// The stack says it. Kernels that do not trace a processor's idle thread take no stack in its interrupts either;
+    /// there a timer ends a wait in its hard interrupt, and the network in a soft one.
+    fn reason(&self) -> Option<Reason> {
+        match self.by {
+            Waker::Interrupt(Interrupt::Hard) if !self.has_stack => Some(Reason::Timer),
+            Waker::Interrupt(Interrupt::Soft) if !self.has_stack => Some(Reason::Network),
+            _ => self.reason,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,16 +137,21 @@ impl Interval {
     /// The thread's own stack is the better witness; but one that set itself a time was woken by that, and one that has
     /// nothing to say (`poll`) waits for what its waker brings.
     fn reason(&self) -> Reason {
-        let waker = self.woken.and_then(|woken| woken.reason);
+        let told = self.woken.and_then(|woken| woken.reason);
+        let waker = self.woken.and_then(|woken| woken.reason());
         match (self.reason, waker) {
             (Some(own @ (Reason::Storage | Reason::Cpu)), _) => own,
             (Some(_), Some(Reason::Timer)) => Reason::Timer,
             (Some(own), _) => own,
-            (None, Some(waker)) => waker,
             // An interrupt that ends an uninterruptible sleep is nearly always a disk's.
-            (None, None) if self.uninterruptible && self.woken.is_some_and(|woken| woken.by.is_none()) => {
+            (None, _)
+                if told.is_none()
+                    && self.uninterruptible
+                    && self.woken.is_some_and(|woken| woken.by_interrupt()) =>
+            {
                 Reason::Storage
             }
+            (None, Some(waker)) => waker,
             (None, None) => Reason::Unknown,
         }
     }
@@ -154,7 +190,7 @@ impl WaitTree {
                     self.span.began = Some(Timestamp(time));
                 }
                 if child == self.root || self.threads.contains_key(&parent) {
-                    let by = Woken { at: time, cpu, by: Some(parent), reason: None };
+                    let by = Woken::new(time, cpu, Waker::Thread(parent));
                     let at = self.open(child, time, Some(Reason::Cpu), false, Some(by));
                     let runs = self.early.remove(&child).is_some_and(|early| time.abs_diff(early) <= SKEW_NS);
                     let state = if runs {
@@ -167,8 +203,8 @@ impl WaitTree {
                 }
             }
             SchedEvent::Waking { tid } => {
-                let by = (!record.in_interrupt).then_some(record.current);
-                self.waking(tid, Woken { at: time, cpu, by, reason: None });
+                let by = record.interrupt.map_or(Waker::Thread(record.current), Waker::Interrupt);
+                self.waking(tid, Woken::new(time, cpu, by));
             }
             SchedEvent::Switch { prev, prev_comm, left, next } => {
                 self.leaves(prev, time, cpu, left);
@@ -190,7 +226,7 @@ impl WaitTree {
             StackOf::Waking(at) => {
                 let reason = self.reasons.of_waker(stack);
                 if let Some(woken) = &mut self.intervals[at].woken {
-                    woken.reason = reason;
+                    woken.learn(reason);
                 }
             }
             StackOf::EarlyWaking(tid) => {
@@ -199,7 +235,7 @@ impl WaitTree {
                     State::Running { woken: Some(woken), .. } | State::Blocked { woken: Some(woken), .. },
                 ) = self.threads.get_mut(&tid)
                 {
-                    woken.reason = reason;
+                    woken.learn(reason);
                 }
             }
         }
@@ -374,7 +410,10 @@ impl WaitTree {
                 ended: interval.ended.map(Timestamp),
                 reason: reason.name().to_owned(),
                 request_id,
-                waker_tid: interval.woken.and_then(|woken| woken.by),
+                waker_tid: interval.woken.and_then(|woken| match woken.by {
+                    Waker::Thread(tid) => Some(tid),
+                    Waker::Interrupt(_) => None,
+                }),
             })?;
         }
         Ok(())

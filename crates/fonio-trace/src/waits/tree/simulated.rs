@@ -147,7 +147,8 @@ impl Simulation {
         let mut tree = WaitTree::new(ROOT, Reasons::default());
         for (time, cpu, current, in_interrupt, event) in &self.events {
             if seen(*cpu, event) {
-                let record = SchedRecord { current: *current, in_interrupt: *in_interrupt, event: *event };
+                let interrupt = in_interrupt.then_some(Interrupt::Hard);
+                let record = SchedRecord { current: *current, interrupt, event: *event };
                 tree.event(*time, *cpu as u32, &record, &mut Vec::new());
             }
         }
@@ -199,8 +200,8 @@ proptest! {
     #[test]
     fn every_switch_is_seen(steps in steps()) {
         let simulation = Simulation::of(&steps);
-        prop_assert_eq!(simulation.intervals(|_, event| !matches!(event, SchedEvent::Ran { .. })), simulation.truth);
-        prop_assert_eq!(simulation.intervals(|_, _| true), simulation.truth);
+        prop_assert_eq!(&simulation.intervals(|_, event| !matches!(event, SchedEvent::Ran { .. })), &simulation.truth);
+        prop_assert_eq!(&simulation.intervals(|_, _| true), &simulation.truth);
     }
 
     /// What is not seen before the end cannot be known: a runtime of every thread on a processor ends the trace.
@@ -208,7 +209,7 @@ proptest! {
     fn what_comes_onto_an_idle_processor_is_known_from_its_runtime(mut steps in steps()) {
         steps.extend((0..PROCESSORS).map(|on| (1, Step::Update { on, by: on })));
         let simulation = Simulation::of(&steps);
-        prop_assert_eq!(simulation.intervals(|cpu, event| !idle_untraced(cpu, event)), simulation.truth);
+        prop_assert_eq!(&simulation.intervals(|cpu, event| !idle_untraced(cpu, event)), &simulation.truth);
     }
 
     /// Without either, what is said is too early or too late, and never impossible: a thread's intervals follow each

@@ -5,8 +5,8 @@ use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Request,
 
 use super::*;
 
-/// One event a line: `TIME CPU CURRENT EVENT…`, a `!` behind the current thread for an interrupt. Stacks cannot be
-/// written so: their reason is given instead, as `blocked REASON` and `waker REASON`.
+/// One event a line: `TIME CPU CURRENT EVENT…`, a `!` behind the current thread for a hard interrupt, two for a soft one.
+/// Stacks cannot be written so: their reason is given instead, as `blocked REASON` and `waker REASON`.
 fn rows(script: &str) -> String {
     let mut tree = WaitTree::new(10, Reasons::default());
     let mut completions = Completions::default();
@@ -50,7 +50,7 @@ fn rows(script: &str) -> String {
                 match tree.stack_of.remove(&cpu) {
                     Some(StackOf::Blocked(at)) => tree.intervals[at].reason = reason,
                     Some(StackOf::Waking(at)) => {
-                        tree.intervals[at].woken.as_mut().expect("it was woken").reason = reason;
+                        tree.intervals[at].woken.as_mut().expect("it was woken").learn(reason);
                     }
                     Some(StackOf::EarlyWaking(_)) | None => {}
                 }
@@ -69,7 +69,12 @@ fn rows(script: &str) -> String {
                 next: number(4) as u32,
             },
         };
-        let record = SchedRecord { current: number(2) as u32, in_interrupt: words[2].ends_with('!'), event };
+        let interrupt = match words[2].matches('!').count() {
+            0 => None,
+            1 => Some(Interrupt::Hard),
+            _ => Some(Interrupt::Soft),
+        };
+        let record = SchedRecord { current: number(2) as u32, interrupt, event };
         tree.event(time, cpu, &record, &mut named);
     }
     let span = tree.span();
@@ -176,6 +181,51 @@ fn who_waits_for_anything_waits_for_what_comes() {
             10 50..60 storage
             10 70..? unknown
             command 0..?"#]],
+    );
+}
+
+#[test]
+fn an_interrupt_without_a_stack_is_a_timers_or_the_networks() {
+    // The last four: a stack that says nothing, a lock that is waited for until a time, a read that an interrupt ends, and
+    // a thread that wakes another without a stack.
+    check(
+        "0 0 5 fork 10
+         0 0 5 preempted 10
+         10 1 10 sleeps 0
+         20 1 0! wake 10
+         20 1 0 preempted 10
+         30 1 10 sleeps 0
+         40 1 0!! wake 10
+         40 1 0 preempted 10
+         50 1 10 waits 0
+         60 1 0! wake 10
+         60 1 0 preempted 10
+         70 0 10 sleeps 0
+         80 0 0! wake 10
+         80 0 0 waker nothing
+         80 0 0 preempted 10
+         90 1 10 sleeps 0
+         90 1 10 blocked lock
+         100 1 0! wake 10
+         100 1 0 preempted 10
+         110 1 10 sleeps 0
+         110 1 10 blocked storage
+         120 1 0!! wake 10
+         120 1 0 preempted 10
+         130 1 10 sleeps 0
+         140 1 7 wake 10
+         140 1 0 preempted 10
+         150 1 10 ends 0",
+        expect![[r#"
+            10 0..0 cpu by 5
+            10 10..20 timer
+            10 30..40 network
+            10 50..60 storage
+            10 70..80 unknown
+            10 90..100 timer
+            10 110..120 storage
+            10 130..140 unknown by 7
+            command 0..150"#]],
     );
 }
 

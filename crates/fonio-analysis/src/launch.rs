@@ -233,12 +233,15 @@ impl LaunchTally {
         if !waits_at_end {
             return (until, root);
         }
-        let last = self.threads.iter().filter_map(|(tid, intervals)| {
-            let before = intervals[..intervals.partition_point(|i| i.began <= until)].last()?;
-            // A thread that runs at the end is as late as can be.
-            let active = if before.ended < until { until } else { before.began };
-            Some((active, std::cmp::Reverse(*tid)))
-        });
+        // When a thread ended is not in the table; but one that lives goes on to wait, at the latest when it is ended.
+        let lives = |intervals: &[Interval]| intervals.iter().any(|i| i.ended > until);
+        let last =
+            self.threads.iter().filter(|(_, intervals)| lives(intervals)).filter_map(|(tid, intervals)| {
+                let before = intervals[..intervals.partition_point(|i| i.began <= until)].last()?;
+                // A thread that runs at the end is as late as can be.
+                let active = if before.ended < until { until } else { before.began };
+                Some((active, std::cmp::Reverse(*tid)))
+            });
         last.max().map_or((until, root), |(at, tid)| (at.max(began + 1), tid.0))
     }
 

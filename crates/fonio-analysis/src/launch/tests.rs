@@ -108,6 +108,20 @@ fn a_launch_that_became_quiet_ends_with_its_last_activity() {
 }
 
 #[test]
+fn a_thread_that_has_ended_does_not_run_to_the_quiet_end() {
+    // 2 ended at some time after 21; 3 runs at the end, and waits later, when it is ended.
+    let quiet = "1 1..2 cpu by 9
+         1 10..50 thread by 2
+         2 11..11 cpu by 1
+         2 20..21 storage
+         1 60..? unknown";
+    let found = launch(200, quiet).expect("a launch");
+    assert_eq!(found.duration_ns, 59_000_000);
+    let found = launch(200, &format!("{quiet}\n3 55..55 cpu by 1\n3 210..? unknown")).expect("a launch");
+    assert_eq!(found.duration_ns, 199_000_000);
+}
+
+#[test]
 fn threads_that_wake_each_other_end_somewhere() {
     let found = launch(
         101,

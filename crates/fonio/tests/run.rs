@@ -203,6 +203,10 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
     if !can_emulate() {
         return;
     }
+    if !Path::new("/proc/self/schedstat").exists() {
+        eprintln!("skipped: this kernel does not count how long a thread ran (CONFIG_SCHED_INFO)");
+        return;
+    }
     // One thread, which sleeps and runs in turn, so that it often comes onto a processor that was idle; at the end it reads
     // what the kernel counted for it: nanoseconds on a processor, and ready without one. With a share of a processor it
     // stands still in between.

@@ -14,13 +14,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use fonio_host::Ledger;
 
 use crate::{process, tools};
 use confine::Confined;
 use daemons::{Daemon, Mounted, Programs, Used};
 pub use once::{BYTES, Experiment, Once};
+use place::Place;
 pub use place::Setup;
-use place::{Emulated, Place};
 use work::{WORKS, Work};
 
 const ROUNDS: usize = 5;
@@ -89,6 +90,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::FUSE])?;
     let folder = process::scratch("bench-fuse")?;
     let programs = Programs::build(&folder)?;
+    Ledger::recover(&Ledger::default_dir())?;
+    process::outlive_signals()?;
     if wanted.on.is_some() {
         return on_device::run(&wanted, &folder, &programs);
     }
@@ -139,6 +142,7 @@ struct Sample {
 }
 
 fn measure(work: &Work, scale: u64, mounted: &Mounted) -> Result<Sample> {
+    process::check_signals()?;
     (work.prepare)(&mounted.dir, scale)?;
     let before = mounted.used();
     let started = Instant::now();

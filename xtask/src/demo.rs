@@ -4,11 +4,9 @@
 //! tried, and the two best measured. What is made for it (devices, mounts, a network namespace) is fonio's own to undo.
 //! Without root: the report on a recording of the same.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::{process, tools};
 
@@ -26,22 +24,20 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let root = process::is_root();
     tools::ensure(if root { &[tools::BUILD, tools::DEMO] } else { &[tools::BUILD] })?;
     println!("Building fonio …");
-    process::run(process::cargo().args(["build", "--release", "--package", "fonio"]))?;
+    let fonio = process::build_fonio()?;
     let dir = process::scratch("demo")?;
     if root {
         println!(
             "What would help a web browser on an SD card of 2011? WebBench, {SCALE} of the full amount, on an emulated RiData \
              card over WiFi. It takes about three minutes.\n"
         );
-        let mut fix = Command::new(program());
+        let mut fix = Command::new(&fonio);
         fix.args(["fix", "--safe", "--no-hardware", "--best", "2", "--prove", "webbench"])
             .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE])
             .arg("--out")
             .arg(&dir);
         // Ctrl-C goes to the whole process group: fonio undoes what it made, and this process waits for it.
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::default()).context("cannot handle signals")?;
-        }
+        process::outlive_signals()?;
         return process::run(&mut fix);
     }
     println!(
@@ -50,15 +46,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     );
     let (recording, report) = (process::root().join(SHIPPED), dir.join("report.html"));
     // The pictures go to a file; the terminal's version of the same is for here and now.
-    let mut pictures = Command::new(program());
+    let mut pictures = Command::new(&fonio);
     process::run(pictures.arg("report").arg(&recording).arg("--html").arg(&report).stdout(Stdio::null()))?;
-    process::run(Command::new(program()).arg("report").arg(&recording))?;
+    process::run(Command::new(&fonio).arg("report").arg(&recording))?;
     println!("\nThe same with pictures to zoom into: {}", report.display());
     Ok(())
-}
-
-fn program() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| process::root().join("target"), PathBuf::from)
-        .join("release/fonio")
 }

@@ -1,15 +1,13 @@
-//! Measuring emulated devices with `fonio bench`, as a user would.
+//! Emulated devices: started with `fonio device emulate`, and measured with `fonio bench`, as a user would.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::{process, tools};
-
-/// Large enough for every test.
-const SIZE: &str = "1GiB";
 
 /// Four numbers need the studies' range.
 const FOUR_RANGE: &str = "128MiB";
@@ -24,26 +22,102 @@ pub fn fonio() -> Result<PathBuf> {
         bail!("emulated block devices need root");
     }
     tools::ensure(&[tools::BUILD, tools::BENCH])?;
-    process::run(process::cargo().args(["build", "--release", "--package", "fonio"]))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| process::root().join("target"), Into::into);
-    Ok(target.join("release/fonio"))
+    process::build_fonio()
 }
 
-/// Runs `fonio bench device` with `arguments` on a fresh emulated device of `profile`; the result goes to `out`.
+/// What is emulated, and what lies on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    pub profile: &'a str,
+    /// As `--size` takes it.
+    pub size: &'a str,
+    pub scheduler: &'a str,
+    /// Bytes that count as written before, as `--written` takes them.
+    pub written: Option<u64>,
+    /// A file system, and where it is mounted.
+    pub mounted: Option<(&'a str, &'a Path)>,
+}
+
+impl<'a> Options<'a> {
+    /// The bare device, new and without a scheduler.
+    pub fn bare(profile: &'a str, size: &'a str) -> Self {
+        Self { profile, size, scheduler: "none", written: None, mounted: None }
+    }
+}
+
+/// A running `fonio device emulate`. It ends when this is dropped, and with this process, however that ends.
+pub struct Emulated {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    pub device: String,
+}
+
+impl Emulated {
+    /// Starts one and waits until it is ready.
+    pub fn start(fonio: &Path, options: &Options<'_>) -> Result<Self> {
+        let mut command = process::bound_to_this(fonio);
+        command.args(["device", "emulate", options.profile, "--json", "--size", options.size]);
+        command.args(["--scheduler", options.scheduler]);
+        if let Some(bytes) = options.written {
+            command.arg(format!("--written={bytes}B"));
+        }
+        if let Some((file_system, dir)) = options.mounted {
+            command.args(["--fs", file_system, "--mount"]).arg(dir);
+        }
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", fonio.display()))?;
+        let output = BufReader::new(child.stdout.take().context("its output is piped")?);
+        let mut emulated = Self { child, output, device: String::new() };
+        let ready = emulated.hear().context("the emulator did not get ready")?;
+        ready["ready"]["device"]
+            .as_str()
+            .context("the emulator names its device")?
+            .clone_into(&mut emulated.device);
+        Ok(emulated)
+    }
+
+    /// Ends it and says for how long its model was busy.
+    pub fn busy_ns(mut self) -> Result<u64> {
+        self.end();
+        let end = self.hear().context("the emulator did not report")?;
+        end["end"]["report"]["busy_ns"].as_u64().context("the report has the busy time")
+    }
+
+    fn hear(&mut self) -> Result<Value> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    }
+
+    /// Asked to end, it undoes what it made.
+    fn end(&self) {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+    }
+}
+
+impl Drop for Emulated {
+    fn drop(&mut self) {
+        self.end();
+        let _ = self.child.wait();
+    }
+}
+
+/// `program` before all others, as the serving process is: else it is measured how long it waits for a CPU.
+pub fn before_all_others(program: &Path) -> Command {
+    let mut command = process::bound_to_this(Path::new("chrt"));
+    command.args(["--fifo", "1"]).arg(program);
+    command
+}
+
+/// Runs `fonio bench device` with `arguments` on a new emulated device of `profile`; the result goes to `out`.
 pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Result<()> {
-    let mut command = Command::new(fonio);
-    command.args(["device", "emulate", profile, "--size", SIZE, "--scheduler", "none", "--"]);
-    // The emulator names the device to its workload, which names it twice: it is new.
-    // Before all others, as the serving process is: else it is measured how long fio waits for a CPU.
-    command.args(["chrt", "--fifo", "1"]);
-    command.args([
-        "sh",
-        "-c",
-        "exec \"$0\" bench device \"$FONIO_DEVICE\" --yes-destroy \"$FONIO_DEVICE\" \"$@\"",
-    ]);
-    command.arg(fonio).args(arguments).arg("--out").arg(out);
-    process::run(command.stdout(Stdio::null()))
+    let emulated = Emulated::start(fonio, &Options::bare(profile, "1GiB"))?;
+    let mut command = before_all_others(fonio);
+    // Named twice it may be overwritten: it is new.
+    command.args(["bench", "device", &emulated.device, "--yes-destroy", &emulated.device]);
+    process::run(command.args(arguments).arg("--out").arg(out).stdout(Stdio::null()))
 }
 
 /// Sequential write and read, random write and read of an emulated profile, in MB/s.

@@ -5,8 +5,7 @@
 //! as the protocol, and stops after a while. Against publication the whole chain counts: fit, model, few random places,
 //! clock. Against the model's own time only the clock does.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fonio_core::Op;
@@ -14,10 +13,10 @@ use fonio_sim::measure::{Gives, Order, Protocol};
 use fonio_sim::published;
 use serde_json::Value;
 
-use crate::{process, tools};
+use crate::emulated::{self, Emulated, Options};
 
 /// Large enough for every preparation; the published cards have 16 GB, of which the protocols touch less than this.
-const CAPACITY_BYTES: u64 = 2 << 30;
+const CAPACITY: &str = "2GiB";
 
 /// Random writes of some cards take 0.4 s each.
 const RUNTIME_SECONDS: u32 = 20;
@@ -33,17 +32,13 @@ const PHONE: &str = "samsung_s5";
 
 /// Runs the benchmark on the cards named, or on all of them and the phone.
 pub fn run(cards: &[String]) -> Result<()> {
-    if !process::is_root() {
-        bail!("emulated block devices need root");
-    }
-    tools::ensure(&[tools::BUILD, tools::BENCH])?;
-    process::run(process::cargo().args(["build", "--release", "--package", "fonio"]))?;
     let mut names: Vec<&str> = published::CARDS.iter().map(|card| card.name).collect();
     names.push(PHONE);
     if let Some(unknown) = cards.iter().find(|card| !names.contains(&card.as_str())) {
         bail!("there is no published card `{unknown}`; there are {}", names.join(", "));
     }
     names.retain(|name| cards.is_empty() || cards.iter().any(|card| card == name));
+    let fonio = emulated::fonio()?;
     println!(
         "{:<44} {:>10} {:>10} {:>7} {:>10} {:>7} {:>9}",
         "", "published", "measured", "ratio", "model", "ratio", "requests"
@@ -51,7 +46,7 @@ pub fn run(cards: &[String]) -> Result<()> {
     let mut outside = 0;
     for name in names {
         for (what, protocol, published) in experiments(name) {
-            let Measured { figure: measured, model, requests } = measure(name, &protocol)?;
+            let Measured { figure: measured, model, requests } = measure(&fonio, name, &protocol)?;
             let near = is_near(name, published, measured);
             let mark = if near { "" } else { " *" };
             outside += u32::from(!near);
@@ -100,17 +95,16 @@ struct Measured {
     requests: u64,
 }
 
-fn measure(name: &str, protocol: &Protocol) -> Result<Measured> {
-    let emulated = Emulated::start(name, protocol.prepare.0)?;
+fn measure(fonio: &Path, name: &str, protocol: &Protocol) -> Result<Measured> {
+    let options = Options { written: Some(protocol.prepare.0), ..Options::bare(name, CAPACITY) };
+    let emulated = Emulated::start(fonio, &options)?;
     let direction = match (protocol.order, protocol.op) {
         (Order::Sequential, Op::Read) => "read",
         (Order::Sequential, _) => "write",
         (Order::Random, Op::Read) => "randread",
         (Order::Random, _) => "randwrite",
     };
-    // Before all others, as the serving process is: else it is measured how long fio waits for a CPU.
-    let mut fio = Command::new("chrt");
-    fio.args(["--fifo", "1", "fio"]);
+    let mut fio = emulated::before_all_others(Path::new("fio"));
     fio.args(["--name=emulated", "--ioengine=psync", "--direct=1", "--iodepth=1", "--output-format=json"])
         .args(["--norandommap", "--random_generator=tausworthe64"])
         .arg(format!("--filename={}", emulated.device))
@@ -135,62 +129,4 @@ fn measure(name: &str, protocol: &Protocol) -> Result<Measured> {
         _ => (side["bw_bytes"].as_f64().map(|bytes| bytes / 1e6), bytes * 1e3 / busy_ns),
     };
     Ok(Measured { figure: figure.context("fio gives rate and latency")?, model, requests })
-}
-
-/// A running `fonio device emulate`.
-struct Emulated {
-    child: Child,
-    output: BufReader<ChildStdout>,
-    device: String,
-}
-
-impl Emulated {
-    fn start(name: &str, prepared: u64) -> Result<Emulated> {
-        let target =
-            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| process::root().join("target"), Into::into);
-        let fonio: std::path::PathBuf = target.join("release/fonio");
-        // It ends with this process, however that ends.
-        let mut child = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM"])
-            .arg(&fonio)
-            .args(["device", "emulate", name, "--scheduler", "none", "--json"])
-            .arg(format!("--size={CAPACITY_BYTES}B"))
-            .arg(format!("--written={prepared}B"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start {}", fonio.display()))?;
-        let output = BufReader::new(child.stdout.take().context("its output is piped")?);
-        let mut emulated = Emulated { child, output, device: String::new() };
-        let ready = emulated.hear().context("the emulator did not get ready")?;
-        ready["ready"]["device"]
-            .as_str()
-            .context("the emulator names its device")?
-            .clone_into(&mut emulated.device);
-        Ok(emulated)
-    }
-
-    /// Ends it and says for how long its model was busy.
-    fn busy_ns(mut self) -> Result<u64> {
-        self.end();
-        let end = self.hear().context("the emulator did not report")?;
-        end["end"]["report"]["busy_ns"].as_u64().context("the report has the busy time")
-    }
-
-    fn hear(&mut self) -> Result<Value> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        Ok(serde_json::from_str(&line)?)
-    }
-
-    /// Asked to end, it undoes what it made.
-    fn end(&self) {
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-    }
-}
-
-impl Drop for Emulated {
-    fn drop(&mut self) {
-        self.end();
-        let _ = self.child.wait();
-    }
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,10 +14,19 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
 }
 
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Builds fonio as users have it and says where it is.
+pub fn build_fonio() -> Result<PathBuf> {
+    run(cargo().args(["build", "--release", "--package", "fonio"]))?;
+    Ok(target().join("release/fonio"))
+}
+
 /// Where generated things go: below the target directory, so that `cargo clean` removes them.
 pub fn scratch(name: &str) -> Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let dir = target.join("xtask").join(name);
+    let dir = target().join("xtask").join(name);
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     Ok(dir)
 }
@@ -36,6 +47,33 @@ pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
+}
+
+/// `program`, asked to end when this process ends, however that does.
+pub fn bound_to_this(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM"]).arg(program);
+    command
+}
+
+/// Whether Ctrl-C or SIGTERM came since [`outlive_signals`].
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// From now on Ctrl-C and SIGTERM do not end this process, which has something to undo: [`check_signals`] fails then.
+/// Ctrl-C also reaches the programs that run.
+pub fn outlive_signals() -> Result<()> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&INTERRUPTED)).context("cannot handle signals")?;
+    }
+    Ok(())
+}
+
+/// Fails after Ctrl-C or SIGTERM.
+pub fn check_signals() -> Result<()> {
+    if INTERRUPTED.load(Ordering::Relaxed) {
+        bail!("interrupted");
+    }
+    Ok(())
 }
 
 /// Runs it with our own output; an exit code other than 0 is an error.

@@ -57,8 +57,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }
     }
     tools::ensure(&[tools::BUILD, tools::BENCH])?;
-    process::run(process::cargo().args(["build", "--release", "--package", "fonio"]))?;
-    let fonio = release_program("fonio");
+    let fonio = process::build_fonio()?;
     let dir = process::scratch("bench")?;
     let prefix = dir.join(format!("generated-{ios}"));
     if !with_suffix(&prefix, ".blktrace.0").exists() {
@@ -112,13 +111,6 @@ pub fn run(arguments: &[String]) -> Result<()> {
         );
     }
     std::fs::remove_file(&merged).with_context(|| format!("cannot remove {}", merged.display()))
-}
-
-fn release_program(name: &str) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| process::root().join("target"), PathBuf::from)
-        .join("release")
-        .join(name)
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

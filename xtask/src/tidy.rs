@@ -54,7 +54,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-experiment",
         ],
     ),
-    ("xtask", &["fonio-core", "fonio-sim"]),
+    ("xtask", &["fonio-core", "fonio-sim", "fonio-host"]),
 ];
 
 /// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.

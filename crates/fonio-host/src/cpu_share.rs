@@ -30,6 +30,16 @@ const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 pub struct CpuShare(f64);
 
 impl CpuShare {
+    /// A share from 0.01 to below 1.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::CpuShare`] for any other.
+    pub fn new(share: f64) -> Result<CpuShare, HostError> {
+        let is_one = (SHARE_LEAST..1.0).contains(&share);
+        is_one.then_some(CpuShare(share)).ok_or_else(|| HostError::CpuShare { share: share.to_string() })
+    }
+
     /// As a number.
     pub fn value(self) -> f64 {
         self.0
@@ -49,8 +59,8 @@ impl CpuShare {
 impl FromStr for CpuShare {
     type Err = HostError;
     fn from_str(text: &str) -> Result<CpuShare, HostError> {
-        let share = text.parse().ok().filter(|share| (SHARE_LEAST..1.0).contains(share));
-        share.map(CpuShare).ok_or_else(|| HostError::CpuShare { share: text.to_owned() })
+        let share = text.parse().ok().and_then(|share| CpuShare::new(share).ok());
+        share.ok_or_else(|| HostError::CpuShare { share: text.to_owned() })
     }
 }
 

@@ -88,18 +88,18 @@ impl Mounted {
         let mut command = match daemon {
             Daemon::None => return Ok(Self { dir: source.to_owned(), daemon: None, is_ours: false, fonio }),
             Daemon::Bindfs => {
-                let mut command = Command::new("bindfs");
+                let mut command = process::bound_to_this(Path::new("bindfs"));
                 command.arg("-f").arg(source).arg(dir);
                 command
             }
             Daemon::Plain => {
-                let mut command = Command::new(&programs.plain);
+                let mut command = process::bound_to_this(&programs.plain);
                 let named = format!("source={}", source.display());
                 command.args(["-f", "-s", "-o", &named]).arg(dir);
                 command
             }
             Daemon::Fonio(options) => {
-                let mut command = Command::new(&programs.fonio);
+                let mut command = process::bound_to_this(&programs.fonio);
                 command.args(["mount", "--foreground", "-o", options]).arg(source).arg(dir);
                 command.stdout(Stdio::piped());
                 command

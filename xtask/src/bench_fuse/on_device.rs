@@ -5,9 +5,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use fonio_host::CpuShare;
 
-use super::{Confined, Daemon, Emulated, Mounted, Place, Programs, Setup, Used, Wanted};
+use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used, Wanted};
+use crate::process;
 
 const ROUNDS: usize = 3;
 pub const MIB: u64 = 1 << 20;
@@ -43,6 +45,7 @@ pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
         files.push(File::create(dir.join(format!("stream{number}")))?);
     }
     for _ in 0..streams.bytes / streams.record as u64 / streams.files as u64 {
+        process::check_signals()?;
         for file in &mut files {
             file.write_all(&data)?;
         }
@@ -63,16 +66,21 @@ pub(super) fn run(wanted: &Wanted<'_>, folder: &Path, programs: &Programs) -> Re
     ];
     let raw = raw(programs, &setup, bytes)?;
     println!("{profile}, {} MiB and fsync; the bare device takes {:.1} MB/s.", bytes / MIB, raw / 1e6);
-    let confined = wanted.cpu.map(|_| Confined::new()).transpose()?;
-    if let (Some(confined), Some(cpu)) = (&confined, wanted.cpu) {
-        let share = match cpu.parse::<f64>() {
-            Ok(percent) if percent > 0.0 && percent <= 100.0 => percent / 100.0,
-            _ if cpu == STUDY => as_slow_as_the_studys(folder, programs, &setup, confined, raw)?,
-            _ => bail!("--cpu takes a percentage of one CPU, or `{STUDY}`"),
-        };
-        confined.set(share)?;
-        println!("The daemon has {:.2} % of one CPU.", share * 100.0);
+    let share = match wanted.cpu {
+        None => None,
+        Some(STUDY) => Some(as_slow_as_the_studys(folder, programs, &setup, raw)?),
+        Some(percent) => {
+            let percent: f64 = percent
+                .parse()
+                .ok()
+                .with_context(|| format!("--cpu takes a percentage of one CPU, or `{STUDY}`"))?;
+            Some(CpuShare::new(percent / 100.0)?)
+        }
+    };
+    if let Some(share) = share {
+        println!("The daemon has {:.2} % of one CPU.", share.value() * 100.0);
     }
+    let confined = share.map(Confined::new).transpose()?;
     let chosen = wanted.configurations();
     let mut samples = vec![vec![Vec::new(); chosen.len()]; works.len()];
     for round in 0..ROUNDS {
@@ -132,7 +140,7 @@ fn median(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
 fn raw(programs: &Programs, setup: &Setup<'_>, bytes: u64) -> Result<f64> {
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {
-        rates.push(Emulated::start(&programs.fonio, setup, None)?.raw_write(bytes)?);
+        rates.push(setup.raw_write(&programs.fonio, bytes)?);
     }
     rates.sort_by(f64::total_cmp);
     Ok(rates[ROUNDS / 2])
@@ -143,25 +151,24 @@ pub fn as_slow_as_the_studys(
     folder: &Path,
     programs: &Programs,
     setup: &Setup<'_>,
-    confined: &Confined,
     raw: f64,
-) -> Result<f64> {
+) -> Result<CpuShare> {
     /// Enough for the rate to settle.
     const BYTES: u64 = 24 * MIB;
     const ATTEMPTS: usize = 4;
     let streams = Streams { files: 1, bytes: BYTES, record: RECORD_BYTES };
     let place = Place::emulated(folder, &programs.fonio, setup)?;
-    let mut share: f64 = 0.1;
+    let mut share = CpuShare::new(0.1)?;
     for _ in 0..ATTEMPTS {
-        confined.set(share)?;
+        let confined = Confined::new(share)?;
         let stock = Daemon::Fonio("mode=stock");
-        let mounted = Mounted::start(stock, programs, &place.source, &place.dir, Some(confined))?;
+        let mounted = Mounted::start(stock, programs, &place.source, &place.dir, Some(&confined))?;
         let reached = BYTES as f64 / write_streams(&mounted.dir, streams)? / raw;
         if (reached / STUDY_SHARE - 1.0).abs() < 0.05 {
             break;
         }
         // What a confined daemon does grows with its share of the CPU.
-        share = (share * STUDY_SHARE / reached).clamp(0.001, 1.0);
+        share = CpuShare::new((share.value() * STUDY_SHARE / reached).clamp(0.01, 0.99))?;
     }
     Ok(share)
 }

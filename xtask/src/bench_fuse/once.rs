@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use fonio_host::Ledger;
 use serde_json::Value;
 
 use super::on_device::{MIB, as_slow_as_the_studys};
-use super::{Confined, Daemon, Emulated, Mounted, Place, Programs, Setup, Used};
+use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used};
 use crate::process;
 
 /// What was measured.
@@ -38,6 +39,8 @@ impl Experiment {
     /// With a file of `bytes`.
     pub fn new(bytes: u64) -> Result<Self> {
         let folder = process::scratch("paper-bfuse")?;
+        Ledger::recover(&Ledger::default_dir())?;
+        process::outlive_signals()?;
         let programs = Programs { fonio: crate::emulated::fonio()?, plain: PathBuf::new() };
         Ok(Self { folder, programs, confined: None, bytes })
     }
@@ -45,20 +48,19 @@ impl Experiment {
     /// Makes the daemon's processor as slow as lets `stock` reach the study's share of the device, and returns its share of
     /// a CPU.
     pub fn slow_down(&mut self, setup: &Setup<'_>, raw_mb_s: f64) -> Result<f64> {
-        let confined = Confined::new()?;
-        let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, &confined, raw_mb_s * 1e6)?;
-        confined.set(share)?;
-        self.confined = Some(confined);
-        Ok(share)
+        let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, raw_mb_s * 1e6)?;
+        self.confined = Some(Confined::new(share)?);
+        Ok(share.value())
     }
 
     /// The bare device, 10^6 bytes per second.
     pub fn raw(&self, setup: &Setup<'_>) -> Result<f64> {
-        Ok(Emulated::start(&self.programs.fonio, setup, None)?.raw_write(self.bytes)? / 1e6)
+        Ok(setup.raw_write(&self.programs.fonio, self.bytes)? / 1e6)
     }
 
     /// Through the file system, and through a mount with `options` where there are any.
     pub fn write(&self, setup: &Setup<'_>, options: Option<&'static str>) -> Result<Once> {
+        process::check_signals()?;
         let place = Place::emulated(&self.folder, &self.programs.fonio, setup)?;
         let daemon = options.map_or(Daemon::None, Daemon::Fonio);
         let mounted =

@@ -34,8 +34,8 @@ cargo xtask COMMAND
               `bench fit` fits profiles to emulated cards and checks them (root): [CARD…];
               `bench fuse` mounts in every mode beside bindfs (root): [--quick] [--over DIR] [MODE…]; over an
               emulated device, the daemon's processor made slow if wanted: --on PROFILE [--cpu PERCENT|study]
-  paper       tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--cpu SHARE] [--json]; those that run
-              workloads on emulated devices are run when named (root, about two minutes each); --full takes all
+  paper       tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--cpu SHARE] [--json]
+              [--html FILE, with a figure of each]; those that run workloads on emulated devices are run when named (root, about two minutes each); --full takes all
               devices and workloads at full scale, and adds what is
               measured on emulated devices (root)
   assets      build the script and the style of the HTML report (cargo does it too when they are missing)

@@ -113,7 +113,8 @@ pub fn measure(command: &mut Command) -> Result<Usage> {
     Ok(Usage { cpu: used.rusage.utime + used.rusage.stime, wall, peak_bytes: used.rusage.maxrss })
 }
 
-fn shown(command: &Command) -> String {
+/// As a user would type it.
+pub fn shown(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     format!("`{}`", words.join(" "))

@@ -23,12 +23,19 @@ pub struct Check {
     pub published: String,
     /// What the model gives.
     pub given: String,
-    /// Given over published, where both are numbers.
-    pub ratio: Option<f64>,
+    /// Published and given, where both are numbers of one unit.
+    pub numbers: Option<(f64, f64)>,
     /// What it says about the profile.
     pub outcome: Outcome,
     /// How far off it may be, or why it is not scored.
     pub why: String,
+}
+
+impl Check {
+    /// Given over published, where both are numbers.
+    pub fn ratio(&self) -> Option<f64> {
+        self.numbers.map(|(published, given)| given / published)
+    }
 }
 
 /// What a check says about a profile.
@@ -153,7 +160,7 @@ fn compared(what: String, published: f64, given: f64, unit: &str, outcome: Outco
         what,
         published: format!("{published} {unit}"),
         given: format!("{} {unit}", digits(given)),
-        ratio: Some(given / published),
+        numbers: Some((published, given)),
         outcome,
         why,
     }
@@ -278,7 +285,7 @@ fn shape(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
     checks.push(Check {
         published: shape_name(Some(card.shape)).to_owned(),
         given: format!("{}: {ends}", shape_name(given)),
-        ratio: None,
+        numbers: None,
         outcome: chosen(profile, &what, agrees),
         what,
         why: "only the shape is published, in words".to_owned(),
@@ -341,7 +348,7 @@ fn raid(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), P
         what,
         published: published.to_owned(),
         given,
-        ratio: None,
+        numbers: None,
         outcome,
         why: why.to_owned(),
     });
@@ -351,7 +358,7 @@ fn raid(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), P
             what: format!("kim-f14 {} RAID-0 of two, two writes at a time over 128 MiB", card.name),
             published: "above 1, below 2".to_owned(),
             given: format!("{} ×", digits(gain)),
-            ratio: None,
+            numbers: None,
             outcome: if gain > 1.0 && gain < 2.0 { Outcome::Agrees } else { Outcome::Differs },
             why: "the published runs are WebBench and Facebook over internal flash and a card".to_owned(),
         });
@@ -430,7 +437,7 @@ fn peaks(
         checks.push(Check {
             published: published.to_string(),
             given: format!("{given} (2 to 32: {})", shown.join(", ")),
-            ratio: Some(f64::from(given) / f64::from(published)),
+            numbers: Some((f64::from(published), f64::from(given))),
             outcome: chosen(profile, &what, agrees),
             what,
             why: "the least number within 1 % of the best".to_owned(),

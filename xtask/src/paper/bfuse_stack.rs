@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::published::Published;
-use super::row::{Row, Verdict};
+use super::row::{Quantity, Row};
 use crate::bench_fuse::{BYTES, Experiment, Once, Setup};
 
 /// A figure on both versions of Android; the comparisons are with the first.
@@ -79,33 +79,23 @@ const EXT4: Setup<'static> = Setup { profile: PROFILE, file_system: "ext4", sche
 const STOCK: &str = "mode=stock";
 const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
 const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms";
+const WITH_FULL: &str = "measured with --full, as root";
+
 /// Percentage points within which shares of the device are called the same.
 const NEAR: f64 = 10.0;
-
-fn measured_with_full(what: &str, published: String) -> Row {
-    Row {
-        what: what.to_owned(),
-        published,
-        ours: "-".to_owned(),
-        used_in_fit: false,
-        verdict: Verdict::Cannot,
-        why: "measured with --full, as root".to_owned(),
-    }
-}
-
-fn row(what: &str, published: String, ours: String, agrees: bool, why: &str) -> Row {
-    Row {
-        what: what.to_owned(),
-        published,
-        ours,
-        used_in_fit: false,
-        verdict: Verdict::of(agrees),
-        why: if agrees { String::new() } else { why.to_owned() },
-    }
-}
+const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
+const RATE: Quantity = Quantity::new("MB/s", 1, 1.1, 0.0);
+const GAIN: Quantity = Quantity::new("% more", 0, 1.0, NEAR);
+const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
+const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
 
 fn percent(part: f64, whole: f64) -> f64 {
     100.0 * part / whole
+}
+
+/// By how many percent `one` is above `other`.
+fn more(one: f64, other: f64) -> f64 {
+    100.0 * (one / other - 1.0)
 }
 
 /// Figures 2 and 3, and Table 2: what each layer leaves of the device.
@@ -118,10 +108,7 @@ pub(super) fn layers(published: &Published, full: bool) -> Result<Vec<Row>> {
         ("FUSE: ext4, bfq, 4 KiB unit", percent(told.ics.fuse, raw_told)),
     ];
     if !full {
-        return Ok(steps
-            .iter()
-            .map(|(what, share)| measured_with_full(what, format!("{share:.0} % of raw ({raw_told} MB/s)")))
-            .collect());
+        return Ok(steps.iter().map(|(what, share)| SHARE.cannot(*what, *share, WITH_FULL)).collect());
     }
     let mut experiment = Experiment::new(BYTES)?;
     let raw = experiment.raw(&Setup { scheduler: "none", ..EXT4 })?;
@@ -138,19 +125,13 @@ pub(super) fn layers(published: &Published, full: bool) -> Result<Vec<Row>> {
         .zip([block, ext4, fuse])
         .enumerate()
         .map(|(at, ((what, told), found))| {
-            let ours = percent(found, raw);
-            let mut row = row(
-                what,
-                format!("{told:.0} % of raw ({raw_told} MB/s)"),
-                format!("{ours:.0} % of raw ({raw:.1} MB/s)"),
-                (ours - told).abs() <= NEAR,
-                &why,
-            );
-            if at == 2 {
-                row.used_in_fit = true;
-                row.why = format!("the daemon has {:.2} % of a CPU, chosen by this share", share * 100.0);
+            let row = SHARE
+                .row(*what, *told, percent(found, raw), at == 2, &why)
+                .noted(format!("raw {raw:.1} MB/s, the study's {raw_told}"));
+            if at != 2 {
+                return row;
             }
-            row
+            row.why(format!("the daemon has {:.2} % of a CPU, chosen by this share", share * 100.0))
         })
         .collect())
 }
@@ -158,12 +139,14 @@ pub(super) fn layers(published: &Published, full: bool) -> Result<Vec<Row>> {
 /// Figures 6 and 7: throughput and context switches against the FUSE I/O unit.
 pub(super) fn io_unit(published: &Published, full: bool) -> Result<Vec<Row>> {
     let told = &published.bfuse.io_unit;
+    const SWITCHES: &str = "context switches";
+    const FEWER: &str = "fewer with larger units";
     let rates = [("4 KiB unit", told.unit_4k), ("512 KiB unit", told.unit_512k)];
     if !full {
         return Ok(rates
             .iter()
-            .map(|(what, rate)| measured_with_full(what, format!("{rate} MB/s")))
-            .chain([measured_with_full("context switches", "fewer with larger units".to_owned())])
+            .map(|(what, rate)| RATE.cannot(*what, *rate, WITH_FULL))
+            .chain([Row::cannot(SWITCHES, FEWER, "-", WITH_FULL)])
             .collect());
     }
     const UNITS: [&str; 4] = [
@@ -181,17 +164,16 @@ pub(super) fn io_unit(published: &Published, full: bool) -> Result<Vec<Row>> {
         .iter()
         .zip([found[0], found[3]])
         .map(|((what, told), found)| {
-            let agrees = (found.mb_s / told - 1.0).abs() <= NEAR / 100.0;
             let why = "most of what the daemon's CPU does here is making pages in the page cache below";
-            row(what, format!("{told} MB/s"), format!("{:.1} MB/s", found.mb_s), agrees, why)
+            RATE.row(*what, *told, found.mb_s, false, why)
         })
         .collect();
     rows[0].used_in_fit = true;
     let switches: Vec<String> = found.iter().map(|once| once.used.switches.to_string()).collect();
     let falls = found.windows(2).all(|pair| pair[1].used.switches <= pair[0].used.switches);
-    rows.push(row(
-        "context switches",
-        "fewer with larger units".to_owned(),
+    rows.push(Row::statement(
+        SWITCHES,
+        FEWER,
         format!("4, 16, 64, 512 KiB: {}", switches.join(", ")),
         falls,
         "of the daemon alone",
@@ -201,15 +183,16 @@ pub(super) fn io_unit(published: &Published, full: bool) -> Result<Vec<Row>> {
 
 /// Figures 10, 11 and 12: the buffer with and without its thread, and what reaches the device.
 pub(super) fn buffer(published: &Published, full: bool) -> Result<Vec<Row>> {
-    let gain = published.bfuse.design.gain_percent.management_thread;
-    let whats = [
-        ("f10: buffer with its thread", format!("{gain} % over no buffer")),
-        ("f10: buffer without", "slower than no buffer".to_owned()),
-        ("f11: random writes", "fewest with the 8 MB buffer".to_owned()),
-        ("f12: bytes of a burst", "larger with the buffer".to_owned()),
+    const THREAD: &str = "f10: buffer with its thread over none";
+    const WORDS: [(&str, &str); 3] = [
+        ("f10: buffer without", "slower than no buffer"),
+        ("f11: random writes", "fewest with the 8 MB buffer"),
+        ("f12: bytes of a burst", "larger with the buffer"),
     ];
+    let gain = published.bfuse.design.gain_percent.management_thread;
     if !full {
-        return Ok(whats.into_iter().map(|(what, told)| measured_with_full(what, told)).collect());
+        let words = WORDS.map(|(what, told)| Row::cannot(what, told, "-", WITH_FULL));
+        return Ok([GAIN.cannot(THREAD, gain, WITH_FULL)].into_iter().chain(words).collect());
     }
     let mut experiment = Experiment::new(BYTES)?;
     let raw = experiment.raw(&EXT4)?;
@@ -218,17 +201,15 @@ pub(super) fn buffer(published: &Published, full: bool) -> Result<Vec<Row>> {
     let with = experiment.write(&EXT4, Some(BUFFERED))?;
     let without = experiment
         .write(&EXT4, Some("mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms,thread=no"))?;
-    let more = |once: &Once| 100.0 * (once.mb_s / none.mb_s - 1.0);
-    let says = |once: &Once| format!("{:+.0} % ({:.1} of {:.1} MB/s)", more(once), once.mb_s, none.mb_s);
+    let more = |once: &Once| more(once.mb_s, none.mb_s);
+    let of = |once: &Once| format!("{:.1} of {:.1} MB/s", once.mb_s, none.mb_s);
     let random = |once: &Once| format!("{:.1} %", once.random_share * 100.0);
+    let kib = |once: &Once| once.burst_bytes / 1024.0;
+    let why = "long streams go past the page cache, which the study's did not";
+    let mut rows = vec![GAIN.row(THREAD, gain, more(&with), false, why).noted(of(&with))];
     let ours = [
         (
-            says(&with),
-            (more(&with) - gain).abs() <= NEAR,
-            "long streams go past the page cache, which the study's did not",
-        ),
-        (
-            says(&without),
+            format!("{:+.0} % ({})", more(&without), of(&without)),
             more(&without) < 0.0,
             "the buffer spares calls, and long streams go past the page cache",
         ),
@@ -238,20 +219,16 @@ pub(super) fn buffer(published: &Published, full: bool) -> Result<Vec<Row>> {
             "ext4 sorts what its page cache holds, whoever wrote it",
         ),
         (
-            format!(
-                "{:.0} KiB with, {:.0} KiB without",
-                with.burst_bytes / 1024.0,
-                none.burst_bytes / 1024.0
-            ),
+            format!("{:.0} KiB with, {:.0} KiB without", kib(&with), kib(&none)),
             with.burst_bytes >= none.burst_bytes,
             "ext4 sorts what its page cache holds, whoever wrote it",
         ),
     ];
-    Ok(whats
-        .into_iter()
-        .zip(ours)
-        .map(|((what, told), (found, agrees, why))| row(what, told, found, agrees, why))
-        .collect())
+    let words = WORDS.into_iter().zip(ours);
+    rows.extend(
+        words.map(|((what, told), (found, agrees, why))| Row::statement(what, told, found, agrees, why)),
+    );
+    Ok(rows)
 }
 
 /// Table 3: write calls and device requests for the study's 512,000 KiB, scaled to our file.
@@ -267,41 +244,40 @@ pub(super) fn calls(published: &Published, full: bool) -> Result<Vec<Row>> {
     let experiment = if full { Some(Experiment::new(BYTES)?) } else { None };
     for (at, file_system) in told.filesystems.iter().enumerate() {
         for (way, options, calls, requests) in &ways {
-            let what = format!("{file_system}, {way}");
-            let (calls, requests) = (calls[at] * scale, requests[at] * scale);
-            let published = format!("{calls:.0} calls, {requests:.0} requests (scaled)");
-            let Some(experiment) = &experiment else {
-                rows.push(measured_with_full(&what, published));
-                continue;
+            let told = [
+                (CALLS, format!("{file_system}, {way}, calls"), calls[at] * scale),
+                (REQUESTS, format!("{file_system}, {way}, requests"), requests[at] * scale),
+            ];
+            let once = match &experiment {
+                None => Err(WITH_FULL.to_owned()),
+                Some(experiment) => {
+                    match ["ext4", "xfs", "btrfs"].into_iter().find(|known| known == file_system) {
+                        None => Err("this kernel and the emulator have no such file system".to_owned()),
+                        Some(name) => experiment
+                            .write(&Setup { file_system: name, ..EXT4 }, Some(options))
+                            .map_err(|error| format!("{error:#}")),
+                    }
+                }
             };
-            let Some(name) = ["ext4", "xfs", "btrfs"].into_iter().find(|known| known == file_system) else {
-                rows.push(Row {
-                    why: "this kernel and the emulator have no such file system".to_owned(),
-                    ..measured_with_full(&what, published)
-                });
-                continue;
-            };
-            let once = match experiment.write(&Setup { file_system: name, ..EXT4 }, Some(options)) {
+            let once = match once {
                 Ok(once) => once,
-                Err(error) => {
-                    rows.push(Row { why: format!("{error:#}"), ..measured_with_full(&what, published) });
+                Err(why) => {
+                    rows.extend(told.map(|(quantity, what, told)| quantity.cannot(what, told, &why)));
                     continue;
                 }
             };
+            let [(calls, what_calls, calls_told), (requests, what_requests, requests_told)] = told;
             let own = once.used.write_calls.unwrap_or(0) as f64;
-            let near = |found: f64, told: f64| (found / told - 1.0).abs() <= 0.25;
-            rows.push(row(
-                &what,
-                published,
-                format!(
-                    "{own:.0} calls, {:.0} requests, {:.0} of them below 64 KiB",
-                    once.writes,
-                    once.writes * once.small_share
-                ),
-                near(own, calls) && near(once.writes, requests),
-                "every 10 ms what has come is flushed, also where an entry is not full; this kernel merges requests \
-                 up to the device's limit",
+            rows.push(calls.row(
+                what_calls,
+                calls_told,
+                own,
+                false,
+                "every 10 ms what has come is flushed, also where an entry is not full",
             ));
+            let small = format!("{:.0} of them below 64 KiB", once.writes * once.small_share);
+            let why = "this kernel merges requests up to the device's limit";
+            rows.push(requests.row(what_requests, requests_told, once.writes, false, why).noted(small));
         }
     }
     Ok(rows)
@@ -312,16 +288,21 @@ pub(super) fn matrix(published: &Published, full: bool) -> Result<Vec<Row>> {
     let gain = &published.bfuse.design.gain_percent;
     let last = &published.bfuse.last;
     let [ext4, xfs] = [last.share_of_raw_percent.ext4[0], last.share_of_raw_percent.xfs[0]];
-    let whats = [
-        ("f13: deadline over CFQ".to_owned(), format!("{} % more", gain.deadline_over_cfq)),
-        ("f16: 512 KiB unit over 4 KiB".to_owned(), format!("{} % more", gain.extended_io_unit)),
-        ("f17: bFUSE on ext4".to_owned(), format!("{ext4} % of raw")),
-        ("f17: bFUSE on xfs".to_owned(), format!("{xfs} % of raw")),
-        ("f17: bFUSE on btrfs".to_owned(), "drawn only".to_owned()),
-        ("f17: gain over stock".to_owned(), format!("{} % more", last.gain_percent_over_stock.ics)),
-    ];
+    const DEADLINE: &str = "f13: deadline over CFQ";
+    const UNIT: &str = "f16: 512 KiB unit over 4 KiB";
+    const OVER_STOCK: &str = "f17: gain over stock";
+    const ON_BTRFS: [&str; 2] = ["f17: bFUSE on btrfs", "drawn only"];
+    let on_device = [("f17: bFUSE on ext4", ext4), ("f17: bFUSE on xfs", xfs)];
+    let over_stock = last.gain_percent_over_stock.ics;
     if !full {
-        return Ok(whats.into_iter().map(|(what, told)| measured_with_full(&what, told)).collect());
+        let mut rows = vec![
+            GAIN.cannot(DEADLINE, gain.deadline_over_cfq, WITH_FULL),
+            GAIN.cannot(UNIT, gain.extended_io_unit, WITH_FULL),
+        ];
+        rows.extend(on_device.map(|(what, told)| SHARE.cannot(what, told, WITH_FULL)));
+        rows.push(Row::cannot(ON_BTRFS[0], ON_BTRFS[1], "-", WITH_FULL));
+        rows.push(GAIN.cannot(OVER_STOCK, over_stock, WITH_FULL));
+        return Ok(rows);
     }
     let mut experiment = Experiment::new(BYTES)?;
     let raw = experiment.raw(&EXT4)?;
@@ -334,38 +315,37 @@ pub(super) fn matrix(published: &Published, full: bool) -> Result<Vec<Row>> {
     let deadline = on("ext4", "mq-deadline")?;
     let bfq = on("ext4", "bfq")?;
     let none = on("ext4", "none")?;
-    let more = |one: f64, other: f64| 100.0 * (one / other - 1.0);
-    let share = |rate: &Result<f64>, told: f64| match rate {
-        Ok(rate) => {
-            let share = percent(*rate, raw);
-            (format!("{share:.0} % ({rate:.1} MB/s)"), (share - told).abs() <= NEAR, String::new())
-        }
-        Err(error) => ("-".to_owned(), false, format!("{error:#}")),
-    };
-    let (on_xfs, on_btrfs) = (on("xfs", "mq-deadline"), on("btrfs", "mq-deadline"));
-    let ours = [
-        (
-            format!("{:+.0} % over bfq, {:+.0} % over none", more(deadline, bfq), more(deadline, none)),
-            (more(deadline, bfq) - gain.deadline_over_cfq).abs() <= NEAR,
-            NO_CFQ.to_owned(),
-        ),
-        (
-            format!("{:+.0} % ({unit:.1} over {stock:.1} MB/s)", more(unit, stock)),
-            more(unit, stock) >= gain.extended_io_unit * 0.75,
-            "a copy costs the confined daemon as much as before, only its calls are fewer".to_owned(),
-        ),
-        share(&Ok(deadline), ext4),
-        share(&on_xfs, xfs),
-        share(&on_btrfs, f64::NAN),
-        (
-            format!("{:+.0} %", more(deadline, stock)),
-            (more(deadline, stock) / last.gain_percent_over_stock.ics - 1.0).abs() <= 0.2,
-            "the share of the CPU was chosen by stock's rate alone".to_owned(),
-        ),
+    let gained = more(unit, stock);
+    let mut rows = vec![
+        GAIN.row(DEADLINE, gain.deadline_over_cfq, more(deadline, bfq), false, NO_CFQ)
+            .noted(format!("over bfq; {:+.0} % over none", more(deadline, none))),
+        GAIN.judged(
+            UNIT,
+            gain.extended_io_unit,
+            gained,
+            gained >= gain.extended_io_unit * 0.75,
+            "a copy costs the confined daemon as much as before, only its calls are fewer",
+        )
+        .noted(format!("{unit:.1} over {stock:.1} MB/s")),
     ];
-    Ok(whats
-        .into_iter()
-        .zip(ours)
-        .map(|((what, told), (found, agrees, why))| row(&what, told, found, agrees, &why))
-        .collect())
+    for ((what, told), rate) in on_device.into_iter().zip([Ok(deadline), on("xfs", "mq-deadline")]) {
+        rows.push(match rate {
+            Ok(rate) => SHARE.row(what, told, percent(rate, raw), false, "").noted(format!("{rate:.1} MB/s")),
+            Err(error) => SHARE.cannot(what, told, &format!("{error:#}")),
+        });
+    }
+    let (ours, why) = match on("btrfs", "mq-deadline") {
+        Ok(rate) => (format!("{:.0} % of raw ({rate:.1} MB/s)", percent(rate, raw)), String::new()),
+        Err(error) => ("-".to_owned(), format!("{error:#}")),
+    };
+    rows.push(Row::cannot(ON_BTRFS[0], ON_BTRFS[1], ours, &why));
+    let gained = more(deadline, stock);
+    rows.push(GAIN.judged(
+        OVER_STOCK,
+        over_stock,
+        gained,
+        (gained / over_stock - 1.0).abs() <= 0.2,
+        "the share of the CPU was chosen by stock's rate alone",
+    ));
+    Ok(rows)
 }

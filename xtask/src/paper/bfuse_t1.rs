@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::Result;
 use fonio_sim::profile::Profile;
 
-use super::{Phone, Published, Row, Verdict};
+use super::{Phone, Published, Row};
 
 /// Phones whose storage has a profile.
 const PROFILES: &[(&str, &str)] = &[("Galaxy S3", "galaxy_s3_emmc")];
@@ -47,13 +47,12 @@ fn row(phone: &Phone, known: &str) -> Row {
     if profile.is_none() {
         why.push("nothing is published about its storage's speed".to_owned());
     }
-    Row {
-        what: format!("{} ({})", phone.name, phone.year),
-        published: published.join(", "),
-        ours: ours.join(", "),
-        used_in_fit: false,
-        verdict: if missing.is_empty() && profile.is_some() { Verdict::Agrees } else { Verdict::Cannot },
-        why: why.join("; "),
+    let what = format!("{} ({})", phone.name, phone.year);
+    let (published, ours) = (published.join(", "), ours.join(", "));
+    if missing.is_empty() && profile.is_some() {
+        Row::statement(what, published, ours, true, "")
+    } else {
+        Row::cannot(what, published, ours, &why.join("; "))
     }
 }
 

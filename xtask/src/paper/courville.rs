@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::kim_io::used_in_fit;
 use super::published::{CourvilleWorkload, Published};
-use super::row::{Quantity, Row, Tolerance};
+use super::row::{Quantity, Row};
 use super::runs::{Report, Run, Runs};
 
 const DEVICE: &str = "nexus5";
@@ -14,17 +14,13 @@ const DEVICE: &str = "nexus5";
 /// Without `--full` only workloads that were no longer than this.
 const SHORT_MS: f64 = 8_000.0;
 
-const fn quantity(unit: &'static str, decimals: usize, factor: f64, floor: f64) -> Quantity {
-    Quantity { unit, decimals, tolerance: Tolerance { factor, floor } }
-}
-
-const REQUESTS: Quantity = quantity("requests", 0, 1.25, 0.0);
-const RATIO: Quantity = quantity("reads to a write", 2, 1.25, 0.05);
-const SECONDS: Quantity = quantity("s", 2, 1.25, 0.0);
-const PERCENT: Quantity = quantity("% of the time", 1, 1.5, 1.0);
-const GAP_REQUESTS: Quantity = quantity("requests", 0, 2.0, 1.0);
-const GAP_KB: Quantity = quantity("kB", 0, 2.0, 4.0);
-const GAP_SECONDS: Quantity = quantity("s", 3, 2.0, 0.01);
+const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
+const RATIO: Quantity = Quantity::new("reads to a write", 2, 1.25, 0.05);
+const SECONDS: Quantity = Quantity::new("s", 2, 1.25, 0.0);
+const PERCENT: Quantity = Quantity::new("% of the time", 1, 1.5, 1.0);
+const GAP_REQUESTS: Quantity = Quantity::new("requests", 0, 2.0, 1.0);
+const GAP_KB: Quantity = Quantity::new("kB", 0, 2.0, 4.0);
+const GAP_SECONDS: Quantity = Quantity::new("s", 3, 2.0, 0.01);
 
 /// Light below 9 percent is the study's; heavy from 15 percent ours, between its groups.
 const LIGHT_BELOW: f64 = 9.0;
@@ -75,7 +71,7 @@ pub(super) fn flush_gaps(published: &Published, runs: &mut Runs) -> Result<Vec<R
         let flushes = &report.analysis.flushes;
         let Some(gaps) = &flushes.gaps else {
             let why = format!("{} flushes have no gap between them", flushes.flushes);
-            return Ok(vec![Row::cannot(name, format!("{} requests", told.requests), "-", &why)]);
+            return Ok(vec![GAP_REQUESTS.cannot(name, told.requests, &why)]);
         };
         let row = |quantity: Quantity, what: &str, published: f64, ours: f64| {
             quantity.row(format!("{name}, {what}"), published, ours, false, WHY_GAPS)

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 
-use super::kim_io::{SETUP, SIZE, used_in_fit};
+use super::kim_io::used_in_fit;
 use super::published::Published;
-use super::row::{Quantity, Row, Tolerance};
+use super::row::{Quantity, Row};
 use super::runs::Runs;
 
-const MB: Quantity = Quantity { unit: "MB", decimals: 2, tolerance: Tolerance { factor: 1.25, floor: 0.1 } };
+const MB: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 
 /// Table IV: as many bytes pass the network and end in packages as the table says.
 pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
@@ -18,7 +18,7 @@ pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     let fitted = used_in_fit("appinstall", "packages_mb")?;
     let packages = run.files.get("package").copied();
     let (count, bytes) = packages.map_or((0, 0), |files| (files.count, files.bytes));
-    let apps = Quantity { unit: "apps", decimals: 0, tolerance: Tolerance { factor: 1.0, floor: 0.0 } };
+    let apps = Quantity::new("apps", 0, 1.0, 0.0);
     Ok(vec![
         apps.row("installed", sizes.len() as f64, count as f64, fitted, "the workload lists others"),
         MB.row("packages", total, bytes as f64 / 1e6, fitted, "the workload lists other sizes"),
@@ -28,10 +28,8 @@ pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
 
 /// Table VI, in sum over the ten apps and their first, cold launch.
 pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let mut arguments = vec!["applaunch", "--on", "internal_2010", "--size", SIZE];
-    arguments.extend(SETUP);
-    arguments.extend(["--repeat", "1", "--write-back"]);
-    let series = runs.run(&arguments)?;
+    let series =
+        runs.in_the_setup("applaunch", "internal_2010", "wifi", &["--repeat", "1", "--write-back"])?;
     let run = series.named("internal_2010")?.first()?;
     let report = runs.report(&run.recording)?;
     let launches = &published.kim.app_launch_io_mb;

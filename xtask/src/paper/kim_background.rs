@@ -5,9 +5,9 @@
 
 use anyhow::Result;
 
-use super::kim_io::{SETUP, used_in_fit};
+use super::kim_io::used_in_fit;
 use super::published::Published;
-use super::row::{Quantity, Row, Tolerance};
+use super::row::{Quantity, Row};
 use super::runs::Runs;
 
 const DEVICE: &str = "transcend";
@@ -15,16 +15,13 @@ const DEVICE: &str = "transcend";
 const PACE: &str = "0.008";
 const PACE_FULL: &str = "0.03";
 
-const MB: Quantity = Quantity { unit: "MB", decimals: 2, tolerance: Tolerance { factor: 1.25, floor: 0.1 } };
-const FACTOR: Quantity =
-    Quantity { unit: "times", decimals: 0, tolerance: Tolerance { factor: 1.25, floor: 0.0 } };
+const MB: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
+const FACTOR: Quantity = Quantity::new("times", 0, 1.25, 0.0);
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let pace = if runs.full() { PACE_FULL } else { PACE };
-    let mut arguments = vec!["background", "--on", DEVICE];
-    arguments.extend(SETUP);
-    arguments.extend(["--pace", pace, "--repeat", "1", "--write-back", "--fix", "db-in-ram"]);
-    let series = runs.run(&arguments)?;
+    let more = ["--pace", pace, "--repeat", "1", "--write-back", "--fix", "db-in-ram"];
+    let series = runs.in_the_setup("background", DEVICE, "wifi", &more)?;
     let run = series.named(DEVICE)?.first()?.clone();
     let without = series.named(&format!("{DEVICE}, db-in-ram"))?.first()?.write_bytes as f64;
     let report = runs.report(&run.recording)?;

@@ -5,17 +5,15 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 
-use super::kim_io::{SETUP, SIZE};
 use super::published::{Published, Spread};
-use super::row::{Quantity, Row, Tolerance};
+use super::row::{Quantity, Row};
 use super::runs::{Runs, Series};
 
 /// The best, a fast and a slow card, and the worst of the study.
 const FOUR: &str = "internal_2010,transcend,ridata,kingston";
 const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
 
-const TIMES: Quantity =
-    Quantity { unit: "times the best", decimals: 2, tolerance: Tolerance { factor: 1.5, floor: 0.0 } };
+const TIMES: Quantity = Quantity::new("times the best", 2, 1.5, 0.0);
 
 const WHY: &str = "without the phone's processor storage is more of the run; and how far a card falls depends on how wide the writes spread, which is less at a small scale";
 
@@ -40,10 +38,7 @@ pub(super) fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
 
 fn measured(runs: &mut Runs, workload: &str, scale: Option<&str>, link: &str) -> Result<Rc<Series>> {
     let (devices, scale) = if runs.full() { (ALL, "1") } else { (FOUR, scale.unwrap_or("1")) };
-    let mut arguments = vec![workload, "--on", devices, "--size", SIZE];
-    arguments.extend(&SETUP[..SETUP.len() - 1]);
-    arguments.extend([link, "--repeat", "1", "--scale", scale]);
-    runs.run(&arguments)
+    runs.in_the_setup(workload, devices, link, &["--repeat", "1", "--scale", scale])
 }
 
 /// Figure 4.
@@ -63,8 +58,8 @@ pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (theirs, ours, scale) in APPS {
         if scale.is_none() && !runs.full() {
-            let told = format!("{:.2} times the best", spread(published, theirs)?.with_worst / 100.0 + 1.0);
-            rows.push(Row::cannot(ours, told, "not run", "130 MB to each device: with --full"));
+            let told = times_the_best(spread(published, theirs)?.with_worst);
+            rows.push(TIMES.cannot(ours, told, "130 MB to each device: with --full"));
             continue;
         }
         let series = measured(runs, ours, scale, "wifi")?;
@@ -78,6 +73,11 @@ fn spread<'a>(published: &'a Published, name: &str) -> Result<&'a Spread> {
     found.with_context(|| format!("no spread is published for {name}"))
 }
 
+/// From how much longer than the best in percent.
+fn times_the_best(percent: f64) -> f64 {
+    percent / 100.0 + 1.0
+}
+
 /// Each device's run time, the shortest first.
 fn times(series: &Series) -> Vec<(String, f64)> {
     let mut times: Vec<(String, f64)> =
@@ -88,14 +88,13 @@ fn times(series: &Series) -> Vec<(String, f64)> {
 
 fn of_spread(what: &str, spread: &Spread, times: &[(String, f64)]) -> Vec<Row> {
     let [(best, best_s), .., (second, second_s), (worst, worst_s)] = times else { return Vec::new() };
-    let told = |percent: f64| percent / 100.0 + 1.0;
     let shown: Vec<String> =
         times.iter().map(|(device, seconds)| format!("{device} {seconds:.2} s")).collect();
     let row = |which: &str, device: &str, seconds: f64, percent: f64| {
-        let mut row = TIMES.row(format!("{what}, {which}"), told(percent), seconds / best_s, false, WHY);
-        row.ours = format!("{} ({device} over {best})", row.ours);
-        row.why = [row.why, shown.join(", ")].join(" — ").trim_start_matches(" — ").to_owned();
-        row
+        let row =
+            TIMES.row(format!("{what}, {which}"), times_the_best(percent), seconds / best_s, false, WHY);
+        let why = [row.why.as_str(), &shown.join(", ")].join(" — ").trim_start_matches(" — ").to_owned();
+        row.noted(format!("{device} over {best}")).why(why)
     };
     vec![
         row("second-worst", second, *second_s, spread.without_worst),
@@ -113,8 +112,8 @@ mod tests {
         let times =
             [("a", 10.0), ("b", 11.0), ("c", 20.0), ("d", 100.0)].map(|(name, s)| (name.to_owned(), s));
         let rows = of_spread("app", &Spread { without_worst: 100.0, with_worst: 200.0 }, &times);
-        assert_eq!(rows[0].published, "2.00 times the best");
-        assert_eq!(rows[0].ours, "2.00 times the best (c over a)");
+        assert_eq!(rows[0].said.published(), "2 times the best");
+        assert_eq!(rows[0].said.ours(), "2.00 times the best (c over a)");
         assert_eq!((rows[0].verdict, rows[1].verdict), (Verdict::Agrees, Verdict::Differs));
     }
 }

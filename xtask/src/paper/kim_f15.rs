@@ -6,7 +6,7 @@ use fonio_sim::profile::Profile;
 use fonio_sim::published::Shape;
 use fonio_sim::verify::{address_range, ranges, shape_of};
 
-use super::{Published, Row, Verdict};
+use super::{Published, Row};
 
 pub(super) fn rows(published: &Published, _full: bool) -> Result<Vec<Row>> {
     let ranges = ranges();
@@ -18,20 +18,13 @@ pub(super) fn rows(published: &Published, _full: bool) -> Result<Vec<Row>> {
             Profile::shipped(&card.name).with_context(|| format!("{} has no profile", card.name))?;
         let curve = address_range(&profile, &ranges)?;
         let ours = shape_of(&ranges, &curve).map_or("none of the published shapes", in_words);
-        let verdict = Verdict::of(ours == told);
         let points: Vec<String> = ranges
             .iter()
             .zip(&curve)
             .map(|(range, mb_s)| format!("{} MiB {mb_s:.3}", range.0 >> 20))
             .collect();
-        rows.push(Row {
-            what: card.name.clone(),
-            published: told.clone(),
-            ours: ours.to_owned(),
-            used_in_fit: chosen_by_it(&profile),
-            verdict,
-            why: format!("MB/s: {}", points.join(", ")),
-        });
+        let row = Row::statement(&card.name, told, ours, ours == told, "");
+        rows.push(row.fitted(chosen_by_it(&profile)).why(format!("MB/s: {}", points.join(", "))));
     }
     Ok(rows)
 }

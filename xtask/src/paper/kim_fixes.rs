@@ -4,16 +4,13 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 
-use super::kim_io::{SETUP, SIZE};
 use super::published::Published;
-use super::row::{Quantity, Row, Tolerance};
+use super::row::{Quantity, Row};
 use super::runs::{Runs, Series};
 
-const TIMES: Quantity =
-    Quantity { unit: "times as fast", decimals: 2, tolerance: Tolerance { factor: 1.5, floor: 0.0 } };
+const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
 /// Where next to no gain is published.
-const LITTLE: Quantity =
-    Quantity { unit: "times as fast", decimals: 2, tolerance: Tolerance { factor: 1.15, floor: 0.0 } };
+const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
 
 /// The workloads of both figures, and the share of them that is run.
 const WORKLOADS: [(&str, &str); 2] = [("webbench", "0.1"), ("facebook", "0.1")];
@@ -26,10 +23,7 @@ const WHY: &str = "this machine's processor takes a small part of the time that 
 
 fn measured(runs: &mut Runs, workload: &str, scale: &str, card: &str, fixes: &str) -> Result<Rc<Series>> {
     let (scale, repeat) = if runs.full() { ("1", "3") } else { (scale, "1") };
-    let mut arguments = vec![workload, "--on", card, "--size", SIZE];
-    arguments.extend(SETUP);
-    arguments.extend(["--scale", scale, "--repeat", repeat, "--fix", fixes]);
-    runs.run(&arguments)
+    runs.in_the_setup(workload, card, "wifi", &["--scale", scale, "--repeat", repeat, "--fix", fixes])
 }
 
 fn speedup(series: &Series, card: &str, fix: &str) -> Result<f64> {

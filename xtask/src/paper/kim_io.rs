@@ -11,15 +11,14 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 
 use super::published::{Four, Published};
-use super::row::{Quantity, Row, Tolerance};
+use super::row::{Quantity, Row};
 use super::runs::{Report, Run, Runs, Split};
 use crate::process;
 
 /// Totals; the published ones have one decimal, and the apps' own content varies between runs.
-const TOTAL: Quantity =
-    Quantity { unit: "MB", decimals: 2, tolerance: Tolerance { factor: 1.25, floor: 0.1 } };
+const TOTAL: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 /// A part of the total.
-const PART: Quantity = Quantity { unit: "MB", decimals: 2, tolerance: Tolerance { factor: 1.5, floor: 0.1 } };
+const PART: Quantity = Quantity::new("MB", 2, 1.5, 0.1);
 
 /// The study's names of the workloads, ours, and why totals differ where they do.
 const WORKLOADS: [(&str, &str, &str); 7] = [
@@ -42,26 +41,19 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
 
 const COMMITS: &str = "how often the app commits, and in which journal mode, is not published";
 
-/// The study's setup, but for the device.
-pub(super) const SETUP: [&str; 6] = ["--fs", "ext3", "--mount-options", "data=writeback", "--link", "wifi"];
-
 /// The phone's own flash.
 const DEVICE: &str = "internal_2010";
-/// What fits on it; the cards get no more, so that all file systems are alike.
-pub(super) const SIZE: &str = "448MiB";
 
 fn measured(runs: &mut Runs, workload: &str, fix: Option<&str>) -> Result<(Run, Rc<Report>)> {
-    let mut arguments = vec![workload, "--on", DEVICE, "--size", SIZE];
-    arguments.extend(SETUP);
-    arguments.extend(["--repeat", "1", "--write-back"]);
+    let mut more = vec!["--repeat", "1", "--write-back"];
     let name = match fix {
         None => DEVICE.to_owned(),
         Some(fix) => {
-            arguments.extend(["--fix", fix]);
+            more.extend(["--fix", fix]);
             format!("{DEVICE}, {fix}")
         }
     };
-    let series = runs.run(&arguments)?;
+    let series = runs.in_the_setup(workload, DEVICE, "wifi", &more)?;
     let run = series.named(&name)?.first()?.clone();
     let report = runs.report(&run.recording)?;
     Ok((run, report))
@@ -90,9 +82,7 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
     };
     // The other way of counting is shown, not scored: of two tries one would agree too easily.
     let part = |what: &str, published: f64, ours: u64, by_pages: u64| {
-        let mut row = row(PART, what, published, ours, false, SPLIT_WHY);
-        row.ours = format!("{} ({:.2} by pages)", row.ours, mb(by_pages));
-        row
+        row(PART, what, published, ours, false, SPLIT_WHY).noted(format!("{:.2} by pages", mb(by_pages)))
     };
     vec![
         row(TOTAL, "written", figures.seq_write + figures.rand_write, write.bytes(), fitted, why),
@@ -170,8 +160,8 @@ pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
         let bytes = run.database_bytes.get(name).with_context(|| format!("WebBench has a database {name}"));
         bytes.map(|bytes| *bytes as f64 / 1e3)
     };
-    let count = Quantity { unit: "files", decimals: 0, tolerance: Tolerance { factor: 1.1, floor: 0.0 } };
-    let kb = Quantity { unit: "kB", decimals: 0, tolerance: Tolerance { factor: 1.25, floor: 0.0 } };
+    let count = Quantity::new("files", 0, 1.1, 0.0);
+    let kb = Quantity::new("kB", 0, 1.25, 0.0);
     let form_data = "the study's sites left more cookies and form data than four cookies a page";
     let fitted = |figure| used_in_fit("webbench", figure);
     Ok(vec![

@@ -2,9 +2,8 @@
 
 use anyhow::{Context, Result};
 
-use super::kim_io::{SETUP, SIZE};
 use super::published::Published;
-use super::row::{Quantity, Row, Tolerance};
+use super::row::{Quantity, Row};
 use super::runs::{Runs, Variation};
 
 const FOUR: &str = "internal_2010,transcend,kingston,pny";
@@ -12,17 +11,13 @@ const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,
 /// The card below the RAM disk of the study.
 const CARD: &str = "pny";
 
-const TIMES: Quantity =
-    Quantity { unit: "times", decimals: 2, tolerance: Tolerance { factor: 1.25, floor: 0.0 } };
+const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 
 const WHY: &str = "a launch here is reads, 2 MiB of inflating and a small answer; what an app does besides (loading classes, drawing) would make all devices more alike";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let devices = if runs.full() { ALL } else { FOUR };
-    let mut arguments = vec!["applaunch", "--on", devices, "--size", SIZE];
-    arguments.extend(SETUP);
-    arguments.extend(["--repeat", "1"]);
-    let series = runs.run(&arguments)?;
+    let series = runs.in_the_setup("applaunch", devices, "wifi", &["--repeat", "1"])?;
     let mut rows = Vec::new();
     for (app, percent) in &published.kim.app_launch_spread_percent {
         let mut times = Vec::new();
@@ -31,14 +26,10 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         }
         times.sort_by(|a, b| a.0.total_cmp(&b.0));
         let [(shortest, first), .., (longest, last)] = times[..] else { continue };
-        let mut row = TIMES.row(app, percent / 100.0 + 1.0, longest / shortest, false, WHY);
-        row.ours = format!("{} ({last} {longest:.2} s over {first} {shortest:.2} s)", row.ours);
-        rows.push(row);
+        let row = TIMES.row(app, percent / 100.0 + 1.0, longest / shortest, false, WHY);
+        rows.push(row.noted(format!("{last} {longest:.2} s over {first} {shortest:.2} s")));
     }
-    let mut arguments = vec!["applaunch", "--on", CARD, "--size", SIZE];
-    arguments.extend(SETUP);
-    arguments.extend(["--repeat", "1", "--fix", "all-in-ram"]);
-    let series = runs.run(&arguments)?;
+    let series = runs.in_the_setup("applaunch", CARD, "wifi", &["--repeat", "1", "--fix", "all-in-ram"])?;
     let (card, memory) = (series.named(CARD)?, series.named(&format!("{CARD}, all-in-ram"))?);
     let cold = |variation: &Variation| -> Result<f64> {
         variation.first()?.phases_s.get("cold").copied().context("the workload has a cold phase")

@@ -3,12 +3,11 @@
 use anyhow::{Context, Result};
 
 use super::published::Published;
-use super::row::{Quantity, Row, Tolerance};
+use super::row::{Quantity, Row};
 use super::runs::Runs;
 use crate::process;
 
-const RATE: Quantity =
-    Quantity { unit: "MB/s", decimals: 2, tolerance: Tolerance { factor: 1.1, floor: 0.0 } };
+const RATE: Quantity = Quantity::new("MB/s", 2, 1.1, 0.0);
 
 /// What is fetched and sent: enough for two seconds of the fastest link, so that its bucket of tokens does not count.
 const BYTES: u64 = 16_000_000;

@@ -10,7 +10,8 @@ use fonio_sim::profile::Profile;
 use fonio_sim::published::{CARD_RANGE, CARDS};
 use fonio_sim::verify::{Outcome, verify};
 
-use super::{Published, Row, Verdict};
+use super::row::Quantity;
+use super::{Published, Row};
 use crate::emulated;
 
 /// How near the emulator is to be to its model.
@@ -35,36 +36,27 @@ pub(super) fn rows(published: &Published, full: bool) -> Result<Vec<Row>> {
         for check in verify(&profile)? {
             let Some(what) = check.what.strip_prefix(TABLE) else { continue };
             let agrees = check.outcome != Outcome::Differs;
-            rows.push(Row {
-                what: what.to_owned(),
-                published: check.published,
-                ours: format!("{}, {:.2} times", check.given, check.ratio.unwrap_or(f64::NAN)),
-                used_in_fit: check.outcome == Outcome::Fitted,
-                verdict: Verdict::of(agrees),
-                why: if agrees { String::new() } else { check.why },
-            });
+            let (published, given) = check.numbers.context("rates are numbers")?;
+            let row = rate(published).judged(what, published, given, agrees, &check.why);
+            rows.push(row.fitted(check.outcome == Outcome::Fitted));
         }
         if full {
             let measured = emulated::four(&card.name)?;
             for ((what, protocol), measured) in WHATS.into_iter().zip(protocols()).zip(measured) {
                 let model = protocol.run(&profile)?;
                 let agrees = (measured / model - 1.0).abs() <= TOLERANCE;
-                rows.push(Row {
-                    what: format!("{} emulated {what}", card.name),
-                    published: format!("{model:.4} MB/s (the model's)"),
-                    ours: format!("{measured:.4} MB/s, {:.2} times", measured / model),
-                    used_in_fit: false,
-                    verdict: Verdict::of(agrees),
-                    why: if agrees {
-                        String::new()
-                    } else {
-                        "the emulator's way adds to every request".to_owned()
-                    },
-                });
+                let what = format!("{} emulated beside modelled {what}", card.name);
+                let why = "the emulator's way adds to every request";
+                rows.push(rate(model).judged(what, model, measured, agrees, why));
             }
         }
     }
     Ok(rows)
+}
+
+/// Rates far below 1 MB/s need more decimals.
+fn rate(mb_s: f64) -> Quantity {
+    Quantity::new("MB/s", if mb_s < 1.0 { 4 } else { 2 }, 1.0 + TOLERANCE, 0.0)
 }
 
 fn protocols() -> [Protocol; 4] {

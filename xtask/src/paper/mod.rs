@@ -22,14 +22,17 @@ mod runs;
 mod smartio_facebook;
 mod smartio_iowait;
 
-use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
 use published::{Phone, Published, published};
 use row::{Row, Verdict};
 use runs::Runs;
+
+use crate::{process, tools};
 
 /// One table or figure.
 struct Paper {
@@ -189,7 +192,7 @@ const PAPERS: &[Paper] = &[
     },
     Paper {
         id: "bfuse-t3",
-        title: "write calls and device requests on five file systems (Jeong, Won 2014, Table 3)",
+        title: "write calls and device requests on five file systems, scaled to our file (Jeong, Won 2014, Table 3)",
         rows: Rows::Computed(bfuse_stack::calls),
     },
     Paper {
@@ -202,20 +205,44 @@ const PAPERS: &[Paper] = &[
 /// What a paper's rows came to.
 #[derive(Serialize)]
 struct Outcome {
+    id: &'static str,
     title: &'static str,
+    counts: Counts,
     /// The command lines whose measurements the rows hold.
     commands: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// `cargo xtask paper [ID…|all] [--full] [--cpu SHARE] [--json]`.
+/// How many rows say what. Only of those that no fit used is it said whether they agree.
+#[derive(Serialize)]
+struct Counts {
+    agree: usize,
+    differ: usize,
+    cannot: usize,
+    used_in_fit: usize,
+}
+
+impl Counts {
+    fn of(rows: &[Row]) -> Counts {
+        let count = |verdict| rows.iter().filter(|row| !row.used_in_fit && row.verdict == verdict).count();
+        Counts {
+            agree: count(Verdict::Agrees),
+            differ: count(Verdict::Differs),
+            cannot: count(Verdict::Cannot),
+            used_in_fit: rows.iter().filter(|row| row.used_in_fit).count(),
+        }
+    }
+}
+
+/// `cargo xtask paper [ID…|all] [--full] [--cpu SHARE] [--json] [--html FILE]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let (mut full, mut as_json, mut all, mut wanted) = (false, false, false, Vec::new());
-    let mut cpu = None;
+    let (mut cpu, mut html) = (None, None);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--cpu" => cpu = Some(rest.next().context("--cpu takes a share, such as 0.05")?.clone()),
+            "--html" => html = Some(PathBuf::from(rest.next().context("--html takes a file")?)),
             "--full" => full = true,
             "--json" => as_json = true,
             "all" => all = true,
@@ -223,7 +250,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             other => {
                 let ids: Vec<&str> = PAPERS.iter().map(|paper| paper.id).collect();
                 bail!(
-                    "there is no table or figure `{other}`; there are {}, all, and --full, --cpu SHARE and --json",
+                    "there is no table or figure `{other}`; there are {}, all, and --full, --cpu SHARE, --json and --html FILE",
                     ids.join(", ")
                 );
             }
@@ -233,18 +260,22 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let chosen = |paper: &&Paper| all || wanted.contains(&paper.id) || (wanted.is_empty() && computed(paper));
     let published = published()?;
     let mut runs = Runs::new(full, cpu);
-    let mut outcomes = BTreeMap::new();
+    let mut outcomes = Vec::new();
     for paper in PAPERS.iter().filter(chosen) {
         let rows = match paper.rows {
             Rows::Computed(rows) => rows(&published, full),
             Rows::Measured(rows) => rows(&published, &mut runs),
         };
         let rows = rows.with_context(|| format!("{} could not be made", paper.id))?;
-        let outcome = Outcome { title: paper.title, commands: runs.commands(), rows };
+        let counts = Counts::of(&rows);
+        let outcome = Outcome { id: paper.id, title: paper.title, counts, commands: runs.commands(), rows };
         if !as_json {
-            show(paper.id, &outcome);
+            show(&outcome);
         }
-        outcomes.insert(paper.id, outcome);
+        outcomes.push(outcome);
+    }
+    if let Some(file) = &html {
+        write_page(&outcomes, file)?;
     }
     if as_json {
         println!("{}", serde_json::to_string_pretty(&outcomes)?);
@@ -258,27 +289,37 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn show(id: &str, outcome: &Outcome) {
-    let rows = &outcome.rows;
-    let count = |verdict| rows.iter().filter(|row| !row.used_in_fit && row.verdict == verdict).count();
-    println!("{id}: {}", outcome.title);
+/// Builds the page with the report's own machinery. That needs npm, which xtask must not need to be compiled: it is what
+/// installs it.
+fn write_page(outcomes: &[Outcome], file: &Path) -> Result<()> {
+    tools::ensure(&[tools::BUILD])?;
+    let file = std::path::absolute(file).with_context(|| format!("{} is no path", file.display()))?;
+    let mut page = process::cargo();
+    page.args(["run", "--quiet", "--package", "fonio-report", "--example", "paper_page", "--"]).arg(&file);
+    let mut child = page.stdin(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let written = serde_json::to_writer(child.stdin.take().context("its input is piped")?, outcomes);
+    let status = child.wait().context("cannot wait for cargo")?;
+    ensure!(status.success(), "{} failed: {status}", process::shown(&page));
+    written.context("cannot hand over the rows")
+}
+
+fn show(outcome: &Outcome) {
+    let Counts { agree, differ, cannot, used_in_fit } = outcome.counts;
+    println!("{}: {}", outcome.id, outcome.title);
     println!(
-        "Of what no fit used, {} agree, {} differ, {} cannot be had here; {} were used in a fit.",
-        count(Verdict::Agrees),
-        count(Verdict::Differs),
-        count(Verdict::Cannot),
-        rows.iter().filter(|row| row.used_in_fit).count()
+        "Of what no fit used, {agree} agree, {differ} differ, {cannot} cannot be had here; {used_in_fit} were used in a fit."
     );
     for command in &outcome.commands {
         println!("Measured by: {command}");
     }
-    println!("\n{:<34} {:<34} {:<34} {:<8} {:<4}", "", "published", "ours", "verdict", "fit");
-    for row in rows {
+    println!("\n{:<34} {:<34} {:<34} {:<6} {:<8} {:<4}", "", "published", "ours", "ratio", "verdict", "fit");
+    for row in &outcome.rows {
         println!(
-            "{:<34} {:<34} {:<34} {:<8} {:<4} {}",
+            "{:<34} {:<34} {:<34} {:<6} {:<8} {:<4} {}",
             row.what,
-            row.published,
-            row.ours,
+            row.said.published(),
+            row.said.ours(),
+            row.said.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
             row.verdict.name(),
             if row.used_in_fit { "used" } else { "-" },
             row.why

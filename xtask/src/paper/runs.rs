@@ -1,12 +1,14 @@
 //! Running workloads with `fonio run`, as a user would, and reading what it says.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::{emulated, process};
 
@@ -214,6 +216,19 @@ impl Runs {
         std::mem::take(&mut self.commands)
     }
 
+    /// A workload in the setup of the first study: its cards held ext3 under Linux 2.6.35, which mounted it with
+    /// `data=writeback`. All devices are as large as the phone's own flash, so that their file systems are alike.
+    pub(super) fn in_the_setup(
+        &mut self,
+        workload: &str,
+        devices: &str,
+        link: &str,
+        more: &[&str],
+    ) -> Result<Rc<Series>> {
+        let setup = ["--size", "448MiB", "--fs", "ext3", "--mount-options", "data=writeback", "--link", link];
+        self.run(&[&[workload, "--on", devices], &setup[..], more].concat())
+    }
+
     /// `fonio run` with these arguments.
     pub(super) fn run(&mut self, arguments: &[&str]) -> Result<Rc<Series>> {
         let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
@@ -225,18 +240,10 @@ impl Runs {
             return Ok(Rc::clone(known));
         }
         let out = process::scratch("paper-runs")?.join(format!("{}", self.series.len()));
-        let output = Command::new(self.program()?)
-            .arg("run")
-            .args(&arguments)
-            .arg("--json")
-            .arg("--out")
-            .arg(&out)
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cannot start fonio")?;
-        let command = arguments.join(" ");
-        let series: Series = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("`fonio run {command}` gave no result ({})", output.status))?;
+        let mut words: Vec<&OsStr> = vec!["run".as_ref()];
+        words.extend(arguments.iter().map(OsStr::new));
+        words.extend(["--out".as_ref(), out.as_os_str()]);
+        let series: Series = self.asked(&words)?;
         let invalid = series.variations.iter().flat_map(|variation| &variation.runs).find(|run| !run.valid);
         if let Some(run) = invalid {
             bail!("the measurement in {} is not valid: {}", run.recording.display(), run.verdict);
@@ -251,24 +258,21 @@ impl Runs {
         if let Some(known) = self.reports.get(recording) {
             return Ok(Rc::clone(known));
         }
-        let output = Command::new(self.program()?)
-            .arg("report")
-            .arg(recording)
-            .arg("--json")
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cannot start fonio")?;
-        let report: Report = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("`fonio report {}` gave no result", recording.display()))?;
-        let report = Rc::new(report);
+        let report: Rc<Report> = Rc::new(self.asked(&["report".as_ref(), recording.as_os_str()])?);
         self.reports.insert(recording.to_owned(), Rc::clone(&report));
         Ok(report)
     }
 
-    fn program(&mut self) -> Result<PathBuf> {
-        if self.program.is_none() {
-            self.program = Some(emulated::fonio()?);
-        }
-        Ok(self.program.clone().expect("it was just set"))
+    /// What fonio says to these words, and `--json`.
+    fn asked<T: DeserializeOwned>(&mut self, words: &[&OsStr]) -> Result<T> {
+        let program = match &self.program {
+            Some(program) => program,
+            None => self.program.insert(emulated::fonio()?),
+        };
+        let mut command = Command::new(program);
+        command.args(words).arg("--json").stderr(Stdio::inherit());
+        let output = command.output().context("cannot start fonio")?;
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{} gave no result ({})", process::shown(&command), output.status))
     }
 }

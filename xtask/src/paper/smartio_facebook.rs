@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 
 use super::published::Published;
-use super::row::{Quantity, Row, Tolerance};
+use super::row::{Quantity, Row};
 use super::runs::Runs;
 
 /// The study's phones that have a profile.
@@ -15,8 +15,7 @@ const PHONES: [(&str, &str); 3] = [("samsung_s5", "samsung_s5"), ("nexus_5", "ne
 /// Its launch is what the share is chosen from.
 const FITTED: &str = "samsung_s5";
 
-const SECONDS: Quantity =
-    Quantity { unit: "s", decimals: 2, tolerance: Tolerance { factor: 1.5, floor: 0.1 } };
+const SECONDS: Quantity = Quantity::new("s", 2, 1.5, 0.1);
 
 const WHY: &str =
     "what the app computes is not published; phones with slower processors than the S5 take longer still";

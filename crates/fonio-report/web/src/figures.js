@@ -6,6 +6,9 @@ import { colour, faded, heatColour, seriesColour } from "./theme.js";
 
 const LARGE = 2000;
 
+/// Where powers of ten would be too far apart or no round numbers.
+const LOG_BASES = { bytes: 4, bytes_per_second: 4, times: 2 };
+
 /// The option, with what the caller needs beside it: the legend's entries and the division of the time axis.
 export function chartOption(figure, narrow) {
   const ink = {
@@ -115,7 +118,8 @@ function axis(own, { factor, tick }, ink, narrow, name) {
     axisLabel: { color: ink.text, fontSize: 11, hideOverlap: true },
   };
   if (own.categories) {
-    const long = narrow ? 16 : 48;
+    // Names above each other have room in which to differ.
+    const long = narrow ? (name === "y" ? 24 : 16) : 48;
     return {
       ...base,
       type: "category",
@@ -136,7 +140,7 @@ function axis(own, { factor, tick }, ink, narrow, name) {
   const bounds = own.bounds ? { min: own.bounds[0] / factor, max: own.bounds[1] / factor } : {};
   if (own.scale === "log") {
     return {
-      ...base, ...bounds, type: "log", logBase: own.unit.startsWith("bytes") ? 4 : 10,
+      ...base, ...bounds, type: "log", logBase: LOG_BASES[own.unit] ?? 10,
       axisLabel: { ...base.axisLabel, formatter: tick },
       minorSplitLine: { show: false },
     };

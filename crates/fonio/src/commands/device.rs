@@ -132,14 +132,14 @@ fn write_check(out: &mut impl Write, check: &Check, colour: bool) -> io::Result<
         Outcome::Differs => ("\x1b[31m", "\x1b[0m"),
         Outcome::Fitted => ("\x1b[2m", "\x1b[0m"),
     };
-    let ratio = check.ratio.map(|ratio| format!(" ({ratio:.2} of it)")).unwrap_or_default();
+    let ratio = check.ratio().map(|ratio| format!(" ({ratio:.2} of it)")).unwrap_or_default();
     writeln!(out, "  {tint}{:<10}{plain} {}", check.outcome.name(), check.what)?;
     writeln!(out, "             published {}; model {}{ratio}; {}", check.published, check.given, check.why)
 }
 
 fn check_json(check: &Check) -> Value {
     json!({
-        "what": check.what, "published": check.published, "given": check.given, "ratio": check.ratio,
+        "what": check.what, "published": check.published, "given": check.given, "ratio": check.ratio(),
         "outcome": check.outcome.name(), "why": check.why,
     })
 }

@@ -151,7 +151,7 @@ fn measure(work: &Work, scale: u64, mounted: &Mounted) -> Result<Sample> {
     Ok(Sample { seconds, used: mounted.used().since(before) })
 }
 
-fn median(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
+fn median<T>(samples: &[T], of: impl Fn(&T) -> f64) -> f64 {
     let mut values: Vec<f64> = samples.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

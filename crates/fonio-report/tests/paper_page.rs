@@ -40,10 +40,10 @@ fn numbers_are_drawn_and_everything_is_in_the_table() {
     let rows: Vec<Vec<String>> =
         section.tables[0].rows.iter().map(|row| row[..4].iter().map(Cell::text).collect()).collect();
     let expected = [
-        ["near", "2 MB", "2.2 MB (of two)", "1.1×"],
-        ["far", "12.5 MB", "2.50 MB", "0.2×"],
-        ["fitted", "3 MB", "3.0 MB", "1×"],
-        ["not measured", "3 MB", "–", "–"],
+        ["near", "2\u{a0}MB", "2.2\u{a0}MB (of two)", "1.1×"],
+        ["far", "12.5\u{a0}MB", "2.50\u{a0}MB", "0.2×"],
+        ["fitted", "3\u{a0}MB", "3.0\u{a0}MB", "1×"],
+        ["not measured", "3\u{a0}MB", "–", "–"],
         ["in words", "few", "many", "–"],
     ];
     assert_eq!(rows, expected);

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use fonio_host::CpuShare;
 
-use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used, Wanted};
+use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used, Wanted, median};
 use crate::process;
 
 const ROUNDS: usize = 3;
@@ -131,19 +131,12 @@ fn show(title: &str, chosen: &[(&'static str, Daemon)], row: &[Vec<Sample>], raw
     }
 }
 
-fn median(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
-    let mut values: Vec<f64> = samples.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn raw(programs: &Programs, setup: &Setup<'_>, bytes: u64) -> Result<f64> {
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {
         rates.push(setup.raw_write(&programs.fonio, bytes)?);
     }
-    rates.sort_by(f64::total_cmp);
-    Ok(rates[ROUNDS / 2])
+    Ok(median(&rates, |rate| *rate))
 }
 
 /// The share of a CPU with which `stock` reaches as much of the device as the study's phone did.

@@ -25,7 +25,7 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "webbench",
         "webbench",
-        "a page takes half a second here, so that most of the cache is trimmed before it is written back; on the phone a page took seconds",
+        "a page takes half a second here, so that most of the cache is trimmed before it is written back (docs/papers.md)",
     ),
     ("app_install", "appinstall", COMMITS),
     ("email", "email", COMMITS),
@@ -34,12 +34,12 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "rlbench",
         "rlbench",
-        "a thousand commits of their own are most of it; in which journal mode the phone made them is not published",
+        "a thousand commits of their own are most of it; how many the closed app makes is not published (docs/papers.md)",
     ),
     ("pulse", "pulse", COMMITS),
 ];
 
-const COMMITS: &str = "how often the app commits, and in which journal mode, is not published";
+const COMMITS: &str = "how often the app commits is not published";
 
 /// The phone's own flash.
 const DEVICE: &str = "internal_2010";

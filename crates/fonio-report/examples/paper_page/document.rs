@@ -185,8 +185,8 @@ fn said(said: &Said) -> (Cell, Cell) {
         Said::Number { published, ours, unit, decimals, note } => {
             let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
             let ours =
-                ours.map_or(Cell::Unknown, |ours| Cell::Text(format!("{ours:.decimals$} {unit}{note}")));
-            (Cell::Text(format!("{} {unit}", as_published(*published, *decimals))), ours)
+                ours.map_or(Cell::Unknown, |ours| Cell::Text(format!("{ours:.decimals$}\u{a0}{unit}{note}")));
+            (Cell::Text(format!("{}\u{a0}{unit}", as_published(*published, *decimals))), ours)
         }
         Said::Statement { published, ours } => (Cell::Text(published.clone()), Cell::Text(ours.clone())),
     }

@@ -271,12 +271,16 @@ impl Page<'_> {
     }
 }
 
+/// Cells of so many bytes get room: in a narrow column they would make the row higher than the screen.
+const PROSE_FROM: usize = 48;
+
 fn write_cell(f: &mut fmt::Formatter<'_>, cell: &Cell, numeric: bool) -> fmt::Result {
     let class = match (cell, numeric) {
         (Cell::Unknown, true) => "num unknown",
         (Cell::Unknown, false) => "unknown",
         (Cell::Bar(_), _) => "num bar",
         (Cell::Name(_), _) => "name",
+        (Cell::Text(text), false) if text.len() >= PROSE_FROM => "prose",
         (_, true) => "num",
         (_, false) => "",
     };

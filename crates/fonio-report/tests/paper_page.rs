@@ -33,7 +33,7 @@ fn numbers_are_drawn_and_everything_is_in_the_table() {
     let figure = &section.figures[0];
     let Scale::Categories(names) = &figure.y.scale else { panic!("a row for each number") };
     assert_eq!(names, &["near", "far", "fitted"]);
-    assert_eq!(figure.x.bounds, Some((1.0 / 8.0, 8.0)), "powers of two that hold a fifth");
+    assert_eq!(figure.x.bounds, Some((0.125, 2.0)), "powers of two that hold a fifth and 1.1");
     let drawn: Vec<_> =
         figure.series.iter().map(|series| (series.name.as_str(), series.y[0], series.low[0])).collect();
     assert_eq!(drawn, [("agrees", 0.0, 1.0), ("differs", 1.0, 0.2), ("used in a fit", 2.0, 1.0)]);

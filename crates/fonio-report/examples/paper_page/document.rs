@@ -124,17 +124,22 @@ fn figure(paper: &Paper) -> Option<Figure> {
         series.low.push(ratio.min(1.0));
         series.high.push(ratio.max(1.0));
     }
-    let farthest = rows.iter().fold(1.0_f64, |most, (_, ratio)| most.max(*ratio).max(1.0 / ratio));
-    let mut bound = 2.0;
-    while bound < farthest {
-        bound *= 2.0;
+    // Powers of two, as the axis has.
+    let (mut low, mut high) = (0.5, 2.0);
+    for (_, ratio) in &rows {
+        while *ratio < low {
+            low /= 2.0;
+        }
+        while *ratio > high {
+            high *= 2.0;
+        }
     }
     Some(Figure {
         id: format!("{}-ratios", paper.id),
         title: "Ours over the published number".into(),
         caption: "The dashed line is the published number; left of it ours is smaller.".into(),
         plot: Plot::Interval,
-        x: Axis { bounds: Some((1.0 / bound, bound)), ..Axis::log("Ours over published", Unit::Times) },
+        x: Axis { bounds: Some((low, high)), ..Axis::log("Ours over published", Unit::Times) },
         y: Axis::categories("What", rows.iter().map(|(row, _)| row.what.clone()).collect()),
         z: None,
         series: series.into_iter().filter(|series| !series.x.is_empty()).collect(),

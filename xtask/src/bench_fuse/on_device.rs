@@ -68,7 +68,7 @@ pub(super) fn run(wanted: &Wanted<'_>, folder: &Path, programs: &Programs) -> Re
     println!("{profile}, {} MiB and fsync; the bare device takes {:.1} MB/s.", bytes / MIB, raw / 1e6);
     let share = match wanted.cpu {
         None => None,
-        Some(STUDY) => Some(as_slow_as_the_studys(folder, programs, &setup, raw)?),
+        Some(STUDY) => Some(as_slow_as_the_studys(folder, programs, &setup, (raw, bytes))?),
         Some(percent) => {
             let percent: f64 = percent
                 .parse()
@@ -139,24 +139,23 @@ fn raw(programs: &Programs, setup: &Setup<'_>, bytes: u64) -> Result<f64> {
     Ok(median(&rates, |rate| *rate))
 }
 
-/// The share of a CPU with which `stock` reaches as much of the device as the study's phone did.
+/// The share of a CPU with which `stock` reaches as much of the device as the study's phone did, with a stream of `bytes`:
+/// a shorter one has less of it pass while something waits for the last of it. `raw` is the device's rate, bytes per second.
 pub fn as_slow_as_the_studys(
     folder: &Path,
     programs: &Programs,
     setup: &Setup<'_>,
-    raw: f64,
+    (raw, bytes): (f64, u64),
 ) -> Result<CpuShare> {
-    /// Enough for the rate to settle.
-    const BYTES: u64 = 24 * MIB;
     const ATTEMPTS: usize = 4;
-    let streams = Streams { files: 1, bytes: BYTES, record: RECORD_BYTES };
+    let streams = Streams { files: 1, bytes, record: RECORD_BYTES };
     let place = Place::emulated(folder, &programs.fonio, setup)?;
-    let mut share = CpuShare::new(0.1)?;
+    let mut share = CpuShare::new(0.035)?;
     for _ in 0..ATTEMPTS {
         let confined = Confined::new(share)?;
         let stock = Daemon::Fonio("mode=stock");
         let mounted = Mounted::start(stock, programs, &place.source, &place.dir, Some(&confined))?;
-        let reached = BYTES as f64 / write_streams(&mounted.dir, streams)? / raw;
+        let reached = bytes as f64 / write_streams(&mounted.dir, streams)? / raw;
         if (reached / STUDY_SHARE - 1.0).abs() < 0.05 {
             break;
         }

@@ -48,7 +48,7 @@ impl Experiment {
     /// Makes the daemon's processor as slow as lets `stock` reach the study's share of the device, and returns its share of
     /// a CPU.
     pub fn slow_down(&mut self, setup: &Setup<'_>, raw_mb_s: f64) -> Result<f64> {
-        let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, raw_mb_s * 1e6)?;
+        let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, (raw_mb_s * 1e6, self.bytes))?;
         self.confined = Some(Confined::new(share)?);
         Ok(share.value())
     }

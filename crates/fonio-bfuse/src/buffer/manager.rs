@@ -54,8 +54,13 @@ impl Buffer {
                 drop(dirty);
                 let mut state = pending.lock();
                 state.is_urgent = false;
-                drop(self.flush(&pending, state, Take::Sealed));
+                let mut state = self.flush(&pending, state, Take::Sealed);
+                let is_left = state.has_sealed() && !std::mem::replace(&mut state.is_urgent, true);
+                drop(state);
                 dirty = self.lock_dirty();
+                if is_left {
+                    dirty.sealed.push_back(pending);
+                }
                 continue;
             }
             let due = dirty.by_age.front().map(|(since, _)| *since + self.interval());

@@ -21,6 +21,7 @@ mod pending;
 mod pool;
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -253,16 +254,22 @@ impl Buffer {
         if state.in_flight {
             return pending.wait(state);
         }
-        let Some(taken) = state.take(take, self.direct_after()) else { return state };
+        let Some(taken) = state.take(take, self.sealed_max(), self.direct_after()) else { return state };
         state.in_flight = true;
         drop(state);
         let started = Instant::now();
         let mut offset = taken.offset;
         let mut failure = None;
+        let mut ahead = write_together(&taken);
         for entry in taken.entries {
-            if let Err(error) = write_entry(&taken.file, taken.direct.as_deref(), offset, entry.data()) {
+            let data = &entry.data()[ahead.min(entry.data().len())..];
+            ahead -= entry.data().len() - data.len();
+            let at = offset + (entry.data().len() - data.len()) as u64;
+            if !data.is_empty()
+                && let Err(error) = write_entry(&taken.file, taken.direct.as_deref(), at, data)
+            {
                 failure = Some(error);
-                self.statistics.lost_bytes.add(entry.data().len() as u64);
+                self.statistics.lost_bytes.add(data.len() as u64);
             }
             offset += entry.data().len() as u64;
             self.statistics.flushed(entry.data().len());
@@ -304,6 +311,11 @@ impl Buffer {
         self.dirty.lock().expect("no thread panics while it holds the list of what is dirty")
     }
 
+    /// How many full entries are written at a time: whoever writes shall find others free meanwhile.
+    fn sealed_max(&self) -> usize {
+        (self.options.entries() / 2).max(1)
+    }
+
     /// How much of a stream goes through the page cache below before the rest goes past it.
     fn direct_after(&self) -> u64 {
         if self.options.direct { self.options.bytes as u64 } else { u64::MAX }
@@ -332,6 +344,21 @@ pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Res
         }
     }
     Ok(())
+}
+
+/// Writes several entries in one call where they go past the page cache, and returns how many bytes were written: a device
+/// then has something to do for longer before our thread is on a CPU again. Where it fails each entry is written by itself,
+/// so that no more is lost than what cannot be written.
+fn write_together(taken: &pending::Taken) -> usize {
+    let are_aligned = taken.offset.is_multiple_of(ALIGNMENT as u64)
+        && taken.entries.iter().all(|entry| entry.data().len().is_multiple_of(ALIGNMENT));
+    match &taken.direct {
+        Some(direct) if are_aligned && taken.entries.len() > 1 => {
+            let pieces: Vec<_> = taken.entries.iter().map(|entry| IoSlice::new(entry.data())).collect();
+            rustix::io::pwritev(direct, &pieces, taken.offset).unwrap_or(0)
+        }
+        _ => 0,
+    }
 }
 
 /// Writes an entry, past the page cache where that can be: a long stream would only push everything else out of it, and

@@ -91,9 +91,10 @@ impl State {
         self.entries.front().is_some_and(Entry::is_full)
     }
 
-    /// What is to be written below, if anything; past the page cache where more than `direct_after` bytes came in order.
-    pub(super) fn take(&mut self, take: Take, direct_after: u64) -> Option<Taken> {
-        let sealed = self.entries.iter().take_while(|entry| entry.is_full()).count();
+    /// What is to be written below, if anything, of sealed entries at most `sealed_max`; past the page cache where more than
+    /// `direct_after` bytes came in order.
+    pub(super) fn take(&mut self, take: Take, sealed_max: usize, direct_after: u64) -> Option<Taken> {
+        let sealed = self.entries.iter().take(sealed_max).take_while(|entry| entry.is_full()).count();
         let entries = match take {
             Take::Everything => std::mem::take(&mut self.entries),
             Take::Sealed => self.entries.drain(..sealed).collect(),

@@ -6,6 +6,8 @@ use crate::kernel;
 
 /// What direct I/O may want memory, places and lengths to be a multiple of.
 pub(super) const ALIGNMENT: usize = 4096;
+/// On most processors a large page is as large.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// One entry: memory of fixed size, filled from the front.
 #[derive(Debug)]
@@ -50,10 +52,17 @@ impl Pool {
         let mut is_locked = true;
         let free = (0..entries)
             .map(|_| {
-                let memory = vec![0; entry_bytes + ALIGNMENT].into_boxed_slice();
+                let is_huge = entry_bytes.is_multiple_of(HUGE_PAGE_BYTES);
+                let alignment = if is_huge { HUGE_PAGE_BYTES } else { ALIGNMENT };
+                let memory = vec![0; entry_bytes + alignment].into_boxed_slice();
+                let from = memory.as_ptr().align_offset(alignment);
+                let bytes = &memory[from..from + entry_bytes];
+                if is_huge {
+                    // A flush then hands one page to the device, not 512. Without them all works as well.
+                    let _ = kernel::ask_for_huge_pages(bytes);
+                }
                 // A user's limit may be lower than the buffer; the mount says so in its statistics.
-                is_locked &= kernel::lock_memory(&memory).is_ok();
-                let from = memory.as_ptr().align_offset(ALIGNMENT);
+                is_locked &= kernel::lock_memory(bytes).is_ok();
                 Entry { memory, from, bytes: entry_bytes, used: 0 }
             })
             .collect();

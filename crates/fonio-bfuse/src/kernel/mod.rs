@@ -8,6 +8,6 @@ mod ring;
 pub(crate) use backing::{Backing, clone_device};
 pub(crate) use identity::{Caller, Identity};
 pub(crate) use process::{
-    Policy, forbid_io_recursion, lock_memory, process_use, raise_open_files, set_policy,
+    Policy, ask_for_huge_pages, forbid_io_recursion, lock_memory, process_use, raise_open_files, set_policy,
 };
 pub(crate) use ring::{Entry as RingEntry, has_rings};

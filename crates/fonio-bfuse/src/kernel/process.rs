@@ -102,3 +102,16 @@ pub(crate) fn lock_memory(memory: &[u8]) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Asks for large pages behind `memory`, which begins and ends at one's boundaries.
+///
+/// # Errors
+/// The kernel's, where it has none.
+pub(crate) fn ask_for_huge_pages(memory: &[u8]) -> io::Result<()> {
+    let start = memory.as_ptr().cast_mut().cast();
+    // SAFETY: the range is that of a live slice; which pages lie behind it changes nothing of its content.
+    if unsafe { libc::madvise(start, memory.len(), libc::MADV_HUGEPAGE) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

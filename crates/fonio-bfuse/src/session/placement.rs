@@ -7,7 +7,8 @@
 //!
 //! A thread of that policy starves beside others that want its CPU. That is watched: every [`INTERVAL`] a thread of the
 //! ordinary policy looks how long the serving threads waited for a CPU, and where it was [`WAIT_MAX`] or longer, all return to
-//! the ordinary policy for a time, which doubles when the same happens again.
+//! the ordinary policy for a time, which doubles when the same happens again. While fewer requests come, nobody watches: on a
+//! slow CPU that would cost a good part of what serving a stream does.
 
 use std::fs::File;
 use std::io;
@@ -23,18 +24,23 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// So much waiting in an interval is not by chance.
 const WAIT_MAX: Duration = Duration::from_millis(1);
 /// Requests in an interval from which moving callers costs more than a few percent of a CPU.
-const REQUESTS_MIN: u64 = 20;
-/// Intervals without a request after which nobody watches any more.
+const REQUESTS_MIN: u32 = 20;
+/// How often the time is looked at: at each of so many requests.
+const BATCH: u32 = 64;
+/// Intervals with fewer requests after which nobody watches any more.
 const QUIET_MAX: u32 = 20;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
 /// The threads that serve callers of their own CPU.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Placement {
+    began: Instant,
     /// Requests so far.
     served: AtomicU64,
-    /// Nobody watches: the next request wakes the watcher.
+    /// When the batch of requests began that is being served, in nanoseconds since `began`.
+    batch_began: AtomicU64,
+    /// Nobody watches: requests that come quickly wake the watcher.
     sleeps: AtomicBool,
     state: Mutex<State>,
     woken: Condvar,
@@ -68,6 +74,19 @@ impl Thread {
     }
 }
 
+impl Default for Placement {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            served: AtomicU64::new(0),
+            batch_began: AtomicU64::new(0),
+            sleeps: AtomicBool::new(false),
+            state: Mutex::default(),
+            woken: Condvar::new(),
+        }
+    }
+}
+
 impl Placement {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics while it holds the list of threads")
@@ -86,8 +105,13 @@ impl Placement {
 
     /// A request was served.
     pub(super) fn count(&self) {
-        self.served.fetch_add(1, Ordering::Relaxed);
-        if self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::AcqRel) {
+        let served = self.served.fetch_add(1, Ordering::Relaxed) + 1;
+        if !served.is_multiple_of(u64::from(BATCH)) {
+            return;
+        }
+        let now = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let took = Duration::from_nanos(now.saturating_sub(self.batch_began.swap(now, Ordering::Relaxed)));
+        if took * REQUESTS_MIN <= INTERVAL * BATCH && self.sleeps.swap(false, Ordering::AcqRel) {
             self.lock().awake = true;
             self.woken.notify_one();
         }
@@ -101,50 +125,62 @@ impl Placement {
 
     /// Watches until [`Placement::close`].
     pub(super) fn watch(&self) {
-        let mut policy = Policy::Other;
-        let (mut served, mut quiet) = (0, 0);
         let mut pause = PAUSE_MIN;
         let mut paused_until = Instant::now();
         let mut state = self.lock();
         while !state.closed {
-            if quiet >= QUIET_MAX {
-                policy = state.take(Policy::Other);
-                state.awake = false;
-                self.sleeps.store(true, Ordering::Release);
-                while !state.awake && !state.closed {
-                    state =
-                        self.woken.wait(state).expect("no thread panics while it holds the list of threads");
-                }
-                quiet = 0;
+            self.sleeps.store(true, Ordering::Release);
+            while !state.awake && !state.closed {
+                state = self.woken.wait(state).expect("no thread panics while it holds the list of threads");
+            }
+            state.awake = false;
+            let now = Instant::now();
+            if now < paused_until {
                 continue;
             }
+            if now >= paused_until + 2 * pause {
+                pause = PAUSE_MIN;
+            }
+            let starved;
+            (state, starved) = self.keep_callers(state);
+            if starved {
+                paused_until = Instant::now() + pause;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+
+    /// Has the threads give way to callers until requests become few, or until the threads starve: then it returns true.
+    fn keep_callers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
+        state.longest_wait();
+        state.take(Policy::Idle);
+        let mut served = self.served.load(Ordering::Relaxed);
+        let mut quiet = 0;
+        let mut starved = false;
+        while !state.closed && !starved && quiet < QUIET_MAX {
             let waited = self.woken.wait_timeout(state, INTERVAL);
             state = waited.expect("no thread panics while it holds the list of threads").0;
             let now = self.served.load(Ordering::Relaxed);
             let requests = now - std::mem::replace(&mut served, now);
-            quiet = if requests == 0 { quiet + 1 } else { 0 };
-            let longest = state.threads.iter_mut().map(Thread::waited_since).max().unwrap_or_default();
-            if policy == Policy::Idle && longest >= WAIT_MAX {
-                policy = state.take(Policy::Other);
-                paused_until = Instant::now() + pause;
-                pause = (pause * 2).min(PAUSE_MAX);
-            } else if policy == Policy::Other && requests >= REQUESTS_MIN && Instant::now() >= paused_until {
-                policy = state.take(Policy::Idle);
-            } else if policy == Policy::Idle && Instant::now() >= paused_until + 2 * pause {
-                pause = PAUSE_MIN;
-            }
+            quiet = if requests < u64::from(REQUESTS_MIN) { quiet + 1 } else { 0 };
+            starved = state.longest_wait() >= WAIT_MAX;
         }
         state.take(Policy::Other);
+        (state, starved)
     }
 }
 
 impl State {
-    /// Gives all threads the policy, and returns it.
-    fn take(&self, policy: Policy) -> Policy {
+    /// Gives all threads the policy.
+    fn take(&self, policy: Policy) {
         for thread in &self.threads {
             // A thread that has ended needs none.
             let _ = set_policy(thread.number, policy);
         }
-        policy
+    }
+
+    /// The longest that a thread waited for a CPU since this was last asked.
+    fn longest_wait(&mut self) -> Duration {
+        self.threads.iter_mut().map(Thread::waited_since).max().unwrap_or_default()
     }
 }

@@ -22,6 +22,19 @@ const STUDY_SHARE: f64 = 7.0 / 39.0;
 /// The word for a processor as slow as the study's.
 pub const STUDY: &str = "study";
 
+/// Removes what a daemon before has written. While one is mounted it is the daemon that gives up the pages of what was
+/// removed, at any time later.
+fn make_room(source: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(source)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && entry.file_name() != "lost+found" {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    rustix::fs::syncfs(File::open(source)?)?;
+    Ok(())
+}
+
 /// Files that are written in turn, a record each.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
@@ -30,15 +43,11 @@ pub struct Streams {
     pub record: usize,
 }
 
-/// Writes them, makes them durable, and returns the seconds.
+/// Writes them into a new folder of `dir`, makes them durable, and returns the seconds.
 pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
     let data = vec![0x5a; streams.record];
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
+    let dir = dir.join(format!("{} of {}", streams.files, streams.record));
+    std::fs::create_dir(&dir)?;
     let started = Instant::now();
     let mut files = Vec::new();
     for number in 0..streams.files {
@@ -87,6 +96,7 @@ pub(super) fn run(wanted: &Wanted<'_>, folder: &Path, programs: &Programs) -> Re
         let place = Place::emulated(folder, &programs.fonio, &setup)?;
         for (column, (name, daemon)) in chosen.iter().enumerate() {
             eprint!("\rround {} of {ROUNDS}, {name:<12}", round + 1);
+            make_room(&place.source)?;
             let mounted = Mounted::start(*daemon, programs, &place.source, &place.dir, confined.as_ref())?;
             for (row, (_, streams)) in works.iter().enumerate() {
                 let before = mounted.used();
@@ -152,6 +162,7 @@ pub fn as_slow_as_the_studys(
     let place = Place::emulated(folder, &programs.fonio, setup)?;
     let mut share = CpuShare::new(0.035)?;
     for _ in 0..ATTEMPTS {
+        make_room(&place.source)?;
         let confined = Confined::new(share)?;
         let stock = Daemon::Fonio("mode=stock");
         let mounted = Mounted::start(stock, programs, &place.source, &place.dir, Some(&confined))?;

@@ -1,5 +1,6 @@
 //! The management thread of the study: it empties full entries at once, and whatever is older than the interval.
-//! It sleeps while nothing is pending.
+//! It sleeps while nothing is pending. There are two, so that a device has the next inode's entry to write when one is
+//! written, however long it takes until a thread of ours is on a CPU again.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -7,30 +8,33 @@ use std::time::Instant;
 
 use super::{Buffer, Take};
 
-/// The thread, until this value is dropped; then everything is below.
+const THREADS: usize = 2;
+
+/// The threads, until this value is dropped; then everything is below.
 #[derive(Debug)]
 pub(crate) struct Manager {
     buffer: Arc<Buffer>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Manager {
-    /// Starts the thread, unless the options say that there is none.
+    /// Starts the threads, unless the options say that there is none.
     ///
     /// # Errors
     /// Where the system has no thread left.
     pub(crate) fn start(buffer: &Arc<Buffer>) -> std::io::Result<Self> {
-        let thread = if buffer.options.thread {
+        let mut manager = Self { buffer: Arc::clone(buffer), threads: Vec::new() };
+        for _ in 0..if buffer.options.thread { THREADS } else { 0 } {
             let buffer = Arc::clone(buffer);
-            Some(std::thread::Builder::new().name("fonio-flush".to_owned()).spawn(move || {
-                // Without the privilege the kernel may make memory for us by writing back through our own mount.
-                let _ = crate::kernel::forbid_io_recursion();
-                buffer.manage();
-            })?)
-        } else {
-            None
-        };
-        Ok(Self { buffer: Arc::clone(buffer), thread })
+            manager.threads.push(std::thread::Builder::new().name("fonio-flush".to_owned()).spawn(
+                move || {
+                    // Without the privilege the kernel may make memory for us by writing back through our own mount.
+                    let _ = crate::kernel::forbid_io_recursion();
+                    buffer.manage();
+                },
+            )?);
+        }
+        Ok(manager)
     }
 }
 
@@ -38,7 +42,7 @@ impl Drop for Manager {
     fn drop(&mut self) {
         self.buffer.lock_dirty().closed = true;
         self.buffer.work.notify_all();
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             // It panics only where an invariant is broken; the message is on standard error then.
             let _ = thread.join();
         }
@@ -54,13 +58,12 @@ impl Buffer {
                 drop(dirty);
                 let mut state = pending.lock();
                 state.is_urgent = false;
-                let mut state = self.flush(&pending, state, Take::Sealed);
-                let is_left = state.has_sealed() && !std::mem::replace(&mut state.is_urgent, true);
+                // Whoever has it in flight comes back for the rest.
+                if !state.in_flight {
+                    state = self.flush(&pending, state, Take::Sealed);
+                }
                 drop(state);
                 dirty = self.lock_dirty();
-                if is_left {
-                    dirty.sealed.push_back(pending);
-                }
                 continue;
             }
             let due = dirty.by_age.front().map(|(since, _)| *since + self.interval());

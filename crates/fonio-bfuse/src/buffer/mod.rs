@@ -140,14 +140,10 @@ impl Buffer {
             data = &data[copied..];
             self.statistics.filled(copied);
             let sealed = state.has_sealed();
+            self.call_for_sealed(pending, &mut state);
             if copied > 0 && was_clean && !state.is_listed {
                 state.is_listed = true;
                 self.list(pending);
-            }
-            if sealed && self.options.thread && !state.is_urgent {
-                state.is_urgent = true;
-                self.lock_dirty().sealed.push_back(Arc::clone(pending));
-                self.work.notify_one();
             }
             if data.is_empty() {
                 state.expected = offset;
@@ -284,8 +280,18 @@ impl Buffer {
             self.statistics.errors.add(1);
             state.errors.record(error);
         }
+        self.call_for_sealed(pending, &mut state);
         pending.notify();
         state
+    }
+
+    /// Has a manager come for full entries, unless one has been called or has some in flight.
+    fn call_for_sealed(&self, pending: &Arc<Pending>, state: &mut State) {
+        if self.options.thread && state.has_sealed() && !state.in_flight && !state.is_urgent {
+            state.is_urgent = true;
+            self.lock_dirty().sealed.push_back(Arc::clone(pending));
+            self.work.notify_one();
+        }
     }
 
     /// Flushes an inode that was taken from the list by age, and puts it back where data came meanwhile.
@@ -318,7 +324,7 @@ impl Buffer {
 
     /// How much of a stream goes through the page cache below before the rest goes past it.
     fn direct_after(&self) -> u64 {
-        if self.options.direct { self.options.bytes as u64 } else { u64::MAX }
+        if self.options.direct { self.options.entry_bytes as u64 } else { u64::MAX }
     }
 
     /// How long data may stay in the buffer.

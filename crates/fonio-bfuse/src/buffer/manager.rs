@@ -1,6 +1,7 @@
 //! The management thread of the study: it empties full entries at once, and whatever is older than the interval.
 //! It sleeps while nothing is pending. There are two, so that a device has the next inode's entry to write when one is
-//! written, however long it takes until a thread of ours is on a CPU again.
+//! written, however long it takes until a thread of ours is on a CPU again. What is only old, or
+//! would only make room, waits while full entries are being written: it may be full itself then.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -59,28 +60,35 @@ impl Buffer {
                 let mut state = pending.lock();
                 state.is_urgent = false;
                 // Whoever has it in flight comes back for the rest.
-                if !state.in_flight {
-                    state = self.flush(&pending, state, Take::Sealed);
+                if state.in_flight {
+                    drop(state);
+                    dirty = self.lock_dirty();
+                } else {
+                    self.lock_dirty().flushing += 1;
+                    drop(self.flush(&pending, state, Take::Sealed));
+                    dirty = self.lock_dirty();
+                    dirty.flushing -= 1;
+                    // The other one may wait for just that.
+                    self.work.notify_one();
                 }
-                drop(state);
-                dirty = self.lock_dirty();
                 continue;
             }
+            let is_idle = dirty.flushing == 0 || dirty.closed;
             let due = dirty.by_age.front().map(|(since, _)| *since + self.interval());
             let now = Instant::now();
             match due {
-                Some(due) if due <= now || dirty.starving > 0 || dirty.closed => {
+                Some(due) if is_idle && (due <= now || dirty.starving > 0 || dirty.closed) => {
                     let (_, pending) = dirty.by_age.pop_front().expect("its front was just looked at");
                     drop(dirty);
                     self.flush_listed(&pending);
                     dirty = self.lock_dirty();
                 }
-                Some(due) => {
+                Some(due) if due > now => {
                     let waited = self.work.wait_timeout(dirty, due - now);
                     dirty = waited.expect("no thread panics while it holds the list of what is dirty").0;
                 }
                 None if dirty.closed => return,
-                None => {
+                Some(_) | None => {
                     let waited = self.work.wait(dirty);
                     dirty = waited.expect("no thread panics while it holds the list of what is dirty");
                 }

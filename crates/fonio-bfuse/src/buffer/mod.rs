@@ -64,6 +64,8 @@ struct Dirty {
     sealed: VecDeque<Arc<Pending>>,
     /// Writers who wait for a free entry.
     starving: usize,
+    /// Managers that are writing full entries.
+    flushing: usize,
     closed: bool,
 }
 

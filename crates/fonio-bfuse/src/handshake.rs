@@ -41,13 +41,22 @@ const XATTR_BYTES_MAX: usize = 64 << 10;
 const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter fuse.enable_uring (root's mounts switch it on), \
      io_uring itself, and io_unit above 64K; take io_uring=auto";
 
-/// Waits for the kernel's `FUSE_INIT`, decides, and answers it. Returns too whether requests will come through io_uring.
+/// What both sides will do.
+pub(crate) struct Agreed {
+    pub(crate) plan: Plan,
+    /// Requests will come through io_uring.
+    pub(crate) over_ring: bool,
+    /// The kernel's version of the protocol is 7 and this.
+    pub(crate) minor: u32,
+}
+
+/// Waits for the kernel's `FUSE_INIT`, decides, and answers it.
 pub(crate) fn shake_hands(
     device: &OwnedFd,
     source: &OwnedFd,
     dir: &Path,
     options: &Options,
-) -> Result<(Plan, bool), MountError> {
+) -> Result<Agreed, MountError> {
     let lost = |source: rustix::io::Errno| MountError::System {
         action: "talk to the kernel about",
         path: dir.to_owned(),
@@ -111,7 +120,7 @@ pub(crate) fn shake_hands(
     record.u32(u32::from(plan.passthrough)).zeros(24);
     assert!(record.length() == HEADER_OUT + 64 && HEADER_IN == 40, "struct fuse_init_out has 64 bytes");
     rustix::io::write(device, &answer).map_err(lost)?;
-    Ok((plan, agreed & init::OVER_IO_URING != 0))
+    Ok(Agreed { plan, over_ring: agreed & init::OVER_IO_URING != 0, minor })
 }
 
 /// Whether the kernel offers requests through io_uring to new connections.

@@ -7,6 +7,7 @@
 
 mod buffer;
 pub mod daemon;
+mod descriptors;
 mod device;
 mod error;
 mod filesystem;

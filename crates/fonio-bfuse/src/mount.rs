@@ -9,10 +9,11 @@ use rustix::fs::{Mode as FileMode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::buffer::{Buffer, Manager};
+use crate::descriptors::{Descriptors, Pruner};
 use crate::device;
 use crate::error::MountError;
 use crate::filesystem::FileSystem;
-use crate::handshake::{RingsAllowed, shake_hands};
+use crate::handshake::{Agreed, RingsAllowed, shake_hands};
 use crate::kernel;
 use crate::modes::Mode;
 use crate::mountinfo;
@@ -31,6 +32,7 @@ pub struct Mount {
     ended: OwnedFd,
     server: Option<Server>,
     manager: Option<Manager>,
+    pruner: Option<Pruner>,
     detached: Vec<PathBuf>,
 }
 
@@ -43,14 +45,14 @@ impl Mount {
         let detached = device::detach_dead(crate::report::is_served);
         let source = source.canonicalize().map_err(MountError::system("find", source))?;
         let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
-        kernel::raise_open_files();
+        let limit = kernel::raise_open_files(options.files);
         // Opened before the mount: the source may lie behind the directory that is mounted on.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&source, flags, FileMode::empty())
             .map_err(MountError::system("open the directory", &source))?;
         let allowed = (options.io_uring != IoUring::No).then(RingsAllowed::now);
         let session = Arc::new(device::mount(&source, &dir, &options)?);
-        let outcome = Self::serve(root, session, &dir, options, allowed, detached);
+        let outcome = Self::serve(root, session, &dir, options, allowed, limit, detached);
         if outcome.is_err() {
             // The first error is the one to tell.
             let _ = device::unmount(&dir, true);
@@ -64,15 +66,17 @@ impl Mount {
         dir: &Path,
         options: Options,
         allowed: Option<RingsAllowed>,
+        limit: u64,
         detached: Vec<PathBuf>,
     ) -> Result<Self, MountError> {
-        let (plan, over_ring) = shake_hands(&session, &root, dir, &options)?;
+        let Agreed { plan, over_ring, minor } = shake_hands(&session, &root, dir, &options)?;
         drop(allowed);
         let statistics = Arc::new(BufferStatistics::default());
         let buffer = Arc::new(Buffer::new(options.buffer, Arc::clone(&statistics)));
         let manager = Manager::start(&buffer).map_err(MountError::system("start a thread for", dir))?;
         let prometheus = options.prometheus;
-        let file_system = FileSystem::new(root, Arc::clone(&session), plan, options, buffer)
+        let descriptors = Descriptors::new(limit, Session::threads_max(&options, over_ring));
+        let file_system = FileSystem::new(root, Arc::clone(&session), plan, options, buffer, descriptors)
             .map_err(MountError::system("serve", dir))?;
         let file_system = Arc::new(file_system);
         let (ended, notice) =
@@ -81,6 +85,8 @@ impl Mount {
             // The pipe has room for one byte, and there is only one.
             let _ = rustix::io::write(&notice, b"x");
         };
+        let pruner = Pruner::start(&file_system, &session, minor)
+            .map_err(MountError::system("start a thread for", dir))?;
         let session = Session::start(Arc::clone(&file_system), session, over_ring, notify)
             .map_err(MountError::system("start a thread for", dir))?;
         let server = mountinfo::at(dir)
@@ -93,6 +99,7 @@ impl Mount {
             ended,
             server,
             manager: Some(manager),
+            pruner: Some(pruner),
             detached,
         };
         Ok(mount)
@@ -153,6 +160,7 @@ impl Mount {
             self.session.wait();
         }
         drop(manager);
+        self.pruner = None;
         self.server = None;
         outcome
     }

@@ -9,10 +9,10 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Stat};
 
 use crate::buffer::Pending;
 use crate::kernel::Backing;
@@ -30,6 +30,9 @@ pub(crate) struct Node {
     pub(crate) file: OwnedFd,
     pub(crate) device: u64,
     pub(crate) inode: u64,
+    pub(crate) is_directory: bool,
+    /// The node of a directory in which it was found last.
+    parent: AtomicU64,
     /// What of it is in our buffer.
     pub(crate) pending: Arc<Pending>,
     /// It may have set-user-ID bits or capabilities that a write must clear.
@@ -57,12 +60,14 @@ pub(crate) fn version_of(stat: &Stat) -> Version {
 }
 
 impl Node {
-    fn new(id: u64, file: OwnedFd, stat: &Stat) -> Self {
+    fn new(id: u64, file: OwnedFd, stat: &Stat, parent: u64) -> Self {
         Self {
             id,
             file,
             device: stat.st_dev,
             inode: stat.st_ino,
+            is_directory: FileType::from_raw_mode(stat.st_mode).is_dir(),
+            parent: AtomicU64::new(parent),
             pending: Arc::default(),
             privileged: AtomicBool::new(true),
             open: Mutex::default(),
@@ -71,6 +76,16 @@ impl Node {
 
     pub(crate) fn lock_open(&self) -> MutexGuard<'_, OpenState> {
         self.open.lock().expect("no thread panics while it holds how a file is served")
+    }
+
+    /// The node of a directory that had it once; both may have gone on.
+    pub(crate) fn parent(&self) -> u64 {
+        self.parent.load(Ordering::Relaxed)
+    }
+
+    /// It was found in this directory.
+    pub(crate) fn set_parent(&self, parent: u64) {
+        self.parent.store(parent, Ordering::Relaxed);
     }
 
     /// Whether a write by somebody without privilege must look for bits to clear; the next need not.
@@ -92,13 +107,18 @@ type Shard = HashMap<(u64, u64), (Arc<Node>, u64)>;
 pub(crate) struct Nodes {
     by_id: Slab<Node>,
     by_inode: [Mutex<Shard>; SHARDS],
+    forgotten: AtomicU64,
 }
 
 impl Nodes {
     /// With the root, which is never forgotten.
     pub(crate) fn new(root: OwnedFd, stat: &Stat) -> Self {
-        let nodes = Self { by_id: Slab::default(), by_inode: std::array::from_fn(|_| Mutex::default()) };
-        let root = nodes.look_up(root, stat);
+        let nodes = Self {
+            by_id: Slab::default(),
+            by_inode: std::array::from_fn(|_| Mutex::default()),
+            forgotten: AtomicU64::new(0),
+        };
+        let root = nodes.look_up(root, stat, ROOT_ID);
         assert!(root.id == ROOT_ID, "the first node is the root");
         nodes
     }
@@ -108,14 +128,15 @@ impl Nodes {
         self.by_inode[at].lock().expect("no thread panics while it holds the nodes")
     }
 
-    /// The node of the inode behind `file`, for the kernel to know once more.
-    pub(crate) fn look_up(&self, file: OwnedFd, stat: &Stat) -> Arc<Node> {
+    /// The node of the inode behind `file`, for the kernel to know once more; it was found in the directory `parent`.
+    pub(crate) fn look_up(&self, file: OwnedFd, stat: &Stat, parent: u64) -> Arc<Node> {
         let mut shard = self.shard(stat.st_dev, stat.st_ino);
         if let Some((node, lookups)) = shard.get_mut(&(stat.st_dev, stat.st_ino)) {
             *lookups += 1;
+            node.set_parent(parent);
             return Arc::clone(node);
         }
-        let node = self.by_id.insert_with(|id| Node::new(id, file, stat));
+        let node = self.by_id.insert_with(|id| Node::new(id, file, stat, parent));
         shard.insert((stat.st_dev, stat.st_ino), (Arc::clone(&node), 1));
         node
     }
@@ -132,6 +153,7 @@ impl Nodes {
         if *lookups == 0 {
             shard.remove(&(node.device, node.inode));
             self.by_id.remove(id);
+            self.forgotten.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -146,9 +168,21 @@ impl Nodes {
 
     /// How many there are.
     pub(crate) fn count(&self) -> u64 {
-        let shards = self.by_inode.iter();
-        shards
-            .map(|shard| shard.lock().expect("no thread panics while it holds the nodes").len() as u64)
-            .sum()
+        self.by_id.count()
+    }
+
+    /// How many there were and are no more.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten.load(Ordering::Relaxed)
+    }
+
+    /// All but the root, in no order.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        let mut ids = Vec::new();
+        for shard in &self.by_inode {
+            let shard = shard.lock().expect("no thread panics while it holds the nodes");
+            ids.extend(shard.values().map(|(node, _)| node.id).filter(|id| *id != ROOT_ID));
+        }
+        ids
     }
 }

@@ -8,6 +8,10 @@ use crate::modes::Mode;
 /// The largest request of a kernel with its default `max_pages_limit` of 256.
 const IO_BYTES_MAX: u32 = 1 << 20;
 const PAGE_BYTES: u32 = 4096;
+/// With fewer, what the daemon needs for itself would be most of them.
+const FILES_MIN: u64 = 256;
+/// The highest that `fs.nr_open` can be set to.
+const FILES_MAX: u64 = (1 << 30) - 8;
 
 /// Options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +27,9 @@ pub struct Options {
     pub io_uring: IoUring,
     /// Threads that serve requests; `None` is as many as are needed, up to 8.
     pub threads: Option<usize>,
+    /// The most file descriptors of the daemon; `None` is all that the kernel allows. Each inode that the kernel remembers
+    /// takes one, each open file another.
+    pub files: Option<u64>,
     /// Whether times of birth are told. Each first look at a file is then one more request, since the kernel does not
     /// take them from a lookup.
     pub birth_times: bool,
@@ -118,6 +125,7 @@ impl Default for Options {
             buffer: BufferOptions::default(),
             io_uring: IoUring::Auto,
             threads: None,
+            files: None,
             birth_times: false,
             timeout: Duration::from_secs(1),
             allow_other: rustix::process::geteuid().is_root(),
@@ -216,6 +224,10 @@ impl Options {
             ("threads", Some(text)) => {
                 let count = text.parse().ok().filter(|count| (1..=256).contains(count));
                 self.threads = Some(count.ok_or_else(|| refuse("a number from 1 to 256"))?);
+            }
+            ("files", Some(text)) => {
+                let count = text.parse().ok().filter(|count| (FILES_MIN..=FILES_MAX).contains(count));
+                self.files = Some(count.ok_or_else(|| refuse("a number from 256 to 1073741816"))?);
             }
             ("io_uring", Some(text)) => {
                 self.io_uring = match (text, yes_or_no(text)) {
@@ -345,6 +357,7 @@ mod tests {
             &expect!["`mode=fast`: one of auto, stock, extended, buffered, writeback, passthrough"],
         );
         check("bufer=8M", &expect!["there is no option `bufer=8M`; `fonio mount --help` lists them"]);
+        check("files=100", &expect!["`files=100`: a number from 256 to 1073741816"]);
         check("buffer=1M", &expect!["`entry=2097152`: at most the bytes of the whole buffer"]);
     }
 }

@@ -49,6 +49,12 @@ pub struct Report {
     pub inodes: u64,
     /// Open files.
     pub open_files: u64,
+    /// Descriptors that inodes and open files hold.
+    pub descriptors: u64,
+    /// How many the daemon may have.
+    pub descriptors_max: u64,
+    /// How often the kernel was asked to forget inodes, because descriptors were short.
+    pub prunes: u64,
     /// Threads that serve requests.
     pub threads: u64,
     /// CPU time of the daemon in user mode, nanoseconds.
@@ -178,6 +184,9 @@ impl Report {
             passthrough_errno: statistics.passthrough_errno.get(),
             inodes: file_system.nodes.count(),
             open_files: statistics.handles.get(),
+            descriptors: file_system.descriptors_used(),
+            descriptors_max: file_system.descriptors.limit,
+            prunes: statistics.prunes.get(),
             threads: statistics.threads.get(),
             cpu_user_ns: nanoseconds(used.user),
             cpu_system_ns: nanoseconds(used.system),

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::filesystem::{Answer, FileSystem, Worker};
 use crate::handshake::request_bytes;
 use crate::kernel::{self, Identity};
+use crate::options::Options;
 use crate::protocol::{HEADER_OUT, Opcode, Record, Request};
 
 mod placement;
@@ -28,6 +29,9 @@ pub(crate) use ring::queues;
 const IDLE_MAX: usize = 2;
 /// Threads that work at the same time, unless said otherwise.
 const THREADS_MAX: usize = 8;
+
+/// As many more may wait for a descriptor.
+const WHEN_SHORT: usize = 24;
 
 /// Nobody waits for the kernel's forgetting to be heard; what it forgets meanwhile comes together, and wakes nobody.
 const LINGER: Duration = Duration::from_millis(2);
@@ -88,13 +92,22 @@ impl Session {
         Ok(session)
     }
 
+    /// How many threads serve at most.
+    pub(crate) fn threads_max(options: &Options, over_ring: bool) -> u64 {
+        let readers = options.threads.unwrap_or(THREADS_MAX) as u64;
+        let ring = if over_ring { ring::threads(options.threads.unwrap_or(THREADS_MAX)) as u64 } else { 0 };
+        readers + ring
+    }
+
     fn lock_running(&self) -> std::sync::MutexGuard<'_, Running> {
         self.running.lock().expect("no thread panics while it holds the number of threads")
     }
 
     fn start_reader(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
         let mut running = self.lock_running();
-        if running.readers >= self.threads_max {
+        // Who looks up a name may wait then for what only a reader hears: that the kernel has forgotten another.
+        let more = if self.file_system.is_short_of_descriptors() { WHEN_SHORT } else { 0 };
+        if running.readers >= self.threads_max + more {
             return Ok(());
         }
         let (session, handed_on) = (Arc::clone(self), Arc::clone(on_end));
@@ -166,7 +179,8 @@ impl Session {
             let Ok(request) = Request::split(bytes) else { return Err(Errno::PROTO.into()) };
             let are_few = self.file_system.statistics.threads.get() < IDLE_MAX as u64;
             let is_forgotten = matches!(request.opcode, Opcode::Forget | Opcode::BatchForget);
-            let is_short_of_threads = !others_wait && (are_few || may_last(request.opcode));
+            let is_short_of_threads = !others_wait
+                && (are_few || may_last(request.opcode) || self.file_system.is_short_of_descriptors());
             if is_short_of_threads
                 && !(self.over_ring && is_forgotten)
                 && let Err(error) = self.start_reader(on_end)

@@ -1,11 +1,14 @@
 //! Things that the kernel names by small numbers.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 /// Values by number; the number of a removed one is given out again.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: RwLock<Slots<T>>,
+    /// The values, for who wants no lock to know.
+    count: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -16,7 +19,7 @@ struct Slots<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { slots: RwLock::new(Slots { values: Vec::new(), free: Vec::new() }) }
+        Self { slots: RwLock::new(Slots { values: Vec::new(), free: Vec::new() }), count: AtomicU64::new(0) }
     }
 }
 
@@ -32,6 +35,7 @@ impl<T> Slab<T> {
         });
         let value = Arc::new(make(at as u64 + 1));
         slots.values[at] = Some(Arc::clone(&value));
+        self.count.fetch_add(1, Ordering::Relaxed);
         value
     }
 
@@ -40,11 +44,17 @@ impl<T> Slab<T> {
         self.slots.read().expect(UNPOISONED).values.get(at)?.clone()
     }
 
+    /// How many values there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<T>> {
         let at = usize::try_from(number.checked_sub(1)?).ok()?;
         let mut slots = self.slots.write().expect(UNPOISONED);
         let removed = slots.values.get_mut(at)?.take()?;
         slots.free.push(at);
+        self.count.fetch_sub(1, Ordering::Relaxed);
         Some(removed)
     }
 }
@@ -61,8 +71,10 @@ mod tests {
         }
         assert_eq!(slab.get(0), None);
         assert_eq!(slab.get(u64::MAX), None);
+        assert_eq!(slab.count(), 3);
         assert_eq!(slab.remove(2).as_deref(), Some(&2));
         assert_eq!(slab.remove(2), None);
+        assert_eq!(slab.count(), 2);
         assert_eq!(*slab.insert_with(|number| number), 2);
     }
 }

@@ -147,6 +147,8 @@ pub(crate) struct Statistics {
     pub(crate) passthrough_refused: Counter,
     pub(crate) passthrough_errno: Counter,
     pub(crate) handles: Counter,
+    /// How often the kernel was asked to forget inodes.
+    pub(crate) prunes: Counter,
     pub(crate) threads: Counter,
 }
 
@@ -161,6 +163,7 @@ impl Default for Statistics {
             passthrough_refused: Counter::default(),
             passthrough_errno: Counter::default(),
             handles: Counter::default(),
+            prunes: Counter::default(),
             threads: Counter::default(),
         }
     }

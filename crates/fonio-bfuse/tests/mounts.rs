@@ -323,6 +323,90 @@ fn deep_trees_and_many_open_files() {
     std::fs::remove_dir_all(mounted.path("deeper")).expect("it is ours");
 }
 
+/// As a walk over everything, several at a time: each name is looked up and each file read.
+fn walk(dir: &Path) -> std::io::Result<u64> {
+    let mut found = 0;
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        found += 1;
+        if path.symlink_metadata()?.is_dir() {
+            found += walk(&path)?;
+        } else if !std::fs::read(&path)?.is_empty() {
+            return Err(std::io::Error::other("the file is not empty"));
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn far_more_inodes_than_descriptors() {
+    skip!();
+    const LIMIT: u64 = 512;
+    const FOLDERS: u64 = 20;
+    const FILES: u64 = 60;
+    for mode in MODES {
+        let mounted = Mounted::new(&format!("{mode},files={LIMIT}"));
+        for folder in 0..FOLDERS {
+            let folder = mounted.below(&format!("folder{folder}/inner"));
+            std::fs::create_dir_all(&folder).expect("it is ours");
+            for file in 0..FILES {
+                File::create(folder.join(file.to_string())).expect("it is ours");
+            }
+        }
+        // Open files are not forgotten.
+        let open: Vec<_> = (0..50)
+            .map(|number| {
+                let file = File::create_new(mounted.path(&number.to_string())).expect("it is writable");
+                file.write_all_at(&piece(number, 5000), 0).expect("there is space");
+                file
+            })
+            .collect();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let inner = (0..FOLDERS).map(|folder| {
+                        walk(&mounted.path(&format!("folder{folder}")))
+                            .unwrap_or_else(|error| panic!("{mode}, folder {folder}: {error}"))
+                    });
+                    assert_eq!(inner.sum::<u64>(), FOLDERS * (1 + FILES), "{mode}");
+                });
+            }
+        });
+        let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
+        assert_eq!(report.descriptors_max, LIMIT, "{mode}");
+        assert!(report.descriptors < LIMIT && report.prunes > 0, "{mode}: {} used", report.descriptors);
+        for (number, file) in open.iter().enumerate() {
+            file.write_all_at(b"x", 5000).expect("there is space");
+            let mut wanted = piece(number as u64, 5000);
+            wanted.push(b'x');
+            let found = std::fs::read(mounted.path(&number.to_string())).expect("it is there");
+            assert!(found == wanted, "{mode}: file {number} is what was written");
+        }
+    }
+}
+
+#[test]
+fn too_many_open_files_are_told_and_can_be_closed() {
+    skip!();
+    let mounted = Mounted::new("mode=auto,files=256");
+    let mut open = Vec::new();
+    let error = loop {
+        match File::create(mounted.path(&open.len().to_string())) {
+            Ok(file) => open.push(file),
+            Err(error) => break error,
+        }
+        assert!(open.len() < 256, "the daemon has no more");
+    };
+    assert!(matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)), "{error}");
+    open.clear();
+    // What is closed comes back once the kernel has told the daemon.
+    let again = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        File::create(mounted.path("again")).is_ok()
+    });
+    assert!(again, "a descriptor came back");
+}
+
 #[test]
 fn the_buffer_coalesces() {
     skip!();

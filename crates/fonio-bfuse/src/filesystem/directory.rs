@@ -159,12 +159,13 @@ impl FileSystem {
         let mut inode = name.inode;
         if with_attributes {
             let is_itself = matches!(text, b"." | b"..");
-            match if is_itself { None } else { self.find(directory, &name.name).ok() } {
+            let is_told = !is_itself && !self.is_short_of_descriptors();
+            match if is_told { self.find(directory, &name.name).ok() } else { None } {
                 Some((node, attributes)) => {
                     inode = attributes.inode;
                     self.write_entry(record, &node, &attributes);
                 }
-                // Gone since: the name is told, and looked up when somebody wants more.
+                // Gone since, or too many are known: the name is told, and looked up when somebody wants more.
                 None => {
                     record.zeros(ENTRY_BYTES);
                 }

@@ -72,11 +72,13 @@ impl FileSystem {
         let (mode, umask, asks) = (fields.u32()?, fields.u32()?, fields.u32()?);
         keep_group_bit(worker, mode)?;
         let fresh = self.flags_below(flags) | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let made = worker.identity.act_as(Self::caller(request), umask, || {
-            rustix::fs::openat(&parent.file, name, fresh, Mode::from_raw_mode(mode))
+        let made = self.descriptors.find_one(Some(parent.id), || {
+            worker.identity.act_as(Self::caller(request), umask, || {
+                rustix::fs::openat(&parent.file, name, fresh, Mode::from_raw_mode(mode))
+            })
         });
         match made {
-            Ok(file) => self.answer_created(worker, file, Some((&parent, name)), flags, out),
+            Ok(file) => self.answer_created(worker, file, &parent, Some(name), flags, out),
             // Somebody made it in the source since the kernel looked.
             Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
                 let (node, attributes) = self.find(&parent, name)?;
@@ -105,24 +107,27 @@ impl FileSystem {
         // Unless the application says so, the file may still be given a name.
         let mut below = (self.flags_below(flags) | OFlags::TMPFILE | OFlags::CLOEXEC) - OFlags::TRUNC;
         below |= flags & OFlags::EXCL;
-        let file = worker.identity.act_as(Self::caller(request), umask, || {
-            rustix::fs::openat(&parent.file, c".", below, Mode::from_raw_mode(mode))
+        let file = self.descriptors.find_one(None, || {
+            worker.identity.act_as(Self::caller(request), umask, || {
+                rustix::fs::openat(&parent.file, c".", below, Mode::from_raw_mode(mode))
+            })
         })?;
-        self.answer_created(worker, file, None, flags, out)
+        self.answer_created(worker, file, &parent, None, flags, out)
     }
 
     fn answer_created(
         &self,
         worker: &mut Worker,
         file: OwnedFd,
-        place: Option<(&Node, &CStr)>,
+        parent: &Node,
+        name: Option<&CStr>,
         flags: OFlags,
         out: &mut [u8],
     ) -> Answer {
         let stat = rustix::fs::fstat(&file)?;
-        let named = place.and_then(|(parent, name)| Self::path_descriptor(parent, name, &stat));
-        let path = named.map_or_else(|| self.reopen(&file, OFlags::PATH), Ok)?;
-        let node = self.nodes.look_up(path, &stat);
+        let named = name.and_then(|name| Self::path_descriptor(parent, name, &stat));
+        let path = named.map_or_else(|| self.reopen(&file, Some(parent.id), OFlags::PATH), Ok)?;
+        let node = self.know(path, &stat, parent);
         let mut record = Record::new(out);
         self.write_entry(&mut record, &node, &self.overlay(&stat, None));
         self.hand_out(worker, &mut record, node, file, flags, Some(&stat));

@@ -19,6 +19,7 @@ use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::buffer::{Buffer, Seen};
+use crate::descriptors::Descriptors;
 use crate::kernel::{Caller, Identity};
 use crate::modes::{Plan, Serving};
 use crate::node::{Node, Nodes};
@@ -43,8 +44,9 @@ pub(crate) struct FileSystem {
     directories: Slab<Directory>,
     /// `/dev/fuse`, for backing files.
     device: Arc<OwnedFd>,
+    pub(crate) descriptors: Descriptors,
     /// `/proc/self/fd`: the way from an `O_PATH` descriptor to its file.
-    descriptors: OwnedFd,
+    descriptor_links: OwnedFd,
     /// The root's device: inodes of others get numbers that cannot be confused with its.
     root_device: u64,
 }
@@ -82,9 +84,10 @@ impl FileSystem {
         plan: Plan,
         options: Options,
         buffer: Arc<Buffer>,
+        descriptors: Descriptors,
     ) -> std::io::Result<Self> {
         let stat = rustix::fs::fstat(&root)?;
-        let descriptors = rustix::fs::open(
+        let descriptor_links = rustix::fs::open(
             "/proc/self/fd",
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
@@ -99,6 +102,7 @@ impl FileSystem {
             directories: Slab::default(),
             device,
             descriptors,
+            descriptor_links,
             root_device: stat.st_dev,
         })
     }
@@ -180,16 +184,40 @@ impl FileSystem {
 
     /// Opens the file behind a node anew.
     fn open_below(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, Errno> {
-        self.reopen(&node.file, flags)
+        self.reopen(&node.file, None, flags)
     }
 
-    fn reopen(&self, file: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
-        rustix::fs::openat(
-            &self.descriptors,
-            file.as_fd().as_raw_fd().to_string(),
-            (flags | OFlags::CLOEXEC) - OFlags::NOFOLLOW,
-            Mode::empty(),
-        )
+    fn reopen(&self, file: impl AsFd, locked: Option<u64>, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let link = file.as_fd().as_raw_fd().to_string();
+        let flags = (flags | OFlags::CLOEXEC) - OFlags::NOFOLLOW;
+        self.descriptors
+            .find_one(locked, || rustix::fs::openat(&self.descriptor_links, &link, flags, Mode::empty()))
+    }
+
+    /// Descriptors that inodes and open files hold.
+    pub(crate) fn descriptors_used(&self) -> u64 {
+        self.nodes.count() + self.handles.count() + self.directories.count()
+    }
+
+    /// Whether the kernel is to forget inodes rather than be told of more.
+    pub(crate) fn is_short_of_descriptors(&self) -> bool {
+        self.descriptors.are_short(self.descriptors_used())
+    }
+
+    /// The node of the inode behind `file`, found in `parent`, for the kernel to know once more.
+    fn know(&self, file: OwnedFd, stat: &Stat, parent: &Node) -> Arc<Node> {
+        let node = self.nodes.look_up(file, stat, parent.id);
+        if self.is_short_of_descriptors() {
+            self.descriptors.ask();
+        }
+        node
+    }
+
+    /// The last of the names that lead to a node.
+    pub(crate) fn name_of(&self, node: &Node) -> Option<Vec<u8>> {
+        let link = node.file.as_raw_fd().to_string();
+        let path = rustix::fs::readlinkat(&self.descriptor_links, &link, Vec::new()).ok()?;
+        path.to_bytes().rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
     }
 
     /// A path that leads to the node's inode, for calls that take nothing else.

@@ -14,9 +14,10 @@ impl FileSystem {
     /// The node behind `name`, known to the kernel once more, and its attributes.
     pub(super) fn find(&self, parent: &Node, name: &CStr) -> Result<(Arc<Node>, super::Attributes), Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&parent.file, name, flags, Mode::empty())?;
+        let open = || rustix::fs::openat(&parent.file, name, flags, Mode::empty());
+        let file = self.descriptors.find_one(Some(parent.id), open)?;
         let stat = rustix::fs::fstat(&file)?;
-        let node = self.nodes.look_up(file, &stat);
+        let node = self.know(file, &stat, parent);
         let attributes =
             if node.pending.was_used() { self.attributes(&node)? } else { self.overlay(&stat, None) };
         Ok((node, attributes))
@@ -119,6 +120,7 @@ impl FileSystem {
             && let Some(node) = self.nodes.find(stat.st_dev, stat.st_ino)
         {
             self.buffer.drain(&node.pending);
+            node.set_parent(to.id);
         }
         let flags = RenameFlags::from_bits_retain(flags);
         rustix::fs::renameat_with(&from.file, name, &to.file, new_name, flags)?;

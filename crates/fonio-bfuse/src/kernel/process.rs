@@ -36,9 +36,9 @@ pub(crate) fn process_use() -> ProcessUse {
     }
 }
 
-/// Allows as many open files as the kernel lets a process have, and returns how many: each file that the kernel
-/// remembers holds one, each open file another.
-pub(crate) fn raise_open_files() -> u64 {
+/// Allows `wanted` open files, or as many as the kernel lets a process have, and returns how many it is: each file that
+/// the kernel remembers holds one, each open file another.
+pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
     let most = system.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(1 << 20);
@@ -49,7 +49,16 @@ pub(crate) fn raise_open_files() -> u64 {
         // A user keeps what they have when even that is refused.
         let _ = setrlimit(Resource::Nofile, within);
     }
-    getrlimit(Resource::Nofile).current.unwrap_or(most)
+    let found = getrlimit(Resource::Nofile);
+    let all = found.current.unwrap_or(most);
+    match wanted.filter(|wanted| *wanted < all) {
+        Some(wanted) => {
+            // Less than what it has it may always take.
+            let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..found });
+            wanted
+        }
+        None => all,
+    }
 }
 
 /// How a thread shares a CPU with others.

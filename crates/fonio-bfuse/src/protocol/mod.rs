@@ -54,6 +54,16 @@ pub(crate) mod open {
     pub(crate) const PASSTHROUGH: u32 = 1 << 7;
 }
 
+/// What we tell the kernel without being asked.
+pub(crate) mod notify {
+    /// A name is to be looked up anew: `struct fuse_notify_inval_entry_out` and the name with its zero.
+    pub(crate) const INVAL_ENTRY: u32 = 3;
+    pub(crate) const INVAL_ENTRY_BYTES: usize = 16;
+    /// Inodes are to be forgotten: `struct fuse_notify_prune_out` and their node ids.
+    pub(crate) const PRUNE: u32 = 9;
+    pub(crate) const PRUNE_BYTES: usize = 16;
+}
+
 /// `FUSE_OPEN_KILL_SUIDGID`, a bit of what an open asks for.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1;
 /// `FUSE_WRITE_CACHE`: the kernel writes back a page, with whichever handle it found.

@@ -36,6 +36,7 @@ pub(super) fn text(report: &Report) -> String {
         ("buffer_waits_total", "Waits for a free entry.", buffer.waits),
         ("buffer_errors_total", "Flushes that failed.", buffer.errors),
         ("buffer_lost_bytes_total", "Bytes acknowledged and then refused.", buffer.lost_bytes),
+        ("prunes_total", "Times the kernel was asked to forget inodes.", report.prunes),
         ("switches_voluntary_total", "Context switches: waited.", report.switches_voluntary),
         ("switches_involuntary_total", "Context switches: time was up.", report.switches_involuntary),
     ];
@@ -48,6 +49,8 @@ pub(super) fn text(report: &Report) -> String {
         ("buffer_fill_bytes", "Bytes in the buffer.", buffer.fill_bytes),
         ("inodes", "Inodes that the kernel remembers.", report.inodes),
         ("open_files", "Open files.", report.open_files),
+        ("descriptors", "Descriptors in use.", report.descriptors),
+        ("descriptors_max", "Descriptors there may be.", report.descriptors_max),
         ("threads", "Threads that serve requests.", report.threads),
     ];
     for (name, help, value) in gauges {

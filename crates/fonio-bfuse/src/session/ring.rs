@@ -32,10 +32,20 @@ pub(crate) fn queues() -> Option<u16> {
     u16::try_from(last + 1).ok().filter(|queues| usize::from(*queues) < QUEUES_MAX)
 }
 
+/// How many threads of all queues are served by, where `wanted` are to work at the same time.
+pub(super) fn threads(wanted: usize) -> usize {
+    let queues = queues().map_or(1, usize::from);
+    queues * per_queue(wanted, queues)
+}
+
+fn per_queue(wanted: usize, queues: usize) -> usize {
+    (wanted / queues).max(THREADS_MIN)
+}
+
 impl Session {
     pub(super) fn start_ring_threads(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
         let queues = queues().ok_or(io::ErrorKind::Unsupported)?;
-        let per_queue = (self.threads_max / usize::from(queues)).max(THREADS_MIN);
+        let per_queue = per_queue(self.threads_max, usize::from(queues));
         let placement = Arc::clone(&self.placement);
         std::thread::Builder::new().name("fonio-place".to_owned()).spawn(move || placement.watch())?;
         let mut running = self.lock_running();

@@ -122,8 +122,8 @@ fn print(out: &mut impl Write, found: &Report) -> io::Result<()> {
     writeln!(out, "opened   {}; {} refused by the kernel", opened.join(", "), found.passthrough_refused)?;
     writeln!(
         out,
-        "holds    {} inodes, {} open files, {} threads",
-        found.inodes, found.open_files, found.threads
+        "holds    {} inodes, {} open files, {} threads; {} of {} descriptors, {} times the kernel was asked to forget",
+        found.inodes, found.open_files, found.threads, found.descriptors, found.descriptors_max, found.prunes
     )?;
     writeln!(
         out,

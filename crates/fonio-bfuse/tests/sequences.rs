@@ -88,6 +88,10 @@ enum Operation {
     Sync {
         slot: usize,
     },
+    /// What `SEEK_DATA` and `SEEK_HOLE` say.
+    Holes {
+        slot: usize,
+    },
     Size {
         name: u64,
     },
@@ -133,7 +137,7 @@ fn generate(numbers: &mut Numbers) -> Operation {
         _ => 1 + numbers.below(WRITE_BYTES_MAX),
     };
     let seed = numbers.below(256) as u8;
-    match numbers.below(40) {
+    match numbers.below(41) {
         0..=4 => {
             let how = [
                 How::Read,
@@ -165,6 +169,7 @@ fn generate(numbers: &mut Numbers) -> Operation {
         35 => Operation::SetTime { name, seconds: numbers.below(1 << 30) as i64 },
         36..=37 => Operation::Rename { from: name, to: other },
         38 => Operation::Link { from: name, to: other },
+        39 => Operation::Holes { slot },
         _ => Operation::Unlink { name },
     }
 }
@@ -322,6 +327,10 @@ impl Model {
                 content.resize(content.len().max((offset + bytes) as usize), 0);
                 self.times.remove(&slot.inode);
             }
+            Operation::Holes { slot } => {
+                let Some(slot) = &self.slots[slot] else { return Ok(()) };
+                without_holes(&slot.file, &self.inodes[slot.inode])?;
+            }
             Operation::Copy { from, to, offset, target, bytes } => {
                 self.copy(from, to, offset, target, bytes)?
             }
@@ -453,6 +462,28 @@ impl Model {
         self.times.remove(&slot.inode);
         Ok(())
     }
+}
+
+/// Reads what `SEEK_DATA` and `SEEK_HOLE` call data, as a copy that keeps holes does: nothing else may hold a byte.
+fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
+    use rustix::fs::{SeekFrom, seek};
+    let mut copy = vec![0; content.len()];
+    let mut at = 0;
+    loop {
+        let data = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(error) => return Err(format!("seek data from {at}: {error}")),
+        };
+        let hole = said("seek hole", seek(file, SeekFrom::Hole(data)).map_err(Into::into))?;
+        if data < at || hole <= data || hole > content.len() as u64 {
+            return Err(format!("data from {at} at {data}, a hole at {hole}, of {} bytes", content.len()));
+        }
+        let (from, to) = (data as usize, hole as usize);
+        copy[from..to].copy_from_slice(&content[from..to]);
+        at = hole;
+    }
+    same_bytes("what is no hole", &copy, content)
 }
 
 /// Maps the first `bytes` of a file; what was written to it is on its way when this returns.

@@ -4,6 +4,7 @@
 //!   refusal by `fsync` or `close`, once per handle, and what no call refused is on the card.
 //! - `power-cuts`: the power of an emulated card is cut at random moments; what `fsync` acknowledged is on it.
 //! - `sequences`: random operations against a model file system, a million by default for each mode.
+//! - `suites`: pjdfstest and fsx, by others (`crate::fuse_suites`).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,11 +16,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{emulated, process, tools};
+use crate::{emulated, fuse_suites, process, tools};
 
 const MODES: [&str; 5] =
     ["mode=extended", "mode=buffered", "mode=buffered,direct=no", "mode=writeback", "mode=auto"];
-const PARTS: [&str; 3] = ["errors", "power-cuts", "sequences"];
+const PARTS: [&str; 4] = ["errors", "power-cuts", "sequences", "suites"];
 /// A record of the failing card's test; each says its number all over.
 const RECORD_BYTES: usize = 64 << 10;
 const RECORDS: usize = 400;
@@ -72,6 +73,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }
         process::run(&mut tests)?;
     }
+    if wanted("suites") {
+        fuse_suites::run(&fonio)?;
+    }
     Ok(())
 }
 
@@ -87,14 +91,14 @@ fn folder_of(variable: &str) -> Result<std::path::PathBuf> {
     Ok(folder.into())
 }
 
-/// `fonio mount` of a folder of the card, until it is dropped.
-struct Mounted {
+/// `fonio mount` of a folder, until it is dropped.
+pub(crate) struct Mounted {
     dir: tempfile::TempDir,
     child: std::process::Child,
 }
 
 impl Mounted {
-    fn start(fonio: &Path, source: &Path, mode: &str) -> Result<Self> {
+    pub(crate) fn start(fonio: &Path, source: &Path, mode: &str) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let mut child = Command::new(fonio)
             .args(["mount", "--foreground", "-o", mode])
@@ -107,11 +111,18 @@ impl Mounted {
         ensure!(line.starts_with("Mounted"), "{mode} does not mount");
         Ok(Self { dir, child })
     }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.dir.path()).status();
+        // Asked to end, the daemon unmounts, also where somebody looks at the mount just now.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
         let _ = self.child.wait();
     }
 }

@@ -7,6 +7,7 @@ mod emulated;
 mod emulator_bench;
 mod fit_bench;
 mod fuse_safety;
+mod fuse_suites;
 mod fuzz;
 mod gen_trace;
 mod paper;
@@ -25,8 +26,8 @@ cargo xtask COMMAND
               recording of it
   test        everything that must pass: format, lints, documentation, invariants, fuzz targets, tests
   fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
-  fuse-safety `fonio mount` on cards that refuse writes or lose power, and a million random operations for each mode
-              against a model (root): [errors] [power-cuts] [sequences]
+  fuse-safety `fonio mount` on cards that refuse writes or lose power, a million random operations for each mode
+              against a model, and pjdfstest and fsx (root): [errors] [power-cuts] [sequences] [suites]
   gen-trace   write a blktrace capture of any size: [--out PREFIX] [--ios N] [--seed N] [--cpus N]
   bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
               [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS];

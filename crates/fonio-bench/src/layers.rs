@@ -66,11 +66,13 @@ pub struct Plan {
     pub modes: Vec<String>,
 }
 
-/// A mount or setting that holds until it is dropped.
+/// A mount, folder or setting that holds until it is dropped.
 pub type Held = Box<dyn std::any::Any>;
 
 /// What the machine lets be changed.
 pub struct Machine<'a> {
+    /// Makes a folder, for as long as what is returned is held.
+    pub folder: &'a mut dyn FnMut(&Path) -> io::Result<Held>,
     /// Mounts a folder on another with options.
     pub mount: &'a mut dyn FnMut(&Path, &Path, &str) -> Result<Held, String>,
     /// Gives the device of this name no scheduler.
@@ -95,12 +97,10 @@ pub fn measure(plan: &Plan, machine: &mut Machine<'_>) -> Result<Layers, BenchEr
     if room < plan.bytes {
         return Err(BenchError::NoRoom { path: plan.dir.clone(), free: room, needed: plan.bytes });
     }
-    let folder = tempfile::Builder::new()
-        .prefix(".fonio-layers-")
-        .tempdir_in(&plan.dir)
-        .map_err(BenchError::system("write to", &plan.dir))?;
-    let source = folder.path().join("source");
-    let mounted = folder.path().join("mounted");
+    let folder = plan.dir.join(format!(".fonio-layers-{}", std::process::id()));
+    let _held = (machine.folder)(&folder).map_err(BenchError::system("make", &folder))?;
+    let source = folder.join("source");
+    let mounted = folder.join("mounted");
     for dir in [&source, &mounted] {
         fs::create_dir(dir).map_err(BenchError::system("make", dir))?;
     }
@@ -117,11 +117,27 @@ pub fn measure(plan: &Plan, machine: &mut Machine<'_>) -> Result<Layers, BenchEr
                 drop(held);
                 layer
             }
-            Err(why) => Layer { name, write_mb_s: None, read_mb_s: None, note: Some(why) },
+            Err(why) => not_measured(name, why),
         });
     }
+    tell_once(&mut layers, plan.modes.len());
     let verdict = verdict(&layers);
     Ok(Layers { verdict, place, bytes: plan.bytes, rounds: plan.rounds, layers })
+}
+
+fn not_measured(name: String, why: String) -> Layer {
+    Layer { name, write_mb_s: None, read_mb_s: None, note: Some(why) }
+}
+
+/// Where none of the last `modes` layers could be measured for one and the same reason, one line says it.
+fn tell_once(layers: &mut Vec<Layer>, modes: usize) {
+    let first = layers.len() - modes;
+    let why = layers.get(first).and_then(|layer| layer.note.clone());
+    if let Some(why) = why.filter(|why| layers[first..].iter().all(|layer| layer.note.as_ref() == Some(why)))
+    {
+        layers.truncate(first);
+        layers.push(not_measured("FUSE, any mode".to_owned(), why));
+    }
 }
 
 fn device_layers(plan: &Plan, place: &Place, machine: &mut Machine<'_>) -> Result<Vec<Layer>, BenchError> {
@@ -135,12 +151,7 @@ fn device_layers(plan: &Plan, place: &Place, machine: &mut Machine<'_>) -> Resul
             Some(device) => (None, Path::new("/dev").join(device), Some(device.clone())),
             None => {
                 let note = "this folder is on no block device that is known".to_owned();
-                return Ok(vec![Layer {
-                    name: "device".to_owned(),
-                    write_mb_s: None,
-                    read_mb_s: None,
-                    note: Some(note),
-                }]);
+                return Ok(vec![not_measured("device".to_owned(), note)]);
             }
         },
     };
@@ -155,7 +166,7 @@ fn device_layers(plan: &Plan, place: &Place, machine: &mut Machine<'_>) -> Resul
                 drop(held);
                 layer
             }
-            Err(why) => Layer { name, write_mb_s: None, read_mb_s: None, note: Some(why) },
+            Err(why) => not_measured(name, why),
         });
     }
     let name = format!("device, scheduler {scheduler}");
@@ -260,34 +271,49 @@ fn direct(path: &Path, bytes: u64, writes: bool) -> io::Result<f64> {
     Ok(mb_s(at, started))
 }
 
-/// The step at which the largest part of what the device gives is lost; writes where they are known all the way.
+/// The step at which the largest part of what the layers below give is lost, of writes or of reads.
 fn verdict(layers: &[Layer]) -> String {
     let by = |of: fn(&Layer) -> Option<f64>| -> Vec<(&str, f64)> {
         layers.iter().filter_map(|layer| Some((layer.name.as_str(), of(layer)?))).collect()
     };
-    let (writes, reads) = (by(|layer| layer.write_mb_s), by(|layer| layer.read_mb_s));
-    let has_device = writes.first().is_some_and(|(name, _)| name.starts_with("device"));
-    let (what, steps) = if has_device || reads.is_empty() { ("write", writes) } else { ("read", reads) };
-    let Some((_, most)) = steps.first().copied() else { return "Nothing could be measured.".to_owned() };
-    // Modes of FUSE lie beside each other, on the file system.
-    let (fuse, below): (Vec<_>, Vec<_>) = steps.iter().partition(|(name, _)| name.starts_with("FUSE"));
-    let mut losses: Vec<(&str, f64)> =
-        below.windows(2).map(|pair: &[(&str, f64)]| (pair[1].0, (pair[0].1 - pair[1].1) / most)).collect();
-    let on_top = below.last().map_or(most, |(_, rate)| *rate);
-    losses.extend(fuse.iter().map(|(name, rate)| (*name, (on_top - rate) / most)));
-    let worst = losses.iter().max_by(|one, other| one.1.total_cmp(&other.1));
+    let of_writes = worst_step("write", &by(|layer| layer.write_mb_s));
+    let of_reads = worst_step("read", &by(|layer| layer.read_mb_s));
+    let worst = of_writes.into_iter().chain(of_reads).max_by(|one, other| one.0.total_cmp(&other.0));
     match worst {
-        Some((name, loss)) if *loss >= SLIGHT => format!(
-            "Most {what} throughput is lost at `{name}`: {:.0} % of what the lowest layer gives.",
-            loss * 100.0
-        ),
-        _ => format!("No layer costs {:.0} % of the {what} throughput or more.", SLIGHT * 100.0),
+        Some((loss, sentence)) if loss >= SLIGHT => sentence,
+        Some(_) => format!("No layer costs {:.0} % of the throughput or more.", SLIGHT * 100.0),
+        None => "Nothing could be measured.".to_owned(),
     }
+}
+
+/// The step that loses most, as a share of the fastest layer below FUSE, and the sentence about it.
+fn worst_step(what: &str, steps: &[(&str, f64)]) -> Option<(f64, String)> {
+    // Modes of FUSE lie beside each other, on the file system.
+    let (fuse, below): (Vec<_>, Vec<_>) =
+        steps.iter().copied().partition(|(name, _)| name.starts_with("FUSE"));
+    let (_, on_top) = *below.last()?;
+    // Caches below the device that is seen may give more through the file system than a bare read gets.
+    let (fastest, most) = below.iter().copied().max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    let of = if fastest == steps[0].0 { "the lowest layer".to_owned() } else { format!("`{fastest}`") };
+    let between = below.windows(2).map(|pair| (pair[1].0, pair[0].1 - pair[1].1));
+    let losses = between.chain(fuse.iter().map(|(name, rate)| (*name, on_top - rate)));
+    let (name, lost) = losses.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    let loss = lost / most;
+    let percent = loss * 100.0;
+    Some((loss, format!("Most {what} throughput is lost at `{name}`: {percent:.0} % of what {of} gives.")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Removed(PathBuf);
+
+    impl Drop for Removed {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).expect("it was made");
+        }
+    }
 
     fn layer(name: &str, write: f64) -> Layer {
         Layer { name: name.to_owned(), write_mb_s: Some(write), read_mb_s: None, note: None }
@@ -306,9 +332,25 @@ mod tests {
             verdict(&phone),
             "Most write throughput is lost at `FUSE, mode=stock`: 68 % of what the lowest layer gives."
         );
+        let cached =
+            [layer("device, scheduler none", 20.0), layer("ext4", 40.0), layer("FUSE, mode=stock", 10.0)];
+        assert_eq!(
+            verdict(&cached),
+            "Most write throughput is lost at `FUSE, mode=stock`: 75 % of what `ext4` gives."
+        );
+        let mut reads = cached.clone();
+        reads[0].write_mb_s = None;
+        for (layer, read) in reads.iter_mut().zip([100.0, 99.0, 92.0]) {
+            layer.read_mb_s = Some(read);
+        }
+        assert_eq!(
+            verdict(&reads),
+            "Most write throughput is lost at `FUSE, mode=stock`: 75 % of what the lowest layer gives."
+        );
+        assert_eq!(verdict(&[]), "Nothing could be measured.");
         let fine =
             [layer("device, scheduler none", 39.0), layer("ext4", 38.0), layer("FUSE, mode=auto", 38.5)];
-        assert_eq!(verdict(&fine), "No layer costs 5 % of the write throughput or more.");
+        assert_eq!(verdict(&fine), "No layer costs 5 % of the throughput or more.");
     }
 
     #[test]
@@ -319,14 +361,19 @@ mod tests {
             bytes: 1 << 20,
             rounds: 1,
             destroy: None,
-            modes: vec!["mode=none".to_owned()],
+            modes: vec!["mode=none".to_owned(), "mode=other".to_owned()],
         };
         let mut machine = Machine {
+            folder: &mut |path| {
+                fs::create_dir(path)?;
+                Ok(Box::new(Removed(path.to_owned())))
+            },
             mount: &mut |_, _, _| Err("not in a test".to_owned()),
             without_scheduler: &mut |_| Err("not in a test".to_owned()),
             progress: &mut |_| true,
         };
         let found = measure(&plan, &mut machine).expect("it is writable");
+        assert_eq!(found.layers.last().map(|layer| layer.name.as_str()), Some("FUSE, any mode"));
         let folder = &found.layers[found.layers.len() - 2];
         assert!(folder.write_mb_s.is_some_and(|rate| rate > 0.0) && folder.read_mb_s.is_some());
         assert_eq!(found.layers.last().and_then(|layer| layer.note.as_deref()), Some("not in a test"));

@@ -1,7 +1,7 @@
 //! `fonio bench layers`.
 
 use std::cell::RefCell;
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use fonio_bench::layers::{Held, Layers, Machine, Plan, measure};
-use fonio_host::{Entry, Ledger, Queue};
+use fonio_host::{Entry, Ledger, ProcessId, Queue, Step};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{BenchLayers, Colour};
@@ -23,7 +23,9 @@ const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=
 /// Measures each layer and says where most is lost.
 pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     let plan = Plan {
-        dir: arguments.dir.clone(),
+        // The ledger is read by processes that work elsewhere.
+        dir: std::fs::canonicalize(&arguments.dir)
+            .with_context(|| format!("cannot find {}", arguments.dir.display()))?,
         bytes: arguments.size,
         rounds: usize::from(arguments.rounds),
         destroy: arguments.device.clone().zip(arguments.yes_destroy.clone()),
@@ -42,7 +44,11 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     let found = measure(
         &plan,
         &mut Machine {
-            mount: &mut |source, dir, options| mount(source, dir, options),
+            folder: &mut |path| folder(path, &ledger),
+            mount: &mut |source, dir, options| {
+                let served = mount(source, dir, options, &ledger);
+                served.map(|served| Box::new(served) as Held).map_err(|error| format!("{error:#}"))
+            },
             without_scheduler: &mut |device| without_scheduler(device, &ledger),
             progress: &mut |what| {
                 if live {
@@ -66,56 +72,83 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// A mount in a process of its own, which ends with it.
-struct Served(Child);
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // Asked to end, it unmounts.
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
-    }
-}
-
-fn mount(source: &Path, dir: &Path, options: &str) -> Result<Held, String> {
-    let serve = || -> Result<Served> {
-        let program = std::env::current_exe().context("cannot find our own program")?;
-        let mut child = Command::new(program)
-            .args(["mount", "--foreground", "-o", options])
-            .args([source, dir])
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start our own program")?;
-        let mut line = String::new();
-        if let Some(said) = child.stdout.take() {
-            BufReader::new(said).read_line(&mut line)?;
-        }
-        let served = Served(child);
-        anyhow::ensure!(!line.is_empty(), "it does not mount; the reason stands above");
-        Ok(served)
-    };
-    serve().map(|served| Box::new(served) as Held).map_err(|error| format!("{error:#}"))
-}
-
-/// A device without its scheduler, until this is dropped.
-struct Borrowed {
+/// Something that the ledger undoes, until this is dropped.
+struct Noted {
     entry: Entry,
     ledger: Rc<RefCell<Ledger>>,
 }
 
-impl Drop for Borrowed {
+impl Drop for Noted {
     fn drop(&mut self) {
         if let Err(error) = self.ledger.borrow_mut().undo(self.entry) {
-            eprintln!("fonio: the device's scheduler is not back: {error}");
+            eprintln!("fonio: {:#}", anyhow::Error::from(error));
         }
     }
+}
+
+fn folder(path: &Path, ledger: &Rc<RefCell<Ledger>>) -> io::Result<Held> {
+    let entry = ledger.borrow_mut().begin(Step::Tree { path: path.to_owned() }).map_err(io::Error::other)?;
+    std::fs::create_dir(path)?;
+    Ok(Box::new(Noted { entry, ledger: Rc::clone(ledger) }))
+}
+
+/// A mount in a process of its own, which ends with it.
+struct Served {
+    child: Child,
+    /// Its process, last, and its mount.
+    noted: Vec<Noted>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Asked to end, it unmounts.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+        while self.noted.pop().is_some() {}
+    }
+}
+
+fn mount(source: &Path, dir: &Path, options: &str, ledger: &Rc<RefCell<Ledger>>) -> Result<Served> {
+    let note = |step| -> Result<Noted> {
+        Ok(Noted { entry: ledger.borrow_mut().begin(step)?, ledger: Rc::clone(ledger) })
+    };
+    let shown = source.to_str().context("the folder's name is not UTF-8")?.to_owned();
+    let mounted = note(Step::Mount { dir: dir.to_owned(), source: shown })?;
+    let program = std::env::current_exe().context("cannot find our own program")?;
+    let mut child = Command::new(program)
+        .args(["mount", "--foreground", "-o", options])
+        .args([source, dir])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start our own program")?;
+    let (output, mut errors) = (child.stdout.take(), child.stderr.take());
+    let mut served = Served { child, noted: vec![mounted] };
+    if let Some(id) = ProcessId::of(served.child.id()) {
+        served.noted.push(note(Step::Process { id, leads_group: false })?);
+    }
+    let mut line = String::new();
+    if let Some(said) = output {
+        BufReader::new(said).read_line(&mut line)?;
+    }
+    if line.is_empty() {
+        let mut why = String::new();
+        if let Some(errors) = &mut errors {
+            errors.read_to_string(&mut why)?;
+        }
+        let why: Vec<&str> = why.trim().trim_start_matches("fonio: ").lines().map(str::trim).collect();
+        anyhow::bail!("{}", why.join("; "));
+    }
+    // What it says later is about this measurement.
+    std::thread::spawn(move || errors.map(|mut errors| io::copy(&mut errors, &mut io::stderr())));
+    Ok(served)
 }
 
 fn without_scheduler(device: &str, ledger: &Rc<RefCell<Ledger>>) -> Result<Held, String> {
     let entry = Queue::of(device)
         .borrow_scheduler("none", &mut ledger.borrow_mut())
         .map_err(|error| format!("the scheduler cannot be switched: {error}"))?;
-    Ok(Box::new(Borrowed { entry, ledger: Rc::clone(ledger) }))
+    Ok(Box::new(Noted { entry, ledger: Rc::clone(ledger) }))
 }
 
 fn show(found: &Layers, colour: bool, out: &mut impl Write) -> io::Result<()> {

@@ -253,7 +253,7 @@ fn settle(file_system: &FileSystem) {
 
 /// `FUSE_NOTIFY_PRUNE`, Linux 6.18: what nobody uses of these is forgotten.
 fn prune(_: &FileSystem, device: &OwnedFd, ids: &[u64]) {
-    let mut message = vec![0; HEADER_OUT + notify::PRUNE_BYTES + ids.len() * size_of::<u64>()];
+    let mut message = vec![0; HEADER_OUT + notify::PRUNE_BYTES + size_of_val(ids)];
     let length = u32::try_from(message.len()).expect("a batch is short");
     let mut record = Record::new(&mut message);
     record.u32(length).u32(notify::PRUNE).u64(0);

@@ -47,6 +47,23 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
         rustix::process::getegid().as_raw(),
     );
     data.push_str(access(options));
+    let flags = flags_of(options);
+    let data = std::ffi::CString::new(data).expect("numbers and words hold no zero");
+    rustix::mount::mount(name, dir, FILE_SYSTEM_TYPE, flags, Some(data.as_c_str()))
+        .map_err(MountError::system("mount on", dir))?;
+    Ok(session)
+}
+
+/// Gives what is mounted at `dir` other flags.
+///
+/// # Errors
+/// The kernel's, `EBUSY` where files are open for writing and nothing is to be written any more.
+pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
+    rustix::mount::mount_remount(dir, flags_of(options), c"")
+        .map_err(MountError::system("change the mount of", dir))
+}
+
+fn flags_of(options: &Options) -> Flags {
     let mut flags = Flags::empty();
     for (is_set, flag) in [
         (options.flags.read_only, Flags::RDONLY),
@@ -57,10 +74,7 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
     ] {
         flags.set(flag, is_set);
     }
-    let data = std::ffi::CString::new(data).expect("numbers and words hold no zero");
-    rustix::mount::mount(name, dir, FILE_SYSTEM_TYPE, flags, Some(data.as_c_str()))
-        .map_err(MountError::system("mount on", dir))?;
-    Ok(session)
+    flags
 }
 
 /// The helper is set-user-ID root: it checks that the user may, mounts, and sends the descriptor back.

@@ -43,6 +43,7 @@ impl Mount {
     /// Where either is not a directory, the mode cannot be had, or the kernel refuses.
     pub fn start(source: &Path, dir: &Path, options: Options) -> Result<Self, MountError> {
         let detached = device::detach_dead(crate::report::is_served);
+        crate::report::sweep();
         let source = source.canonicalize().map_err(MountError::system("find", source))?;
         let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
         let limit = kernel::raise_open_files(options.files);
@@ -103,6 +104,17 @@ impl Mount {
             detached,
         };
         Ok(mount)
+    }
+
+    /// Gives the mount of ours at `dir` the flags that `options` say; nothing else of a mount can be changed while it
+    /// stands.
+    ///
+    /// # Errors
+    /// [`MountError::NotMounted`], and where the kernel refuses.
+    pub fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
+        let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
+        mountinfo::at(&dir).ok_or_else(|| MountError::NotMounted { path: dir.clone() })?;
+        device::remount(&dir, options)
     }
 
     /// The mode that is in force: the one that `auto` chose, never `auto` itself.

@@ -43,6 +43,8 @@ pub struct Options {
     pub prometheus: Option<SocketAddr>,
     /// What `/proc/self/mountinfo` shows as the source; `None` is the source's path.
     pub name: Option<String>,
+    /// The mount stands, and only its flags are to change.
+    pub remount: bool,
     /// Flags of the mount itself.
     pub flags: MountFlags,
 }
@@ -131,6 +133,7 @@ impl Default for Options {
             allow_other: rustix::process::geteuid().is_root(),
             prometheus: None,
             name: None,
+            remount: false,
             flags: MountFlags::default(),
         }
     }
@@ -259,8 +262,11 @@ impl Options {
             ("noexec", None) => self.flags.no_exec = true,
             ("atime", None) => self.flags.no_atime = false,
             ("noatime", None) => self.flags.no_atime = true,
+            ("remount", None) => self.remount = true,
             // Always in force.
-            ("default_permissions", None) => {}
+            ("default_permissions" | "relatime", None) => {}
+            // mount(8) repeats them when it mounts anew.
+            ("user_id" | "group_id", Some(_)) => {}
             (
                 "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "owner" | "nofail" | "_netdev",
                 None,

@@ -17,7 +17,7 @@ use crate::mountinfo;
 use crate::protocol::Opcode;
 use crate::statistics::{BufferStatistics, Histogram};
 
-pub(crate) use server::{Server, is_served};
+pub(crate) use server::{Server, is_served, sweep};
 
 /// What a mount has done since it was mounted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -201,6 +201,7 @@ impl Report {
 /// # Errors
 /// Where nothing of ours is mounted there, its daemon does not answer, or is another user's.
 pub fn report(dir: &Path) -> Result<Report, MountError> {
+    sweep();
     // Only the parent is looked at: looking at the mount itself could hang where its daemon does.
     let dir = match (dir.parent().map(Path::canonicalize), dir.file_name()) {
         (Some(Ok(parent)), Some(name)) => parent.join(name),

@@ -52,7 +52,9 @@ fn fstab_mounts_us() {
         mount -t overlay -o lowerdir=/usr/sbin,upperdir=work/upper,workdir=work/work none sbin || exit 77
         ln -s "$2" sbin/mount.fuse.fonio && ln -s "$2" sbin/mount.fonio && mount --bind sbin /usr/sbin || exit 77
         mount -a -T fstab >&2 && echo through > mounted/file && cat source/file && mount -T fstab "$1/other" >&2 &&
-        cat other/file && ! { echo x > other/file; } 2>/dev/null && umount other && umount mounted && ! test -e mounted/file
+        cat other/file && ! { echo x > other/file; } 2>/dev/null && umount other &&
+        mount -T fstab -o remount,ro mounted >&2 && ! { echo x > mounted/file; } 2>/dev/null &&
+        mount -o remount,rw mounted >&2 && echo again > mounted/file && cat source/file && umount mounted && ! test -e mounted/file
     "#;
     let output = Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])
@@ -60,7 +62,7 @@ fn fstab_mounts_us() {
         .arg(FONIO)
         .output()
         .expect("unshare is there");
-    check(&output, "through\nthrough\n");
+    check(&output, "through\nthrough\nagain\n");
 }
 
 /// Debian's fusermount3 is set-user-ID root and mounts for users.

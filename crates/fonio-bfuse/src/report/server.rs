@@ -16,7 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::{Report, prometheus};
 use crate::error::MountError;
 use crate::filesystem::FileSystem;
-use crate::mountinfo::MountEntry;
+use crate::mountinfo::{self, MountEntry};
 use crate::statistics::BufferStatistics;
 
 /// How long somebody who connected may take.
@@ -41,6 +41,26 @@ pub(super) fn socket_of(entry: &MountEntry) -> PathBuf {
 /// Whether a daemon answers for the mount.
 pub(crate) fn is_served(entry: &MountEntry) -> bool {
     UnixStream::connect(socket_of(entry)).is_ok()
+}
+
+/// Removes the sockets of mounts that are gone with their daemons: what a `kill -9` leaves behind.
+pub(crate) fn sweep() {
+    let standing: Vec<PathBuf> = mountinfo::ours().iter().map(socket_of).collect();
+    for entry in std::fs::read_dir(folder()).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        let is_mounts =
+            name.to_str().is_some_and(|name| name.starts_with("mount-") && name.ends_with(".socket"));
+        // Who has just mounted may not listen yet.
+        if !is_mounts || standing.contains(&path) {
+            continue;
+        }
+        // A daemon of another mount namespace, whose mount we do not see, answers.
+        if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            // Somebody else may have swept it.
+            let _ = std::fs::remove_file(&path);
+        }
+    }
 }
 
 /// Answers until it is dropped.

@@ -18,6 +18,7 @@ use clap::Args;
     io_unit=SIZE      the most bytes of one request, 4K to 1M\n  \
     timeout=TIME      how long names and attributes are trusted, 1s\n  \
     threads=N         the most requests served at a time, 8\n  \
+    files=N           the most file descriptors of the daemon; above three quarters the kernel forgets inodes\n  \
     io_uring=auto     requests through io_uring where the kernel can (Linux 6.14): names several times faster\n  \
     btime             tell times of birth too, for one more request per file\n  \
     prometheus=ADDR   answer Prometheus here, such as 127.0.0.1:9464\n  \

@@ -30,7 +30,9 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         return stats(&arguments.dir, arguments.json);
     }
     let options = Options::parse(arguments.options.iter().map(String::as_str))?;
-    if arguments.foreground {
+    if options.remount {
+        Mounted::remount(&arguments.dir, &options)?;
+    } else if arguments.foreground {
         serve(arguments, options, |mounted| {
             // Who started us may have closed the stream; the mount stands all the same.
             let _ = writeln!(io::stdout(), "{}", announcement(mounted));

@@ -1,7 +1,7 @@
 //! The management thread of the study: it empties full entries at once, and whatever is older than the interval.
 //! It sleeps while nothing is pending. There are two, so that a device has the next inode's entry to write when one is
 //! written, however long it takes until a thread of ours is on a CPU again. What is only old, or
-//! would only make room, waits while full entries are being written: it may be full itself then.
+//! would only make room, waits a while for full entries that are being written: it may be full itself then.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,6 +10,8 @@ use std::time::Instant;
 use super::{Buffer, Take};
 
 const THREADS: usize = 2;
+/// For how many intervals more old data wait while full entries are being written.
+const PATIENCE: u32 = 10;
 
 /// The threads, until this value is dropped; then everything is below.
 #[derive(Debug)]
@@ -76,19 +78,22 @@ impl Buffer {
             let is_idle = dirty.flushing == 0 || dirty.closed;
             let due = dirty.by_age.front().map(|(since, _)| *since + self.interval());
             let now = Instant::now();
+            let is_due = |due| due <= now || dirty.starving > 0 || dirty.closed;
+            let at_last = self.interval() * PATIENCE;
             match due {
-                Some(due) if is_idle && (due <= now || dirty.starving > 0 || dirty.closed) => {
+                Some(due) if (is_idle && is_due(due)) || due + at_last <= now => {
                     let (_, pending) = dirty.by_age.pop_front().expect("its front was just looked at");
                     drop(dirty);
                     self.flush_listed(&pending);
                     dirty = self.lock_dirty();
                 }
-                Some(due) if due > now => {
-                    let waited = self.work.wait_timeout(dirty, due - now);
+                Some(due) => {
+                    let until = if due > now { due } else { due + at_last };
+                    let waited = self.work.wait_timeout(dirty, until - now);
                     dirty = waited.expect("no thread panics while it holds the list of what is dirty").0;
                 }
                 None if dirty.closed => return,
-                Some(_) | None => {
+                None => {
                     let waited = self.work.wait(dirty);
                     dirty = waited.expect("no thread panics while it holds the list of what is dirty");
                 }

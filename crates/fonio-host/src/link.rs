@@ -73,13 +73,13 @@ impl Link {
         ip(&["link", "add", &outside, "type", "veth", "peer", "name", &inside, "netns", &namespace])?;
         ip(&["address", "add", &format!("{client}/30"), "dev", &outside])?;
         ip(&["link", "set", &outside, "up"])?;
-        let within = ["netns", "exec", &namespace];
-        ip(&[&within[..], &["ip", "address", "add", &format!("{server}/30"), "dev", &inside]].concat())?;
-        ip(&[&within[..], &["ip", "link", "set", &inside, "up"]].concat())?;
+        let within = ["-n", &namespace];
+        ip(&[&within[..], &["address", "add", &format!("{server}/30"), "dev", &inside]].concat())?;
+        ip(&[&within[..], &["link", "set", &inside, "up"]].concat())?;
         // Each end shapes what it sends.
         let (transmit, receive) = (rate(rates.transmit), rate(rates.receive));
         run("tc", "iproute2", &shaping(&outside, &transmit))?;
-        ip(&[&within[..], &["tc"], &shaping(&inside, &receive)].concat())?;
+        run("tc", "iproute2", &[&within[..], &shaping(&inside, &receive)].concat())?;
         Ok(Link { namespace, server, entry })
     }
 
@@ -89,9 +89,12 @@ impl Link {
     }
 
     /// A command that runs `program` at the far end.
+    ///
+    /// It shares our mounts. `ip netns exec` would give it a copy of them, which keeps every device that is mounted now busy
+    /// until the program ends, whoever unmounts it.
     pub fn command(&self, program: &std::path::Path) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespace]).arg(program);
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.namespace)).arg("--").arg(program);
         command
     }
 

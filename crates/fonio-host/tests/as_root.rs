@@ -216,6 +216,8 @@ fn a_link_carries_bytes_and_goes() {
         std::thread::sleep(Duration::from_millis(20));
         TcpStream::connect(address).ok()
     });
+    let mounts_of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).expect("it runs");
+    assert_eq!(mounts_of(&server.id().to_string()), mounts_of("self"), "a copy would keep devices busy");
     let mut received = Vec::new();
     connected.expect("the server listens").read_to_end(&mut received).expect("bytes");
     server.wait().expect("it ends");

@@ -15,7 +15,8 @@ const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,
 
 const TIMES: Quantity = Quantity::new("times the best", 2, 1.5, 0.0);
 
-const WHY: &str = "without the phone's processor storage is more of the run; and how far a card falls depends on how wide the writes spread, which is less at a small scale";
+const WHY_SCALE: &str =
+    "how far the slowest card falls depends on how wide the writes spread, which is less at a small scale";
 
 /// The study's names of the apps of Figure 5, ours, and the share of the work that takes a slow card half a minute. An
 /// installation is as large as its packages and cannot be scaled.
@@ -48,7 +49,7 @@ pub(super) fn webbench(published: &Published, runs: &mut Runs) -> Result<Vec<Row
         let name = format!("webbench_{link}");
         let spread = spread(published, &name)?;
         let series = on_devices(runs, link)?;
-        rows.extend(of_spread(&format!("WebBench, {link}"), spread, &times(&series)));
+        rows.extend(of_spread(&format!("WebBench, {link}"), spread, &times(&series), &why(runs)));
     }
     Ok(rows)
 }
@@ -63,7 +64,7 @@ pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             continue;
         }
         let series = measured(runs, ours, scale, "wifi")?;
-        rows.extend(of_spread(ours, spread(published, theirs)?, &times(&series)));
+        rows.extend(of_spread(ours, spread(published, theirs)?, &times(&series), &why(runs)));
     }
     Ok(rows)
 }
@@ -86,13 +87,18 @@ fn times(series: &Series) -> Vec<(String, f64)> {
     times
 }
 
-fn of_spread(what: &str, spread: &Spread, times: &[(String, f64)]) -> Vec<Row> {
+fn why(runs: &Runs) -> String {
+    let processor = runs.processor_why();
+    if runs.full() { processor.to_owned() } else { format!("{processor}; and {WHY_SCALE}") }
+}
+
+fn of_spread(what: &str, spread: &Spread, times: &[(String, f64)], why: &str) -> Vec<Row> {
     let [(best, best_s), .., (second, second_s), (worst, worst_s)] = times else { return Vec::new() };
     let shown: Vec<String> =
         times.iter().map(|(device, seconds)| format!("{device} {seconds:.2} s")).collect();
     let row = |which: &str, device: &str, seconds: f64, percent: f64| {
         let row =
-            TIMES.row(format!("{what}, {which}"), times_the_best(percent), seconds / best_s, false, WHY);
+            TIMES.row(format!("{what}, {which}"), times_the_best(percent), seconds / best_s, false, why);
         let why = [row.why.as_str(), &shown.join(", ")].join(" — ").trim_start_matches(" — ").to_owned();
         row.noted(format!("{device} over {best}")).why(why)
     };
@@ -111,7 +117,7 @@ mod tests {
     fn spreads_are_compared_as_ratios() {
         let times =
             [("a", 10.0), ("b", 11.0), ("c", 20.0), ("d", 100.0)].map(|(name, s)| (name.to_owned(), s));
-        let rows = of_spread("app", &Spread { without_worst: 100.0, with_worst: 200.0 }, &times);
+        let rows = of_spread("app", &Spread { without_worst: 100.0, with_worst: 200.0 }, &times, "");
         assert_eq!(rows[0].said.published(), "2 times the best");
         assert_eq!(rows[0].said.ours(), "2.00 times the best (c over a)");
         assert_eq!((rows[0].verdict, rows[1].verdict), (Verdict::Agrees, Verdict::Differs));

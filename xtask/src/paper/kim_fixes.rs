@@ -19,8 +19,6 @@ const RIDATA: &str = "ridata";
 /// Ours: the study gives bars without numbers.
 const NOTEWORTHY: f64 = 1.2;
 
-const WHY: &str = "this machine's processor takes a small part of the time that the phone's took, so that storage is nearly all of the run";
-
 fn measured(runs: &mut Runs, workload: &str, scale: &str, card: &str, fixes: &str) -> Result<Rc<Series>> {
     let (scale, repeat) = if runs.full() { ("1", "3") } else { (scale, "1") };
     runs.in_the_setup(workload, card, "wifi", &["--scale", scale, "--repeat", repeat, "--fix", fixes])
@@ -33,6 +31,7 @@ fn speedup(series: &Series, card: &str, fix: &str) -> Result<f64> {
 /// Figure 13.
 pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = &published.kim.what_if;
+    let why = runs.processor_why();
     let mut rows = Vec::new();
     for (workload, scale) in WORKLOADS {
         let fixes = "cache-in-ram,db-in-ram,all-in-ram,no-sync";
@@ -43,15 +42,15 @@ pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
         let database = told.database_in_ram_factor.get(workload);
         let database = *database.with_context(|| format!("no gain is published for {workload}"))?;
         let in_ram = gain("db-in-ram")?;
-        rows.push(LITTLE.row(format!("{workload}, cache in RAM"), cache, gain("cache-in-ram")?, false, WHY));
-        rows.push(TIMES.row(format!("{workload}, databases in RAM"), database, in_ram, false, WHY));
+        rows.push(LITTLE.row(format!("{workload}, cache in RAM"), cache, gain("cache-in-ram")?, false, why));
+        rows.push(TIMES.row(format!("{workload}, databases in RAM"), database, in_ram, false, why));
         let all = gain("all-in-ram")?;
         rows.push(Row::statement(
             format!("{workload}, all in RAM"),
             "no significant gain over databases in RAM",
             format!("{:.2} times as fast as databases in RAM", all / in_ram),
             all / in_ram < 1.25,
-            WHY,
+            why,
         ));
         let unsynced = gain("no-sync")?;
         rows.push(Row::statement(

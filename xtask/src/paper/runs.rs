@@ -201,6 +201,15 @@ impl Runs {
         Runs { full, cpu, ..Runs::default() }
     }
 
+    /// How the processor of the runs differs from the phone's: why storage may be more, or less, of a run.
+    pub(super) fn processor_why(&self) -> &'static str {
+        if self.slowed() {
+            "one share of a processor stands for all apps, of which some had the phone's work more than others"
+        } else {
+            "this machine's processor takes a small part of the time that the phone's took, so that storage is nearly all of the run"
+        }
+    }
+
     /// Whether the workloads run on less than this machine's processor.
     pub(super) fn slowed(&self) -> bool {
         self.cpu.is_some()

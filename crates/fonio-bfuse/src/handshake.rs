@@ -1,9 +1,13 @@
 //! The first exchange with the kernel: what it offers, what the mode makes of that.
 
+use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use rustix::fs::statfs;
+use rustix::fs::{FlockOperation, flock, statfs};
 
 use crate::error::MountError;
 use crate::kernel;
@@ -126,28 +130,44 @@ pub(crate) fn shake_hands(
 /// Whether the kernel offers requests through io_uring to new connections.
 const ALLOWS_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
+/// How long a mount waits for others that are being made.
+const OTHERS_MAX: Duration = Duration::from_secs(2);
+
 /// Connections that are made are offered requests through io_uring, until this is dropped. A connection that has taken them
 /// keeps them.
 pub(crate) struct RingsAllowed {
+    /// Locked, so that nobody else who makes a mount changes the setting meanwhile.
+    setting: Option<File>,
     was_allowed: bool,
 }
 
 impl RingsAllowed {
     /// Where this process may say so; the kernel's setting as it is otherwise.
     pub(crate) fn now() -> Self {
-        let was_allowed = std::fs::read_to_string(ALLOWS_RINGS).is_ok_and(|text| text.trim() == "Y");
-        if !was_allowed {
-            // A kernel without the setting offers none.
-            let _ = std::fs::write(ALLOWS_RINGS, "Y");
+        // A kernel without the setting offers none, and only root may change it.
+        let setting = OpenOptions::new().read(true).write(true).open(ALLOWS_RINGS).ok();
+        let Some(mut file) = setting else { return Self { setting: None, was_allowed: false } };
+        let started = Instant::now();
+        // Anybody may lock it: who holds it for long is not heeded.
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+            && started.elapsed() < OTHERS_MAX
+        {
+            std::thread::sleep(Duration::from_millis(1));
         }
-        Self { was_allowed }
+        let mut text = String::new();
+        let was_allowed = file.read_to_string(&mut text).is_ok() && text.trim() == "Y";
+        if !was_allowed {
+            // Where it cannot be changed, requests come through `/dev/fuse`.
+            let _ = file.write_at(b"Y", 0);
+        }
+        Self { setting: Some(file), was_allowed }
     }
 }
 
 impl Drop for RingsAllowed {
     fn drop(&mut self) {
-        if !self.was_allowed {
-            let _ = std::fs::write(ALLOWS_RINGS, "N");
+        if let Some(setting) = self.setting.as_ref().filter(|_| !self.was_allowed) {
+            let _ = setting.write_at(b"N", 0);
         }
     }
 }

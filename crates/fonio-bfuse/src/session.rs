@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) struct Session {
     file_system: Arc<FileSystem>,
     device: Arc<OwnedFd>,
     /// Requests come through io_uring; `/dev/fuse` brings only what nobody waits for.
-    over_ring: bool,
+    over_ring: AtomicBool,
     placement: Arc<Placement>,
     idle: AtomicUsize,
     running: Mutex<Running>,
@@ -77,7 +77,7 @@ impl Session {
         let session = Arc::new(Self {
             file_system,
             device,
-            over_ring,
+            over_ring: AtomicBool::new(over_ring),
             placement: Arc::default(),
             idle: AtomicUsize::new(0),
             running: Mutex::default(),
@@ -182,7 +182,7 @@ impl Session {
             let is_short_of_threads = !others_wait
                 && (are_few || may_last(request.opcode) || self.file_system.is_short_of_descriptors());
             if is_short_of_threads
-                && !(self.over_ring && is_forgotten)
+                && !(self.over_ring.load(Ordering::Relaxed) && is_forgotten)
                 && let Err(error) = self.start_reader(on_end)
             {
                 eprintln!("fonio: no thread for more requests at a time: {error}");
@@ -191,7 +191,7 @@ impl Session {
             if let Some(answer) = answer {
                 send(device, &request, answer, &mut out)?;
             }
-            if self.over_ring && is_forgotten {
+            if self.over_ring.load(Ordering::Relaxed) && is_forgotten {
                 std::thread::sleep(LINGER);
             }
         }

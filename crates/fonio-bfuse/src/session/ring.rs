@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -77,6 +78,11 @@ impl Session {
             let parts = match entry.next() {
                 Ok(parts) => parts,
                 Err(error) if has_ended(&error) => return Ok(()),
+                // The kernel's setting was changed while it took the connection: `/dev/fuse` brings everything.
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                    self.over_ring.store(false, Ordering::Relaxed);
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             };
             let malformed = || io::Error::from(rustix::io::Errno::PROTO);

@@ -47,6 +47,42 @@ fn piece(offset: u64, bytes: u64) -> Vec<u8> {
     (offset..offset + bytes).map(byte_at).collect()
 }
 
+fn rings(mounted: &Mounted) -> usize {
+    let folder = format!("/proc/{}/fd", mounted.daemon.id());
+    let links = std::fs::read_dir(folder).expect("the daemon runs").flatten();
+    links
+        .filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to.ends_with("anon_inode:[io_uring]")))
+        .count()
+}
+
+/// Each switches the kernel's setting on for a moment, and back.
+#[test]
+fn mounts_made_at_the_same_time_are_all_served_over_io_uring() {
+    skip!();
+    let setting = || std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok();
+    let Some(before) = setting() else {
+        eprintln!("skipped: this kernel has no FUSE over io_uring");
+        return;
+    };
+    let threads: Vec<_> = (0..6).map(|_| std::thread::spawn(|| Mounted::new("mode=auto"))).collect();
+    let mounts: Vec<Mounted> = threads.into_iter().map(|thread| thread.join().expect("it mounts")).collect();
+    for mounted in &mounts {
+        std::fs::write(mounted.path("file"), b"x").expect("it is served");
+    }
+    // A thread whose ring the kernel refuses is gone by then.
+    std::thread::sleep(Duration::from_millis(300));
+    for mounted in &mounts {
+        assert_ne!(rings(mounted), 0, "it is served, but over /dev/fuse");
+    }
+    drop(mounts);
+    // Other tests mount as well: what is meant is that it comes back.
+    let comes_back = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        setting().as_deref() == Some(&before)
+    });
+    assert!(comes_back, "the setting stays as it was found");
+}
+
 #[test]
 fn a_signal_leaves_nothing_behind_and_loses_nothing() {
     skip!();

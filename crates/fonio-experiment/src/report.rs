@@ -139,7 +139,7 @@ fn table(series: &Series) -> Table {
         let time = match variation.wall_s_half {
             None => Cell::Number(variation.wall_s, Unit::Seconds),
             Some(half) => Cell::Range {
-                low: variation.wall_s - half,
+                low: (variation.wall_s - half).max(0.0),
                 point: Some(variation.wall_s),
                 high: variation.wall_s + half,
                 unit: Unit::Seconds,
@@ -200,7 +200,7 @@ fn figure(series: &Series) -> Option<Figure> {
         let half = variation.wall_s_half.unwrap_or(0.0);
         curve.x.push(variation.wall_s);
         curve.y.push(at as f64);
-        curve.low.push(variation.wall_s - half);
+        curve.low.push((variation.wall_s - half).max(0.0));
         curve.high.push(variation.wall_s + half);
     }
     Some(Figure {

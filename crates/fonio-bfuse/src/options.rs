@@ -74,7 +74,7 @@ pub struct BufferOptions {
     pub flush: Duration,
     /// Whether a thread of its own empties it; without, whoever writes does.
     pub thread: bool,
-    /// Whether what a stream brings beyond [`BufferOptions::bytes`] goes past the page cache of the file system below.
+    /// Whether what a stream brings beyond its first entry goes past the page cache of the file system below.
     pub direct: bool,
 }
 

@@ -57,14 +57,29 @@ fn rings(mounted: &Mounted) -> usize {
 
 /// Each switches the kernel's setting on for a moment, and back.
 #[test]
-fn mounts_made_at_the_same_time_are_all_served_over_io_uring() {
+fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring() {
     skip!();
-    let setting = || std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok();
-    let Some(before) = setting() else {
-        eprintln!("skipped: this kernel has no FUSE over io_uring");
+    const SETTING: &str = "/sys/module/fuse/parameters/enable_uring";
+    let Ok(setting) = File::options().read(true).write(true).open(SETTING) else {
+        eprintln!("skipped: this kernel has no FUSE over io_uring, or does not let us allow it");
         return;
     };
-    let threads: Vec<_> = (0..6).map(|_| std::thread::spawn(|| Mounted::new("mode=auto"))).collect();
+    rustix::fs::flock(&setting, rustix::fs::FlockOperation::LockExclusive)
+        .expect("others hold it for moments");
+    let before = std::fs::read_to_string(SETTING).expect("it is readable");
+    let folders: Vec<_> = (0..6).map(|_| tempfile::tempdir().expect("a temporary folder")).collect();
+    let dirs: Vec<_> = folders.iter().map(|folder| folder.path().join("mounted")).collect();
+    let start = |folder: tempfile::TempDir| {
+        std::thread::spawn(move || {
+            let source = folder.path().join("source");
+            std::fs::create_dir(&source).expect("the folder is empty");
+            Mounted::over(folder, source, "mode=auto")
+        })
+    };
+    let threads: Vec<_> = folders.into_iter().map(start).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!dirs.iter().any(|dir| is_mounted(dir)), "somebody else is making a mount: us");
+    drop(setting);
     let mounts: Vec<Mounted> = threads.into_iter().map(|thread| thread.join().expect("it mounts")).collect();
     for mounted in &mounts {
         std::fs::write(mounted.path("file"), b"x").expect("it is served");
@@ -78,7 +93,7 @@ fn mounts_made_at_the_same_time_are_all_served_over_io_uring() {
     // Other tests mount as well: what is meant is that it comes back.
     let comes_back = (0..500).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
-        setting().as_deref() == Some(&before)
+        std::fs::read_to_string(SETTING).is_ok_and(|now| now == before)
     });
     assert!(comes_back, "the setting stays as it was found");
 }

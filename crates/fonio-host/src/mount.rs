@@ -99,17 +99,15 @@ pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
     if ours.is_none_or(|mount| mount.source != source) {
         return Ok(());
     }
-    let outcome = unmount(dir).or_else(|_| {
+    if !rustix::process::geteuid().is_root() {
+        // A user's mounts are of FUSE.
+        let arguments = [OsStr::new("-uz"), OsStr::new("--"), dir.as_os_str()];
+        return program::run("fusermount3", "fuse3", &arguments).map(drop);
+    }
+    unmount(dir).or_else(|_| {
         rustix::mount::unmount(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
             .map_err(|error| HostError::system("unmount", dir)(error.into()))
-    });
-    // A user's mounts are of FUSE.
-    if rustix::process::geteuid().is_root() {
-        outcome
-    } else {
-        program::run("fusermount3", "fuse3", &[OsStr::new("-uz"), OsStr::new("--"), dir.as_os_str()])
-            .map(drop)
-    }
+    })
 }
 
 /// The folders at or below `dir` on which something is mounted.

@@ -1,7 +1,9 @@
 //! The management thread of the study: it empties full entries at once, and whatever is older than the interval.
-//! It sleeps while nothing is pending. There are two, so that a device has the next inode's entry to write when one is
-//! written, however long it takes until a thread of ours is on a CPU again. What is only old, or
-//! would only make room, waits a while for full entries that are being written: it may be full itself then.
+//! It sleeps while nothing is pending.
+//!
+//! There are two of it, so that a device has the next inode's entry to write when one is written, however long it takes until
+//! a thread of ours is on a CPU again. What is only old, or would only make room, waits a while for full entries that are being
+//! written: it may be full itself then.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,6 +11,7 @@ use std::time::Instant;
 
 use super::{Buffer, Take};
 
+/// One whose write the device works on, and one that has the next ready.
 const THREADS: usize = 2;
 /// For how many intervals more old data wait while full entries are being written.
 const PATIENCE: u32 = 10;
@@ -27,7 +30,8 @@ impl Manager {
     /// Where the system has no thread left.
     pub(crate) fn start(buffer: &Arc<Buffer>) -> std::io::Result<Self> {
         let mut manager = Self { buffer: Arc::clone(buffer), threads: Vec::new() };
-        for _ in 0..if buffer.options.thread { THREADS } else { 0 } {
+        let threads = if buffer.options.thread { THREADS } else { 0 };
+        for _ in 0..threads {
             let buffer = Arc::clone(buffer);
             manager.threads.push(std::thread::Builder::new().name("fonio-flush".to_owned()).spawn(
                 move || {

@@ -136,6 +136,9 @@ impl Placement {
             state.awake = false;
             let now = Instant::now();
             if now < paused_until {
+                // Until then requests wake nobody.
+                let waited = self.woken.wait_timeout(state, paused_until - now);
+                state = waited.expect("no thread panics while it holds the list of threads").0;
                 continue;
             }
             if now >= paused_until + 2 * pause {

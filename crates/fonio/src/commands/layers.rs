@@ -88,7 +88,11 @@ impl Drop for Noted {
 
 fn folder(path: &Path, ledger: &Rc<RefCell<Ledger>>) -> io::Result<Held> {
     let entry = ledger.borrow_mut().begin(Step::Tree { path: path.to_owned() }).map_err(io::Error::other)?;
-    std::fs::create_dir(path)?;
+    if let Err(error) = std::fs::create_dir(path) {
+        // What is there already is not ours to remove.
+        ledger.borrow_mut().end(entry).map_err(io::Error::other)?;
+        return Err(error);
+    }
     Ok(Box::new(Noted { entry, ledger: Rc::clone(ledger) }))
 }
 

@@ -5,8 +5,10 @@
 //! - `power-cuts`: the power of an emulated card is cut at random moments; what `fsync` acknowledged is on it.
 //! - `sequences`: random operations against a model file system, a million by default for each mode.
 //! - `suites`: pjdfstest and fsx, by others (`crate::fuse_suites`).
+//! - `kernels`: the tests of the mount on Debian's kernels in virtual machines, with 100,000 files open at the same time.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -16,11 +18,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::virtual_machine::{Guest, KERNELS};
 use crate::{emulated, fuse_suites, process, tools};
 
 const MODES: [&str; 5] =
     ["mode=extended", "mode=buffered", "mode=buffered,direct=no", "mode=writeback", "mode=auto"];
-const PARTS: [&str; 4] = ["errors", "power-cuts", "sequences", "suites"];
+const PARTS: [&str; 5] = ["errors", "power-cuts", "sequences", "suites", "kernels"];
 /// A record of the failing card's test; each says its number all over.
 const RECORD_BYTES: usize = 64 << 10;
 const RECORDS: usize = 400;
@@ -28,6 +31,9 @@ const RECORDS: usize = 400;
 const BATCH: usize = 8;
 const POWER_CUTS: &str = "40";
 const OPERATIONS: &str = "1000000";
+/// What a guest does of them: it is some twenty times slower.
+const GUEST_OPERATIONS: &str = "20000";
+const GUEST_FILES: &str = "100000";
 
 /// Runs the parts, or one side of them as a program that the emulator starts.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -75,6 +81,43 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     if wanted("suites") {
         fuse_suites::run(&fonio)?;
+    }
+    if wanted("kernels") {
+        on_other_kernels()?;
+    }
+    Ok(())
+}
+
+/// Runs the tests of the mount in virtual machines.
+fn on_other_kernels() -> Result<()> {
+    let guest = Guest::new()?;
+    let mut built = process::cargo();
+    built.args(["test", "--release", "--package", "fonio-bfuse", "--test", "mounts", "--test", "sequences"]);
+    let output = built.args(["--no-run", "--message-format", "json"]).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "{} failed: {}", process::shown(&built), output.status);
+    let mut script = format!("mkdir -p '{}'", process::target().join("tmp").display());
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let message: serde_json::Value = serde_json::from_str(line).context("cargo's messages are JSON")?;
+        let Some(program) = message["executable"].as_str() else { continue };
+        let name = message["target"]["name"].as_str().context("cargo names what it builds")?;
+        guest.add(Path::new(program), &Path::new("tests/deps").join(name))?;
+        let _ = write!(
+            script,
+            " && FONIO_BFUSE_FILES={GUEST_FILES} FONIO_BFUSE_OPERATIONS={GUEST_OPERATIONS} /tests/deps/{name}"
+        );
+    }
+    process::run(process::cargo().args([
+        "build",
+        "--release",
+        "--package",
+        "fonio-bfuse",
+        "--example",
+        "mount",
+    ]))?;
+    guest.add(&process::target().join("release/examples/mount"), Path::new("tests/examples/mount"))?;
+    for kernel in KERNELS {
+        println!("{kernel}:");
+        guest.run(kernel, &script)?;
     }
     Ok(())
 }

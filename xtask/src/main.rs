@@ -16,6 +16,7 @@ mod report_bench;
 mod test;
 mod tidy;
 mod tools;
+mod virtual_machine;
 
 use std::process::ExitCode;
 
@@ -27,7 +28,8 @@ cargo xtask COMMAND
   test        everything that must pass: format, lints, documentation, invariants, fuzz targets, tests
   fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   fuse-safety `fonio mount` on cards that refuse writes or lose power, a million random operations for each mode
-              against a model, and pjdfstest and fsx (root): [errors] [power-cuts] [sequences] [suites]
+              against a model, pjdfstest and fsx, and its tests on Debian's kernels in virtual machines (root):
+              [errors] [power-cuts] [sequences] [suites] [kernels]
   gen-trace   write a blktrace capture of any size: [--out PREFIX] [--ios N] [--seed N] [--cpus N]
   bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
               [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS];

@@ -52,8 +52,14 @@ pub const FUSE: &[Tool] = &[
     tool("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's example"),
 ];
 
+/// For virtual machines.
+pub const GUEST: &[Tool] = &[
+    tool("qemu-system-x86_64", "qemu-system-x86", "virtual machines"),
+    tool("strip", "binutils", "the programs of virtual machines"),
+];
+
 /// All of them.
-pub const ALL: &[&[Tool]] = &[BUILD, TEST, DEMO, BENCH, FUSE];
+pub const ALL: &[&[Tool]] = &[BUILD, TEST, DEMO, BENCH, FUSE, GUEST];
 
 fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -11,9 +11,9 @@ use rustix::fs::{FlockOperation, flock, statfs};
 
 use crate::error::MountError;
 use crate::kernel;
-use crate::modes::{Offers, Plan};
+use crate::modes::{Offers, Plan, XATTR_BYTES_MAX};
 use crate::options::{IoUring, Options};
-use crate::protocol::{self, HEADER_IN, HEADER_OUT, MAJOR, MINOR, Opcode, Record, Request, init};
+use crate::protocol::{HEADER_IN, HEADER_OUT, MAJOR, MINOR, Opcode, Record, Request, init};
 use crate::session::queues;
 
 /// The first version that knows all records that we write.
@@ -40,8 +40,6 @@ const PAGE_BYTES: u32 = 4096;
 /// `OVERLAYFS_SUPER_MAGIC`, `FUSE_SUPER_MAGIC`, `ECRYPTFS_SUPER_MAGIC`: file systems that stack on others.
 const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 
-/// `XATTR_SIZE_MAX`.
-const XATTR_BYTES_MAX: usize = 64 << 10;
 const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter fuse.enable_uring (root's mounts switch it on), \
      io_uring itself, and io_unit above 64K; take io_uring=auto";
 
@@ -186,11 +184,4 @@ fn statfs_type(source: impl AsFd) -> rustix::io::Result<u64> {
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}/.", source.as_fd().as_raw_fd());
     statfs(path).map(|below| below.f_type.cast_unsigned())
-}
-
-/// The least that a read of `/dev/fuse` must have room for, and an answer too: a request with the data of a write,
-/// or an extended attribute of the largest size with its name.
-pub(crate) fn request_bytes(plan: &Plan) -> usize {
-    const OTHER: usize = 4096;
-    (plan.io_bytes as usize).max(XATTR_BYTES_MAX) + OTHER + protocol::HEADER_IN
 }

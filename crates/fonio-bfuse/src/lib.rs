@@ -23,6 +23,7 @@ mod report;
 mod session;
 mod slab;
 mod statistics;
+mod write_behind;
 
 pub use error::MountError;
 pub use modes::Mode;

@@ -21,6 +21,7 @@ use crate::options::{IoUring, Options};
 use crate::report::Server;
 use crate::session::Session;
 use crate::statistics::BufferStatistics;
+use crate::write_behind::Writer;
 
 /// A directory mounted a second time, served by threads of this process until it is unmounted.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub struct Mount {
     server: Option<Server>,
     manager: Option<Manager>,
     pruner: Option<Pruner>,
+    writer: Option<Writer>,
     detached: Vec<PathBuf>,
 }
 
@@ -88,6 +90,10 @@ impl Mount {
         };
         let pruner = Pruner::start(&file_system, &session, minor)
             .map_err(MountError::system("start a thread for", dir))?;
+        let writer = (plan.passthrough && file_system.options.write_behind)
+            .then(|| Writer::start(&file_system.behind))
+            .transpose()
+            .map_err(MountError::system("start a thread for", dir))?;
         let session = Session::start(Arc::clone(&file_system), session, over_ring, notify)
             .map_err(MountError::system("start a thread for", dir))?;
         let server = mountinfo::at(dir)
@@ -101,6 +107,7 @@ impl Mount {
             server,
             manager: Some(manager),
             pruner: Some(pruner),
+            writer,
             detached,
         };
         Ok(mount)
@@ -173,6 +180,7 @@ impl Mount {
         }
         drop(manager);
         self.pruner = None;
+        self.writer = None;
         self.server = None;
         outcome
     }

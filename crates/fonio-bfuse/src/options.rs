@@ -23,6 +23,8 @@ pub struct Options {
     pub io_bytes: Option<u32>,
     /// The write buffer.
     pub buffer: BufferOptions,
+    /// Whether long streams that are passed through begin to reach the device while they come.
+    pub write_behind: bool,
     /// Whether requests come through io_uring.
     pub io_uring: IoUring,
     /// Threads that serve requests; `None` is as many as are needed, up to 8.
@@ -125,6 +127,7 @@ impl Default for Options {
             mode: Mode::Auto,
             io_bytes: None,
             buffer: BufferOptions::default(),
+            write_behind: true,
             io_uring: IoUring::Auto,
             threads: None,
             files: None,
@@ -223,6 +226,9 @@ impl Options {
             }
             ("direct", Some(text)) => {
                 self.buffer.direct = yes_or_no(text).ok_or_else(|| refuse("yes or no"))?;
+            }
+            ("write_behind", Some(text)) => {
+                self.write_behind = yes_or_no(text).ok_or_else(|| refuse("yes or no"))?;
             }
             ("threads", Some(text)) => {
                 let count = text.parse().ok().filter(|count| (1..=256).contains(count));

@@ -45,6 +45,9 @@ pub struct Report {
     pub passthrough_refused: u64,
     /// Why not: the last error number, 0 for none.
     pub passthrough_errno: u64,
+    /// Bytes of streams that were passed through and handed to the device while they came.
+    #[serde(default)]
+    pub written_behind_bytes: u64,
     /// Inodes that the kernel remembers.
     pub inodes: u64,
     /// Open files.
@@ -182,6 +185,7 @@ impl Report {
                 .to_vec(),
             passthrough_refused: statistics.passthrough_refused.get(),
             passthrough_errno: statistics.passthrough_errno.get(),
+            written_behind_bytes: file_system.behind.bytes.get(),
             inodes: file_system.nodes.count(),
             open_files: statistics.handles.get(),
             descriptors: file_system.descriptors_used(),

@@ -14,7 +14,6 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::filesystem::{Answer, FileSystem, Worker};
-use crate::handshake::request_bytes;
 use crate::kernel::{self, Identity};
 use crate::options::Options;
 use crate::protocol::{HEADER_OUT, Opcode, Record, Request};
@@ -164,7 +163,7 @@ impl Session {
         // The first descriptor serves as well where the kernel has no other.
         let own = kernel::clone_device(self.device.as_fd()).ok();
         let device = own.as_ref().unwrap_or(&self.device);
-        let bytes = request_bytes(&self.file_system.plan);
+        let bytes = self.file_system.plan.request_bytes();
         let mut request = vec![0; bytes];
         let mut out = vec![0; HEADER_OUT + bytes];
         loop {

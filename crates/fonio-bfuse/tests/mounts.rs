@@ -349,7 +349,7 @@ fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(1024)
 }
 
-/// `FONIO_BFUSE_FILES` is how many.
+/// `FONIO_BFUSE_FILES` is how many, as far as this process may have them.
 #[test]
 fn deep_trees_and_many_open_files() {
     skip!();
@@ -364,10 +364,22 @@ fn deep_trees_and_many_open_files() {
     let wanted = std::env::var("FONIO_BFUSE_FILES").ok().and_then(|text| text.parse().ok());
     // Each is an inode and an open file to the daemon, whose limit is the same.
     let count = (limit / 2).saturating_sub(200).min(wanted.unwrap_or(4000));
-    let open: Vec<_> = (0..count)
-        .map(|number| File::create(mounted.path(&number.to_string())).expect("the daemon has more"))
+    eprintln!("{count} files are to be open, of {} wanted", wanted.unwrap_or(4000));
+    let open: Vec<File> = (0..count)
+        .map(|number| {
+            let path = mounted.path(&number.to_string());
+            let file = File::options().read(true).write(true).create_new(true).open(path);
+            let file = file.expect("the daemon has more");
+            file.write_all_at(&number.to_le_bytes(), 0).expect("there is space");
+            file
+        })
         .collect();
     assert_eq!(std::fs::read_dir(&mounted.dir).expect("a folder").count() as u64, count + 1);
+    for (number, file) in (0_u64..).zip(&open) {
+        let mut found = [0; 8];
+        file.read_exact_at(&mut found, 0).expect("it was written");
+        assert_eq!(u64::from_le_bytes(found), number);
+    }
     let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
     assert_eq!(report.open_files, count);
     assert_eq!(report.mode, mounted.mode);
@@ -457,6 +469,47 @@ fn too_many_open_files_are_told_and_can_be_closed() {
         File::create(mounted.path("again")).is_ok()
     });
     assert!(again, "a descriptor came back");
+}
+
+#[test]
+fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
+    skip!();
+    const MIB: u64 = 1 << 20;
+    // The temporary folder may be a tmpfs, which writes nothing back.
+    let mounted = |options: &str| {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+        let source = folder.path().join("source");
+        std::fs::create_dir(&source).expect("the folder is empty");
+        Mounted::over(folder, source, options)
+    };
+    for (options, expected) in [("mode=auto", 40 * MIB), ("mode=auto,write_behind=no", 0)] {
+        let mounted = mounted(options);
+        if mounted.mode != "passthrough" {
+            return eprintln!("skipped: this kernel passes nothing through");
+        }
+        let handed_over = || fonio_bfuse::report(&mounted.dir).expect("it answers").written_behind_bytes;
+        let holes = File::create(mounted.path("holes")).expect("it is writable");
+        holes.set_len(1 << 40).expect("a hole takes no space");
+        let short = File::create(mounted.path("short")).expect("it is writable");
+        short.write_all_at(&piece(0, MIB), 0).expect("there is space");
+        let stream = File::create(mounted.path("stream")).expect("it is writable");
+        for offset in (0..42 * MIB).step_by(MIB as usize) {
+            stream.write_all_at(&piece(offset, MIB), offset).expect("there is space");
+        }
+        // Far longer than a look takes.
+        let reached = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            handed_over() >= expected
+        });
+        assert!(reached, "{options}: {} bytes were handed over", handed_over());
+        assert_eq!(handed_over(), expected, "{options}");
+        drop((holes, short, stream));
+        assert_eq!(
+            std::fs::read(mounted.path("stream")).expect("it is there"),
+            piece(0, 42 * MIB),
+            "{options}"
+        );
+    }
 }
 
 #[test]

@@ -22,19 +22,6 @@ const STUDY_SHARE: f64 = 7.0 / 39.0;
 /// The word for a processor as slow as the study's.
 pub const STUDY: &str = "study";
 
-/// Removes what a daemon before has written. While one is mounted it is the daemon that gives up the pages of what was
-/// removed, at any time later.
-fn make_room(source: &Path) -> Result<()> {
-    for entry in std::fs::read_dir(source)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() && entry.file_name() != "lost+found" {
-            std::fs::remove_dir_all(entry.path())?;
-        }
-    }
-    rustix::fs::syncfs(File::open(source)?)?;
-    Ok(())
-}
-
 /// Files that are written in turn, a record each.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
@@ -93,10 +80,10 @@ pub(super) fn run(wanted: &Wanted<'_>, folder: &Path, programs: &Programs) -> Re
     let chosen = wanted.configurations();
     let mut samples = vec![vec![Vec::new(); chosen.len()]; works.len()];
     for round in 0..ROUNDS {
-        let place = Place::emulated(folder, &programs.fonio, &setup)?;
         for (column, (name, daemon)) in chosen.iter().enumerate() {
             eprint!("\rround {} of {ROUNDS}, {name:<12}", round + 1);
-            make_room(&place.source)?;
+            // A new device each time: one that was written full has to clean up for whoever comes next.
+            let place = Place::emulated(folder, &programs.fonio, &setup)?;
             let mounted = Mounted::start(*daemon, programs, &place.source, &place.dir, confined.as_ref())?;
             for (row, (_, streams)) in works.iter().enumerate() {
                 let before = mounted.used();
@@ -159,10 +146,9 @@ pub fn as_slow_as_the_studys(
 ) -> Result<CpuShare> {
     const ATTEMPTS: usize = 4;
     let streams = Streams { files: 1, bytes, record: RECORD_BYTES };
-    let place = Place::emulated(folder, &programs.fonio, setup)?;
     let mut share = CpuShare::new(0.035)?;
     for _ in 0..ATTEMPTS {
-        make_room(&place.source)?;
+        let place = Place::emulated(folder, &programs.fonio, setup)?;
         let confined = Confined::new(share)?;
         let stock = Daemon::Fonio("mode=stock");
         let mounted = Mounted::start(stock, programs, &place.source, &place.dir, Some(&confined))?;

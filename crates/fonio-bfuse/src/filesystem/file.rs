@@ -184,13 +184,19 @@ impl FileSystem {
         self.statistics.opened[serving as usize].add(1);
         self.statistics.handles.add(1);
         let seen = Mutex::new(node.pending.errors_now());
+        let file = Arc::new(file);
+        let is_sync = flags.intersects(OFlags::SYNC | OFlags::DSYNC | OFlags::DIRECT);
+        if serving == Serving::Passthrough && writable && !is_sync {
+            let is_empty = fresh.is_some() || flags.contains(OFlags::TRUNC);
+            self.behind.watch(&file, is_empty.then_some(0));
+        }
         let handle = self.handles.insert_with(|number| Handle {
             number,
             node,
-            file: Arc::new(file),
+            file,
             serving,
             appends: flags.contains(OFlags::APPEND),
-            is_sync: flags.intersects(OFlags::SYNC | OFlags::DSYNC | OFlags::DIRECT),
+            is_sync,
             writable,
             seen,
         });

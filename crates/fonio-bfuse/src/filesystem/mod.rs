@@ -27,6 +27,7 @@ use crate::options::Options;
 use crate::protocol::{Attributes, Fields, Opcode, Record, Request, attributes_of};
 use crate::slab::Slab;
 use crate::statistics::Statistics;
+use crate::write_behind::WriteBehind;
 use directory::Directory;
 
 /// The bytes of an answer, or what went wrong.
@@ -40,6 +41,7 @@ pub(crate) struct FileSystem {
     pub(crate) statistics: Statistics,
     pub(crate) nodes: Nodes,
     pub(crate) buffer: Arc<Buffer>,
+    pub(crate) behind: Arc<WriteBehind>,
     handles: Slab<Handle>,
     directories: Slab<Directory>,
     /// `/dev/fuse`, for backing files.
@@ -98,6 +100,7 @@ impl FileSystem {
             statistics: Statistics::default(),
             nodes: Nodes::new(root, &stat),
             buffer,
+            behind: Arc::default(),
             handles: Slab::default(),
             directories: Slab::default(),
             device,

@@ -9,5 +9,6 @@ pub(crate) use backing::{Backing, clone_device};
 pub(crate) use identity::{Caller, Identity};
 pub(crate) use process::{
     Policy, ask_for_huge_pages, forbid_io_recursion, lock_memory, process_use, raise_open_files, set_policy,
+    start_writing,
 };
 pub(crate) use ring::{Entry as RingEntry, has_rings};

@@ -1,6 +1,8 @@
-//! What the daemon asks of its process: open files, memory that stays, no recursion into itself.
+//! What the daemon asks of its process: open files, memory that stays, no recursion into itself; and of the kernel, that it
+//! write now.
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// `PR_SET_IO_FLUSHER`, since Linux 5.6.
@@ -58,6 +60,21 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
             wanted
         }
         None => all,
+    }
+}
+
+/// Has the kernel write what is dirty of `length` bytes from `offset` on, and does not wait until it is written: only until
+/// the device has taken the requests.
+///
+/// # Errors
+/// Where the file cannot be written back. What fails later is told to whoever syncs the file.
+pub(crate) fn start_writing(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
+    let signed = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    let (descriptor, flags) = (file.as_fd().as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
+    // SAFETY: it takes a descriptor, which is open meanwhile, and numbers.
+    match unsafe { libc::sync_file_range(descriptor, signed(offset)?, signed(length)?, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -12,6 +12,7 @@ mod stock;
 mod writeback;
 
 use crate::options::Options;
+use crate::protocol::HEADER_IN;
 
 /// The modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,18 @@ pub(crate) struct Plan {
     pub(crate) passthrough: bool,
     /// How an inode is served that is not passed through.
     pub(crate) otherwise: Serving,
+}
+
+/// `XATTR_SIZE_MAX`.
+pub(crate) const XATTR_BYTES_MAX: usize = 64 << 10;
+
+impl Plan {
+    /// The least that a read of `/dev/fuse` must have room for, and an answer too: a request with the data of a write,
+    /// or an extended attribute of the largest size with its name.
+    pub(crate) fn request_bytes(&self) -> usize {
+        const OTHER: usize = 4096;
+        (self.io_bytes as usize).max(XATTR_BYTES_MAX) + OTHER + HEADER_IN
+    }
 }
 
 /// How an open inode is served.

@@ -30,6 +30,7 @@ pub(super) fn text(report: &Report) -> String {
         ("read_bytes_total", "Bytes of read requests.", report.read_bytes.sum),
         ("write_calls_below_total", "Write calls to the source.", report.write_calls_below),
         ("passthrough_refused_total", "Files the kernel would not serve alone.", report.passthrough_refused),
+        ("written_behind_bytes_total", "Bytes of streams written early.", report.written_behind_bytes),
         ("buffer_writes_total", "Writes into the buffer.", buffer.writes),
         ("buffer_through_total", "Writes past the buffer.", buffer.through),
         ("buffer_flushes_total", "Write calls of the buffer.", buffer.flush_bytes.count),

@@ -13,7 +13,6 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::{OnEnd, Session, write_header};
 use crate::filesystem::Worker;
-use crate::handshake::request_bytes;
 use crate::kernel::{self, Identity};
 use crate::protocol::{HEADER_OUT, Header, Opcode, Request};
 
@@ -70,7 +69,7 @@ impl Session {
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
         let mut entry =
-            kernel::RingEntry::new(self.device.as_fd(), queue, request_bytes(&self.file_system.plan))?;
+            kernel::RingEntry::new(self.device.as_fd(), queue, self.file_system.plan.request_bytes())?;
         // Without, callers are moved to other CPUs more often.
         let is_watched = self.placement.enter().is_ok();
         let mut received = Vec::new();

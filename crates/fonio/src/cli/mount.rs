@@ -15,6 +15,7 @@ use clap::Args;
     mode=buffered     the study's buffer: buffer=8M entry=2M flush=10ms thread=yes\n  \
     mode=writeback    the kernel's write-back cache\n  \
     mode=passthrough  the kernel reads and writes the files below itself (Linux 6.9, root)\n  \
+    write_behind=no   leaves long streams that are passed through to the kernel's own write-back\n  \
     io_unit=SIZE      the most bytes of one request, 4K to 1M\n  \
     timeout=TIME      how long names and attributes are trusted, 1s\n  \
     threads=N         the most requests served at a time, 8\n  \

@@ -119,6 +119,11 @@ fn print(out: &mut impl Write, found: &Report) -> io::Result<()> {
         buffer.waits,
         buffer.lost_bytes
     )?;
+    writeln!(
+        out,
+        "early    {} bytes of passed-through streams were handed to the device as they came",
+        found.written_behind_bytes
+    )?;
     let opened: Vec<String> =
         found.opened.iter().map(|(serving, count)| format!("{serving} {count}")).collect();
     writeln!(out, "opened   {}; {} refused by the kernel", opened.join(", "), found.passthrough_refused)?;

@@ -1,0 +1,168 @@
+//! The thread that asks the kernel to forget inodes, when descriptors run short.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::UNPOISONED;
+use crate::filesystem::FileSystem;
+use crate::protocol::{HEADER_OUT, Record, notify};
+
+/// The first version that forgets inodes by their numbers.
+const PRUNE_MINOR: u32 = 45;
+/// What one message names: as many as the kernel takes at a time.
+const BATCH: usize = 512;
+/// After the kernel could forget nothing.
+const PAUSE: Duration = Duration::from_millis(200);
+/// What the kernel forgets comes to us as requests. This long without any, so often, is all of them.
+const SETTLE: Duration = Duration::from_millis(5);
+const QUIET: usize = 3;
+const SETTLES_MAX: usize = 100;
+
+/// The thread that asks, until this value is dropped.
+#[derive(Debug)]
+pub(crate) struct Pruner {
+    file_system: Arc<FileSystem>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pruner {
+    /// Starts it for a kernel that speaks the protocol's version 7.`minor`.
+    ///
+    /// # Errors
+    /// Where the system has no thread left.
+    pub(crate) fn start(
+        file_system: &Arc<FileSystem>,
+        device: &Arc<OwnedFd>,
+        minor: u32,
+    ) -> std::io::Result<Self> {
+        let (served, device) = (Arc::clone(file_system), Arc::clone(device));
+        let way = if minor >= PRUNE_MINOR { prune } else { forget_names };
+        let thread = std::thread::Builder::new()
+            .name("fonio-forget".to_owned())
+            .spawn(move || watch(&served, |ids| way(&served, &device, ids)))?;
+        Ok(Self { file_system: Arc::clone(file_system), thread: Some(thread) })
+    }
+}
+
+impl Drop for Pruner {
+    fn drop(&mut self) {
+        let descriptors = &self.file_system.descriptors;
+        descriptors.lock().is_closed = true;
+        descriptors.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It panics only where an invariant is broken; the message is on standard error then.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
+    let descriptors = &file_system.descriptors;
+    let mut state = descriptors.lock();
+    loop {
+        while !state.is_wanted && !state.is_closed {
+            state = descriptors.changed.wait(state).expect(UNPOISONED);
+        }
+        if state.is_closed {
+            return;
+        }
+        state.is_wanted = false;
+        let is_needed = std::mem::take(&mut state.is_needed);
+        drop(state);
+        descriptors.is_asked.store(false, Ordering::Relaxed);
+        let used = file_system.descriptors_used();
+        // Where the daemon itself takes more than it should, less is left for inodes.
+        let enough = if is_needed { descriptors.low.min(used / 4 * 3) } else { descriptors.low };
+        let mut is_in_vain = used > enough;
+        while file_system.descriptors_used() > enough {
+            let before = file_system.nodes.forgotten();
+            pass(file_system, enough, &forget);
+            // Directories can go once what was in them has gone: with the next pass.
+            if file_system.nodes.forgotten() == before || descriptors.lock().is_closed {
+                break;
+            }
+            is_in_vain = false;
+        }
+        state = descriptors.lock();
+        state.passes += 1;
+        state.in_vain = if is_in_vain { state.in_vain + 1 } else { 0 };
+        descriptors.changed.notify_all();
+        if is_in_vain && !state.is_closed {
+            state = descriptors.changed.wait_timeout(state, PAUSE).expect(UNPOISONED).0;
+        }
+    }
+}
+
+/// Asks for what is more than `enough`, some more while that does not suffice, and at most for every inode once.
+fn pass(file_system: &FileSystem, enough: u64, forget: impl Fn(&[u64])) {
+    file_system.statistics.prunes.add(1);
+    let too_many = || file_system.descriptors_used().saturating_sub(enough);
+    let ids = file_system.nodes.ids();
+    let mut asked = 0;
+    for batch in ids.chunks(BATCH) {
+        forget(batch);
+        asked += batch.len() as u64;
+        if asked >= too_many() {
+            settle(file_system);
+            asked = 0;
+            if too_many() == 0 {
+                return;
+            }
+        }
+    }
+    settle(file_system);
+}
+
+/// Waits until what the kernel forgot has come to us.
+fn settle(file_system: &FileSystem) {
+    let mut quiet = 0;
+    for _ in 0..SETTLES_MAX {
+        let before = file_system.nodes.forgotten();
+        std::thread::sleep(SETTLE);
+        quiet = if file_system.nodes.forgotten() == before { quiet + 1 } else { 0 };
+        if quiet == QUIET {
+            return;
+        }
+    }
+}
+
+/// `FUSE_NOTIFY_PRUNE`, Linux 6.18: what nobody uses of these is forgotten.
+fn prune(_: &FileSystem, device: &OwnedFd, ids: &[u64]) {
+    let mut message = vec![0; HEADER_OUT + notify::PRUNE_BYTES + size_of_val(ids)];
+    let length = u32::try_from(message.len()).expect("a batch is short");
+    let mut record = Record::new(&mut message);
+    record.u32(length).u32(notify::PRUNE).u64(0);
+    record.u32(u32::try_from(ids.len()).expect("a batch is short")).u32(0).u64(0);
+    for id in ids {
+        record.u64(*id);
+    }
+    tell(device, &message);
+}
+
+/// `FUSE_NOTIFY_INVAL_ENTRY`, one name at a time. Directories stay: the kernel forgets the name of one even where
+/// somebody works in it.
+fn forget_names(file_system: &FileSystem, device: &OwnedFd, ids: &[u64]) {
+    for id in ids {
+        let Some(node) = file_system.nodes.get(*id) else { continue };
+        let is_in_use = node.is_directory || node.lock_open().opens > 0;
+        if is_in_use || file_system.descriptors.is_locked(node.parent()) {
+            continue;
+        }
+        let Some(name) = file_system.name_of(&node) else { continue };
+        let mut message = vec![0; HEADER_OUT + notify::INVAL_ENTRY_BYTES + name.len() + 1];
+        let length = u32::try_from(message.len()).expect("a name is short");
+        let mut record = Record::new(&mut message);
+        record.u32(length).u32(notify::INVAL_ENTRY).u64(0);
+        record.u64(node.parent()).u32(u32::try_from(name.len()).expect("a name is short")).u32(0);
+        record.bytes(&name);
+        tell(device, &message);
+    }
+}
+
+/// What the kernel does not know any more it need not forget.
+fn tell(device: &OwnedFd, message: &[u8]) {
+    let _ = rustix::io::write(device.as_fd(), message);
+}

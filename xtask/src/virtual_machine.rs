@@ -1,0 +1,165 @@
+//! Virtual machines with Debian's kernels: for tests that want another version of Linux, or the privileges of the machine's
+//! owner, who may have any number of files open.
+//!
+//! The kernel's package is downloaded and unpacked, never installed. A guest has what it is given in its first file system
+//! and nothing else: no disk, no network. It needs no hardware virtualisation.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{process, tools};
+
+/// A package that depends on the newest kernel of its series.
+pub const KERNELS: [&str; 2] = ["linux-image-cloud-amd64", "linux-image-6.12-cloud-amd64"];
+const SHELL: &str = "busybox-static";
+const MEMORY_MIB: u32 = 3072;
+/// A guest that hangs ends here.
+const SECONDS_MAX: u32 = 3600;
+/// What the guest says last, with the exit code of its script.
+const ENDED: &str = "The script ended with ";
+
+/// What a guest starts with.
+pub struct Guest {
+    folder: tempfile::TempDir,
+    shell: PathBuf,
+}
+
+impl Guest {
+    /// One with a shell and the usual small programs.
+    pub fn new() -> Result<Self> {
+        ensure!(cfg!(target_arch = "x86_64"), "the virtual machines are of x86-64, and this machine is not");
+        tools::ensure(&[tools::GUEST])?;
+        let shell = unpacked(SHELL)?.join("bin/busybox");
+        let guest = Self { folder: tempfile::tempdir_in(process::scratch("guest")?)?, shell };
+        guest.add(&guest.shell, Path::new("bin/busybox"))?;
+        Ok(guest)
+    }
+
+    /// Puts a program at `place`, with the libraries that it is linked with, and without what is for debuggers only.
+    pub fn add(&self, program: &Path, place: &Path) -> Result<()> {
+        let there = self.path(place)?;
+        process::run(Command::new("strip").arg("-o").args([&there, program]))?;
+        let output = Command::new("ldd").arg(program).output().context("cannot start ldd")?;
+        for library in libraries(&String::from_utf8_lossy(&output.stdout)) {
+            let copy = self.path(library)?;
+            fs::copy(library, copy).with_context(|| format!("cannot copy {}", library.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Where a path of the guest lies here; its folder is there.
+    fn path(&self, place: &Path) -> Result<PathBuf> {
+        let there = self.folder.path().join("root").join(place.strip_prefix("/").unwrap_or(place));
+        fs::create_dir_all(there.parent().context("a file lies in a folder")?)?;
+        Ok(there)
+    }
+
+    /// Boots `kernel` and has it run `script` as root; what the script prints is printed.
+    ///
+    /// # Errors
+    ///
+    /// Where the script fails, and where the guest ends without it.
+    pub fn run(&self, kernel: &str, script: &str) -> Result<()> {
+        let init = self.path(Path::new("init"))?;
+        fs::write(&init, init_script(script))?;
+        fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
+        let archive = self.folder.path().join("initramfs");
+        process::run(
+            Command::new("sh")
+                .args(["-c", "find . | \"$0\" cpio --quiet -o -H newc >\"$1\""])
+                .args([&self.shell, &archive])
+                .current_dir(self.folder.path().join("root")),
+        )?;
+        let mut machine = process::bound_to_this(Path::new("timeout"));
+        machine.args([&SECONDS_MAX.to_string(), "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max"]);
+        machine.args(["-smp", "2", "-m", &MEMORY_MIB.to_string(), "-nographic", "-no-reboot"]);
+        machine.args(["-append", "console=ttyS0 quiet panic=-1", "-kernel"]).arg(image(kernel)?);
+        machine.arg("-initrd").arg(&archive);
+        let mut machine =
+            machine.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start QEMU")?;
+        let console = std::io::BufReader::new(machine.stdout.take().context("its output is piped")?);
+        let mut outcome = None;
+        for line in std::io::BufRead::split(console, b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            let line = line.trim_end();
+            match line.strip_prefix(ENDED) {
+                Some(code) => outcome = Some(code.to_owned()),
+                None => println!("  {line}"),
+            }
+        }
+        machine.wait()?;
+        match outcome.as_deref() {
+            Some("0") => Ok(()),
+            Some(code) => bail!("it failed on {kernel} with exit code {code}"),
+            None => bail!("{kernel} ended before the script did"),
+        }
+    }
+}
+
+fn init_script(script: &str) -> String {
+    format!(
+        "#!/bin/busybox sh\nexport PATH=/bin\nbusybox --install -s /bin\nmkdir -p /proc /sys /dev /tmp\n\
+         mount -t proc proc /proc\nmount -t sysfs sys /sys\nmount -t devtmpfs dev /dev\nmount -t tmpfs tmp /tmp\n\
+         echo \"Linux $(uname -r)\"\n({script})\necho \"{ENDED}$?\"\npoweroff -f\n"
+    )
+}
+
+/// What `ldd` found, the dynamic linker among it.
+fn libraries(text: &str) -> impl Iterator<Item = &Path> {
+    text.lines().filter_map(|line| {
+        let found = line.split_once("=>").map_or(line, |(_, found)| found).trim();
+        let path = found.split_once(" (")?.0;
+        path.starts_with('/').then(|| Path::new(path))
+    })
+}
+
+fn image(kernel: &str) -> Result<PathBuf> {
+    let output = Command::new("apt-cache").args(["depends", kernel]).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let newest = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Depends: "))
+        .with_context(|| format!("apt knows no package {kernel}; `apt-get update` may help"))?;
+    let boot = unpacked(newest)?.join("boot");
+    for entry in fs::read_dir(&boot)? {
+        let path = entry?.path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-")) {
+            return Ok(path);
+        }
+    }
+    bail!("{newest} has no kernel in {}", boot.display())
+}
+
+/// The files of a package of Debian's, which is downloaded the first time.
+fn unpacked(package: &str) -> Result<PathBuf> {
+    let packages = process::scratch("packages")?;
+    let files = packages.join(package);
+    if files.exists() {
+        return Ok(files);
+    }
+    let download = tempfile::tempdir_in(&packages)?;
+    process::run(Command::new("apt-get").args(["-qq", "download", package]).current_dir(download.path()))?;
+    let archive = fs::read_dir(download.path())?.next().context("apt-get has downloaded nothing")??.path();
+    let whole = download.path().join("files");
+    process::run(Command::new("dpkg").arg("-x").args([&archive, &whole]))?;
+    fs::rename(whole, &files)?;
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_found_in_what_ldd_prints() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n\tnot a dynamic executable\n";
+        let found: Vec<&Path> = libraries(text).collect();
+        assert_eq!(found, ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(Path::new));
+    }
+}

@@ -19,7 +19,8 @@ const SHELL: &str = "busybox-static";
 const MEMORY_MIB: u32 = 3072;
 /// A guest that hangs ends here.
 const SECONDS_MAX: u32 = 3600;
-/// What the guest says last, with the exit code of its script.
+/// What the guest says first, with its version of Linux, and last, with the exit code of its script.
+const BEGUN: &str = "The script begins on Linux ";
 const ENDED: &str = "The script ended with ";
 
 /// What a guest starts with.
@@ -51,6 +52,19 @@ impl Guest {
         Ok(())
     }
 
+    /// Has a module loaded at the start, unless it is a part of the kernel.
+    fn add_module(&self, version_files: &Path, module: &str) -> Result<()> {
+        let below = Path::new("kernel").join(module);
+        let builtin = fs::read_to_string(version_files.join("modules.builtin"))?;
+        if builtin.lines().any(|line| Path::new(line) == below) {
+            return Ok(());
+        }
+        let name = below.file_name().context("a module has a name")?;
+        fs::copy(version_files.join(&below), self.path(&Path::new("modules").join(name))?)
+            .with_context(|| format!("there is no {module} in {}", version_files.display()))?;
+        Ok(())
+    }
+
     /// Where a path of the guest lies here; its folder is there.
     fn path(&self, place: &Path) -> Result<PathBuf> {
         let there = self.folder.path().join("root").join(place.strip_prefix("/").unwrap_or(place));
@@ -58,12 +72,21 @@ impl Guest {
         Ok(there)
     }
 
-    /// Boots `kernel` and has it run `script` as root; what the script prints is printed.
+    /// Boots `kernel` with `modules`, as `fs/fuse/fuse.ko`, and has it run `script` as root; what the script prints is printed.
     ///
     /// # Errors
     ///
     /// Where the script fails, and where the guest ends without it.
-    pub fn run(&self, kernel: &str, script: &str) -> Result<()> {
+    pub fn run(&self, kernel: &str, modules: &[&str], script: &str) -> Result<()> {
+        let kernel_files = unpacked(&newest(kernel)?)?;
+        let version_files = only_in(&kernel_files.join("lib/modules"), "")?;
+        let of_another = self.folder.path().join("root/modules");
+        if of_another.exists() {
+            fs::remove_dir_all(of_another)?;
+        }
+        for module in modules {
+            self.add_module(&version_files, module)?;
+        }
         let init = self.path(Path::new("init"))?;
         fs::write(&init, init_script(script))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
@@ -76,36 +99,55 @@ impl Guest {
         )?;
         let mut machine = process::bound_to_this(Path::new("timeout"));
         machine.args([&SECONDS_MAX.to_string(), "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max"]);
-        machine.args(["-smp", "2", "-m", &MEMORY_MIB.to_string(), "-nographic", "-no-reboot"]);
-        machine.args(["-append", "console=ttyS0 quiet panic=-1", "-kernel"]).arg(image(kernel)?);
+        machine.args([
+            "-smp",
+            "2",
+            "-m",
+            &MEMORY_MIB.to_string(),
+            "-nographic",
+            "-no-reboot",
+            "-nic",
+            "none",
+        ]);
+        machine
+            .args(["-append", "console=ttyS0 quiet panic=-1", "-kernel"])
+            .arg(only_in(&kernel_files.join("boot"), "vmlinuz-")?);
         machine.arg("-initrd").arg(&archive);
         let mut machine =
             machine.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start QEMU")?;
         let console = std::io::BufReader::new(machine.stdout.take().context("its output is piped")?);
-        let mut outcome = None;
+        // The firmware speaks first.
+        let (mut before, mut has_begun, mut outcome) = (String::new(), false, None);
         for line in std::io::BufRead::split(console, b'\n') {
             let line = line?;
             let line = String::from_utf8_lossy(&line);
             let line = line.trim_end();
-            match line.strip_prefix(ENDED) {
-                Some(code) => outcome = Some(code.to_owned()),
-                None => println!("  {line}"),
+            has_begun |= line.contains(BEGUN);
+            if let Some(code) = line.strip_prefix(ENDED) {
+                outcome = Some(code.to_owned());
+            } else if has_begun {
+                println!("  {line}");
+            } else {
+                before += line;
+                before += "\n";
             }
         }
         machine.wait()?;
         match outcome.as_deref() {
             Some("0") => Ok(()),
             Some(code) => bail!("it failed on {kernel} with exit code {code}"),
-            None => bail!("{kernel} ended before the script did"),
+            None if has_begun => bail!("{kernel} ended before the script did"),
+            None => bail!("{kernel} did not start; it said:\n{before}"),
         }
     }
 }
 
 fn init_script(script: &str) -> String {
     format!(
-        "#!/bin/busybox sh\nexport PATH=/bin\nbusybox --install -s /bin\nmkdir -p /proc /sys /dev /tmp\n\
+        "#!/bin/busybox sh\n/bin/busybox --install -s /bin\nexport PATH=/bin\nmkdir -p /proc /sys /dev /tmp\n\
+         for module in /modules/*; do test ! -f $module || insmod $module; done\n\
          mount -t proc proc /proc\nmount -t sysfs sys /sys\nmount -t devtmpfs dev /dev\nmount -t tmpfs tmp /tmp\n\
-         echo \"Linux $(uname -r)\"\n({script})\necho \"{ENDED}$?\"\npoweroff -f\n"
+         echo; echo \"{BEGUN}$(uname -r)\"\n({script})\necho \"{ENDED}$?\"\npoweroff -f\n"
     )
 }
 
@@ -118,21 +160,25 @@ fn libraries(text: &str) -> impl Iterator<Item = &Path> {
     })
 }
 
-fn image(kernel: &str) -> Result<PathBuf> {
-    let output = Command::new("apt-cache").args(["depends", kernel]).output()?;
+/// The package that a package of no files of its own stands for.
+fn newest(package: &str) -> Result<String> {
+    let output = Command::new("apt-cache").args(["depends", package]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let newest = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("Depends: "))
-        .with_context(|| format!("apt knows no package {kernel}; `apt-get update` may help"))?;
-    let boot = unpacked(newest)?.join("boot");
-    for entry in fs::read_dir(&boot)? {
+    let newest = text.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+    let newest =
+        newest.with_context(|| format!("apt knows no package {package}; `apt-get update` may help"))?;
+    Ok(newest.to_owned())
+}
+
+/// The one file in `folder` whose name begins like this.
+fn only_in(folder: &Path, beginning: &str) -> Result<PathBuf> {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
-        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-")) {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(beginning)) {
             return Ok(path);
         }
     }
-    bail!("{newest} has no kernel in {}", boot.display())
+    bail!("{} has no {beginning}*", folder.display())
 }
 
 /// The files of a package of Debian's, which is downloaded the first time.
@@ -143,7 +189,9 @@ fn unpacked(package: &str) -> Result<PathBuf> {
         return Ok(files);
     }
     let download = tempfile::tempdir_in(&packages)?;
-    process::run(Command::new("apt-get").args(["-qq", "download", package]).current_dir(download.path()))?;
+    // Started by root, apt would download as a user who may not write here.
+    let download_only = ["-qq", "-o", "APT::Sandbox::User=root", "download", package];
+    process::run(Command::new("apt-get").args(download_only).current_dir(download.path()))?;
     let archive = fs::read_dir(download.path())?.next().context("apt-get has downloaded nothing")??.path();
     let whole = download.path().join("files");
     process::run(Command::new("dpkg").arg("-x").args([&archive, &whole]))?;

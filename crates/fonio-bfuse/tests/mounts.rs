@@ -115,18 +115,19 @@ fn a_signal_leaves_nothing_behind_and_loses_nothing() {
 fn a_killed_daemon_loses_at_most_what_the_options_bound() {
     skip!();
     const BUFFER: u64 = 256 << 10;
-    // The kernel's own cache is lost with the connection: only what was synced counts there.
     let modes = [
         ("mode=buffered,buffer=256K,entry=64K,flush=10ms", BUFFER),
         ("mode=buffered,buffer=256K,entry=64K,thread=no", BUFFER),
         ("mode=extended", 0),
         ("mode=extended,io_uring=no", 0),
         ("mode=auto", 0),
-        ("mode=writeback", u64::MAX),
+        ("mode=writeback", 0),
     ];
     for round in 0..24u64 {
         let (mode, bound) = modes[round as usize % modes.len()];
         let mut mounted = Mounted::new(mode);
+        // The kernel's own cache is lost with the connection: only what was synced counts there.
+        let bound = if mounted.mode == "writeback" { u64::MAX } else { bound };
         let (acknowledged, durable) = (AtomicU64::new(0), AtomicU64::new(0));
         let path = mounted.path("stream");
         let below = mounted.below("stream");
@@ -223,10 +224,12 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
             errors += 1;
         }
         assert!(errors > 0, "{mode}: {accepted} bytes were accepted on {SPACE} and nobody was told");
-        file.sync_all().unwrap_or_else(|error| panic!("{mode}: told again: {error}"));
+        // Before Linux 6.16 pages of the kernel's own cache may still be on their way when an fsync fails.
+        let more = (0..10).take_while(|_| file.sync_all().is_err()).count();
+        assert!(more == 0 || (mounted.mode == "writeback" && more < 10), "{mode}: told {more} times more");
         drop(file);
         let below = std::fs::read(mounted.below("large")).expect("it is there");
-        if !mode.contains("writeback") {
+        if mounted.mode != "writeback" {
             let length = below.len() as u64;
             assert!(length >= accepted, "{mode}: {length} of {accepted} bytes");
             assert!(below == piece(0, length), "{mode}: what is there is what was written");

@@ -43,7 +43,7 @@ fn fstab_mounts_us() {
     }
     let fstab = format!(
         "{0}/source {0}/mounted fuse.fonio mode=extended,noatime,nofail 0 0\n\
-         {0}/source {0}/other fonio noauto,ro 0 0\n",
+         {0}/source {0}/other fonio noauto,ro,nosuid 0 0\n",
         folder.path().display()
     );
     std::fs::write(folder.path().join("fstab"), fstab).expect("it is writable");
@@ -51,10 +51,11 @@ fn fstab_mounts_us() {
         cd "$1" && mount --make-rprivate / && mount -t tmpfs none work && mkdir work/upper work/work &&
         mount -t overlay -o lowerdir=/usr/sbin,upperdir=work/upper,workdir=work/work none sbin || exit 77
         ln -s "$2" sbin/mount.fuse.fonio && ln -s "$2" sbin/mount.fonio && mount --bind sbin /usr/sbin || exit 77
-        mount -a -T fstab >&2 && echo through > mounted/file && cat source/file && mount -T fstab "$1/other" >&2 &&
-        cat other/file && ! { echo x > other/file; } 2>/dev/null && umount other &&
-        mount -T fstab -o remount,ro mounted >&2 && ! { echo x > mounted/file; } 2>/dev/null &&
-        mount -o remount,rw mounted >&2 && echo again > mounted/file && cat source/file && umount mounted && ! test -e mounted/file
+        lacks_suid() { grep " $PWD/$1 " /proc/self/mountinfo | grep -q nosuid; }
+        mount -f -T fstab "$PWD/mounted" && ! test -e mounted/file && mount -a -T fstab && ! lacks_suid mounted && echo through > mounted/file && cat source/file && mount -T fstab "$1/other" &&
+        lacks_suid other && cat other/file && ! { echo x > other/file; } 2>/dev/null && umount other &&
+        mount -T fstab -o remount,ro mounted && ! { echo x > mounted/file; } 2>/dev/null &&
+        mount -o remount,rw mounted && ! lacks_suid mounted && echo again > mounted/file && cat source/file && umount mounted && ! test -e mounted/file
     "#;
     let output = Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])

@@ -44,7 +44,7 @@ pub struct Mount {
     /// Accepted from mount(8), and without meaning.
     #[arg(short = 'n', hide = true)]
     pub no_mtab: bool,
-    /// Accepted from mount(8), and without meaning.
+    /// From mount(8): say what was mounted.
     #[arg(short = 'v', hide = true)]
     pub verbose: bool,
     /// Accepted from mount(8), and without meaning.
@@ -53,6 +53,9 @@ pub struct Mount {
     /// Accepted from mount(8), and without meaning.
     #[arg(short = 't', hide = true)]
     pub kind: Option<String>,
+    /// mount(8) has started this.
+    #[arg(long, hide = true)]
+    pub as_helper: bool,
     /// The process that `fonio mount` leaves behind.
     #[arg(long, hide = true)]
     pub daemon: bool,

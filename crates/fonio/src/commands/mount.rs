@@ -19,7 +19,7 @@ pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsStrin
     let mut arguments: Vec<OsString> = arguments.collect();
     let name = arguments.first().map(Path::new).and_then(Path::file_name);
     if name.is_some_and(|name| HELPERS.iter().any(|helper| name == *helper)) {
-        arguments.insert(1, "mount".into());
+        arguments.splice(1..1, ["mount", "--as-helper"].map(OsString::from));
     }
     arguments
 }
@@ -29,7 +29,16 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
     if arguments.source == Path::new("stats") {
         return stats(&arguments.dir, arguments.json);
     }
-    let options = Options::parse(arguments.options.iter().map(String::as_str))?;
+    let mut lists = arguments.options.clone();
+    if arguments.as_helper {
+        // `mount -f` asks for everything but the mount.
+        if arguments.foreground {
+            return Ok(Exit::Fine);
+        }
+        // mount(8) hands on what differs from its own defaults, and these are among them.
+        lists.insert(0, "suid,dev".to_owned());
+    }
+    let options = Options::parse(lists.iter().map(String::as_str))?;
     if options.remount {
         Mounted::remount(&arguments.dir, &options)?;
     } else if arguments.foreground {
@@ -46,9 +55,11 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         })?;
     } else {
         let mut child = Command::new(std::env::current_exe().context("cannot find our own program")?);
-        child.args(["mount", "--daemon"]).args(arguments.options.iter().flat_map(|list| ["-o", list]));
+        child.args(["mount", "--daemon"]).args(lists.iter().flat_map(|list| ["-o", list]));
         child.arg("--").arg(&arguments.source).arg(&arguments.dir);
         match daemon::start_in_background(child)? {
+            // mount(8) says nothing where all is well.
+            Some(_) if arguments.as_helper && !arguments.verbose => {}
             Some(line) => writeln!(io::stdout(), "{line}")?,
             None => bail!("{} is not mounted", arguments.dir.display()),
         }
@@ -148,7 +159,7 @@ mod tests {
     fn mount_8_finds_us_by_the_helpers_name() {
         let said = |words: &[&str]| as_mount_helper(words.iter().map(OsString::from));
         for helper in ["/sbin/mount.fonio", "mount.fuse.fonio"] {
-            assert_eq!(said(&[helper, "/a", "/b"]), [helper, "mount", "/a", "/b"]);
+            assert_eq!(said(&[helper, "/a", "/b"]), [helper, "mount", "--as-helper", "/a", "/b"]);
         }
         assert_eq!(said(&["/usr/bin/fonio", "mount"]), ["/usr/bin/fonio", "mount"]);
     }

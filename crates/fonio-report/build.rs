@@ -1,5 +1,6 @@
 //! Makes sure that the script and the style of the HTML report are built before they are embedded.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
@@ -22,7 +23,16 @@ fn main() {
     // The same step as `cargo xtask assets`; package.json alone knows what it consists of.
     let step = Command::new("npm").args(["run", "--silent", "assets"]).current_dir("web").status();
     match step {
-        Ok(status) if status.success() => {}
+        Ok(status) if status.success() => {
+            // Else cargo would find them newer than this run, and run this and compile everything above once more.
+            for path in BUILT {
+                let aged = File::options().write(true).open(path);
+                if let (Ok(file), Some(time)) = (aged, newest_source) {
+                    // Where the time cannot be set, that is the price.
+                    let _ = file.set_modified(time);
+                }
+            }
+        }
         Ok(status) => fail(&format!("`npm run assets` in crates/fonio-report/web ended with {status}")),
         Err(error) => fail(&format!("`npm` could not be started ({error})")),
     }

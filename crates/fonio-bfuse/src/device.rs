@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags as Flags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
@@ -47,9 +47,8 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
         rustix::process::getegid().as_raw(),
     );
     data.push_str(access(options));
-    let flags = flags_of(options);
     let data = std::ffi::CString::new(data).expect("numbers and words hold no zero");
-    rustix::mount::mount(name, dir, FILE_SYSTEM_TYPE, flags, Some(data.as_c_str()))
+    rustix::mount::mount(name, dir, FILE_SYSTEM_TYPE, options.flags.bits(), Some(data.as_c_str()))
         .map_err(MountError::system("mount on", dir))?;
     Ok(session)
 }
@@ -59,22 +58,8 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
 /// # Errors
 /// The kernel's, `EBUSY` where files are open for writing and nothing is to be written any more.
 pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
-    rustix::mount::mount_remount(dir, flags_of(options), c"")
+    rustix::mount::mount_remount(dir, options.flags.bits(), c"")
         .map_err(MountError::system("change the mount of", dir))
-}
-
-fn flags_of(options: &Options) -> Flags {
-    let mut flags = Flags::empty();
-    for (is_set, flag) in [
-        (options.flags.read_only, Flags::RDONLY),
-        (options.flags.no_suid, Flags::NOSUID),
-        (options.flags.no_dev, Flags::NODEV),
-        (options.flags.no_exec, Flags::NOEXEC),
-        (options.flags.no_atime, Flags::NOATIME),
-    ] {
-        flags.set(flag, is_set);
-    }
-    flags
 }
 
 /// The helper is set-user-ID root: it checks that the user may, mounts, and sends the descriptor back.
@@ -91,14 +76,9 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
     // A comma ends an option, unless a backslash stands before it.
     let name = name.replace('\\', "\\\\").replace(',', "\\,");
     let mut list = format!("fsname={name},subtype=fonio{}", access(options));
-    for (is_set, word) in [
-        (options.flags.read_only, ",ro"),
-        (options.flags.no_exec, ",noexec"),
-        (options.flags.no_atime, ",noatime"),
-    ] {
-        if is_set {
-            list.push_str(word);
-        }
+    for word in options.flags.users_words() {
+        list.push(',');
+        list.push_str(word);
     }
     let status = Command::new(HELPER)
         .args(["-o", &list, "--"])

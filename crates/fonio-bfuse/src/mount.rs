@@ -53,6 +53,11 @@ impl Mount {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&source, flags, FileMode::empty())
             .map_err(MountError::system("open the directory", &source))?;
+        // Files below are read as well, by us or by the kernel. A user's mount leaves the times there to the source's own mount.
+        let root = match options.flags.keeps_access_times().then(|| kernel::without_access_times(&source)) {
+            Some(Ok(quiet)) => quiet,
+            Some(Err(_)) | None => root,
+        };
         let allowed = (options.io_uring != IoUring::No).then(RingsAllowed::now);
         let session = Arc::new(device::mount(&source, &dir, &options)?);
         let outcome = Self::serve(root, session, &dir, options, allowed, limit, detached);
@@ -88,8 +93,8 @@ impl Mount {
             // The pipe has room for one byte, and there is only one.
             let _ = rustix::io::write(&notice, b"x");
         };
-        let pruner = Pruner::start(&file_system, &session, minor)
-            .map_err(MountError::system("start a thread for", dir))?;
+        let pruner =
+            Pruner::start(&file_system, minor).map_err(MountError::system("start a thread for", dir))?;
         let writer = (plan.passthrough && file_system.options.write_behind)
             .then(|| Writer::start(&file_system.behind))
             .transpose()

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::mount::MountFlags as Flags;
+
 use crate::modes::Mode;
 
 /// The largest request of a kernel with its default `max_pages_limit` of 256.
@@ -99,25 +101,74 @@ impl Default for BufferOptions {
     }
 }
 
-/// Flags of the mount that the kernel keeps for any file system.
+/// Flags of the mount that the kernel keeps for any file system: those of `mount(8)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "they are the kernel's flags, each on its own")]
-pub struct MountFlags {
-    /// Nothing can be written.
-    pub read_only: bool,
-    /// Set-user-ID bits are not honoured.
-    pub no_suid: bool,
-    /// Devices cannot be opened.
-    pub no_dev: bool,
-    /// Programs cannot be started.
-    pub no_exec: bool,
-    /// Reading does not change access times.
-    pub no_atime: bool,
+pub struct MountFlags(Flags);
+
+/// The words for flags, and whether they set or clear them.
+const FLAGS: [(&str, Flags, bool); 24] = [
+    ("ro", Flags::RDONLY, true),
+    ("rw", Flags::RDONLY, false),
+    ("nosuid", Flags::NOSUID, true),
+    ("suid", Flags::NOSUID, false),
+    ("nodev", Flags::NODEV, true),
+    ("dev", Flags::NODEV, false),
+    ("noexec", Flags::NOEXEC, true),
+    ("exec", Flags::NOEXEC, false),
+    ("noatime", Flags::NOATIME, true),
+    ("atime", Flags::NOATIME, false),
+    ("nodiratime", Flags::NODIRATIME, true),
+    ("diratime", Flags::NODIRATIME, false),
+    ("relatime", Flags::RELATIME, true),
+    ("norelatime", Flags::RELATIME, false),
+    ("strictatime", Flags::STRICTATIME, true),
+    ("nostrictatime", Flags::STRICTATIME, false),
+    ("lazytime", Flags::LAZYTIME, true),
+    ("nolazytime", Flags::LAZYTIME, false),
+    ("sync", Flags::SYNCHRONOUS, true),
+    ("async", Flags::SYNCHRONOUS, false),
+    ("dirsync", Flags::DIRSYNC, true),
+    ("nosymfollow", Flags::NOSYMFOLLOW, true),
+    ("symfollow", Flags::NOSYMFOLLOW, false),
+    ("silent", Flags::SILENT, true),
+];
+
+/// Those that fusermount3 takes from users; it decides about set-user-ID bits and devices itself.
+const USERS: [&str; 6] = ["ro", "noexec", "noatime", "nodiratime", "sync", "dirsync"];
+
+impl MountFlags {
+    /// As `mount(2)` takes them.
+    pub(crate) fn bits(self) -> Flags {
+        self.0
+    }
+
+    /// Whether reading changes no access time.
+    pub(crate) fn keeps_access_times(self) -> bool {
+        self.0.contains(Flags::NOATIME)
+    }
+
+    /// The words for fusermount3.
+    pub(crate) fn users_words(self) -> impl Iterator<Item = &'static str> {
+        let is_set = move |word: &str| {
+            FLAGS.iter().any(|(known, flag, sets)| *known == word && *sets && self.0.contains(*flag))
+        };
+        USERS.into_iter().filter(move |word| is_set(word))
+    }
+
+    /// Follows a word, and says whether it is one.
+    fn apply(&mut self, word: &str) -> bool {
+        let found = FLAGS.iter().find(|(known, _, _)| *known == word);
+        if let Some((_, flag, sets)) = found {
+            self.0.set(*flag, *sets);
+        }
+        found.is_some()
+    }
 }
 
 impl Default for MountFlags {
+    /// Neither set-user-ID bits nor devices, as for everybody's FUSE.
     fn default() -> Self {
-        Self { read_only: false, no_suid: true, no_dev: true, no_exec: false, no_atime: false }
+        Self(Flags::NOSUID | Flags::NODEV)
     }
 }
 
@@ -258,25 +309,16 @@ impl Options {
             ("fsname", Some(text)) => self.name = Some(text.to_owned()),
             ("allow_other", None) => self.allow_other = true,
             ("noallow_other", None) => self.allow_other = false,
-            ("ro", None) => self.flags.read_only = true,
-            ("rw", None) => self.flags.read_only = false,
-            ("suid", None) => self.flags.no_suid = false,
-            ("nosuid", None) => self.flags.no_suid = true,
-            ("dev", None) => self.flags.no_dev = false,
-            ("nodev", None) => self.flags.no_dev = true,
-            ("exec", None) => self.flags.no_exec = false,
-            ("noexec", None) => self.flags.no_exec = true,
-            ("atime", None) => self.flags.no_atime = false,
-            ("noatime", None) => self.flags.no_atime = true,
             ("remount", None) => self.remount = true,
             // Always in force.
-            ("default_permissions" | "relatime", None) => {}
+            ("default_permissions", None) => {}
             // mount(8) repeats them when it mounts anew.
             ("user_id" | "group_id", Some(_)) => {}
             (
                 "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "owner" | "nofail" | "_netdev",
                 None,
             ) => {}
+            (word, None) if self.flags.apply(word) => {}
             (comment, _) if comment.starts_with("x-") || comment == "comment" => {}
             (mode, None) if Mode::from_name(mode).is_some() => {
                 self.mode = Mode::from_name(mode).unwrap_or(self.mode);
@@ -357,6 +399,15 @@ mod tests {
                 "Extended Some(524288) BufferOptions { bytes: 8388608, entry_bytes: 2097152, flush: 10ms, thread: true, direct: true }"
             ],
         );
+    }
+
+    #[test]
+    fn flags_are_those_of_mount_8_and_later_words_win() {
+        let flags = |list: &str| Options::parse([list]).expect("all are known").flags;
+        assert_eq!(flags("").bits(), Flags::NOSUID | Flags::NODEV);
+        let all = flags("suid,dev,ro,nodiratime,strictatime,sync,exec,noatime,atime,lazytime,nolazytime");
+        assert_eq!(all.bits(), Flags::RDONLY | Flags::NODIRATIME | Flags::STRICTATIME | Flags::SYNCHRONOUS);
+        assert_eq!(all.users_words().collect::<Vec<_>>(), ["ro", "nodiratime", "sync"]);
     }
 
     #[test]

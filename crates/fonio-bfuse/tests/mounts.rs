@@ -325,6 +325,127 @@ fn a_write_by_a_user_clears_set_user_id() {
     }
 }
 
+/// Runs a script of the shell in the mount as root, or as nobody.
+fn shell(mounted: &Mounted, user: u32, script: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).current_dir(&mounted.dir);
+    if user != 0 {
+        command.uid(user).gid(user);
+    }
+    let status = command.status().expect("there is a shell");
+    assert!(status.success(), "{}: {script}", mounted.mode);
+}
+
+#[test]
+fn what_changes_below_without_a_request_shows_at_once() {
+    skip!();
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    for mode in MODES {
+        let mounted = Mounted::new(mode);
+        std::fs::set_permissions(mounted.folder.path(), std::fs::Permissions::from_mode(0o777))
+            .expect("ours");
+        let path = mounted.path("file");
+        std::fs::write(&path, [0; 4096]).expect("it is writable");
+        let before = path.metadata().expect("it is there").modified().expect("it has one");
+        std::thread::sleep(Duration::from_millis(20));
+        let file = File::options().read(true).write(true).open(&path).expect("it is ours");
+        let both = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping of a file of as many bytes, which nobody truncates; the first is written, and nothing
+        // refers to it any more when it is unmapped.
+        unsafe {
+            let map = mmap(std::ptr::null_mut(), 4096, both, MapFlags::SHARED, &file, 0).expect("a map");
+            map.cast::<u8>().write_volatile(1);
+            munmap(map, 4096).expect("it was mapped");
+        }
+        drop(file);
+        let after = path.metadata().expect("it is there").modified().expect("it has one");
+        assert!(after > before, "{mode}: the time of a write through a mapping");
+
+        // What writes, and what allocates, takes set-user-ID bits of a user's file.
+        let file = |name: &str| {
+            std::fs::write(mounted.path(name), b"old").expect("it is writable");
+            std::fs::set_permissions(mounted.path(name), std::fs::Permissions::from_mode(0o6777))
+                .expect("ours");
+        };
+        file("written");
+        shell(&mounted, 65534, "echo more >> written");
+        file("allocated");
+        shell(&mounted, 65534, "command -v fallocate >/dev/null || exit 0; fallocate -l 65536 allocated");
+        for name in ["written", "allocated"] {
+            let (found, below) = (mounted.path(name), mounted.below(name));
+            let [found, below] =
+                [found, below].map(|path| path.metadata().expect("it is there").mode() & 0o7777);
+            assert_eq!((found, below), (0o777, 0o777), "{mode}: {name}");
+        }
+    }
+}
+
+#[test]
+fn devices_belong_to_the_group_of_a_set_group_id_directory() {
+    skip!();
+    let mounted = Mounted::new("mode=auto");
+    std::fs::set_permissions(mounted.folder.path(), std::fs::Permissions::from_mode(0o777)).expect("ours");
+    shell(&mounted, 0, "mkdir shared && chown 0:7 shared && chmod 2777 shared && mknod shared/null c 1 3");
+    let found = mounted.below("shared/null").symlink_metadata().expect("it was made");
+    assert_eq!((found.uid(), found.gid()), (0, 7));
+}
+
+#[test]
+fn flags_of_inodes_reach_the_file_below() {
+    skip!();
+    // A tmpfs may have none of them.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).expect("the folder is empty");
+    let file = File::create(source.join("file")).expect("it is ours");
+    let wanted = rustix::fs::IFlags::APPEND;
+    let none = rustix::fs::IFlags::empty();
+    if rustix::fs::ioctl_getflags(&file).is_err() {
+        return eprintln!("skipped: the file system of this repository has no such flags");
+    }
+    let mounted = Mounted::over(folder, source, "mode=auto");
+    let through = File::open(mounted.path("file")).expect("it is there");
+    let others = rustix::fs::ioctl_getflags(&through).expect("it has them");
+    rustix::fs::ioctl_setflags(&through, others | wanted).expect("root may");
+    let below = rustix::fs::ioctl_getflags(&file);
+    let refused = std::fs::remove_file(mounted.path("file")).is_err();
+    rustix::fs::ioctl_setflags(&file, others & !wanted).expect("root may");
+    assert_eq!(below.expect("it has them") & wanted, wanted);
+    assert!(refused, "what can only be appended to is not removed");
+    assert_eq!(rustix::fs::ioctl_getflags(&through).expect("it has them") & wanted, none);
+}
+
+#[test]
+fn noatime_keeps_access_times_below() {
+    skip!();
+    for mode in ["mode=auto", "mode=extended"] {
+        for (options, keeps) in [("strictatime", false), ("noatime", true)] {
+            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+            let source = folder.path().join("source");
+            std::fs::create_dir(&source).expect("the folder is empty");
+            std::fs::write(source.join("file"), b"text").expect("it is ours");
+            // Long ago, so that relatime would move it too.
+            let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+            let times = std::fs::FileTimes::new().set_accessed(old).set_modified(old);
+            File::options()
+                .write(true)
+                .open(source.join("file"))
+                .expect("ours")
+                .set_times(times)
+                .expect("ours");
+            let mounted = Mounted::over(folder, source, &format!("{mode},{options}"));
+            assert_eq!(std::fs::read(mounted.path("file")).expect("it is there"), b"text");
+            let accessed =
+                |path: &Path| path.metadata().expect("it is there").accessed().expect("it has one");
+            let below = accessed(&mounted.below("file"));
+            if !keeps && below == old {
+                return eprintln!("skipped: the file system of this repository keeps access times itself");
+            }
+            assert_eq!(below == old, keeps, "{mode},{options}");
+        }
+    }
+}
+
 #[test]
 fn a_source_may_change_underneath() {
     skip!();

@@ -1,6 +1,5 @@
 //! The thread that asks the kernel to forget inodes, when descriptors run short.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -33,16 +32,12 @@ impl Pruner {
     ///
     /// # Errors
     /// Where the system has no thread left.
-    pub(crate) fn start(
-        file_system: &Arc<FileSystem>,
-        device: &Arc<OwnedFd>,
-        minor: u32,
-    ) -> std::io::Result<Self> {
-        let (served, device) = (Arc::clone(file_system), Arc::clone(device));
+    pub(crate) fn start(file_system: &Arc<FileSystem>, minor: u32) -> std::io::Result<Self> {
+        let served = Arc::clone(file_system);
         let way = if minor >= PRUNE_MINOR { prune } else { forget_names };
         let thread = std::thread::Builder::new()
             .name("fonio-forget".to_owned())
-            .spawn(move || watch(&served, |ids| way(&served, &device, ids)))?;
+            .spawn(move || watch(&served, |ids| way(&served, ids)))?;
         Ok(Self { file_system: Arc::clone(file_system), thread: Some(thread) })
     }
 }
@@ -130,7 +125,7 @@ fn settle(file_system: &FileSystem) {
 }
 
 /// `FUSE_NOTIFY_PRUNE`, Linux 6.18: what nobody uses of these is forgotten.
-fn prune(_: &FileSystem, device: &OwnedFd, ids: &[u64]) {
+fn prune(file_system: &FileSystem, ids: &[u64]) {
     let mut message = vec![0; HEADER_OUT + notify::PRUNE_BYTES + size_of_val(ids)];
     let length = u32::try_from(message.len()).expect("a batch is short");
     let mut record = Record::new(&mut message);
@@ -139,12 +134,12 @@ fn prune(_: &FileSystem, device: &OwnedFd, ids: &[u64]) {
     for id in ids {
         record.u64(*id);
     }
-    tell(device, &message);
+    file_system.tell(&message);
 }
 
 /// `FUSE_NOTIFY_INVAL_ENTRY`, one name at a time. Directories stay: the kernel forgets the name of one even where
 /// somebody works in it.
-fn forget_names(file_system: &FileSystem, device: &OwnedFd, ids: &[u64]) {
+fn forget_names(file_system: &FileSystem, ids: &[u64]) {
     for id in ids {
         let Some(node) = file_system.nodes.get(*id) else { continue };
         let is_in_use = node.is_directory || node.lock_open().opens > 0;
@@ -158,11 +153,6 @@ fn forget_names(file_system: &FileSystem, device: &OwnedFd, ids: &[u64]) {
         record.u32(length).u32(notify::INVAL_ENTRY).u64(0);
         record.u64(node.parent()).u32(u32::try_from(name.len()).expect("a name is short")).u32(0);
         record.bytes(&name);
-        tell(device, &message);
+        file_system.tell(&message);
     }
-}
-
-/// What the kernel does not know any more it need not forget.
-fn tell(device: &OwnedFd, message: &[u8]) {
-    let _ = rustix::io::write(device.as_fd(), message);
 }

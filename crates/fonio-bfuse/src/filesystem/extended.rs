@@ -4,6 +4,7 @@ use rustix::io::Errno;
 
 use super::io::xattr_flags;
 use super::{Answer, FileSystem, Worker};
+use crate::kernel;
 use crate::protocol::{Record, Request, SETXATTR_ACL_KILL_SGID};
 
 impl FileSystem {
@@ -52,7 +53,7 @@ impl FileSystem {
         Ok(0)
     }
 
-    /// Only the inode flags of `lsattr` and `chattr` are passed on: what else an ioctl may do is not known here.
+    /// Only the inode flags of `lsattr`, `chattr` and project quotas are passed on: what else an ioctl may do is not known here.
     pub(super) fn control(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let mut fields = request.fields();
         let handle = fields.u64()?;
@@ -73,6 +74,18 @@ impl FileSystem {
                 rustix::fs::ioctl_setflags(self.open_below(&node, flags)?, wanted)?;
                 Ok(Record::new(out).zeros(16).length())
             }
+            // The kernel asks for these before it lets flags be set.
+            GET_ATTRIBUTES => {
+                let found = kernel::inode_attributes(self.open_below(&node, flags)?)?;
+                let mut record = Record::new(out);
+                record.zeros(16).bytes(&found);
+                Ok(record.length())
+            }
+            SET_ATTRIBUTES => {
+                let wanted = request.payload.first_chunk().ok_or(Errno::INVAL)?;
+                kernel::set_inode_attributes(self.open_below(&node, flags)?, wanted)?;
+                Ok(Record::new(out).zeros(16).length())
+            }
             _ => Err(Errno::NOTTY),
         }
     }
@@ -81,6 +94,9 @@ impl FileSystem {
 /// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` of a 64-bit kernel, `include/uapi/linux/fs.h`.
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
+/// `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR`.
+const GET_ATTRIBUTES: u32 = 0x801c_581f;
+const SET_ATTRIBUTES: u32 = 0x401c_5820;
 
 /// Answers with the size of a value, which is what the kernel asks for first.
 fn answer_size(out: &mut [u8], size: usize) -> Answer {

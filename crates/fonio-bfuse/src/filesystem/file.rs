@@ -2,13 +2,14 @@
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::names::keep_group_bit;
-use super::{Answer, FileSystem, Handle, Worker};
+use super::{Answer, FileSystem, Handle, Worker, change_time};
 use crate::kernel::Backing;
 use crate::modes::Serving;
 use crate::node::{Node, version_of};
@@ -177,7 +178,12 @@ impl FileSystem {
         {
             answer |= opened::KEEP_CACHE;
         }
-        if !(serving == Serving::Buffered && writable) {
+        let changed = if serving == Serving::Passthrough && writable {
+            Self::changes_unseen(&file, flags, fresh)
+        } else {
+            None
+        };
+        if !(serving == Serving::Buffered && writable) && changed.is_none() {
             answer |= opened::NOFLUSH;
         }
         drop(state);
@@ -199,8 +205,25 @@ impl FileSystem {
             is_sync,
             writable,
             seen,
+            changed,
         });
         record.u64(handle.number).u32(answer).u32(backing_id.cast_unsigned());
+    }
+
+    /// When a file that is passed through was last changed, if it may change in ways that the kernel's inode does not learn of:
+    /// through a mapping, for which it must be readable too, or by losing set-user-ID bits.
+    fn changes_unseen(file: &OwnedFd, flags: OFlags, fresh: Option<&Stat>) -> Option<AtomicI64> {
+        let found;
+        let stat = match fresh {
+            Some(stat) => stat,
+            None => {
+                found = rustix::fs::fstat(file).ok()?;
+                &found
+            }
+        };
+        let is_mappable = flags & OFlags::RWMODE == OFlags::RDWR;
+        let is_privileged = Mode::from_raw_mode(stat.st_mode).intersects(Mode::SUID | Mode::SGID);
+        (is_mappable || is_privileged).then(|| AtomicI64::new(change_time(stat)))
     }
 
     /// Has the kernel serve the file alone; `None` where it refuses, which is counted.
@@ -224,6 +247,7 @@ impl FileSystem {
         self.statistics.handles.subtract(1);
         // Errors were told when the application closed; this is for mapped pages that came after.
         self.buffer.drain(&handle.node.pending);
+        self.tell_change(&handle);
         let mut state = handle.node.lock_open();
         state.opens -= 1;
         if state.opens == 0 {

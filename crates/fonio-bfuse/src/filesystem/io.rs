@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{Answer, FileSystem, Handle};
+use super::{Answer, FileSystem, Handle, Worker};
 use crate::buffer::write_all;
 use crate::modes::Serving;
 use crate::protocol::{FSYNC_DATA_ONLY, Record, Request, WRITE_CACHE, WRITE_KILL_SUIDGID};
@@ -104,6 +104,7 @@ impl FileSystem {
         }
         let handle = self.handle(request.fields().u64()?)?;
         self.buffer.drain(&handle.node.pending);
+        self.tell_change(&handle);
         self.take_error(&handle).map_or(Ok(0), Err)
     }
 
@@ -114,19 +115,44 @@ impl FileSystem {
         self.buffer.drain(&handle.node.pending);
         let below =
             if data_only { rustix::fs::fdatasync(&handle.file) } else { rustix::fs::fsync(&handle.file) };
+        self.tell_change(&handle);
         match self.take_error(&handle) {
             Some(error) => Err(error),
             None => below.map(|()| 0),
         }
     }
 
-    pub(super) fn allocate(&self, request: &Request<'_>) -> Answer {
+    /// Does `work`, which changes what is in a file, for whoever asked: a user's change takes set-user-ID bits away, of
+    /// which the kernel's own inode does not learn.
+    fn change(
+        &self,
+        worker: &mut Worker,
+        request: &Request<'_>,
+        handle: &Handle,
+        work: impl FnOnce() -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        if request.header.uid == 0 {
+            return work();
+        }
+        let before = rustix::fs::fstat(&handle.file)?.st_mode;
+        let outcome = worker.identity.without_keeping_privileges(|| Ok(work()));
+        worker.identity.take_back()?;
+        let outcome = outcome.map_err(|_| Errno::PERM)?;
+        if rustix::fs::fstat(&handle.file)?.st_mode != before {
+            self.tell_attributes(&handle.node);
+        }
+        outcome
+    }
+
+    pub(super) fn allocate(&self, worker: &mut Worker, request: &Request<'_>) -> Answer {
         let mut fields = request.fields();
         let handle = self.handle(fields.u64()?)?;
         let (offset, length, mode) = (fields.u64()?, fields.u64()?, fields.u32()?);
         self.buffer.drain(&handle.node.pending);
-        rustix::fs::fallocate(&handle.file, FallocateFlags::from_bits_retain(mode), offset, length)?;
-        Ok(0)
+        self.change(worker, request, &handle, || {
+            rustix::fs::fallocate(&handle.file, FallocateFlags::from_bits_retain(mode), offset, length)?;
+            Ok(0)
+        })
     }
 
     pub(super) fn seek(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
@@ -148,7 +174,7 @@ impl FileSystem {
         Ok(Record::new(out).u64(found).length())
     }
 
-    pub(super) fn copy_range(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
+    pub(super) fn copy_range(&self, worker: &mut Worker, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let mut fields = request.fields();
         let from = self.handle(fields.u64()?)?;
         let mut offset = fields.u64()?;
@@ -159,8 +185,9 @@ impl FileSystem {
         self.buffer.drain(&to.node.pending);
         // The answer has 32 bits for the length.
         let length = usize::try_from(length.min(u64::from(u32::MAX) & !0xfff)).unwrap_or(usize::MAX);
-        let copied =
-            rustix::fs::copy_file_range(&from.file, Some(&mut offset), &to.file, Some(&mut target), length)?;
+        let copied = self.change(worker, request, &to, || {
+            rustix::fs::copy_file_range(&from.file, Some(&mut offset), &to.file, Some(&mut target), length)
+        })?;
         let copied = u32::try_from(copied).expect("not more than was asked for");
         Ok(Record::new(out).u32(copied).u32(0).length())
     }

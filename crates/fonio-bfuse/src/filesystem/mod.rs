@@ -11,8 +11,8 @@ mod io;
 mod names;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags, Stat};
@@ -24,7 +24,7 @@ use crate::kernel::{Caller, Identity};
 use crate::modes::{Plan, Serving};
 use crate::node::{Node, Nodes};
 use crate::options::Options;
-use crate::protocol::{Attributes, Fields, Opcode, Record, Request, attributes_of};
+use crate::protocol::{Attributes, Fields, HEADER_OUT, Opcode, Record, Request, attributes_of, notify};
 use crate::slab::Slab;
 use crate::statistics::Statistics;
 use crate::write_behind::WriteBehind;
@@ -44,7 +44,7 @@ pub(crate) struct FileSystem {
     pub(crate) behind: Arc<WriteBehind>,
     handles: Slab<Handle>,
     directories: Slab<Directory>,
-    /// `/dev/fuse`, for backing files.
+    /// `/dev/fuse`, for backing files and what the kernel is told.
     device: Arc<OwnedFd>,
     pub(crate) descriptors: Descriptors,
     /// `/proc/self/fd`: the way from an `O_PATH` descriptor to its file.
@@ -67,6 +67,9 @@ pub(crate) struct Handle {
     writable: bool,
     /// Which of the inode's errors it was told.
     seen: Mutex<Seen>,
+    /// Of a file that is passed through, where it may change without the kernel's own inode learning of it: when it had
+    /// changed last, in nanoseconds, as far as the kernel was told.
+    changed: Option<AtomicI64>,
 }
 
 /// What a thread that serves requests owns.
@@ -148,9 +151,9 @@ impl FileSystem {
             Opcode::Write => self.write(request, out),
             Opcode::Flush => self.flush(request),
             Opcode::Fsync => self.sync(request),
-            Opcode::Fallocate => self.allocate(request),
+            Opcode::Fallocate => self.allocate(worker, request),
             Opcode::Lseek => self.seek(request, out),
-            Opcode::CopyFileRange => self.copy_range(request, out),
+            Opcode::CopyFileRange => self.copy_range(worker, request, out),
             Opcode::Opendir => self.open_directory(request, out),
             Opcode::Readdir => self.read_directory(request, out, false),
             Opcode::Readdirplus => self.read_directory(request, out, true),
@@ -255,6 +258,31 @@ impl FileSystem {
         record.attributes(attributes);
     }
 
+    /// Has the kernel ask for the attributes of a file that has changed below: by a mapping, or by losing set-user-ID bits.
+    fn tell_change(&self, handle: &Handle) {
+        let Some(told) = &handle.changed else { return };
+        let Ok(stat) = rustix::fs::fstat(&handle.file) else { return };
+        let now = change_time(&stat);
+        if told.swap(now, Ordering::Relaxed) != now {
+            self.tell_attributes(&handle.node);
+        }
+    }
+
+    /// Has the kernel ask for the attributes of an inode when it needs them next.
+    fn tell_attributes(&self, node: &Node) {
+        let mut message = [0; HEADER_OUT + notify::INVAL_INODE_BYTES];
+        let length = message.len() as u32;
+        let mut record = Record::new(&mut message);
+        record.u32(length).u32(notify::INVAL_INODE).u64(0);
+        record.u64(node.id).u64((-1i64).cast_unsigned()).u64(0);
+        self.tell(&message);
+    }
+
+    /// Tells the kernel what it has not asked for. What it does not know any more it need not forget.
+    pub(crate) fn tell(&self, message: &[u8]) {
+        let _ = rustix::io::write(&*self.device, message);
+    }
+
     fn caller(request: &Request<'_>) -> Caller {
         Caller { uid: request.header.uid, gid: request.header.gid, group: request.supplementary_group() }
     }
@@ -273,4 +301,9 @@ impl FileSystem {
         }
         Ok(0)
     }
+}
+
+/// When an inode was changed, in nanoseconds since 1970.
+fn change_time(stat: &Stat) -> i64 {
+    stat.st_ctime.wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec.cast_signed())
 }

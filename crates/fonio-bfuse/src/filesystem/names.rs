@@ -60,23 +60,10 @@ impl FileSystem {
         let kind = rustix::fs::FileType::from_raw_mode(mode);
         // `new_decode_dev` of include/linux/kdev_t.h.
         let (major, minor) = ((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00));
-        let make = || {
+        worker.identity.act_as(Self::caller(request), umask, || {
             let device = rustix::fs::makedev(major, minor);
             rustix::fs::mknodat(&parent.file, name, kind, Mode::from_raw_mode(mode), device)
-        };
-        // Devices need a privilege that the caller's identity lacks; the kernel has seen that the caller has it.
-        let is_device =
-            matches!(kind, rustix::fs::FileType::BlockDevice | rustix::fs::FileType::CharacterDevice);
-        if is_device {
-            worker.identity.act_as(super::Caller { uid: 0, gid: 0, group: None }, umask, make)?;
-            let (uid, gid) = (request.header.uid, request.header.gid);
-            if (uid, gid) != (0, 0) {
-                let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-                rustix::fs::chownat(&parent.file, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
-            }
-        } else {
-            worker.identity.act_as(Self::caller(request), umask, make)?;
-        }
+        })?;
         self.answer_entry(&parent, name, out)
     }
 

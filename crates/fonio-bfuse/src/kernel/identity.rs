@@ -8,6 +8,7 @@ const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_FSETID: u32 = 4;
 const CAP_SYS_RESOURCE: u32 = 24;
+const CAP_MKNOD: u32 = 27;
 
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
@@ -79,8 +80,8 @@ impl Identity {
     }
 
     /// Does `work` as `caller` with the mask `umask`: what it creates belongs to them, and the directory's default
-    /// ACL applies. Access was checked by the kernel already, so it is not checked again: the caller's other
-    /// groups are not known here.
+    /// ACL applies. Access was checked by the kernel already, and whether they may make a device, so it is not checked
+    /// again: the caller's other groups and capabilities are not known here.
     ///
     /// # Errors
     /// Those of `work`, and `EPERM` where the identity cannot be taken on.
@@ -112,7 +113,10 @@ impl Identity {
             self.effective = None;
             let keeps = self.capabilities[0].effective
                 & !(1 << CAP_FSETID)
-                & (1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH | !FILE_SYSTEM_CAPABILITIES);
+                & (1 << CAP_DAC_OVERRIDE
+                    | 1 << CAP_DAC_READ_SEARCH
+                    | 1 << CAP_MKNOD
+                    | !FILE_SYSTEM_CAPABILITIES);
             match self.set_effective(keeps) {
                 Ok(()) => work(),
                 Err(_) => Err(rustix::io::Errno::PERM),

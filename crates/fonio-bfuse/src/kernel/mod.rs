@@ -1,12 +1,16 @@
 //! The system calls that no safe wrapper offers: the only `unsafe` of the crate.
 
 mod backing;
+mod clone;
 mod identity;
+mod inode;
 mod process;
 mod ring;
 
 pub(crate) use backing::{Backing, clone_device};
+pub(crate) use clone::without_access_times;
 pub(crate) use identity::{Caller, Identity};
+pub(crate) use inode::{inode_attributes, set_inode_attributes};
 pub(crate) use process::{
     Policy, ask_for_huge_pages, forbid_io_recursion, lock_memory, process_use, raise_open_files, set_policy,
     start_writing,

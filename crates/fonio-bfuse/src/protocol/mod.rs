@@ -56,6 +56,9 @@ pub(crate) mod open {
 
 /// What we tell the kernel without being asked.
 pub(crate) mod notify {
+    /// Attributes are to be asked for anew: `struct fuse_notify_inval_inode_out`, with an offset below 0 for nothing else.
+    pub(crate) const INVAL_INODE: u32 = 2;
+    pub(crate) const INVAL_INODE_BYTES: usize = 24;
     /// A name is to be looked up anew: `struct fuse_notify_inval_entry_out` and the name with its zero.
     pub(crate) const INVAL_ENTRY: u32 = 3;
     pub(crate) const INVAL_ENTRY_BYTES: usize = 16;

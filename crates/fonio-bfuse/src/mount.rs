@@ -53,11 +53,9 @@ impl Mount {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&source, flags, FileMode::empty())
             .map_err(MountError::system("open the directory", &source))?;
-        // Files below are read as well, by us or by the kernel. A user's mount leaves the times there to the source's own mount.
-        let root = match options.flags.keeps_access_times().then(|| kernel::without_access_times(&source)) {
-            Some(Ok(quiet)) => quiet,
-            Some(Err(_)) | None => root,
-        };
+        // Reading here is reading below, by us or by the kernel. A user's mount leaves it to the source's own mount.
+        let times = kernel::AccessTimes::of(options.flags.bits());
+        let root = times.and_then(|times| kernel::with_access_times(&source, times).ok()).unwrap_or(root);
         let allowed = (options.io_uring != IoUring::No).then(RingsAllowed::now);
         let session = Arc::new(device::mount(&source, &dir, &options)?);
         let outcome = Self::serve(root, session, &dir, options, allowed, limit, detached);

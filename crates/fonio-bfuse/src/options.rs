@@ -142,11 +142,6 @@ impl MountFlags {
         self.0
     }
 
-    /// Whether reading changes no access time.
-    pub(crate) fn keeps_access_times(self) -> bool {
-        self.0.contains(Flags::NOATIME)
-    }
-
     /// The words for fusermount3.
     pub(crate) fn users_words(self) -> impl Iterator<Item = &'static str> {
         let is_set = move |word: &str| {

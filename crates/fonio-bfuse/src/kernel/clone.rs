@@ -4,20 +4,39 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::mount::{OpenTreeFlags, open_tree};
+use rustix::mount::{MountFlags, OpenTreeFlags, open_tree};
 
-/// `dir` and what is mounted below, without changes of access times by reading; like `O_PATH`. It is in no mount namespace, and goes
-/// when nobody uses it any more.
+/// What reading does to access times: `MOUNT_ATTR_*` of `include/uapi/linux/mount.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AccessTimes(u64);
+
+impl AccessTimes {
+    /// As flags of `mount(2)` say it; `None` where they say nothing.
+    pub(crate) fn of(flags: MountFlags) -> Option<Self> {
+        let kinds = [
+            (MountFlags::NOATIME, libc::MOUNT_ATTR_NOATIME),
+            (MountFlags::STRICTATIME, libc::MOUNT_ATTR_STRICTATIME),
+            (MountFlags::RELATIME, libc::MOUNT_ATTR_RELATIME),
+        ];
+        let kind = kinds.iter().find(|(flag, _)| flags.contains(*flag)).map(|(_, kind)| *kind);
+        let directories = flags.contains(MountFlags::NODIRATIME).then_some(libc::MOUNT_ATTR_NODIRATIME);
+        (kind.is_some() || directories.is_some())
+            .then(|| Self(kind.unwrap_or(libc::MOUNT_ATTR_RELATIME) | directories.unwrap_or(0)))
+    }
+}
+
+/// `dir` and what is mounted below, with these rules for access times; like `O_PATH`. It is in no mount namespace, and goes when
+/// nobody uses it any more.
 ///
 /// # Errors
 /// Without root, and before Linux 5.12.
-pub(crate) fn without_access_times(dir: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn with_access_times(dir: &Path, times: AccessTimes) -> io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let tree = open_tree(rustix::fs::CWD, dir, flags)?;
     let attributes = libc::mount_attr {
-        attr_set: libc::MOUNT_ATTR_NOATIME,
-        attr_clr: libc::MOUNT_ATTR__ATIME,
+        attr_set: times.0,
+        attr_clr: libc::MOUNT_ATTR__ATIME | libc::MOUNT_ATTR_NODIRATIME,
         propagation: 0,
         userns_fd: 0,
     };

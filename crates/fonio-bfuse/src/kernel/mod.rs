@@ -8,7 +8,7 @@ mod process;
 mod ring;
 
 pub(crate) use backing::{Backing, clone_device};
-pub(crate) use clone::without_access_times;
+pub(crate) use clone::{AccessTimes, with_access_times};
 pub(crate) use identity::{Caller, Identity};
 pub(crate) use inode::{inode_attributes, set_inode_attributes};
 pub(crate) use process::{

@@ -370,7 +370,17 @@ fn what_changes_below_without_a_request_shows_at_once() {
         file("written");
         shell(&mounted, 65534, "echo more >> written");
         file("allocated");
-        shell(&mounted, 65534, "command -v fallocate >/dev/null || exit 0; fallocate -l 65536 allocated");
+        let allocate = |user, name: &str| {
+            shell(&mounted, user, &format!("! command -v fallocate >/dev/null || fallocate -l 65536 {name}"));
+        };
+        allocate(65534, "allocated");
+        file("by root");
+        allocate(0, "'by root'");
+        assert_eq!(
+            mounted.below("by root").metadata().expect("it is there").mode() & 0o7777,
+            0o6777,
+            "{mode}"
+        );
         for name in ["written", "allocated"] {
             let (found, below) = (mounted.path(name), mounted.below(name));
             let [found, below] =

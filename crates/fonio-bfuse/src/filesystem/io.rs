@@ -132,6 +132,7 @@ impl FileSystem {
         work: impl FnOnce() -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         if request.header.uid == 0 {
+            worker.identity.take_back()?;
             return work();
         }
         let before = rustix::fs::fstat(&handle.file)?.st_mode;

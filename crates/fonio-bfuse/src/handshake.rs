@@ -25,7 +25,6 @@ const ALWAYS: u64 = init::ASYNC_READ
     | init::DONT_MASK
     | init::DO_READDIRPLUS
     | init::READDIRPLUS_AUTO
-    | init::ASYNC_DIO
     | init::PARALLEL_DIROPS
     | init::POSIX_ACL
     | init::MAX_PAGES

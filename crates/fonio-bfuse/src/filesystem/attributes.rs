@@ -51,7 +51,7 @@ impl FileSystem {
         self.buffer.drain(&node.pending);
         if valid & setattr::KILL_SUIDGID != 0 && valid & setattr::SIZE != 0 {
             let file = self.open_below(&node, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?;
-            self.kill_privileges(&file)?;
+            self.kill_privileges(&node, &file)?;
         }
         if valid & setattr::MODE != 0 {
             node.set_privileged();

@@ -72,6 +72,7 @@ impl FileSystem {
             SET_FLAGS => {
                 let wanted = rustix::fs::IFlags::from_bits_retain(request.payload_fields().u32()?);
                 rustix::fs::ioctl_setflags(self.open_below(&node, flags)?, wanted)?;
+                self.tell_attributes(&node);
                 Ok(Record::new(out).zeros(16).length())
             }
             // The kernel asks for these before it lets flags be set.
@@ -84,6 +85,7 @@ impl FileSystem {
             SET_ATTRIBUTES => {
                 let wanted = request.payload.first_chunk().ok_or(Errno::INVAL)?;
                 kernel::set_inode_attributes(self.open_below(&node, flags)?, wanted)?;
+                self.tell_attributes(&node);
                 Ok(Record::new(out).zeros(16).length())
             }
             _ => Err(Errno::NOTTY),

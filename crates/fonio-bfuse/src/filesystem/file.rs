@@ -47,10 +47,14 @@ impl FileSystem {
             Err(Errno::ACCESS) if below & OFlags::RWMODE != flags & OFlags::RWMODE => {
                 self.open_below(node, flags - WITHHELD)?
             }
+            // A file that can only be appended to.
+            Err(Errno::PERM) if flags.contains(OFlags::APPEND) => {
+                self.open_below(node, below | OFlags::APPEND)?
+            }
             outcome => outcome?,
         };
         if kills && flags.contains(OFlags::TRUNC) {
-            self.kill_privileges(&file)?;
+            self.kill_privileges(node, &file)?;
         }
         Ok(file)
     }
@@ -183,6 +187,10 @@ impl FileSystem {
         } else {
             None
         };
+        if serving == Serving::Writeback && Self::only_appends(&file, flags) {
+            // Pages cannot be written where they belong.
+            answer |= opened::DIRECT_IO;
+        }
         if !(serving == Serving::Buffered && writable) && changed.is_none() {
             answer |= opened::NOFLUSH;
         }
@@ -208,6 +216,12 @@ impl FileSystem {
             changed,
         });
         record.u64(handle.number).u32(answer).u32(backing_id.cast_unsigned());
+    }
+
+    /// Whether the file below takes writes at its end only.
+    fn only_appends(file: &OwnedFd, flags: OFlags) -> bool {
+        flags.contains(OFlags::APPEND)
+            && rustix::fs::fcntl_getfl(file).is_ok_and(|below| below.contains(OFlags::APPEND))
     }
 
     /// When a file that is passed through was last changed, if it may change in ways that the kernel's inode does not learn of:

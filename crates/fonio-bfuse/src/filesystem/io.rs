@@ -1,5 +1,6 @@
 //! What is read and written, and what makes it durable.
 
+use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
@@ -8,6 +9,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::{Answer, FileSystem, Handle, Worker};
 use crate::buffer::write_all;
 use crate::modes::Serving;
+use crate::node::Node;
 use crate::protocol::{FSYNC_DATA_ONLY, Record, Request, WRITE_CACHE, WRITE_KILL_SUIDGID};
 
 impl FileSystem {
@@ -49,7 +51,7 @@ impl FileSystem {
             return Err(error);
         }
         if flags & WRITE_KILL_SUIDGID != 0 && handle.node.take_privileged() {
-            self.kill_privileges(&handle.file)?;
+            self.kill_privileges(&handle.node, &handle.file)?;
         }
         let is_page = flags & WRITE_CACHE != 0;
         let written = if is_page || handle.serving != Serving::Buffered || handle.is_sync {
@@ -191,8 +193,9 @@ impl FileSystem {
         Ok(Record::new(out).u32(copied).u32(0).length())
     }
 
-    /// Takes set-user-ID, set-group-ID and capabilities from a file, as a write by a user without privilege does.
-    pub(super) fn kill_privileges(&self, file: &OwnedFd) -> Result<(), Errno> {
+    /// Takes set-user-ID, set-group-ID and capabilities from a file, as a write by a user without privilege does. The kernel has
+    /// us do it and does not ask what came of it.
+    pub(super) fn kill_privileges(&self, node: &Node, file: &OwnedFd) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
         let mut kept = mode - Mode::SUID;
         // Without execution by the group the bit means mandatory locking, and stays.
@@ -201,20 +204,18 @@ impl FileSystem {
         }
         if kept != mode {
             rustix::fs::fchmod(file, kept)?;
+            self.tell_attributes(node);
         }
-        match rustix::fs::fremovexattr(file, c"security.capability") {
+        match rustix::fs::fremovexattr(file, CAPABILITIES) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+            // Nothing is taken from a file that can only be appended to, not even what it does not have.
+            Err(Errno::PERM) if !has_attribute(file, CAPABILITIES) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     /// Changes the length of a file.
-    pub(super) fn truncate(
-        &self,
-        node: &crate::node::Node,
-        handle: Option<&Handle>,
-        length: u64,
-    ) -> Result<(), Errno> {
+    pub(super) fn truncate(&self, node: &Node, handle: Option<&Handle>, length: u64) -> Result<(), Errno> {
         match handle.filter(|handle| handle.writable) {
             Some(handle) => rustix::fs::ftruncate(&handle.file, length),
             None => {
@@ -223,6 +224,14 @@ impl FileSystem {
             }
         }
     }
+}
+
+/// What a program may do whoever starts it.
+const CAPABILITIES: &CStr = c"security.capability";
+
+fn has_attribute(file: &OwnedFd, name: &CStr) -> bool {
+    let mut nothing: [u8; 0] = [];
+    rustix::fs::fgetxattr(file, name, &mut nothing[..]) != Err(Errno::NODATA)
 }
 
 /// Flags of `setxattr(2)`.

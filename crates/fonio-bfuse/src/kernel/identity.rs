@@ -43,7 +43,7 @@ struct CapabilityWords {
 pub(crate) struct Identity {
     /// Nothing can be taken on without privilege: everything is done as the user who mounted.
     is_root: bool,
-    /// As the thread was born, without `CAP_SYS_RESOURCE`: quotas hold for what is written through us.
+    /// All that is permitted, without `CAP_SYS_RESOURCE`: quotas hold for what is written through us.
     capabilities: [CapabilityWords; 2],
     /// What of them is in effect now; unknown after the kernel changed it with the user.
     effective: Option<u32>,
@@ -73,6 +73,10 @@ impl Identity {
         let is_root = rustix::process::geteuid().is_root();
         let mut identity = Self { is_root, capabilities, effective: None, umask };
         if identity.is_root {
+            // Not what is in effect: who started this thread may just have put some of it off.
+            for words in &mut identity.capabilities {
+                words.effective = words.permitted;
+            }
             identity.capabilities[0].effective &= !(1 << CAP_SYS_RESOURCE);
             identity.set_effective(identity.capabilities[0].effective)?;
         }

@@ -18,7 +18,8 @@ use crate::session::queues;
 
 /// The first version that knows all records that we write.
 const MINOR_MIN: u32 = 23;
-/// What all modes ask for, where the kernel has it.
+/// What all modes ask for, where the kernel has it. Not `FUSE_ASYNC_DIO`: with it the kernel does not throw out pages that are
+/// read while a direct write is on its way, and readers go on seeing what was there before.
 const ALWAYS: u64 = init::ASYNC_READ
     | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES

@@ -158,8 +158,10 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let found = std::fs::read(&below).unwrap_or_default();
         let (acknowledged, durable) = (acknowledged.into_inner(), durable.into_inner());
         let length = found.len() as u64;
+        // The kernel sends several of its pages at a time: of what was not synced, later ones may be there without earlier ones.
+        let whole = if mounted.mode == "writeback" { durable.min(length) } else { length };
         assert!(
-            found == piece(0, length),
+            found[..whole as usize] == piece(0, whole),
             "round {round}, {mode}: what is there is what was written, from the front"
         );
         assert!(length >= durable, "round {round}, {mode}: {length} of {durable} bytes that were synced");

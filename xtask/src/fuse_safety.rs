@@ -90,6 +90,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
 /// Runs the tests of the mount in virtual machines.
 fn on_other_kernels() -> Result<()> {
+    process::outlive_signals()?;
     let guest = Guest::new()?;
     let mut built = process::cargo();
     built.args(["test", "--release", "--package", "fonio-bfuse", "--test", "mounts", "--test", "sequences"]);
@@ -117,6 +118,7 @@ fn on_other_kernels() -> Result<()> {
     ]))?;
     guest.add(&process::target().join("release/examples/mount"), Path::new("tests/examples/mount"))?;
     for kernel in KERNELS {
+        process::check_signals()?;
         println!("{kernel}:");
         guest.run(kernel, &["fs/fuse/fuse.ko"], &script)?;
     }

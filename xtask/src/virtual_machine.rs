@@ -98,7 +98,9 @@ impl Guest {
                 .current_dir(self.folder.path().join("root")),
         )?;
         let mut machine = process::bound_to_this(Path::new("timeout"));
-        machine.args([&SECONDS_MAX.to_string(), "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max"]);
+        // In our own process group, so that Ctrl-C ends it.
+        machine.args(["--foreground", &SECONDS_MAX.to_string()]);
+        machine.args(["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max"]);
         machine.args([
             "-smp",
             "2",
@@ -133,6 +135,7 @@ impl Guest {
             }
         }
         machine.wait()?;
+        process::check_signals()?;
         match outcome.as_deref() {
             Some("0") => Ok(()),
             Some(code) => bail!("it failed on {kernel} with exit code {code}"),

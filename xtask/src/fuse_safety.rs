@@ -146,7 +146,7 @@ pub(crate) struct Mounted {
 impl Mounted {
     pub(crate) fn start(fonio: &Path, source: &Path, mode: &str) -> Result<Self> {
         let dir = tempfile::tempdir()?;
-        let mut child = Command::new(fonio)
+        let mut child = process::bound_to_this(fonio)
             .args(["mount", "--foreground", "-o", mode])
             .args([source, dir.path()])
             .stdout(Stdio::piped())

@@ -361,7 +361,10 @@ fn what_changes_below_without_a_request_shows_at_once() {
         }
         drop(file);
         let after = path.metadata().expect("it is there").modified().expect("it has one");
-        assert!(after > before, "{mode}: the time of a write through a mapping");
+        // Elsewhere it is the kernel that writes its pages, and older ones look again only when attributes are out of date.
+        if mounted.mode == "passthrough" {
+            assert!(after > before, "{mode}: the time of a write through a mapping");
+        }
 
         // What writes, and what allocates, takes set-user-ID bits of a user's file.
         let file = |name: &str| {

@@ -128,8 +128,7 @@ mod tests {
 
     #[test]
     fn blkparse_and_btt_accept_it() {
-        if Command::new("blkparse").arg("-V").output().is_err() {
-            eprintln!("skipped: blkparse (Debian package blktrace) is not installed");
+        if !fonio_testing::has(&[fonio_testing::Need::Blktrace]) {
             return;
         }
         let dir = std::env::temp_dir().join(format!("gen-trace-{}", std::process::id()));

@@ -13,6 +13,7 @@ mod gen_trace;
 mod paper;
 mod process;
 mod report_bench;
+mod tally;
 mod test;
 mod tidy;
 mod tools;

@@ -54,7 +54,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-experiment",
         ],
     ),
-    ("xtask", &["fonio-core", "fonio-sim", "fonio-host"]),
+    ("fonio-testing", &[]),
+    ("xtask", &["fonio-core", "fonio-sim", "fonio-host", "fonio-testing"]),
 ];
 
 /// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.

@@ -61,17 +61,11 @@ pub const GUEST: &[Tool] = &[
 /// All of them.
 pub const ALL: &[&[Tool]] = &[BUILD, TEST, DEMO, BENCH, FUSE, GUEST];
 
-fn installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin"].map(Into::into);
-    std::env::split_paths(&path).chain(system).any(|dir| dir.join(program).is_file())
-}
-
 /// Installs what is missing as root by apt; else fails with the exact line that would.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {
     let mut packages: Vec<&str> = Vec::new();
     for tool in groups.iter().copied().flatten() {
-        if !installed(tool.program) {
+        if fonio_testing::find_program(tool.program).is_none() {
             println!("`{}` is missing; it is needed for {}.", tool.program, tool.needed_for);
             packages.extend(tool.package.split(' '));
         }

@@ -176,8 +176,7 @@ mod tests {
         let target = match Target::open(folder.path(), None) {
             Ok(target) => target,
             Err(error @ BenchError::NoDirectIo { .. }) => {
-                eprintln!("skipped: {error}");
-                return;
+                return fonio_testing::skip(fonio_testing::Need::DirectIo, error);
             }
             Err(error) => panic!("{error}"),
         };

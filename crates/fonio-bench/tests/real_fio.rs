@@ -9,22 +9,21 @@ use fonio_bench::result::Benchmark;
 use fonio_bench::run::{Effort, run};
 use fonio_bench::target::Target;
 use fonio_core::ByteCount;
+use fonio_testing::{Need, has, skip};
 
 const MIB: u64 = 1 << 20;
 
+#[track_caller]
 fn fio_and_folder() -> Option<(Fio, tempfile::TempDir, Target)> {
-    let fio = match Fio::find() {
-        Ok(fio) => fio,
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            return None;
-        }
-    };
+    if !has(&[Need::Fio]) {
+        return None;
+    }
+    let fio = Fio::find().expect("it is installed");
     let folder = tempfile::tempdir().expect("a temporary folder");
     match Target::open(folder.path(), None) {
         Ok(target) => Some((fio, folder, target)),
         Err(error @ BenchError::NoDirectIo { .. }) => {
-            eprintln!("skipped: {error}");
+            skip(Need::DirectIo, error);
             None
         }
         Err(error) => panic!("{error}"),

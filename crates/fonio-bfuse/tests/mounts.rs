@@ -11,8 +11,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fonio_testing::{Need, skip};
 use rustix::mount::{MountFlags, UnmountFlags};
-use support::{Mounted, Numbers};
+use support::{Mounted, Numbers, can_mount};
 
 const MODES: [&str; 7] = [
     "mode=auto,io_uring=no",
@@ -23,15 +24,6 @@ const MODES: [&str; 7] = [
     "mode=writeback",
     "mode=auto",
 ];
-
-macro_rules! skip {
-    () => {
-        if let Some(reason) = support::cannot_mount() {
-            eprintln!("{reason}");
-            return;
-        }
-    };
-}
 
 fn is_mounted(dir: &Path) -> bool {
     let text = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is there");
@@ -58,11 +50,12 @@ fn rings(mounted: &Mounted) -> usize {
 /// Each switches the kernel's setting on for a moment, and back.
 #[test]
 fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     const SETTING: &str = "/sys/module/fuse/parameters/enable_uring";
     let Ok(setting) = File::options().read(true).write(true).open(SETTING) else {
-        eprintln!("skipped: this kernel has no FUSE over io_uring, or does not let us allow it");
-        return;
+        return skip(Need::IoUring, format!("{SETTING} cannot be opened for writing"));
     };
     rustix::fs::flock(&setting, rustix::fs::FlockOperation::LockExclusive)
         .expect("others hold it for moments");
@@ -100,7 +93,9 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
 
 #[test]
 fn a_signal_leaves_nothing_behind_and_loses_nothing() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     for mode in MODES {
         let mut mounted = Mounted::new(mode);
         let mut open = File::create(mounted.path("open")).expect("it is writable");
@@ -113,7 +108,9 @@ fn a_signal_leaves_nothing_behind_and_loses_nothing() {
 
 #[test]
 fn a_killed_daemon_loses_at_most_what_the_options_bound() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     const BUFFER: u64 = 256 << 10;
     let modes = [
         ("mode=buffered,buffer=256K,entry=64K,flush=10ms", BUFFER),
@@ -202,7 +199,9 @@ impl Drop for Small {
 
 #[test]
 fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     const SPACE: u64 = 24 << 20;
     for mode in MODES {
         let mut small = Small::new(SPACE);
@@ -252,7 +251,9 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
 
 #[test]
 fn a_busy_mount_says_so_and_can_be_detached() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     for mode in MODES {
         let mut mounted = Mounted::new(mode);
         let mut file = File::options()
@@ -277,7 +278,9 @@ fn a_busy_mount_says_so_and_can_be_detached() {
 
 #[test]
 fn new_files_belong_to_the_caller() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     for mode in ["mode=buffered", "mode=auto"] {
         let mounted = Mounted::new(mode);
         // The temporary folder is root's alone.
@@ -305,7 +308,9 @@ fn new_files_belong_to_the_caller() {
 
 #[test]
 fn a_write_by_a_user_clears_set_user_id() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     for mode in MODES {
         let mounted = Mounted::new(mode);
         std::fs::set_permissions(mounted.folder.path(), std::fs::Permissions::from_mode(0o777))
@@ -340,7 +345,9 @@ fn shell(mounted: &Mounted, user: u32, script: &str) {
 
 #[test]
 fn what_changes_below_without_a_request_shows_at_once() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     for mode in MODES {
         let mounted = Mounted::new(mode);
@@ -397,7 +404,9 @@ fn what_changes_below_without_a_request_shows_at_once() {
 
 #[test]
 fn devices_belong_to_the_group_of_a_set_group_id_directory() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     let mounted = Mounted::new("mode=auto");
     std::fs::set_permissions(mounted.folder.path(), std::fs::Permissions::from_mode(0o777)).expect("ours");
     shell(&mounted, 0, "mkdir shared && chown 0:7 shared && chmod 2777 shared && mknod shared/null c 1 3");
@@ -407,7 +416,9 @@ fn devices_belong_to_the_group_of_a_set_group_id_directory() {
 
 #[test]
 fn flags_of_inodes_reach_the_file_below_and_hold() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     for mode in MODES {
         // A tmpfs may have none of them.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
@@ -415,8 +426,9 @@ fn flags_of_inodes_reach_the_file_below_and_hold() {
         std::fs::create_dir(&source).expect("the folder is empty");
         std::fs::write(source.join("file"), b"old, ").expect("it is ours");
         let below = File::open(source.join("file")).expect("it is there");
-        let Ok(before) = rustix::fs::ioctl_getflags(&below) else {
-            return eprintln!("skipped: the file system of this repository has no such flags");
+        let before = match rustix::fs::ioctl_getflags(&below) {
+            Err(error) => return skip(Need::InodeFlags, error),
+            Ok(before) => before,
         };
         let mounted = Mounted::over(folder, source, mode);
         let path = mounted.path("file");
@@ -440,7 +452,9 @@ fn flags_of_inodes_reach_the_file_below_and_hold() {
 
 #[test]
 fn access_times_below_follow_the_options() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     for mode in ["mode=auto", "mode=extended"] {
         for (options, keeps) in [("strictatime", false), ("relatime", true), ("noatime", true)] {
             let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
@@ -468,7 +482,9 @@ fn access_times_below_follow_the_options() {
 
 #[test]
 fn a_source_may_change_underneath() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     let mounted = Mounted::new("mode=buffered,timeout=0s");
     std::fs::create_dir(mounted.path("dir")).expect("it is writable");
     std::fs::write(mounted.path("dir/file"), b"one").expect("it is writable");
@@ -496,7 +512,9 @@ fn raise_open_files() -> u64 {
 /// `FONIO_BFUSE_FILES` is how many, as far as this process may have them.
 #[test]
 fn deep_trees_and_many_open_files() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     let mounted = Mounted::new("mode=auto");
     let mut path = mounted.dir.clone();
     for _ in 0..200 {
@@ -548,7 +566,9 @@ fn walk(dir: &Path) -> std::io::Result<u64> {
 
 #[test]
 fn far_more_inodes_than_descriptors() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     const LIMIT: u64 = 512;
     const FOLDERS: u64 = 20;
     const FILES: u64 = 60;
@@ -595,7 +615,9 @@ fn far_more_inodes_than_descriptors() {
 
 #[test]
 fn too_many_open_files_are_told_and_can_be_closed() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     let mounted = Mounted::new("mode=auto,files=256");
     let mut open = Vec::new();
     let error = loop {
@@ -617,7 +639,9 @@ fn too_many_open_files_are_told_and_can_be_closed() {
 
 #[test]
 fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     const MIB: u64 = 1 << 20;
     // The temporary folder may be a tmpfs, which writes nothing back.
     let mounted = |options: &str| {
@@ -629,7 +653,7 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
     for (options, expected) in [("mode=auto", 40 * MIB), ("mode=auto,write_behind=no", 0)] {
         let mounted = mounted(options);
         if mounted.mode != "passthrough" {
-            return eprintln!("skipped: this kernel passes nothing through");
+            return skip(Need::Passthrough, format!("{options} gives {}", mounted.mode));
         }
         let handed_over = || fonio_bfuse::report(&mounted.dir).expect("it answers").written_behind_bytes;
         let holes = File::create(mounted.path("holes")).expect("it is writable");
@@ -658,7 +682,9 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
 
 #[test]
 fn the_buffer_coalesces() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     let mounted = Mounted::new("mode=buffered,flush=10s");
     let file = File::create(mounted.path("stream")).expect("it is writable");
     for at in 0..1024 {
@@ -677,8 +703,7 @@ fn the_buffer_coalesces() {
 struct LittleMemory(std::path::PathBuf);
 
 impl LittleMemory {
-    /// Says why, where the machine gives none.
-    fn new(bytes: u64) -> Result<Self, &'static str> {
+    fn new(bytes: u64) -> std::io::Result<Self> {
         let name = format!("fonio-test-{}", std::process::id());
         let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
         let (above, limit) = if unified {
@@ -687,10 +712,9 @@ impl LittleMemory {
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
         };
         let folder = Path::new(above).join(name);
-        std::fs::create_dir(&folder).map_err(|_| "skipped: no control group for memory can be made")?;
+        std::fs::create_dir(&folder)?;
         let made = Self(folder);
-        std::fs::write(made.0.join(limit), bytes.to_string())
-            .map_err(|_| "skipped: the memory of a control group cannot be limited")?;
+        std::fs::write(made.0.join(limit), bytes.to_string())?;
         Ok(made)
     }
 
@@ -707,7 +731,9 @@ impl Drop for LittleMemory {
 
 #[test]
 fn little_memory_slows_and_does_not_stop() {
-    skip!();
+    if !can_mount() {
+        return;
+    }
     const MEMORY: u64 = 64 << 20;
     const BYTES: u64 = 192 << 20;
     for mode in ["mode=writeback", "mode=buffered", "mode=auto"] {
@@ -717,7 +743,7 @@ fn little_memory_slows_and_does_not_stop() {
         std::fs::create_dir(&source).expect("the folder is empty");
         let group = match LittleMemory::new(MEMORY) {
             Ok(group) => group,
-            Err(reason) => return eprintln!("{reason}"),
+            Err(error) => return skip(Need::Cgroup, format!("its memory cannot be limited: {error}")),
         };
         let mut mounted = Mounted::over(folder, source, mode);
         group.take_in(mounted.daemon.id());

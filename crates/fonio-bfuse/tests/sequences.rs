@@ -562,9 +562,9 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+#[track_caller]
 fn check(options: &str) {
-    if let Some(reason) = support::cannot_mount() {
-        eprintln!("{reason}");
+    if !support::can_mount() {
         return;
     }
     let mounted = Mounted::new(options);

@@ -33,12 +33,13 @@ impl Awake {
 
 #[cfg(test)]
 mod tests {
+    use fonio_testing::{Need, has};
+
     use super::*;
 
     #[test]
     fn the_request_holds_until_it_is_dropped() {
-        if !rustix::process::geteuid().is_root() || !Path::new(LATENCY).exists() {
-            eprintln!("skipped: {LATENCY} needs root and a kernel with power management");
+        if !has(&[Need::Root, Need::WakeUp]) {
             return;
         }
         let wanted = || {

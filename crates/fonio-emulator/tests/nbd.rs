@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use fonio_emulator::{Emulated, Kind, Log};
+use fonio_testing::{Need, has};
 
 fn start(dir: &Path, log: Option<&Path>) -> (Emulated, String) {
     let mut options = bed::options(&dir.join("state"), 64);
@@ -27,7 +28,7 @@ fn qemu_io(address: &str, commands: &[&str]) -> Output {
 
 #[test]
 fn qemu_reads_what_it_wrote() {
-    if !bed::has_program("qemu-io") || !bed::has_program("qemu-img") {
+    if !has(&[Need::Qemu]) {
         return;
     }
     let dir = tempfile::tempdir().expect("dir");
@@ -70,7 +71,7 @@ fn qemu_reads_what_it_wrote() {
 #[test]
 fn a_client_that_speaks_something_else_harms_nobody() {
     use std::io::{Read, Write};
-    if !bed::has_program("qemu-io") {
+    if !has(&[Need::Qemu]) {
         return;
     }
     let dir = tempfile::tempdir().expect("dir");

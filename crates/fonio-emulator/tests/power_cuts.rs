@@ -84,7 +84,7 @@ fn survivors(sync: &str, turns: u32, tear: Tear) -> PowerCuts {
 
 #[test]
 fn a_database_that_syncs_survives_every_cut_and_one_that_does_not_does_not() {
-    if !bed::can_make_block_devices() || !bed::has_program("sqlite3") {
+    if !bed::can_make_block_devices() || !fonio_testing::has(&[fonio_testing::Need::Sqlite3]) {
         return;
     }
     let synced = survivors("FULL", 300, Tear::Page);

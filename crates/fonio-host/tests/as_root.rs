@@ -1,4 +1,4 @@
-//! The test bed on a real kernel. Each test says in a sentence why it does nothing where it cannot.
+//! The test bed on a real kernel.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,13 +12,11 @@ use fonio_host::{
     ConfinedCpu, CpuShare, Filesystem, HostError, Ledger, Link, LinkRates, LoopDevice, LoopOptions,
     OpenWatch, ProcessId, Setting, Settings, Undone, mount, mount_tmpfs, mounts_under,
 };
+use fonio_testing::{Need, has, skip, skip_part};
 
+#[track_caller]
 fn can() -> bool {
-    let can = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
-    if !can {
-        eprintln!("skipped: loop devices need root and /dev/loop-control");
-    }
-    can
+    has(&[Need::Root, Need::Loop])
 }
 
 /// Whether no loop device of this name has its file in `dir`; the numbers are used again.
@@ -36,7 +34,7 @@ fn image(dir: &Path, mib: u64) -> std::path::PathBuf {
 
 #[test]
 fn a_file_system_comes_and_goes_with_the_ledger() {
-    if !can() {
+    if !can() || !has(&[Need::Mkfs]) {
         return;
     }
     let dir = tempfile::tempdir().expect("dir");
@@ -46,13 +44,7 @@ fn a_file_system_comes_and_goes_with_the_ledger() {
         let backing = image(dir.path(), 32);
         let device = LoopDevice::attach(&mut ledger, &backing, &LoopOptions::default()).expect("loop");
         let node = device.path().to_owned();
-        match filesystem.make(&node) {
-            Err(HostError::ProgramMissing { program, .. }) => {
-                eprintln!("skipped: {program} is not installed");
-                continue;
-            }
-            made => made.expect("mkfs"),
-        }
+        filesystem.make(&node).expect("mkfs");
         let (mounted, _) = mount(&mut ledger, &node, filesystem, None, "").expect("mount");
         fs::write(mounted.join("file"), b"content").expect("write");
         let busy = fonio_host::check_empty(&node, fonio_host::Confirmation::NamedTwice);
@@ -77,10 +69,7 @@ fn a_depth_of_four_is_a_depth_of_four() {
     let queue = device.queue();
     let scheduler = "mq-deadline";
     match queue.set_depth(4, scheduler) {
-        Err(HostError::NoScheduler { .. }) => {
-            eprintln!("skipped: this kernel has no {scheduler}");
-            return;
-        }
+        Err(error @ HostError::NoScheduler { .. }) => return skip(Need::Scheduler, error),
         set => set.expect("depth"),
     }
     assert!(queue.set_request_max_kib(512).expect("size") == 512);
@@ -105,8 +94,7 @@ fn a_borrowed_scheduler_comes_back_and_a_refused_one_is_forgotten() {
         panic!("there is none of that name")
     };
     let Some(other) = offered.iter().find(|name| *name != "none") else {
-        eprintln!("skipped: this kernel has no scheduler to borrow");
-        return;
+        return skip(Need::Scheduler, "this kernel has no scheduler to borrow");
     };
     let mut ledger = Ledger::open(&dir.path().join("settings")).expect("ledger");
     queue.borrow_scheduler(other, &mut ledger).expect("it is offered");
@@ -125,7 +113,7 @@ fn a_borrowed_scheduler_comes_back_and_a_refused_one_is_forgotten() {
 /// A process writes its ledger, makes a loop device with a file system on it, mounts it, and is killed.
 #[test]
 fn what_a_killed_process_left_is_undone_at_the_next_start() {
-    if !can() {
+    if !can() || !has(&[Need::Mkfs]) {
         return;
     }
     if let Some(state) = std::env::var_os("FONIO_TEST_STATE") {
@@ -188,8 +176,7 @@ fn memory_is_mounted_and_gone_again() {
 /// Bytes cross a link into its namespace and back, and nothing of it is left.
 #[test]
 fn a_link_carries_bytes_and_goes() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: a network namespace needs root");
+    if !has(&[Need::Root]) {
         return;
     }
     let state = tempfile::tempdir().expect("dir");
@@ -198,19 +185,14 @@ fn a_link_carries_bytes_and_goes() {
     let link = match Link::make(&mut ledger, rates) {
         Ok(link) => link,
         Err(error @ (HostError::ProgramMissing { .. } | HostError::ProgramFailed { .. })) => {
-            eprintln!("skipped: {error}");
-            return;
+            return skip(Need::Namespace, error);
         }
         Err(error) => panic!("{error}"),
     };
     // Perl is in every Debian.
     let script = "use IO::Socket::INET; my $s = IO::Socket::INET->new(Listen => 1, LocalPort => 9, ReuseAddr => 1); \
         my $c = $s->accept; print $c 'x' x 300000;";
-    let server = link.command(Path::new("perl")).args(["-e", script]).spawn();
-    let Ok(mut server) = server else {
-        eprintln!("skipped: perl is not installed");
-        return;
-    };
+    let mut server = link.command(Path::new("perl")).args(["-e", script]).spawn().expect("perl");
     let address = (link.server(), 9);
     let connected = (0..100).find_map(|_| {
         std::thread::sleep(Duration::from_millis(20));
@@ -228,18 +210,12 @@ fn a_link_carries_bytes_and_goes() {
     assert!(!Path::new(&left).exists());
 }
 
-/// A mounted ext4 of our own, or a sentence why there is none.
-fn own_ext4(dir: &Path, ledger: &mut Ledger, options: &str) -> Option<(LoopDevice, std::path::PathBuf)> {
+/// A mounted ext4 of our own.
+fn own_ext4(dir: &Path, ledger: &mut Ledger, options: &str) -> (LoopDevice, std::path::PathBuf) {
     let device = LoopDevice::attach(ledger, &image(dir, 32), &LoopOptions::default()).expect("loop");
-    match Filesystem::Ext4.make(device.path()) {
-        Err(HostError::ProgramMissing { program, .. }) => {
-            eprintln!("skipped: {program} is not installed");
-            return None;
-        }
-        made => made.expect("mkfs"),
-    }
+    Filesystem::Ext4.make(device.path()).expect("mkfs");
     let (mounted, _) = mount(ledger, device.path(), Filesystem::Ext4, None, options).expect("mount");
-    Some((device, mounted))
+    (device, mounted)
 }
 
 /// The options of the mount at `dir` and of its file system, as the kernel shows them.
@@ -253,13 +229,13 @@ fn options(dir: &Path) -> (String, String) {
 
 #[test]
 fn settings_are_set_and_brought_back() {
-    if !can() {
+    if !can() || !has(&[Need::Mkfs]) {
         return;
     }
     let dir = tempfile::tempdir().expect("dir");
     let state = dir.path().join("state");
     let mut ledger = Ledger::open(&state).expect("ledger");
-    let Some((device, mounted)) = own_ext4(dir.path(), &mut ledger, "nosuid,nodev,commit=7") else { return };
+    let (device, mounted) = own_ext4(dir.path(), &mut ledger, "nosuid,nodev,commit=7");
     let file = mounted.join("file");
     fs::write(&file, b"x").expect("write");
     let before = options(&mounted);
@@ -272,8 +248,8 @@ fn settings_are_set_and_brought_back() {
         (Setting::Scheduler("mq-deadline".to_owned()), &device.path().to_owned(), "none", "mq-deadline"),
     ] {
         let change = match Settings::plan(&setting, path) {
-            Err(HostError::NoScheduler { wanted, .. }) => {
-                eprintln!("skipped: this kernel has no scheduler {wanted}");
+            Err(error @ HostError::NoScheduler { .. }) => {
+                skip_part(Need::Scheduler, error);
                 continue;
             }
             planned => planned.expect("a plan"),
@@ -316,10 +292,7 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     let mut ledger = Ledger::open(&state.path().join("state")).expect("ledger");
     let share: CpuShare = "0.2".parse().expect("a share");
     let group = match ConfinedCpu::make(&mut ledger, share) {
-        Err(error @ HostError::NoCpuLimit { .. }) => {
-            eprintln!("skipped: {error}");
-            return;
-        }
+        Err(error @ HostError::NoCpuLimit { .. }) => return skip(Need::Cgroup, error),
         group => group.expect("a group"),
     };
     let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
@@ -352,10 +325,7 @@ fn opened_files_are_seen_with_who_opened_them() {
     let file = dir.path().join("file");
     fs::write(&file, b"x").expect("write");
     let watch = match OpenWatch::begin() {
-        Err(error @ HostError::System { .. }) => {
-            eprintln!("skipped: {error}");
-            return;
-        }
+        Err(error @ HostError::System { .. }) => return skip(Need::Fanotify, error),
         watch => watch.expect("watch"),
     };
     let mut child = Command::new("cat").arg(&file).stdout(Stdio::null()).spawn().expect("cat");

@@ -1,4 +1,4 @@
-//! Real captures on this machine. Each test skips with a sentence where the machine cannot.
+//! Real captures on this machine.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::ffi::OsString;
@@ -15,6 +15,7 @@ use fonio_record::{
     record_with,
 };
 use fonio_recording::{Recording, Tables};
+use fonio_testing::{Need, skip};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What a test looks at.
@@ -67,25 +68,33 @@ fn words(words: &[&str]) -> Option<Vec<OsString>> {
 }
 
 /// Records, or says why this machine cannot.
+#[track_caller]
 fn try_record(options: &RecordOptions) -> Option<RecordSummary> {
     checked(record(options, &mut |_| {}))
 }
 
+#[track_caller]
 fn checked(outcome: Result<RecordSummary, RecordError>) -> Option<RecordSummary> {
     match outcome {
         Ok(summary) => Some(summary),
+        Err(error @ RecordError::NotRoot) => {
+            skip(Need::Root, error);
+            None
+        }
+        Err(error @ RecordError::NoDeviceBelow { .. }) => {
+            skip(Need::Disk, error);
+            None
+        }
         Err(
-            error @ (RecordError::NotRoot
-            | RecordError::NoTracefs
+            error @ (RecordError::NoTracefs
             | RecordError::Mount { .. }
             | RecordError::Lockdown { .. }
             | RecordError::ReadOnly { .. }
             | RecordError::NoBlockEvents
             | RecordError::NoInstances
-            | RecordError::NoMonotonicClock
-            | RecordError::NoDeviceBelow { .. }),
+            | RecordError::NoMonotonicClock),
         ) => {
-            eprintln!("skipped: {error}");
+            skip(Need::Tracefs, error);
             None
         }
         Err(error) => panic!("{error}"),
@@ -169,7 +178,7 @@ impl LoopDevice {
         match made {
             Ok(out) if out.status.success() => Some(LoopDevice(String::from_utf8(out.stdout).unwrap())),
             _ => {
-                eprintln!("skipped: losetup makes no loop device here");
+                skip(Need::Loop, "losetup makes no loop device here");
                 None
             }
         }
@@ -401,7 +410,7 @@ fn a_command_that_does_not_exist_leaves_nothing() {
     let options = RecordOptions { command: words(&["/no/such/program"]), ..RecordOptions::new(&out) };
     match record(&options, &mut |_| {}) {
         Err(RecordError::Command { program, .. }) => assert_eq!(program, "/no/such/program"),
-        Err(error) => eprintln!("skipped: {error}"),
+        Err(error) => skip(Need::Tracefs, error),
         Ok(summary) => panic!("{summary:?}"),
     }
     assert!(!out.exists());
@@ -445,7 +454,7 @@ impl Recorder {
         let mut recorder = Recorder { child, lines };
         let line = recorder.line();
         if line != "running" {
-            eprintln!("skipped: {line}");
+            skip(Need::Tracefs, line);
             recorder.child.wait().unwrap();
             return None;
         }

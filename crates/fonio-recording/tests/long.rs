@@ -66,10 +66,7 @@ fn two_million_rows() {
 
 #[test]
 fn a_hundred_million_rows() {
-    if std::env::var_os("FONIO_LONG_TESTS").is_none() {
-        eprintln!(
-            "skipped: a hundred million rows take minutes; set FONIO_LONG_TESTS=1 to write and read them"
-        );
+    if !fonio_testing::has(&[fonio_testing::Need::Long]) {
         return;
     }
     write_and_read(100_000_000, false);

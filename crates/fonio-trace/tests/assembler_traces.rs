@@ -45,8 +45,10 @@ fn check(path: &Path, expected: Expect) {
     let file = match fs::File::open(path) {
         Ok(file) => file,
         Err(error) => {
-            eprintln!("skipped: {} cannot be read: {error}", path.display());
-            return;
+            return fonio_testing::skip(
+                fonio_testing::Need::Shared,
+                format!("cannot read {}: {error}", path.display()),
+            );
         }
     };
     let input = Input { name: path.display().to_string(), bytes: Box::new(file) };

@@ -148,9 +148,14 @@ fn damage_is_told_with_its_place_and_the_rest_is_read() {
 fn every_line_of_a_real_trace_is_understood() {
     let path =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/ftrace-6.18-block.txt");
-    let Ok(trace) = std::fs::read(&path) else {
-        eprintln!("skipped: the real trace is not beside the repository");
-        return;
+    let trace = match std::fs::read(&path) {
+        Err(error) => {
+            return fonio_testing::skip(
+                fonio_testing::Need::Shared,
+                format!("cannot read {}: {error}", path.display()),
+            );
+        }
+        Ok(trace) => trace,
     };
     let (all, _) = read_all(&trace);
     assert_eq!(all.diagnostics, []);

@@ -363,10 +363,10 @@ mod tests {
 
     #[test]
     fn a_phones_trace_is_replayed() {
-        let Some(trace) = std::env::var_os("FONIO_MOBIGEN_TRACE").map(PathBuf::from) else {
-            eprintln!("skipped: FONIO_MOBIGEN_TRACE names no trace of a real phone");
+        if !fonio_testing::has(&[fonio_testing::Need::PhoneTrace]) {
             return;
-        };
+        }
+        let trace = PathBuf::from(std::env::var_os("FONIO_MOBIGEN_TRACE").unwrap());
         let text = std::fs::read_to_string(&trace).unwrap();
         let lines = parse(&text, "trace").unwrap().len() as u64;
         let directory = tempfile::tempdir().unwrap();

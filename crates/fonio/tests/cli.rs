@@ -262,8 +262,7 @@ fn a_command_is_recorded_and_explained() {
     ]);
     if code(&output) != 0 {
         // Without root or tracefs, or where the temporary folder is in memory.
-        eprintln!("skipped, nothing can be recorded here: {}{}", stderr(&output), stdout(&output));
-        return;
+        return fonio_testing::skip(fonio_testing::Need::Tracefs, stderr(&output) + &stdout(&output));
     }
     let report = fonio(&[&"report", &recording, &"--op", &"write", &"--json"]);
     let json: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");

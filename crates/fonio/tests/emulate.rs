@@ -6,15 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin_cmd;
+use fonio_testing::{Need, has};
 use serde_json::Value;
 
+#[track_caller]
 fn can() -> bool {
-    let root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    let can = root && Path::new("/dev/fuse").exists() && Path::new("/dev/loop-control").exists();
-    if !can {
-        eprintln!("skipped: emulated block devices need root, /dev/fuse and /dev/loop-control");
-    }
-    can
+    has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
 /// A mounted device, running until it is stopped; with what it said when it was ready.

@@ -2,29 +2,19 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Output};
+
+use fonio_testing::{Need, has, skip};
 
 const FONIO: &str = env!("CARGO_BIN_EXE_fonio");
 
 /// What the scripts exit with where the machine cannot.
 const SKIPPED: i32 = 77;
 
-fn cannot_mount() -> Option<&'static str> {
-    if !Path::new("/dev/fuse").exists() {
-        return Some("skipped: there is no /dev/fuse");
-    }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    if !status.lines().any(|line| line.starts_with("Uid:\t0\t0")) {
-        return Some("skipped: this test mounts as root");
-    }
-    None
-}
-
-fn check(output: &Output, expected: &str) {
+#[track_caller]
+fn check(output: &Output, need: Need, expected: &str) {
     if output.status.code() == Some(SKIPPED) {
-        eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
-        return;
+        return skip(need, String::from_utf8_lossy(&output.stderr));
     }
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -34,8 +24,8 @@ fn check(output: &Output, expected: &str) {
 /// mount(8) looks for its helpers in /sbin; there they are put in a mount namespace of the test's own.
 #[test]
 fn fstab_mounts_us() {
-    if let Some(reason) = cannot_mount() {
-        return eprintln!("{reason}");
+    if !has(&[Need::Root, Need::Fuse]) {
+        return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     for dir in ["source", "mounted", "other", "sbin", "work"] {
@@ -63,14 +53,14 @@ fn fstab_mounts_us() {
         .arg(FONIO)
         .output()
         .expect("unshare is there");
-    check(&output, "through\nthrough\nagain\n");
+    check(&output, Need::Namespace, "through\nthrough\nagain\n");
 }
 
 /// Debian's fusermount3 is set-user-ID root and mounts for users.
 #[test]
 fn a_user_mounts_with_fusermount3() {
-    if let Some(reason) = cannot_mount() {
-        return eprintln!("{reason}");
+    if !has(&[Need::Root, Need::Fuse, Need::Fusermount]) {
+        return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     // The user may not look into the folder where cargo puts the program.
@@ -78,7 +68,8 @@ fn a_user_mounts_with_fusermount3() {
     std::fs::copy(FONIO, &program).expect("there is space");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("it is ours");
     let script = r#"
-        cd "$1" && command -v fusermount3 >/dev/null && test -w /dev/fuse || { echo "no fusermount3 for users" >&2; exit 77; }
+        test -w /dev/fuse || { echo "users may not open /dev/fuse" >&2; exit 77; }
+        cd "$1" || exit 1
         mkdir mine mounted && ./fonio mount mine mounted >&2 && echo private > mounted/file && cat mine/file &&
         mkdir mounted/sub && chmod 500 mounted/sub && ! { echo x > mounted/sub/no; } 2>/dev/null && ! test -w mounted/sub &&
         test -x mounted/sub && chmod 700 mounted/sub && rm -r mounted/sub &&
@@ -87,5 +78,5 @@ fn a_user_mounts_with_fusermount3() {
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "sh"]).arg(folder.path()).uid(65534).gid(65534);
     let output = shell.env("XDG_RUNTIME_DIR", folder.path()).output().expect("there is a shell");
-    check(&output, "private\nmode ");
+    check(&output, Need::Fusermount, "private\nmode ");
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin_cmd;
+use fonio_testing::{Need, has};
 
 fn fonio(arguments: &[&str]) -> Output {
     cargo_bin_cmd!("fonio").args(arguments).output().unwrap()
@@ -15,14 +16,9 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Emulated devices and recording need root, FUSE and loop devices.
+#[track_caller]
 fn can_emulate() -> bool {
-    let root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    let can = root && Path::new("/dev/fuse").exists() && Path::new("/dev/loop-control").exists();
-    if !can {
-        eprintln!("skipped: running on an emulated device needs root, /dev/fuse and /dev/loop-control");
-    }
-    can
+    has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
 /// Other tests emulate devices too: what is left of this run is what names its process.
@@ -200,11 +196,7 @@ fn launches_say_what_they_wait_for() {
 
 #[test]
 fn the_processors_parts_are_those_that_the_kernel_counts() {
-    if !can_emulate() {
-        return;
-    }
-    if !Path::new("/proc/self/schedstat").exists() {
-        eprintln!("skipped: this kernel does not count how long a thread ran (CONFIG_SCHED_INFO)");
+    if !can_emulate() || !has(&[Need::Schedstat]) {
         return;
     }
     // One thread, which sleeps and runs in turn, so that it often comes onto a processor that was idle; at the end it reads

@@ -3,20 +3,14 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Says why, where this machine cannot mount.
-pub fn cannot_mount() -> Option<&'static str> {
-    if !Path::new("/dev/fuse").exists() {
-        return Some("skipped: there is no /dev/fuse");
-    }
-    if !rustix::process::geteuid().is_root() {
-        return Some("skipped: these tests mount as root");
-    }
-    None
+#[track_caller]
+pub fn can_mount() -> bool {
+    fonio_testing::has(&[fonio_testing::Need::Root, fonio_testing::Need::Fuse])
 }
 
 /// The program of `examples/mount.rs`, which cargo builds beside the tests.

@@ -7,25 +7,11 @@ use std::process::Command;
 use fonio_core::ByteCount;
 use fonio_emulator::{Front, Options, ServeConfig};
 use fonio_host::{Confirmation, Filesystem};
+use fonio_testing::{Need, has};
 
-/// Says in a sentence why a test does nothing, where it cannot do anything.
+#[track_caller]
 pub fn can_make_block_devices() -> bool {
-    let can = rustix::process::geteuid().is_root()
-        && Path::new("/dev/fuse").exists()
-        && Path::new("/dev/loop-control").exists();
-    if !can {
-        eprintln!("skipped: emulated block devices need root, /dev/fuse and /dev/loop-control");
-    }
-    can
-}
-
-pub fn has_program(name: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|dir| dir.join(name).exists());
-    if !found {
-        eprintln!("skipped: {name} is not installed");
-    }
-    found
+    has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
 pub fn server() -> Command {

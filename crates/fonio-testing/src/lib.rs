@@ -1,0 +1,282 @@
+//! What a test needs of its machine, and what happens where the machine lacks it.
+//!
+//! A test that cannot run says so through [`has`], [`skip`] or [`skip_part`]. libtest calls such a test "ok" and hides
+//! what it printed, so each skip is also one line in the file that [`SKIPS`] names; `cargo xtask test` reads that file and
+//! counts. [`REQUIRE`] lists what a machine must have: a skip for one of those fails the test. A continuous build sets
+//! it, since a test that is skipped everywhere proves nothing.
+
+use std::fs::File;
+use std::io::Write;
+use std::panic::Location;
+use std::path::{Path, PathBuf};
+
+/// The environment variable that lists, by name and with commas between, what this machine must have.
+pub const REQUIRE: &str = "FONIO_REQUIRE";
+
+/// The environment variable that names the file to which each skip adds a line.
+pub const SKIPS: &str = "FONIO_SKIPS";
+
+macro_rules! needs {
+    ($($need:ident $name:literal $sentence:literal)*) => {
+        /// What a test can need of its machine.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Need {
+            $(#[doc = $sentence] $need,)*
+        }
+
+        impl Need {
+            /// All of them.
+            pub const ALL: &[Need] = &[$(Need::$need),*];
+
+            /// The name in [`REQUIRE`].
+            pub fn name(self) -> &'static str {
+                match self { $(Need::$need => $name),* }
+            }
+
+            /// One sentence that says what the machine has.
+            pub fn sentence(self) -> &'static str {
+                match self { $(Need::$need => $sentence),* }
+            }
+        }
+    };
+}
+
+needs! {
+    Root "root" "The tests run as root, who may mount, record and make devices."
+    Fuse "fuse" "The kernel has FUSE (`/dev/fuse`)."
+    Loop "loop" "The kernel makes loop devices (`/dev/loop-control`)."
+    Tracefs "tracefs" "The kernel traces block I/O through tracefs instances."
+    Cgroup "cgroup" "Control groups can be made that limit processors and memory."
+    Namespace "namespace" "Network namespaces with links of a given rate can be made, and overlay mounts in a mount namespace."
+    Scheduler "scheduler" "The kernel has the I/O scheduler mq-deadline."
+    IoUring "io_uring" "The kernel serves FUSE over io_uring (Linux 6.14 or later), and lets root allow it."
+    Passthrough "passthrough" "The kernel passes FUSE files through to the files below (Linux 6.9 or later)."
+    Fanotify "fanotify" "The kernel reports opened files through fanotify."
+    Schedstat "schedstat" "The kernel counts how long a thread ran (CONFIG_SCHED_INFO)."
+    WakeUp "wake_up" "The kernel takes requests for short wake-up times (`/dev/cpu_dma_latency`)."
+    Disk "disk" "The build directory is on a block device, so that its I/O can be recorded."
+    DirectIo "direct_io" "The temporary folder's file system has direct I/O."
+    InodeFlags "inode_flags" "The build directory's file system has inode flags, such as append-only."
+    Mkfs "mkfs" "The programs of e2fsprogs are installed."
+    Sqlite3 "sqlite3" "The program sqlite3 is installed."
+    Fio "fio" "The program fio is installed."
+    Blktrace "blktrace" "The programs blkparse and btt are installed."
+    Fusermount "fusermount" "The program fusermount3 is installed, and users may open `/dev/fuse`."
+    Qemu "qemu" "The programs qemu-io and qemu-img are installed."
+    Duckdb "duckdb" "A Python interpreter has DuckDB's package."
+    Shared "shared" "The real traces lie beside the repository (`../shared/traces`)."
+    PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone."
+    Long "long" "FONIO_LONG_TESTS asks for tests that take minutes."
+}
+
+impl Need {
+    /// The sentence that says what is missing, for what can be seen without trying it; `None` where it is there. What
+    /// only an attempt shows, such as a control group, is never missing here: its test calls [`skip`].
+    fn missing(self) -> Option<String> {
+        let file = |path: &str| (!Path::new(path).exists()).then(|| format!("there is no {path}"));
+        let programs = |names: &[&str]| {
+            names.iter().find(|name| !is_installed(name)).map(|name| format!("{name} is not installed"))
+        };
+        let variable = |name: &str| std::env::var_os(name).is_none().then(|| format!("{name} is not set"));
+        match self {
+            Need::Root => (!is_root()).then(|| "the tests do not run as root".to_owned()),
+            Need::Fuse => file("/dev/fuse"),
+            Need::Loop => file("/dev/loop-control"),
+            Need::Schedstat => file("/proc/self/schedstat"),
+            Need::WakeUp => file("/dev/cpu_dma_latency"),
+            Need::Mkfs => programs(&["mkfs.ext3", "mkfs.ext4"]),
+            Need::Sqlite3 => programs(&["sqlite3"]),
+            Need::Fio => programs(&["fio"]),
+            Need::Blktrace => programs(&["blkparse", "btt"]),
+            Need::Fusermount => programs(&["fusermount3"]),
+            Need::Qemu => programs(&["qemu-io", "qemu-img"]),
+            Need::PhoneTrace => variable("FONIO_MOBIGEN_TRACE"),
+            Need::Long => variable("FONIO_LONG_TESTS"),
+            Need::Tracefs
+            | Need::Cgroup
+            | Need::Namespace
+            | Need::Scheduler
+            | Need::IoUring
+            | Need::Passthrough
+            | Need::Fanotify
+            | Need::Disk
+            | Need::DirectIo
+            | Need::InodeFlags
+            | Need::Duckdb
+            | Need::Shared => None,
+        }
+    }
+}
+
+/// Whether the machine has everything in `needs`, as far as that can be seen; else the calling test is skipped, and
+/// must return.
+///
+/// # Panics
+///
+/// As [`skip`].
+#[track_caller]
+#[must_use = "the test must return where this is false"]
+pub fn has(needs: &[Need]) -> bool {
+    check_names();
+    match needs.iter().find_map(|need| Some((*need, need.missing()?))) {
+        Some((need, why)) => {
+            skip(need, why);
+            false
+        }
+        None => true,
+    }
+}
+
+/// Skips the calling test, which must return: the machine lacks `need`, as `why` says.
+///
+/// # Panics
+///
+/// If [`REQUIRE`] names `need`, or names something that is not a [`Need`].
+#[track_caller]
+pub fn skip(need: Need, why: impl std::fmt::Display) {
+    record(Skip::new(need, true, &why.to_string(), Location::caller()));
+}
+
+/// Skips one of several cases of the calling test, which goes on with the others.
+///
+/// # Panics
+///
+/// As [`skip`].
+#[track_caller]
+pub fn skip_part(need: Need, why: impl std::fmt::Display) {
+    record(Skip::new(need, false, &why.to_string(), Location::caller()));
+}
+
+fn record(skip: Skip) {
+    if check_names().contains(&skip.need) {
+        panic!("{REQUIRE} says that this machine has `{}`, and it does not: {}", skip.need.name(), skip.why);
+    }
+    eprintln!("skipped: {}", skip.why);
+    if let Some(path) = std::env::var_os(SKIPS) {
+        // One write to a file opened for appending: tests of many processes do so at the same time.
+        let file = File::options().append(true).create(true).open(&path);
+        file.and_then(|mut file| file.write_all(skip.to_line().as_bytes()))
+            .unwrap_or_else(|error| panic!("cannot add a line to {}: {error}", path.display()));
+    }
+}
+
+fn check_names() -> Vec<Need> {
+    required(&std::env::var(REQUIRE).unwrap_or_default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The needs in a list such as `root,fuse`.
+///
+/// # Errors
+///
+/// A sentence that names what is not a need, and lists what is.
+pub fn required(list: &str) -> Result<Vec<Need>, String> {
+    let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            Need::ALL.iter().copied().find(|need| need.name() == word).ok_or_else(|| {
+                let names: Vec<&str> = Need::ALL.iter().map(|need| need.name()).collect();
+                format!("{REQUIRE} names `{word}`, which is not one of: {}", names.join(", "))
+            })
+        })
+        .collect()
+}
+
+/// A test, or a part of one, that was skipped.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Skip {
+    /// What the machine lacks.
+    pub need: Need,
+    /// How that showed: a sentence without a full stop.
+    pub why: String,
+    /// The source file, from the top of the repository.
+    pub file: String,
+    /// The test's path in its program.
+    pub test: String,
+    /// Whether the test checked nothing further. Otherwise it went on with its other cases.
+    pub whole: bool,
+}
+
+impl Skip {
+    fn new(need: Need, whole: bool, why: &str, at: &Location<'_>) -> Skip {
+        // libtest names the thread of each test; a thread that the test started has no name.
+        let thread = std::thread::current();
+        let test = thread.name().map_or_else(|| format!("line {}", at.line()), str::to_owned);
+        let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        Skip { need, why: on_one_line(why), file: at.file().to_owned(), test, whole }
+    }
+
+    fn to_line(&self) -> String {
+        let extent = if self.whole { "whole" } else { "part" };
+        format!("{}\t{extent}\t{}\t{}\t{}\n", self.need.name(), self.file, self.test, self.why)
+    }
+
+    /// Reads a line of the file that [`SKIPS`] names; `None` where it is not one.
+    pub fn from_line(line: &str) -> Option<Skip> {
+        let [need, extent, file, test, why] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
+        Some(Skip {
+            need: Need::ALL.iter().copied().find(|known| known.name() == need)?,
+            why: why.to_owned(),
+            file: file.to_owned(),
+            test: test.to_owned(),
+            whole: extent == "whole",
+        })
+    }
+}
+
+/// Where a program is, in `PATH` or where only root looks.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+fn is_installed(program: &str) -> bool {
+    find_program(program).is_some()
+}
+
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    line.is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_names_is_read_and_an_unknown_one_is_an_error() {
+        assert_eq!(required(""), Ok(vec![]));
+        assert_eq!(required(" root, io_uring,"), Ok(vec![Need::Root, Need::IoUring]));
+        let error = required("root,fusee").expect_err("it is not a need");
+        assert!(
+            error.starts_with("FONIO_REQUIRE names `fusee`, which is not one of: root, fuse, "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn every_name_is_single_and_can_be_written_in_a_list() {
+        for (at, need) in Need::ALL.iter().enumerate() {
+            assert_eq!(required(need.name()), Ok(vec![*need]));
+            assert!(Need::ALL[..at].iter().all(|earlier| earlier.name() != need.name()), "{}", need.name());
+            assert!(need.sentence().ends_with('.'), "{}", need.name());
+        }
+    }
+
+    #[test]
+    fn a_line_gives_the_skip_again() {
+        let at = Location::caller();
+        for whole in [true, false] {
+            let skip = Skip::new(Need::Fio, whole, "two\nlines\tand a tab", at);
+            let line = skip.to_line();
+            assert_eq!(line.matches('\n').count(), 1);
+            assert_eq!(Skip::from_line(line.trim_end_matches('\n')), Some(skip.clone()));
+            assert_eq!(skip.test, "tests::a_line_gives_the_skip_again");
+            assert_eq!(skip.why, "two lines and a tab");
+        }
+        for damaged in ["", "fio\twhole\tfile\ttest", "fiio\twhole\tfile\ttest\twhy"] {
+            assert_eq!(Skip::from_line(damaged), None, "{damaged:?}");
+        }
+    }
+}

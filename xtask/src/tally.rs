@@ -1,0 +1,185 @@
+//! Runs all tests, and counts over all test programs what passed, failed and was skipped.
+//!
+//! libtest counts for one program at a time, and a skipped test as passed; `fonio-testing` writes skips to a file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+
+use anyhow::{Context, Result, bail};
+use fonio_testing::Skip;
+
+use crate::process;
+
+/// Runs the tests of the workspace with their own output, and ends with the tally.
+///
+/// # Errors
+///
+/// A test failed, a program of tests ended without a result, or the tests could not be compiled.
+pub fn run() -> Result<()> {
+    let skips = process::scratch("tests")?.join("skips");
+    fs::write(&skips, "").with_context(|| format!("cannot write {}", skips.display()))?;
+    let mut command = process::cargo();
+    command.args(["test", "--workspace", "--no-fail-fast"]).env(fonio_testing::SKIPS, &skips);
+    // One pipe for both, so that cargo's lines stay where they belong among those of the tests.
+    let (output, writer) = std::io::pipe().context("cannot make a pipe")?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().context("cannot start cargo")?;
+    // It holds the other end, which must close when cargo ends.
+    drop(command);
+    let mut tally = Tally::default();
+    let mut stdout = std::io::stdout();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line?;
+        stdout.write_all(&line)?;
+        stdout.write_all(b"\n")?;
+        tally.line(&String::from_utf8_lossy(&line));
+    }
+    let status = child.wait()?;
+    let text = fs::read_to_string(&skips)?;
+    for line in text.lines() {
+        tally.skips.insert(Skip::from_line(line).with_context(|| format!("not a skip: {line}"))?);
+    }
+    tally.end_program();
+    if tally.programs == 0 {
+        bail!("`cargo test` ended before the first test: {status}");
+    }
+    if !status.success() {
+        bail!("{status}\n\n{tally}");
+    }
+    println!("\n{tally}");
+    Ok(())
+}
+
+/// What the programs of tests said so far.
+#[derive(Debug, Default)]
+struct Tally {
+    programs: u64,
+    /// As libtest counts, which takes skipped tests for passed ones.
+    passed: u64,
+    ignored: u64,
+    failed: u64,
+    failed_names: Vec<String>,
+    /// The program whose lines come now, and whether it gave its result.
+    current: Option<(String, bool)>,
+    /// Programs that ended without a result: they crashed.
+    crashed: Vec<String>,
+    skips: BTreeSet<Skip>,
+}
+
+impl Tally {
+    fn line(&mut self, line: &str) {
+        let trimmed = line.trim_start();
+        let program = trimmed.strip_prefix("Running ").or_else(|| trimmed.strip_prefix("Doc-tests "));
+        if let Some(program) = program.filter(|_| line.starts_with(' ')) {
+            self.end_program();
+            self.programs += 1;
+            self.current = Some((program.to_owned(), false));
+        } else if let Some(counts) = line.strip_prefix("test result: ") {
+            let count = |word: &str| -> u64 {
+                let part = counts.split([';', '.']).find_map(|part| part.trim().strip_suffix(word));
+                part.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+            };
+            self.passed += count(" passed");
+            self.failed += count(" failed");
+            self.ignored += count(" ignored");
+            if let Some((_, has_result)) = &mut self.current {
+                *has_result = true;
+            }
+        } else if let Some(test) =
+            line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
+        {
+            let program = self.current.as_ref().map_or("?", |(program, _)| program.as_str());
+            self.failed_names.push(format!("{test} in {program}"));
+        }
+    }
+
+    fn end_program(&mut self) {
+        if let Some((program, false)) = self.current.take() {
+            self.crashed.push(program);
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut reasons: BTreeMap<_, Vec<&Skip>> = BTreeMap::new();
+        for skip in &self.skips {
+            reasons.entry((skip.need, &skip.why)).or_default().push(skip);
+        }
+        for ((need, why), skips) in reasons {
+            writeln!(f, "Skipped without `{}`: {why}", need.name())?;
+            for skip in skips {
+                let part = if skip.whole { "" } else { ", one of its cases" };
+                writeln!(f, "    {}: {}{part}", skip.file, skip.test)?;
+            }
+        }
+        for name in &self.failed_names {
+            writeln!(f, "Failed: {name}")?;
+        }
+        for program in &self.crashed {
+            writeln!(f, "Ended without a result: {program}")?;
+        }
+        let whole: BTreeSet<_> =
+            self.skips.iter().filter(|skip| skip.whole).map(|skip| (&skip.file, &skip.test)).collect();
+        let skipped = whole.len() as u64;
+        write!(
+            f,
+            "All {} test programs: {} passed, {} failed, {} skipped",
+            self.programs,
+            self.passed.saturating_sub(skipped),
+            self.failed,
+            skipped + self.ignored
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn programs_are_added_up_and_skips_taken_from_what_passed() {
+        let mut tally = Tally::default();
+        for line in "   Compiling fonio v0.1.0
+     Running unittests src/lib.rs (target/debug/deps/fonio_core-1)
+
+running 3 tests
+test a ... ok
+test rows::b ... FAILED
+test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+     Running tests/live.rs (target/debug/deps/live-1)
+test c ... ok
+     Running tests/run.rs (target/debug/deps/run-1)
+test result: ok. 10 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 12.50s
+   Doc-tests fonio_core
+test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s"
+            .lines()
+        {
+            tally.line(line);
+        }
+        tally.end_program();
+        for line in [
+            "fio\twhole\ttests/run.rs\tfirst\tfio is not installed",
+            "fio\twhole\ttests/run.rs\tsecond\tfio is not installed",
+            "root\tpart\ttests/run.rs\tthird\tthe tests do not run as root",
+            "root\tpart\ttests/run.rs\tthird\tthe tests do not run as root",
+        ] {
+            tally.skips.insert(Skip::from_line(line).expect("a skip"));
+        }
+        expect![[r#"
+            Skipped without `root`: the tests do not run as root
+                tests/run.rs: third, one of its cases
+            Skipped without `fio`: fio is not installed
+                tests/run.rs: first
+                tests/run.rs: second
+            Failed: rows::b in unittests src/lib.rs (target/debug/deps/fonio_core-1)
+            Ended without a result: tests/live.rs (target/debug/deps/live-1)
+            All 4 test programs: 14 passed, 1 failed, 3 skipped"#]]
+        .assert_eq(&tally.to_string());
+    }
+}

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         for check in verify(&profile).expect("a shipped profile gives a device") {
             println!(
                 "{:10} {}: published {}, given {}",
-                check.outcome.name(),
+                check.outcome().name(),
                 check.what,
                 check.published,
                 check.given

@@ -105,6 +105,12 @@ pub const CARDS: [Card; 8] = [
 ];
 
 impl Card {
+    /// What the four numbers on the desktop are called, in the order of [`Card::phone_numbers`].
+    pub fn desktop_names(&self) -> [String; 4] {
+        ["seq_write", "seq_read", "rand_write", "rand_read"]
+            .map(|what| format!("kim-t3 {} desktop {what}", self.name))
+    }
+
     /// The four experiments on the phone with the number that each gave, and its name in a profile's `to`.
     pub fn phone_numbers(&self) -> [(String, Protocol, f64); 4] {
         let name = |what| format!("kim-t3 {} phone {what}", self.name);

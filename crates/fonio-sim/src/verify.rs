@@ -1,10 +1,13 @@
-//! Holds a profile against published numbers that it was not fitted to.
+//! Holds a profile against published numbers.
 //!
-//! A number that a profile's provenance names as something it was fitted to is shown, but proves nothing and is not scored.
-//! A number that was taken through a card reader is scored for what the model and the other cards' ratio say together. A number that the host's scheduler has a part in
-//! is scored, and its check says so.
+//! Each check has an [`Origin`], which says how its number came to be. Only a predicted number agrees or differs: a number
+//! that a fit used, or that follows from such numbers, is shown with how far off it is, but is not scored.
+
+mod origin;
 
 use fonio_core::{ByteCount, Op};
+
+pub use origin::{Class, Conditions, Derivation, Origin};
 
 use crate::device::Device;
 use crate::device::raid0::{Raid0, STRIPE};
@@ -25,10 +28,12 @@ pub struct Check {
     pub given: String,
     /// Published and given, where both are numbers of one unit.
     pub numbers: Option<(f64, f64)>,
-    /// What it says about the profile.
-    pub outcome: Outcome,
-    /// How far off it may be, or why it is not scored.
-    pub why: String,
+    /// How the number came to be.
+    pub origin: Origin,
+    /// Whether what the model gives is as near as `tolerance` says.
+    pub within: bool,
+    /// How far off it may be, and how it was measured where that matters.
+    pub tolerance: String,
 }
 
 impl Check {
@@ -36,17 +41,29 @@ impl Check {
     pub fn ratio(&self) -> Option<f64> {
         self.numbers.map(|(published, given)| given / published)
     }
+
+    /// What it says about the profile.
+    pub fn outcome(&self) -> Outcome {
+        match (self.origin, self.within) {
+            (Origin::Predicted(_), true) => Outcome::Agrees,
+            (Origin::Predicted(_), false) => Outcome::Differs,
+            (Origin::Fitted, _) => Outcome::Fitted,
+            (Origin::Derived(_), _) => Outcome::Derived,
+        }
+    }
 }
 
 /// What a check says about a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The model agrees with a number that it was not fitted to.
+    /// The model agrees with a number that it predicts.
     Agrees,
-    /// The model disagrees.
+    /// The model disagrees with a number that it predicts.
     Differs,
-    /// The fit used this number.
+    /// The fit used the number.
     Fitted,
+    /// The number follows from others, or was in view when numbers of the profile were chosen.
+    Derived,
 }
 
 impl Outcome {
@@ -56,7 +73,30 @@ impl Outcome {
             Outcome::Agrees => "agrees",
             Outcome::Differs => "differs",
             Outcome::Fitted => "fitted",
+            Outcome::Derived => "derived",
         }
+    }
+}
+
+/// How many checks of a class there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// All of them.
+    pub checks: usize,
+    /// Those in which the model is within the tolerance.
+    pub within: usize,
+}
+
+impl Tally {
+    /// Counts the checks of a class.
+    pub fn of<'a>(class: Class, checks: impl IntoIterator<Item = &'a Check>) -> Tally {
+        checks.into_iter().filter(|check| check.origin.class() == class).fold(
+            Tally::default(),
+            |tally, check| Tally {
+                checks: tally.checks + 1,
+                within: tally.within + usize::from(check.within),
+            },
+        )
     }
 }
 
@@ -107,21 +147,6 @@ pub fn verify(profile: &Profile) -> Result<Vec<Check>, ProfileError> {
     Ok(checks)
 }
 
-/// Whether a profile's provenance names this number as something that it was fitted to.
-fn is_fitted(profile: &Profile, what: &str) -> bool {
-    profile.provenance().iter().any(|number| number.to == what)
-}
-
-/// The outcome where not a number but a layer or a count may have been chosen for it. That the choice does not give what
-/// it was made for must not be hidden.
-fn chosen(profile: &Profile, what: &str, agrees: bool) -> Outcome {
-    match (agrees, is_fitted(profile, what)) {
-        (false, _) => Outcome::Differs,
-        (true, true) => Outcome::Fitted,
-        (true, false) => Outcome::Agrees,
-    }
-}
-
 fn unit(gives: Gives) -> &'static str {
     match gives {
         Gives::Throughput => "MB/s",
@@ -131,38 +156,35 @@ fn unit(gives: Gives) -> &'static str {
     }
 }
 
+/// Compares a number that the profile may have been fitted to.
 fn number(profile: &Profile, what: String, published: f64, given: f64, unit: &str) -> Check {
-    let fitted = is_fitted(profile, &what);
+    let origin = Origin::by_profile(profile, &what, Conditions::Modelled);
+    compared(what, (published, given), unit, origin, TOLERANCE)
+}
+
+/// Compares two numbers of one unit; `tolerance` is a share of the published one.
+fn compared(
+    what: String,
+    (published, given): (f64, f64),
+    unit: &str,
+    origin: Origin,
+    tolerance: f64,
+) -> Check {
     let rounded = unit == "MB/s" && published < ONE_DIGIT_MB_S;
-    let agrees = if rounded {
-        (given - published).abs() <= ROUNDING_MB_S
+    let (within, tolerance) = if rounded {
+        let within = (given - published).abs() <= ROUNDING_MB_S;
+        (within, format!("published with one digit: ± {ROUNDING_MB_S} MB/s"))
     } else {
-        (given / published - 1.0).abs() <= TOLERANCE
+        ((given / published - 1.0).abs() <= tolerance, format!("± {:.0} %", tolerance * 100.0))
     };
-    let (outcome, why) = match (fitted, agrees) {
-        (true, _) => (Outcome::Fitted, "the fit used this number".to_owned()),
-        (false, true) => (Outcome::Agrees, allowed(rounded)),
-        (false, false) => (Outcome::Differs, allowed(rounded)),
-    };
-    compared(what, published, given, unit, outcome, why)
-}
-
-fn allowed(rounded: bool) -> String {
-    if rounded {
-        format!("published with one digit: ± {ROUNDING_MB_S} MB/s")
-    } else {
-        format!("± {:.0} %", TOLERANCE * 100.0)
-    }
-}
-
-fn compared(what: String, published: f64, given: f64, unit: &str, outcome: Outcome, why: String) -> Check {
     Check {
         what,
         published: format!("{published} {unit}"),
         given: format!("{} {unit}", digits(given)),
         numbers: Some((published, given)),
-        outcome,
-        why,
+        origin,
+        within,
+        tolerance,
     }
 }
 
@@ -185,12 +207,13 @@ fn phone(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
 }
 
 /// The desktop's host is not in a card's profile. What it changes is taken from the other seven cards: the median of
-/// their published desktop over phone numbers. So neither the fit nor that factor has seen the number that is scored.
+/// their published desktop over phone numbers. The phone's number was fitted, so the two tables and that ratio give the
+/// desktop's number without the simulator.
 fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
     let all = |four: Four| [four.seq_write, four.seq_read, four.rand_write, four.rand_read];
     let published = all(card.desktop);
-    for (at, ((what, protocol, _), published)) in card.phone_numbers().into_iter().zip(published).enumerate()
-    {
+    let names = card.desktop_names();
+    for (at, ((_, protocol, _), what)) in card.phone_numbers().into_iter().zip(names).enumerate() {
         let mut ratios: Vec<f64> = CARDS
             .iter()
             .filter(|other| other.name != card.name)
@@ -199,23 +222,13 @@ fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<()
         ratios.sort_by(f64::total_cmp);
         let host = ratios[ratios.len() / 2];
         let given = protocol.run(profile)? * host;
-        let rounded = published < ONE_DIGIT_MB_S;
-        let agrees = if rounded {
-            (given - published).abs() <= ROUNDING_MB_S
-        } else {
-            (given / published - 1.0).abs() <= HOST_TOLERANCE
-        };
-        let allowed = if rounded {
-            format!("± {ROUNDING_MB_S} MB/s")
-        } else {
-            format!("± {:.0} %", HOST_TOLERANCE * 100.0)
-        };
-        let why = format!(
-            "{allowed}; through a card reader, which the other seven cards put at {host:.2} of the phone"
+        let origin = Origin::Derived(Derivation::TableRatio);
+        let check = compared(what, (published[at], given), "MB/s", origin, HOST_TOLERANCE);
+        let tolerance = format!(
+            "{}; the other seven cards put the card reader at {host:.2} of the phone",
+            check.tolerance
         );
-        let outcome = if agrees { Outcome::Agrees } else { Outcome::Differs };
-        let what = what.replace("phone", "desktop");
-        checks.push(compared(what, published, given, "MB/s", outcome, why));
+        checks.push(Check { tolerance, ..check });
     }
     Ok(())
 }
@@ -286,9 +299,10 @@ fn shape(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
         published: shape_name(Some(card.shape)).to_owned(),
         given: format!("{}: {ends}", shape_name(given)),
         numbers: None,
-        outcome: chosen(profile, &what, agrees),
+        origin: Origin::by_profile(profile, &what, Conditions::Modelled),
         what,
-        why: "only the shape is published, in words".to_owned(),
+        within: agrees,
+        tolerance: "only the shape is published, in words".to_owned(),
     });
     Ok(())
 }
@@ -331,26 +345,19 @@ fn raid(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), P
     let given = format!("{} × at most, over {} MiB", digits(gain), range.0 >> 20);
     let what =
         format!("kim 5.3 {} RAID-0 of two, one write at a time: gain from the halved range", card.name);
-    let hard = card.shape == Shape::HardDrop;
-    let flat = card.shape == Shape::Flat;
     let (published, agrees) = match card.shape {
         Shape::HardDrop => ("above 2 for some cards, by the halved range", gain > 2.0),
         Shape::Flat => ("the range does not matter (kim-f15)", gain < 1.1),
         _ => ("some, by the halved range", gain > 1.05),
-    };
-    let outcome = if agrees { Outcome::Agrees } else { Outcome::Differs };
-    let why = if hard || flat {
-        "follows from the shape"
-    } else {
-        "follows from the shape; no number is published"
     };
     checks.push(Check {
         what,
         published: published.to_owned(),
         given,
         numbers: None,
-        outcome,
-        why: why.to_owned(),
+        origin: Origin::Derived(Derivation::Shape),
+        within: agrees,
+        tolerance: "no number is published".to_owned(),
     });
     if matches!(card.name, "kingston" | "ridata") {
         let gain = raid_gain(profile, CARD_RANGE, 2)?;
@@ -359,8 +366,10 @@ fn raid(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), P
             published: "above 1, below 2".to_owned(),
             given: format!("{} ×", digits(gain)),
             numbers: None,
-            outcome: if gain > 1.0 && gain < 2.0 { Outcome::Agrees } else { Outcome::Differs },
-            why: "the published runs are WebBench and Facebook over internal flash and a card".to_owned(),
+            origin: Origin::Derived(Derivation::Shape),
+            within: gain > 1.0 && gain < 2.0,
+            tolerance: "the published runs are WebBench and Facebook over internal flash and a card"
+                .to_owned(),
         });
     }
     Ok(())
@@ -376,7 +385,7 @@ fn interference(profile: &Profile, checks: &mut Vec<Check>) -> Result<(), Profil
         ("cfq rand_write slowdown", Op::Write, Order::Random, Gives::SlowdownBy(Op::Read, 1), 1.60),
     ] {
         let given = Protocol::smartio(op, order, gives).run(profile)?;
-        checks.push(beside(format!("smartio.s5 {what}"), wanted, given, gives));
+        checks.push(beside(profile, format!("smartio.s5 {what}"), wanted, given, gives));
     }
     Ok(())
 }
@@ -389,17 +398,19 @@ fn four_by_four(profile: &Profile, study: &FourByFour, checks: &mut Vec<Check>) 
         // An eighth of the study's 128 MB each gives the same mean.
         let shorter = Protocol { count: full.count / 8, ..full };
         let given = shorter.run(profile)?;
-        checks.push(beside(format!("{} cfq {what}", study.name), wanted, given, gives));
+        checks.push(beside(profile, format!("{} cfq {what}", study.name), wanted, given, gives));
     }
     Ok(())
 }
 
-/// A number that no fit used, although the host's scheduler has a part in it.
-fn beside(what: String, published: f64, given: f64, gives: Gives) -> Check {
-    let agrees = (given / published - 1.0).abs() <= TOLERANCE;
-    let why = format!("{}; published under CFQ, here requests go on as they come", allowed(false));
-    let outcome = if agrees { Outcome::Agrees } else { Outcome::Differs };
-    compared(what, published, given, unit(gives), outcome, why)
+/// Compares what processes beside others get. The study ran them under CFQ. Its response beside a writer is its slowdown
+/// times its response alone.
+fn beside(profile: &Profile, what: String, published: f64, given: f64, gives: Gives) -> Check {
+    let origin = match gives {
+        Gives::ResponseBeside(_) => Origin::Derived(Derivation::Restated),
+        _ => Origin::by_profile(profile, &what, Conditions::Cfq),
+    };
+    compared(what, (published, given), unit(gives), origin, TOLERANCE)
 }
 
 /// A speedup within so much of the best counts as the best; the study repeats within about 3 %.
@@ -432,15 +443,19 @@ fn peaks(
         let given = at.map_or(0, |(processes, _)| processes);
         let shown: Vec<String> = speedups.iter().map(|speedup| digits(*speedup)).collect();
         let what = format!("{name} {what}: processes with the best speedup");
-        // Where nothing is gained there is no best.
-        let agrees = given == published && best > 1.05;
+        let origin = match Origin::by_profile(profile, &what, Conditions::Modelled) {
+            Origin::Predicted(_) => Origin::Derived(Derivation::Plateau),
+            used => used,
+        };
         checks.push(Check {
             published: published.to_string(),
             given: format!("{given} (2 to 32: {})", shown.join(", ")),
             numbers: Some((f64::from(published), f64::from(given))),
-            outcome: chosen(profile, &what, agrees),
+            origin,
             what,
-            why: "the least number within 1 % of the best".to_owned(),
+            // Where nothing is gained there is no best.
+            within: given == published && best > 1.05,
+            tolerance: "the least number within 1 % of the best".to_owned(),
         });
     }
     Ok(())

@@ -8,7 +8,7 @@ use fonio_core::Op;
 use fonio_sim::measure::Protocol;
 use fonio_sim::profile::Profile;
 use fonio_sim::published::{CARD_RANGE, CARDS};
-use fonio_sim::verify::{Outcome, verify};
+use fonio_sim::verify::{Class, verify};
 
 use super::row::Quantity;
 use super::{Published, Row};
@@ -35,10 +35,9 @@ pub(super) fn rows(published: &Published, full: bool) -> Result<Vec<Row>> {
         }
         for check in verify(&profile)? {
             let Some(what) = check.what.strip_prefix(TABLE) else { continue };
-            let agrees = check.outcome != Outcome::Differs;
             let (published, given) = check.numbers.context("rates are numbers")?;
-            let row = rate(published).judged(what, published, given, agrees, &check.why);
-            rows.push(row.fitted(check.outcome == Outcome::Fitted));
+            let row = rate(published).judged(what, published, given, check.within, &check.tolerance);
+            rows.push(row.fitted(check.origin.class() != Class::Predicted));
         }
         if full {
             let measured = emulated::four(&card.name)?;

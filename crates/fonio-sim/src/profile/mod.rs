@@ -32,6 +32,8 @@ pub enum Source {
     Published,
     /// It was solved for, so that the model gives the published or measured number that `to` names.
     Fitted,
+    /// It was chosen among plausible values with the published number that `to` names in view.
+    Chosen,
     /// It was measured on a device of this kind; `to` says how.
     Measured,
     /// Nobody said; it is plausible. `to` may say why.
@@ -40,13 +42,15 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Source; 4] = [Source::Published, Source::Fitted, Source::Measured, Source::Assumed];
+    pub const ALL: [Source; 5] =
+        [Source::Published, Source::Fitted, Source::Chosen, Source::Measured, Source::Assumed];
 
     /// As profiles write it.
     pub fn name(self) -> &'static str {
         match self {
             Source::Published => "published",
             Source::Fitted => "fitted",
+            Source::Chosen => "chosen",
             Source::Measured => "measured",
             Source::Assumed => "assumed",
         }
@@ -83,7 +87,7 @@ pub struct Provenance {
     pub value: String,
     /// Where it comes from.
     pub source: Source,
-    /// The publication, the number it was fitted to, the way it was measured, or why it was assumed. May be empty.
+    /// The publication, the number it was fitted to or chosen for, the way it was measured, or why it was assumed. May be empty.
     pub to: String,
 }
 

@@ -86,7 +86,7 @@ fn errors_say_what_is_wrong_where() {
         "mib = 64, source = \"assumed\"",
         "mib = 64",
         expect![
-            "x.toml: `device.capacity` is `{ mib = 64 }`, but `source` is missing: published, fitted, measured or assumed"
+            "x.toml: `device.capacity` is `{ mib = 64 }`, but `source` is missing: published, fitted, chosen, measured or assumed"
         ],
     );
     check(

@@ -63,10 +63,9 @@ fn entry(profile: &str, key: &'static Key, value: &toml::Value) -> Result<Entry,
         match (field.as_str(), content) {
             ("source", toml::Value::String(text)) => {
                 let known = Source::ALL.into_iter().find(|source| source.name() == text);
-                source =
-                    Some(known.ok_or_else(|| {
-                        form("`source` is published, fitted, measured or assumed".to_owned())
-                    })?);
+                source = Some(known.ok_or_else(|| {
+                    form("`source` is published, fitted, chosen, measured or assumed".to_owned())
+                })?);
             }
             ("to", toml::Value::String(text)) => to.clone_from(text),
             _ if found.is_none() => {
@@ -78,9 +77,10 @@ fn entry(profile: &str, key: &'static Key, value: &toml::Value) -> Result<Entry,
         }
     }
     let value = found.ok_or_else(|| form(format!("it has no value; write it as in {}", example(key))))?;
-    let source = source
-        .ok_or_else(|| form("`source` is missing: published, fitted, measured or assumed".to_owned()))?;
-    if matches!(source, Source::Published | Source::Fitted | Source::Measured) && to.is_empty() {
+    let source = source.ok_or_else(|| {
+        form("`source` is missing: published, fitted, chosen, measured or assumed".to_owned())
+    })?;
+    if source != Source::Assumed && to.is_empty() {
         return Err(form(format!("`to` is missing: what {} means here", source.name())));
     }
     if let Value::Number(number) = value {

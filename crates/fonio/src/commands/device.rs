@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fonio_sim::profile::{Profile, SHIPPED};
-use fonio_sim::verify::{Check, Outcome, verify};
-use serde_json::{Value, json};
+use fonio_sim::verify::{Check, Class, Conditions, Origin, Outcome, Tally, verify};
+use serde_json::{Map, Value, json};
 
 use crate::cli::{Colour, Device, DeviceCommand};
 use crate::commands::emulate;
@@ -88,8 +88,7 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
             all.push((profile, checks));
         }
     }
-    let count = |outcome| all.iter().flat_map(|(_, of)| of).filter(|check| check.outcome == outcome).count();
-    let (agree, differ) = (count(Outcome::Agrees), count(Outcome::Differs));
+    let checks: Vec<&Check> = all.iter().flat_map(|(_, checks)| checks).collect();
     if as_json {
         let profiles: Vec<Value> = all
             .iter()
@@ -97,50 +96,83 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
                 json!({ "name": profile.name(), "checks": checks.iter().map(check_json).collect::<Vec<_>>() })
             })
             .collect();
-        let report = json!({
-            "agree": agree, "differ": differ, "profiles": profiles, "nothing_published": unpublished,
-        });
+        let classes: Map<String, Value> = Class::ALL
+            .iter()
+            .map(|class| {
+                let Tally { checks, within } = Tally::of(*class, checks.iter().copied());
+                (class.name().to_owned(), json!({ "checks": checks, "within": within }))
+            })
+            .collect();
+        let report = json!({ "classes": classes, "profiles": profiles, "nothing_published": unpublished });
         write_json(&mut out, &report)?;
         return Ok(Exit::Fine);
     }
-    if agree + differ == 0 {
-        writeln!(out, "Nothing is published that no fit used.\n")?;
-    } else {
-        writeln!(
-            out,
-            "{agree} of {} published numbers and statements that no fit used agree with the models.\n",
-            agree + differ
-        )?;
-    }
+    write_headline(&mut out, &checks)?;
     for (profile, checks) in &all {
-        writeln!(out, "{}: {}", profile.name(), profile.about())?;
-        for check in checks {
-            write_check(&mut out, check, colour)?;
+        writeln!(out, "\n{}: {}", profile.name(), profile.about())?;
+        for class in Class::ALL {
+            for check in checks.iter().filter(|check| check.origin.class() == class) {
+                write_check(&mut out, check, colour)?;
+            }
         }
-        writeln!(out)?;
     }
     if !unpublished.is_empty() {
-        writeln!(out, "Nothing is published to hold these against: {}.", unpublished.join(", "))?;
+        writeln!(out, "\nNothing is published to compare these with: {}.", unpublished.join(", "))?;
     }
     Ok(Exit::Fine)
 }
 
+/// Writes how many predictions agree, then every class with its counts.
+fn write_headline(out: &mut impl Write, checks: &[&Check]) -> io::Result<()> {
+    let tally = |class| Tally::of(class, checks.iter().copied());
+    let Tally { checks: predicted, within } = tally(Class::Predicted);
+    if predicted == 0 {
+        writeln!(out, "No published number is a prediction of these models.")?;
+    } else {
+        writeln!(out, "{within} of {predicted} predictions agree with the published numbers.")?;
+    }
+    let under_cfq = checks.iter().filter(|check| check.origin == Origin::Predicted(Conditions::Cfq)).count();
+    if under_cfq > 0 {
+        writeln!(
+            out,
+            "{under_cfq} of them were published under the CFQ scheduler, which the models do not include."
+        )?;
+    }
+    writeln!(out, "\n  {:<10} {:>6}  within the tolerance", "class", "checks")?;
+    for class in Class::ALL {
+        let Tally { checks, within } = tally(class);
+        writeln!(out, "  {:<10} {checks:>6}  {within:>20}  {}", class.name(), class.meaning())?;
+    }
+    Ok(())
+}
+
 fn write_check(out: &mut impl Write, check: &Check, colour: bool) -> io::Result<()> {
-    let (tint, plain) = match check.outcome {
+    let outcome = check.outcome();
+    let (tint, plain) = match outcome {
         _ if !colour => ("", ""),
         Outcome::Agrees => ("\x1b[32m", "\x1b[0m"),
         Outcome::Differs => ("\x1b[31m", "\x1b[0m"),
-        Outcome::Fitted => ("\x1b[2m", "\x1b[0m"),
+        Outcome::Fitted | Outcome::Derived => ("\x1b[2m", "\x1b[0m"),
     };
+    let missed = if check.within || outcome == Outcome::Differs { "" } else { " (outside the tolerance)" };
+    writeln!(out, "  {tint}{:<10}{plain} {}{missed}", outcome.name(), check.what)?;
     let ratio = check.ratio().map(|ratio| format!(" ({ratio:.2} of it)")).unwrap_or_default();
-    writeln!(out, "  {tint}{:<10}{plain} {}", check.outcome.name(), check.what)?;
-    writeln!(out, "             published {}; model {}{ratio}; {}", check.published, check.given, check.why)
+    let explained = match check.origin.explained() {
+        "" => String::new(),
+        text => format!("; {text}"),
+    };
+    writeln!(
+        out,
+        "             published {}; model {}{ratio}; {}{explained}",
+        check.published, check.given, check.tolerance
+    )
 }
 
 fn check_json(check: &Check) -> Value {
     json!({
         "what": check.what, "published": check.published, "given": check.given, "ratio": check.ratio(),
-        "outcome": check.outcome.name(), "why": check.why,
+        "class": check.origin.class().name(), "reason": check.origin.reason(), "outcome": check.outcome().name(),
+        "within": check.within, "tolerance": check.tolerance,
     })
 }
 

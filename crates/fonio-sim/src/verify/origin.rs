@@ -1,0 +1,134 @@
+//! How the number of a check came to be, which decides whether agreement says anything about the model.
+
+use crate::profile::{Profile, Source};
+
+/// How a published number and the model's are related before they are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// No fit and no choice used the published number, and it does not follow from numbers that were used.
+    Predicted(Conditions),
+    /// The profile was solved for it, or a layer or a count was chosen to give it.
+    Fitted,
+    /// It follows from numbers that were published or fitted, or numbers of the profile were chosen with it in view.
+    Derived(Derivation),
+}
+
+/// Under which conditions a predicted number was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conditions {
+    /// Those that the model stands for.
+    Modelled,
+    /// Under Linux's CFQ scheduler. The model hands requests on in the order in which they come.
+    Cfq,
+}
+
+/// From what a derived number follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Derivation {
+    /// Another column of the same table times one ratio gives it, without the simulator.
+    TableRatio,
+    /// It follows from the shape of random writes over their range, which has a check of its own.
+    Shape,
+    /// The speedup stops rising where a fitted or assumed latency is hidden; its first such point is the best.
+    Plateau,
+    /// It is another published number in another unit.
+    Restated,
+    /// Numbers of the profile were chosen among plausible ones with it in view.
+    ChosenInView,
+}
+
+/// The classes by which checks are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Only these say how well a model predicts.
+    Predicted,
+    /// Agreement says that the fit worked.
+    Fitted,
+    /// Agreement says that the numbers are consistent.
+    Derived,
+}
+
+impl Class {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Class; 3] = [Class::Predicted, Class::Fitted, Class::Derived];
+
+    /// As tables and JSON write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Predicted => "predicted",
+            Class::Fitted => "fitted",
+            Class::Derived => "derived",
+        }
+    }
+
+    /// What belongs to it, for people.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Class::Predicted => {
+                "no fit and no choice used the number, and no other published number gives it"
+            }
+            Class::Fitted => "the profile was solved or chosen to give the number",
+            Class::Derived => "the number follows from published or fitted ones, or was in view",
+        }
+    }
+}
+
+impl Origin {
+    /// The class that it is counted in.
+    pub fn class(self) -> Class {
+        match self {
+            Origin::Predicted(_) => Class::Predicted,
+            Origin::Fitted => Class::Fitted,
+            Origin::Derived(_) => Class::Derived,
+        }
+    }
+
+    /// The condition or derivation, as JSON writes it. `None` where the class says all.
+    pub fn reason(self) -> Option<&'static str> {
+        match self {
+            Origin::Predicted(Conditions::Modelled) | Origin::Fitted => None,
+            Origin::Predicted(Conditions::Cfq) => Some("cfq"),
+            Origin::Derived(derivation) => Some(match derivation {
+                Derivation::TableRatio => "table_ratio",
+                Derivation::Shape => "shape",
+                Derivation::Plateau => "plateau",
+                Derivation::Restated => "restated",
+                Derivation::ChosenInView => "chosen_in_view",
+            }),
+        }
+    }
+
+    /// The same for people.
+    pub fn explained(self) -> &'static str {
+        match self {
+            Origin::Predicted(Conditions::Modelled) => "",
+            Origin::Predicted(Conditions::Cfq) => {
+                "published under CFQ; the model hands requests on as they come"
+            }
+            Origin::Fitted => "the fit used this number",
+            Origin::Derived(Derivation::TableRatio) => {
+                "follows from the phone's column by one ratio, without the simulator"
+            }
+            Origin::Derived(Derivation::Shape) => "follows from the shape over the range",
+            Origin::Derived(Derivation::Plateau) => "the least number on a plateau",
+            Origin::Derived(Derivation::Restated) => "restates a slowdown in microseconds",
+            Origin::Derived(Derivation::ChosenInView) => {
+                "erase blocks and log blocks were chosen with this number in view"
+            }
+        }
+    }
+
+    /// That of the number which is called `what`, by the profile's own account. A number that the profile does not name
+    /// is predicted, under `conditions`.
+    pub(super) fn by_profile(profile: &Profile, what: &str, conditions: Conditions) -> Origin {
+        let names =
+            |source| profile.provenance().iter().any(|number| number.source == source && number.to == what);
+        if names(Source::Fitted) {
+            Origin::Fitted
+        } else if names(Source::Chosen) {
+            Origin::Derived(Derivation::ChosenInView)
+        } else {
+            Origin::Predicted(conditions)
+        }
+    }
+}

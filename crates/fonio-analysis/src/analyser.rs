@@ -18,6 +18,7 @@ use crate::io_share::{IoShare, ShareTally};
 use crate::latency::{Latency, ResponseTally};
 use crate::launch::{Launch, LaunchTally};
 use crate::locality::{Locality, PlaceTally};
+use crate::loss::LostInSpan;
 use crate::machine::{Machine, MachineTally};
 use crate::points::{PointTally, Points};
 use crate::processes::{ProcessTally, Processes};
@@ -239,8 +240,10 @@ impl Analyser {
         let (span, ended) = self.span(meta);
         let began = span.began_ns;
         let duration = span.duration_ns;
-        let (processes, places) = self.processes.finish(&self.threads);
-        let latency = self.response.finish(&self.service);
+        let lost = LostInSpan::of(meta, &span);
+        let loss = lost.loss();
+        let (processes, places) = self.processes.finish(&self.threads, loss);
+        let latency = self.response.finish(&self.service, loss);
         let devices = self.device_infos(meta);
         let launch = self.launch.finish(meta, &mut self.threads, began);
         let mut analysis = Analysis {
@@ -249,18 +252,18 @@ impl Analyser {
             verdict_id: String::new(),
             verdict_severity: Severity::Note,
             findings: Vec::new(),
-            validity: self.validity.finish(meta, &latency),
+            validity: self.validity.finish(meta, &span, lost, &latency),
             launch,
             totals: self.totals.finish(duration),
-            sizes: self.sizes.finish(),
-            size_latency: self.service.finish(),
+            sizes: self.sizes.finish(loss),
+            size_latency: self.service.finish(loss),
             latency,
             spatial: self.maps.finish(began),
-            flushes: self.flushes.finish(duration),
+            flushes: self.flushes.finish(duration, loss),
             locality: self.places.finish(),
             io_share: self.share.finish(duration),
             sequentiality: self.sequential.finish(began, ended),
-            queueing: self.queue.finish(duration),
+            queueing: self.queue.finish(meta, duration, loss),
             interference: self.interference.finish(),
             processes,
             machine: self.machine.finish(began),

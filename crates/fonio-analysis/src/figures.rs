@@ -139,7 +139,7 @@ impl Facts {
             ("p99", d.p99),
             ("p999", d.p999),
             ("p9999", d.p9999),
-            ("max", Some(d.max)),
+            ("max", d.max),
             ("sum", Some(d.sum)),
         ] {
             self.put(format!("{name}.{part}"), value.map(|value| value as f64), unit);
@@ -172,6 +172,9 @@ fn of_validity(facts: &mut Facts, analysis: &Analysis) {
     let validity = &analysis.validity;
     facts.count("validity.ok", u64::from(validity.ok));
     facts.count("validity.lost_events", validity.lost_events);
+    facts.count("validity.lost_uncounted", validity.lost_uncounted);
+    facts.count("validity.loss", u64::from(validity.lost_events > 0 || validity.lost_uncounted > 0));
+    facts.word("validity.lost", &validity.lost_in_words());
     facts.count("validity.ambiguous", validity.ambiguous);
     facts.count("validity.errors", validity.errors);
     facts.count("validity.without_completion", validity.without_completion);

@@ -244,7 +244,8 @@ mod tests {
     }
 
     fn facts_of(figures: &BTreeMap<String, f64>) -> Facts {
-        let words = ["process.name", "temperature.zone", "network.interface", "validity.problem"];
+        let words =
+            ["process.name", "temperature.zone", "network.interface", "validity.lost", "validity.problem"];
         Facts {
             figures: figures
                 .iter()

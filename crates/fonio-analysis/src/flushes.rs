@@ -63,6 +63,7 @@ pub struct DeviceFlushes {
     pub gaps: Option<FlushGaps>,
 }
 
+use crate::loss::Loss;
 use crate::seen::{Seen, at, per_second, ratio};
 use crate::tally::{Curve, Tally};
 
@@ -148,7 +149,8 @@ impl FlushTally {
         flush
     }
 
-    pub(crate) fn finish(&self, span_ns: u64) -> Flushes {
+    pub(crate) fn finish(&self, span_ns: u64, loss: Loss) -> Flushes {
+        let loss = loss.beyond_bounds();
         let flushes = self.devices.iter().map(|device| device.flushes).sum();
         let writes: u64 = self.devices.iter().map(|device| device.writes).sum();
         let write_bytes = self.devices.iter().map(|device| device.write_bytes).fold(0, u64::saturating_add);
@@ -167,7 +169,7 @@ impl FlushTally {
             flushes_per_s: per_second(flushes, span_ns),
             writes_per_flush: ratio(writes, flushes),
             write_bytes_per_flush: ratio(write_bytes, flushes),
-            gaps: all.finish(),
+            gaps: all.finish(loss),
             devices: self
                 .devices
                 .iter()
@@ -177,7 +179,7 @@ impl FlushTally {
                     device: index as u32,
                     flushes: device.flushes,
                     writes: device.writes,
-                    gaps: device.gaps.as_deref().and_then(Gaps::finish),
+                    gaps: device.gaps.as_deref().and_then(|gaps| gaps.finish(loss)),
                 })
                 .collect(),
         }
@@ -185,11 +187,12 @@ impl FlushTally {
 }
 
 impl Gaps {
-    fn finish(&self) -> Option<FlushGaps> {
+    /// A lost flush makes one gap out of two, and a lost write an interval smaller.
+    fn finish(&self, loss: Loss) -> Option<FlushGaps> {
         Some(FlushGaps {
-            requests: self.requests.distribution(1, Curve::With)?,
-            bytes: self.bytes.distribution(1, Curve::With)?,
-            time_ns: self.time_ns.distribution(1, Curve::With)?,
+            requests: self.requests.distribution_despite(loss, 1, Curve::With)?,
+            bytes: self.bytes.distribution_despite(loss, 1, Curve::With)?,
+            time_ns: self.time_ns.distribution_despite(loss, 1, Curve::With)?,
         })
     }
 }
@@ -217,8 +220,11 @@ mod tests {
         assert_eq!((flushes.flushes, flushes.flush_requests, flushes.preflush_writes), (4, 4, 0));
         assert_eq!((flushes.writes_per_flush, flushes.write_bytes_per_flush), (Some(0.75), Some(3072.0)));
         let gaps = flushes.gaps.unwrap();
-        assert_eq!((gaps.requests.count, gaps.requests.min, gaps.requests.max), (2, 0, 2));
-        assert_eq!((gaps.bytes.max, gaps.time_ns.min, gaps.time_ns.max), (12_288, 10_000, 40_000));
+        assert_eq!((gaps.requests.count, gaps.requests.min, gaps.requests.max), (2, 0, Some(2)));
+        assert_eq!(
+            (gaps.bytes.max, gaps.time_ns.min, gaps.time_ns.max),
+            (Some(12_288), 10_000, Some(40_000))
+        );
         assert_eq!(flushes.devices.len(), 2);
         assert_eq!(flushes.devices[1].gaps, None);
     }

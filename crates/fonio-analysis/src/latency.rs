@@ -58,6 +58,7 @@ pub struct LatencyShares {
 }
 
 use crate::Class;
+use crate::loss::Loss;
 use crate::seen::{Seen, ratio};
 use crate::size_latency::ServiceTally;
 use crate::tally::{Curve, Tally};
@@ -80,7 +81,7 @@ impl ResponseTally {
         self.readahead_unknown += u64::from(seen.class == Class::Read && !readahead_known);
     }
 
-    pub(crate) fn finish(&self, service: &ServiceTally) -> Latency {
+    pub(crate) fn finish(&self, service: &ServiceTally, loss: Loss) -> Latency {
         let sum = |class: Class| service.sum_ns(class);
         let service_sum_ns = Class::ALL.into_iter().map(sum).fold(0, u64::saturating_add);
         let share = |class: Class| sum(class) as f64 / service_sum_ns as f64;
@@ -88,11 +89,13 @@ impl ResponseTally {
             let classes = || Class::ALL.into_iter().filter(move |class| group.includes(*class));
             let requests: u64 = classes().map(|class| self.requests[class as usize]).sum();
             let response = Tally::together(classes().map(|class| &self.response[class as usize]));
+            let without_service = loss.and(service.without(group));
+            let without_response = loss.and(requests - response.count);
             (requests > 0).then(|| LatencyRow {
                 group,
                 requests,
-                service_ns: service.of_group(group).distribution(1, Curve::With),
-                response_ns: response.distribution(1, Curve::With),
+                service_ns: service.of_group(group).distribution_despite(without_service, 1, Curve::With),
+                response_ns: response.distribution_despite(without_response, 1, Curve::With),
                 latency_share: ratio(classes().map(sum).sum(), service_sum_ns),
             })
         });
@@ -140,7 +143,7 @@ mod tests {
         let reads = latency.groups.iter().find(|row| row.group == Group::Reads).unwrap();
         assert_eq!(reads.latency_share, Some(0.3));
         let (service, response) = (reads.service_ns.as_ref().unwrap(), reads.response_ns.as_ref().unwrap());
-        assert_eq!((service.mean, response.mean, response.max), (15_000.0, 30_000.0, 40_000));
+        assert_eq!((service.mean, response.mean, response.max), (15_000.0, 30_000.0, Some(40_000)));
     }
 
     #[test]

@@ -34,15 +34,19 @@ pub struct Process {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Summed issue to completion, in nanoseconds.
-    pub service_sum_ns: u64,
-    /// Longest issue to completion, in nanoseconds.
-    pub service_max_ns: u64,
-    /// Share of all requests' summed service time.
+    /// Summed issue to completion, in nanoseconds; absent where no request is known to have completed.
+    pub service_sum_ns: Option<u64>,
+    /// Longest issue to completion, in nanoseconds; absent as the sum is, and where a longer one may have been lost.
+    pub service_max_ns: Option<u64>,
+    /// Where events were lost: the longest that was seen, in nanoseconds; the true one is at least this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_max_at_least_ns: Option<u64>,
+    /// Share of all requests' summed service time; absent as the sum is.
     pub latency_share: Option<f64>,
 }
 
 use crate::Class;
+use crate::loss::Loss;
 use crate::seen::{Seen, at, ratio};
 use crate::threads::Threads;
 
@@ -61,8 +65,14 @@ struct Count {
     flushes: u64,
     read_bytes: u64,
     write_bytes: u64,
-    service_sum: u64,
-    service_max: u64,
+    /// Summed and longest, where one completed.
+    service: Option<(u64, u64)>,
+}
+
+impl Count {
+    fn service_sum(&self) -> u64 {
+        self.service.map_or(0, |(sum, _)| sum)
+    }
 }
 
 impl ProcessTally {
@@ -80,18 +90,18 @@ impl ProcessTally {
         }
         count.flushes += u64::from(seen.flush);
         if let Some(service) = seen.service {
-            count.service_sum = count.service_sum.saturating_add(service);
-            count.service_max = count.service_max.max(service);
+            let (sum, max) = count.service.unwrap_or_default();
+            count.service = Some((sum.saturating_add(service), max.max(service)));
         }
     }
 
     /// The table, and for each name's number its place in it.
-    pub(crate) fn finish(&self, threads: &Threads) -> (Processes, Vec<u32>) {
-        let service_sum = self.counts.iter().map(|count| count.service_sum).fold(0, u64::saturating_add);
+    pub(crate) fn finish(&self, threads: &Threads, loss: Loss) -> (Processes, Vec<u32>) {
+        let service_sum = self.counts.iter().map(Count::service_sum).fold(0, u64::saturating_add);
         let mut order: Vec<usize> =
             (0..self.counts.len()).filter(|at| self.counts[*at].requests > 0).collect();
         order.sort_by(|a, b| {
-            let key = |at: usize| (self.counts[at].service_sum, self.counts[at].requests);
+            let key = |at: usize| (self.counts[at].service_sum(), self.counts[at].requests);
             key(*b).cmp(&key(*a)).then_with(|| threads.name(*a as u32).cmp(threads.name(*b as u32)))
         });
         let mut places = vec![0; self.counts.len()];
@@ -100,6 +110,8 @@ impl ProcessTally {
         }
         let process = |number: &usize| {
             let count = &self.counts[*number];
+            let longest = count.service.map(|(_, max)| max);
+            let whole = loss == Loss::Nothing;
             Process {
                 name: threads.name(*number as u32).to_owned(),
                 requests: count.requests,
@@ -109,9 +121,10 @@ impl ProcessTally {
                 flushes: count.flushes,
                 read_bytes: count.read_bytes,
                 write_bytes: count.write_bytes,
-                service_sum_ns: count.service_sum,
-                service_max_ns: count.service_max,
-                latency_share: ratio(count.service_sum, service_sum),
+                service_sum_ns: count.service.map(|(sum, _)| sum),
+                service_max_ns: longest.filter(|_| whole),
+                service_max_at_least_ns: longest.filter(|_| !whole),
+                latency_share: count.service.and_then(|(sum, _)| ratio(sum, service_sum)),
             }
         };
         let processes = order.iter().map(process).collect();
@@ -145,11 +158,22 @@ mod tests {
         let processes = analyser.finish(&Meta::default()).processes.processes;
         let short: Vec<_> = processes
             .iter()
-            .map(|p| (p.name.as_str(), p.requests, p.sync_writes, p.service_sum_ns / 1000))
+            .map(|p| (p.name.as_str(), p.requests, p.sync_writes, p.service_sum_ns.unwrap() / 1000))
             .collect();
         assert_eq!(
             short,
             [("sqlite", 2, 1, 40), ("tid 9", 1, 0, 40), ("kworker", 1, 0, 20), ("(unknown)", 1, 0, 10)]
+        );
+    }
+
+    #[test]
+    fn without_a_completion_the_latency_is_unknown() {
+        let processes = analyse(&["R 0+8 d0 c10 t1", "R 0+8 d10 t2", "W 0+8 q20 t2"]).processes.processes;
+        let times =
+            processes.iter().map(|p| (p.requests, p.service_sum_ns, p.service_max_ns, p.latency_share));
+        assert_eq!(
+            times.collect::<Vec<_>>(),
+            [(1, Some(10_000), Some(10_000), Some(1.0)), (2, None, None, None)]
         );
     }
 

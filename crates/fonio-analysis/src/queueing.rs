@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use fonio_core::{EventKind, Meta};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +64,7 @@ pub struct DeviceDepth {
 }
 
 use crate::Class;
+use crate::loss::Loss;
 use crate::seen::{Seen, at, ratio};
 use crate::tally::{Curve, Tally};
 
@@ -72,6 +75,8 @@ const DEPTHS: usize = 65;
 #[derive(Debug, Default)]
 pub(crate) struct QueueTally {
     queue: [Tally; Class::COUNT],
+    /// Requests without a queue time.
+    without_queue: [u64; Class::COUNT],
     queue_sum: u64,
     response_sum: u64,
     requeues: Option<Requeues>,
@@ -214,6 +219,7 @@ impl QueueTally {
                 self.response_sum = self.response_sum.saturating_add(response);
             }
         }
+        self.without_queue[seen.class as usize] += u64::from(seen.queue.is_none());
         if let Some(times) = requeues {
             let requeues = self.requeues.get_or_insert_default();
             requeues.requests += u64::from(times > 0);
@@ -224,11 +230,17 @@ impl QueueTally {
         }
     }
 
-    pub(crate) fn finish(&mut self, span_ns: u64) -> Queueing {
+    pub(crate) fn finish(&mut self, meta: &Meta, span_ns: u64, loss: Loss) -> Queueing {
+        // A source that can show requeues, and shows none, had none.
+        if meta.source.shows.iter().any(|kind| kind == EventKind::Requeue.name()) {
+            self.requeues.get_or_insert_default();
+        }
         let groups = Group::ALL.into_iter().filter_map(|group| {
-            let classes = Class::ALL.into_iter().filter(|class| group.includes(*class));
-            let queue = Tally::together(classes.map(|class| &self.queue[class as usize]));
-            Some(QueueRow { group, queue_ns: queue.distribution(1, Curve::With)? })
+            let classes = || Class::ALL.into_iter().filter(move |class| group.includes(*class));
+            let queue = Tally::together(classes().map(|class| &self.queue[class as usize]));
+            let without = classes().map(|class| self.without_queue[class as usize]).sum();
+            let queue_ns = queue.distribution_despite(loss.and(without), 1, Curve::With)?;
+            Some(QueueRow { group, queue_ns })
         });
         Queueing {
             groups: groups.collect(),

@@ -26,6 +26,7 @@ pub struct SizeLatencyRow {
 }
 
 use crate::Class;
+use crate::loss::Loss;
 use crate::seen::Seen;
 use crate::tally::{Curve, Tally};
 
@@ -42,11 +43,16 @@ const GROUPS: [Group; 5] = [Group::Reads, Group::Writes, Group::WriteSync, Group
 #[derive(Debug)]
 pub(crate) struct ServiceTally {
     tallies: Vec<[Tally; SIZES]>,
+    /// Requests without a service time.
+    without: Vec<[u64; SIZES]>,
 }
 
 impl Default for ServiceTally {
     fn default() -> ServiceTally {
-        ServiceTally { tallies: (0..Class::COUNT).map(|_| Default::default()).collect() }
+        ServiceTally {
+            tallies: (0..Class::COUNT).map(|_| Default::default()).collect(),
+            without: vec![[0; SIZES]; Class::COUNT],
+        }
     }
 }
 
@@ -59,8 +65,10 @@ fn size_class(bytes: u64) -> usize {
 impl ServiceTally {
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen) {
-        if let Some(service) = seen.service {
-            self.tallies[seen.class as usize][size_class(seen.bytes)].add(service);
+        let (class, size) = (seen.class as usize, size_class(seen.bytes));
+        match seen.service {
+            Some(service) => self.tallies[class][size].add(service),
+            None => self.without[class][size] += 1,
         }
     }
 
@@ -75,13 +83,20 @@ impl ServiceTally {
         Tally::together(classes.flat_map(|class| &self.tallies[class as usize]))
     }
 
-    pub(crate) fn finish(&self) -> SizeLatency {
+    /// Requests of a group that have none.
+    pub(crate) fn without(&self, group: Group) -> u64 {
+        let classes = Class::ALL.into_iter().filter(|class| group.includes(*class));
+        classes.flat_map(|class| &self.without[class as usize]).sum()
+    }
+
+    pub(crate) fn finish(&self, loss: Loss) -> SizeLatency {
         let mut rows = Vec::new();
         for group in GROUPS {
             for size in 0..SIZES {
-                let classes = Class::ALL.into_iter().filter(|class| group.includes(*class));
-                let tally = Tally::together(classes.map(|class| &self.tallies[class as usize][size]));
-                if let Some(service_ns) = tally.distribution(1, Curve::Without) {
+                let classes = || Class::ALL.into_iter().filter(move |class| group.includes(*class));
+                let tally = Tally::together(classes().map(|class| &self.tallies[class as usize][size]));
+                let loss = loss.and(classes().map(|class| self.without[class as usize][size]).sum());
+                if let Some(service_ns) = tally.distribution_despite(loss, 1, Curve::Without) {
                     rows.push(SizeLatencyRow {
                         group,
                         over_bytes: size.checked_sub(1).map_or(0, |below| BOUNDS[below]),

@@ -28,6 +28,7 @@ pub struct SizeRow {
 }
 
 use crate::Class;
+use crate::loss::Loss;
 use crate::seen::Seen;
 use crate::tally::{Curve, SizeDistribution};
 
@@ -55,11 +56,11 @@ impl SizeTally {
         }
     }
 
-    pub(crate) fn finish(&self) -> Sizes {
+    pub(crate) fn finish(&self, loss: Loss) -> Sizes {
         let groups = Group::ALL.into_iter().filter_map(|group| {
             let classes = || Class::ALL.into_iter().filter(move |class| group.includes(*class));
             let tally = SizeDistribution::together(classes().map(|class| &self.classes[class as usize].0));
-            let bytes = tally.distribution(SCALE, Curve::With)?;
+            let bytes = tally.distribution_despite(loss, SCALE, Curve::With)?;
             let share = |bound: usize| {
                 classes().map(|class| self.classes[class as usize].1[bound]).sum::<u64>() as f64
                     / bytes.count as f64
@@ -87,7 +88,10 @@ mod tests {
             (writes.up_to_4k_share, writes.below_16k_share, writes.below_64k_share),
             (0.25, 0.5, 0.75)
         );
-        assert_eq!((writes.bytes.min, writes.bytes.p50, writes.bytes.max), (4096, Some(15_872), 65_536));
+        assert_eq!(
+            (writes.bytes.min, writes.bytes.p50, writes.bytes.max),
+            (4096, Some(15_872), Some(65_536))
+        );
         assert_eq!(of(Group::WriteAsync).bytes.count, 3);
         assert_eq!(of(Group::All).bytes.relative_error, 0.0);
     }

@@ -1,6 +1,7 @@
 //! Collects a distribution: exact sums, and a histogram for the quantiles.
 
-use crate::distribution::{Cdf, Distribution};
+use crate::distribution::{Bounds, Cdf, Distribution, Missing};
+use crate::loss::Loss;
 use crate::steps::Steps;
 
 /// Steps in each power of two, as a power of two: a quantile is at most 0.2 percent off, and exact below 512.
@@ -18,6 +19,10 @@ const QUANTILES: [(u64, u64, u64); 7] = [
     (999, 1_000, 1_000),
     (9_999, 10_000, 10_000),
 ];
+
+/// Bounds this close, relative to the lower, are one value: some ten times as wide as the histogram's own error, and less
+/// than runs of the same thing differ by. Ours.
+const AGREE: f64 = 0.05;
 
 /// A distribution in the making.
 #[derive(Debug, Clone)]
@@ -108,7 +113,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         Some(Distribution {
             count: self.count,
             min: self.min,
-            max: self.max,
+            max: Some(self.max),
             sum: self.sum,
             mean: self.sum as f64 / self.count as f64,
             p50,
@@ -123,7 +128,65 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
             } else {
                 Steps::<STEP_BITS>::RELATIVE_ERROR
             },
+            missing: None,
             cdf: (curve == Curve::With).then_some(cdf),
+        })
+    }
+
+    /// The distribution where `loss` says how many values may be missing.
+    pub(crate) fn distribution_despite(&self, loss: Loss, scale: u64, curve: Curve) -> Option<Distribution> {
+        let whole = self.distribution(scale, curve)?;
+        let at_most = match loss {
+            Loss::Nothing => return Some(whole),
+            Loss::UpTo(events) => Some(events),
+            Loss::Unknown => None,
+        };
+        let seen = QUANTILES.map(|(part, all, needs)| {
+            let missing = at_most.filter(|_| self.count >= needs)?;
+            Some(self.bounds(part, all, missing, scale))
+        });
+        let agree = |value: Option<u64>, bounds: Option<Bounds>| {
+            let Bounds { low, high: Some(high) } = bounds? else { return None };
+            value.filter(|_| (high - low) as f64 <= AGREE * low as f64)
+        };
+        let [p50, p80, p90, p95, p99, p999, p9999] = seen;
+        Some(Distribution {
+            max: None,
+            p50: agree(whole.p50, p50),
+            p80: agree(whole.p80, p80),
+            p90: agree(whole.p90, p90),
+            p95: agree(whole.p95, p95),
+            p99: agree(whole.p99, p99),
+            p999: agree(whole.p999, p999),
+            p9999: agree(whole.p9999, p9999),
+            missing: Some(Missing { at_most, max_at_least: self.max, p50, p80, p90, p95, p99, p999, p9999 }),
+            ..whole
+        })
+    }
+
+    /// Between which values the quantile `part / all` lies if up to `missing` further values were not seen.
+    fn bounds(&self, part: u64, all: u64, missing: u64, scale: u64) -> Bounds {
+        let rank = |count: u128| (count * u128::from(part)).div_ceil(u128::from(all));
+        // Every number of missing values up to the most is possible. More of them below move the quantile down, more
+        // above move it up, so the most is the worst in both directions.
+        let count = u128::from(self.count) + u128::from(missing);
+        Bounds {
+            low: rank(count)
+                .checked_sub(u128::from(missing))
+                .map_or(0, |rank| self.at_rank(rank, scale).unwrap_or(0)),
+            high: self.at_rank(rank(count), scale),
+        }
+    }
+
+    /// The value of this rank, from 1; `None` beyond the greatest.
+    fn at_rank(&self, rank: u128, scale: u64) -> Option<u64> {
+        if rank == 0 {
+            return Some(0);
+        }
+        let mut seen = 0;
+        self.steps.iter().find_map(|(middle, count)| {
+            seen += u128::from(count);
+            (seen >= rank).then(|| middle.saturating_mul(scale).clamp(self.min, self.max))
         })
     }
 }
@@ -170,7 +233,7 @@ mod tests {
     fn ten_values_by_hand() {
         let values = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3];
         let d = tally(&values).distribution(1, Curve::With).unwrap();
-        assert_eq!((d.count, d.min, d.max, d.sum, d.mean), (10, 1, 9, 39, 3.9));
+        assert_eq!((d.count, d.min, d.max, d.sum, d.mean), (10, 1, Some(9), 39, 3.9));
         assert_eq!((d.p50, d.p80, d.p90, d.p95, d.p99), (Some(3), Some(5), Some(6), None, None));
         assert_eq!(d.relative_error, 0.0);
         let cdf = d.cdf.unwrap();
@@ -192,10 +255,56 @@ mod tests {
     fn nothing_and_the_extremes() {
         assert_eq!(tally(&[]).distribution(1, Curve::With), None);
         let d = tally(&[0, u64::MAX]).distribution(1, Curve::With).unwrap();
-        assert_eq!((d.min, d.max, d.p50), (0, u64::MAX, Some(0)));
+        assert_eq!((d.min, d.max, d.p50), (0, Some(u64::MAX), Some(0)));
+    }
+
+    #[test]
+    fn what_was_lost_withholds_quantiles_and_the_maximum() {
+        // A hundred values of 100 and ten of 1000.
+        let values: Vec<u64> = [vec![100; 100], vec![1000; 10]].concat();
+        let of = |loss| tally(&values).distribution_despite(loss, 1, Curve::Without).unwrap();
+        assert_eq!(of(Loss::Nothing), tally(&values).distribution(1, Curve::Without).unwrap());
+
+        let one = of(Loss::UpTo(1));
+        assert_eq!((one.max, one.p50, one.p90), (None, Some(100), Some(100)));
+        // Rank 110 of 111 is the tenth from the top at most; at 99.9 percent there are too few values.
+        assert_eq!((one.p99, one.p999), (Some(1000), None));
+        let missing = one.missing.unwrap();
+        assert_eq!((missing.at_most, missing.max_at_least), (Some(1), 1000));
+        assert_eq!((missing.p99, missing.p999), (Some(Bounds { low: 1000, high: Some(1000) }), None));
+
+        let many = of(Loss::UpTo(20));
+        assert_eq!((many.p50, many.p80, many.p90, many.p99), (Some(100), None, None, None));
+        let missing = many.missing.unwrap();
+        assert_eq!(missing.p80, Some(Bounds { low: 100, high: Some(1000) }));
+        assert_eq!(missing.p90, Some(Bounds { low: 100, high: None }));
+
+        let unknown = of(Loss::Unknown);
+        assert_eq!((unknown.max, unknown.p50, unknown.p99, unknown.mean), (None, None, None, one.mean));
+        let missing = unknown.missing.unwrap();
+        assert_eq!((missing.at_most, missing.max_at_least, missing.p50), (None, 1000, None));
     }
 
     proptest! {
+        /// Whatever values are taken away, and however many of those that may be, the bounds hold the true quantile.
+        #[test]
+        fn bounds_hold_the_quantile_of_all(
+            all in prop::collection::vec((0u64..400, any::<bool>()), 2..200), more in 0u64..5
+        ) {
+            let kept: Vec<u64> = all.iter().filter(|(_, kept)| *kept).map(|(value, _)| *value).collect();
+            let missing = (all.len() - kept.len()) as u64 + more;
+            let Some(d) = tally(&kept).distribution_despite(Loss::UpTo(missing), 1, Curve::Without) else { return Ok(()) };
+            let mut sorted: Vec<u64> = all.iter().map(|(value, _)| *value).collect();
+            sorted.sort_unstable();
+            let bounds = d.missing.unwrap();
+            prop_assert!(bounds.max_at_least <= sorted[sorted.len() - 1]);
+            for (bounds, part) in [(bounds.p50, 50), (bounds.p80, 80), (bounds.p90, 90), (bounds.p95, 95), (bounds.p99, 99)] {
+                let Some(Bounds { low, high }) = bounds else { continue };
+                let exact = sorted[(sorted.len() * part).div_ceil(100) - 1];
+                prop_assert!(low <= exact && high.is_none_or(|high| exact <= high), "{low} {exact} {high:?}");
+            }
+        }
+
         #[test]
         fn quantiles_are_within_the_stated_error(mut values in prop::collection::vec(0u64..1 << 45, 1..400)) {
             let d = tally(&values).distribution(1, Curve::With).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fonio_core::{Diagnostic, Meta, Request, Severity};
+use fonio_core::{Diagnostic, EventKind, Meta, Request, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,14 +36,22 @@ pub struct Validity {
     pub errors: u64,
     /// Events for which the assembler found more than one request.
     pub ambiguous: u64,
-    /// Events that were lost while recording.
+    /// Events that are known to be lost within the span. Where `lost_uncounted` is not 0, there are more.
     pub lost_events: u64,
-    /// Gaps in the recording.
+    /// Gaps that lost an unknown number of events, at least one each.
+    #[serde(default)]
+    pub lost_uncounted: u64,
+    /// Gaps in the span.
     pub gaps: u64,
+    /// The largest gaps, in order of time; those of unknown size count as large.
+    #[serde(default)]
+    pub lost_where: Vec<LostPlace>,
     /// What the assembler counted, by its names.
     pub assembly: BTreeMap<String, u64>,
 }
 
+use crate::Span;
+use crate::loss::{LostInSpan, LostPlace};
 use crate::seen::{Seen, ratio};
 
 /// From this share of events lost on, the figures say too little about what happened. Ours: at one in a hundred the
@@ -107,13 +115,19 @@ impl ValidityTally {
         self.errors += u64::from(row.error.is_some_and(|error| error != 0));
     }
 
-    pub(crate) fn finish(&self, meta: &Meta, latency: &crate::latency::Latency) -> Validity {
+    pub(crate) fn finish(
+        &self,
+        meta: &Meta,
+        span: &Span,
+        lost: LostInSpan,
+        latency: &crate::latency::Latency,
+    ) -> Validity {
         let ambiguous = (meta.assembly.iter())
             .filter(|(name, _)| name.contains("ambiguous"))
             .fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
         let mut problems = Vec::new();
         // A live recording in which nothing happened is an answer; a trace without requests mostly lacks the events.
-        let idle = self.requests == 0 && meta.source.format == LIVE && meta.lost.events == 0;
+        let idle = self.requests == 0 && meta.source.format == LIVE && lost.gaps == 0 && lost.events == 0;
         if self.requests == 0 {
             if !idle {
                 problems.push("There are no requests to analyse.".to_owned());
@@ -129,11 +143,21 @@ impl ValidityTally {
                 ));
             }
         }
-        let events = self.requests.saturating_mul(EVENTS_OF_REQUEST).saturating_add(meta.lost.events);
-        if ratio(meta.lost.events, events).is_some_and(|share| share >= LOST_SHARE_MAX) {
+        let events = self.requests.saturating_mul(EVENTS_OF_REQUEST).saturating_add(lost.events);
+        if ratio(lost.events, events).is_some_and(|share| share >= LOST_SHARE_MAX) {
             problems.push(format!(
-                "{} events were lost while recording, beside {} requests that were seen.",
-                meta.lost.events, self.requests
+                "{} were lost while recording, beside {} requests that were seen.",
+                lost_in_words(lost.events, lost.uncounted),
+                self.requests
+            ));
+        } else if lost.uncounted > 0
+            && ratio(lost.uncounted_ns, span.duration_ns).is_none_or(|share| share >= LOST_SHARE_MAX)
+        {
+            problems.push(format!(
+                "{} were lost while recording, over {} of {}.",
+                sentence_case(&lost_in_words(lost.events, lost.uncounted)),
+                crate::Unit::Ns.text(lost.uncounted_ns as f64),
+                crate::Unit::Ns.text(span.duration_ns as f64)
             ));
         }
         if ratio(ambiguous, self.requests).is_some_and(|share| share >= AMBIGUOUS_SHARE_MAX) {
@@ -151,7 +175,7 @@ impl ValidityTally {
         Validity {
             ok: problems.is_empty(),
             problems,
-            unknown: if self.requests == 0 { Vec::new() } else { self.unknown(latency) },
+            unknown: if self.requests == 0 { Vec::new() } else { self.unknown(meta, latency) },
             input: self.input.clone(),
             requests: self.requests,
             with_service: self.with_service,
@@ -162,13 +186,16 @@ impl ValidityTally {
             out_of_order_rows: self.out_of_order_rows,
             errors: self.errors,
             ambiguous,
-            lost_events: meta.lost.events,
-            gaps: meta.lost.gaps.len() as u64,
+            lost_events: lost.events,
+            lost_uncounted: lost.uncounted,
+            gaps: lost.gaps,
+            lost_where: lost.places,
             assembly: meta.assembly.clone(),
         }
     }
 
-    fn unknown(&self, latency: &crate::latency::Latency) -> Vec<String> {
+    fn unknown(&self, meta: &Meta, latency: &crate::latency::Latency) -> Vec<String> {
+        let lists_requeues = meta.source.shows.iter().any(|kind| kind == EventKind::Requeue.name());
         let cases = [
             (self.with_queue == 0, "The source shows no queueing: queue time and response are unknown."),
             (
@@ -176,12 +203,45 @@ impl ValidityTally {
                 "The source shows no issue: service time is unknown, and requests count as in flight from queueing.",
             ),
             (self.with_process == 0, "The source does not show which thread a request belongs to."),
-            (self.with_requeues == 0, "The source does not show whether requests were requeued."),
+            (
+                self.with_requeues == 0 && !lists_requeues,
+                "The source does not show whether requests were requeued.",
+            ),
             (!latency.sync_known, "The source does not show which writes somebody waits for."),
             (!latency.readahead_known, "The source does not show which reads are readahead."),
         ];
         cases.into_iter().filter(|(unknown, _)| *unknown).map(|(_, sentence)| sentence.to_owned()).collect()
     }
+}
+
+impl Validity {
+    /// Whether any event is known to be lost, or a gap is.
+    pub fn has_loss(&self) -> bool {
+        self.lost_events > 0 || self.lost_uncounted > 0
+    }
+
+    /// How many events were lost, as the beginning of a sentence: `3,012 events`, `at least 12 events`, `an unknown number
+    /// of events`; `no event` where none is known to be.
+    pub fn lost_in_words(&self) -> String {
+        lost_in_words(self.lost_events, self.lost_uncounted)
+    }
+}
+
+fn lost_in_words(events: u64, uncounted: u64) -> String {
+    let number = crate::Unit::Count.text(events as f64);
+    match (events, uncounted) {
+        (0, 0) => "no event".to_owned(),
+        (1, 0) => "1 event".to_owned(),
+        (_, 0) => format!("{number} events"),
+        (0, _) => "an unknown number of events".to_owned(),
+        // Each gap of unknown size lost one at least.
+        _ => format!("more than {number} events"),
+    }
+}
+
+fn sentence_case(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
 fn sentence(row: &Diagnostic) -> String {
@@ -205,7 +265,7 @@ mod tests {
     use crate::analyser::tests::{analyse_rows, request, rows};
 
     fn meta(lost: u64, ambiguous: u64) -> Meta {
-        let mut meta = Meta { lost: Lost { events: lost, gaps: Vec::new() }, ..Meta::default() };
+        let mut meta = Meta { lost: Lost { events: lost, ..Lost::default() }, ..Meta::default() };
         meta.assembly.insert("completions_ambiguous".to_owned(), ambiguous);
         meta
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::op::{Flags, Op};
 use crate::rows::{Diagnostic, Mark, Request, Sample, Thread};
-use crate::units::{ByteCount, DeviceId, Sector, Timestamp};
+use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 
 /// One event of the kernel's block layer, whatever the format it was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +158,80 @@ pub struct LostEvents {
     pub before: Timestamp,
 }
 
+/// Instants of a source, kept as few runs: one for a usual trace, another for each time that lies far from all others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Instants {
+    runs: Vec<Run>,
+}
+
+/// Instants that lie within [`Instants::FAR`] of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The earliest.
+    pub first: Timestamp,
+    /// The latest.
+    pub last: Timestamp,
+    /// How many.
+    pub count: u64,
+}
+
+impl Run {
+    fn is_near(&self, time: Timestamp) -> bool {
+        let far = Instants::FAR.0;
+        time.0 >= self.first.0.saturating_sub(far) && time.0 <= self.last.0.saturating_add(far)
+    }
+}
+
+impl Instants {
+    /// Thirty days. Ours: no block device in use is silent for so long.
+    pub const FAR: Nanos = Nanos(30 * 24 * 3600 * 1_000_000_000);
+    /// Runs kept apart; the rest of a source with more is one run.
+    const RUNS_MAX: usize = 64;
+
+    /// Adds an instant.
+    #[inline]
+    pub fn see(&mut self, time: Timestamp) {
+        self.add(Run { first: time, last: time, count: 1 });
+    }
+
+    /// Adds several instants that are near each other.
+    pub fn add(&mut self, more: Run) {
+        let near = self.runs.iter().rposition(|run| run.is_near(more.first) || run.is_near(more.last));
+        let place = near.or_else(|| (self.runs.len() >= Self::RUNS_MAX).then(|| self.runs.len() - 1));
+        let Some(place) = place else { return self.runs.push(more) };
+        let run = &mut self.runs[place];
+        run.first = run.first.min(more.first);
+        run.last = run.last.max(more.last);
+        run.count += more.count;
+    }
+
+    /// Adds runs.
+    pub fn add_all(&mut self, runs: impl IntoIterator<Item = Run>) {
+        runs.into_iter().for_each(|run| self.add(run));
+    }
+
+    /// The runs, in the order of their first instants; those that grew together are one.
+    pub fn runs(&self) -> Vec<Run> {
+        let mut sorted = self.runs.clone();
+        sorted.sort_unstable_by_key(|run| run.first);
+        let mut joined: Vec<Run> = Vec::with_capacity(sorted.len());
+        for run in sorted {
+            match joined.last_mut().filter(|before| before.is_near(run.first)) {
+                Some(before) => {
+                    before.last = before.last.max(run.last);
+                    before.count += run.count;
+                }
+                None => joined.push(run),
+            }
+        }
+        joined
+    }
+
+    fn clear(&mut self) {
+        self.runs.clear();
+    }
+}
+
 /// What a reader gives in one step. Within a batch and from batch to batch events are in time order, except where the
 /// source itself is not; the assembler must live with that.
 #[derive(Debug, Default)]
@@ -174,6 +248,9 @@ pub struct Batch {
     pub samples: Vec<Sample>,
     /// Gaps in the source.
     pub lost: Vec<LostEvents>,
+    /// When anything happened that the reader understands the time of, whether or not a row comes of it: the span of a
+    /// trace is that of all its events. Times of the rows above need not be repeated here.
+    pub instants: Instants,
     /// What was wrong with the input.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -187,6 +264,7 @@ impl Batch {
         self.marks.clear();
         self.samples.clear();
         self.lost.clear();
+        self.instants.clear();
         self.diagnostics.clear();
     }
 }

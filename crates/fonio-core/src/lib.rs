@@ -11,7 +11,7 @@ pub mod op;
 pub mod rows;
 pub mod units;
 
-pub use event::{Batch, BlockEvent, EventKind, KindSet, LostEvents};
+pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use meta::Meta;
 pub use op::{Flags, Op, parse_rwbs};
 pub use rows::{

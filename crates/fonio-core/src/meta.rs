@@ -21,7 +21,8 @@ pub struct Meta {
     pub source: Source,
     /// The clock of every timestamp.
     pub clock: Clock,
-    /// First and last instant covered: of the capture where it is known, else of the events.
+    /// First and last instant covered: of the capture where it is known, else of all events that the source shows, those of
+    /// other tracepoints included.
     pub began: Option<Timestamp>,
     /// See `began`.
     pub ended: Option<Timestamp>,
@@ -134,11 +135,50 @@ pub struct Mount {
     pub available_bytes: Option<ByteCount>,
 }
 
+/// Gaps listed one by one; beyond, they are only counted.
+const GAPS_MAX: usize = 1000;
+
 /// Events that were lost while recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// In all; where a gap's size is unknown it counts as 1.
+    /// How many are known to be lost. The true number is this one where `uncounted` is 0, and greater where it is not.
     pub events: u64,
+    /// Gaps that lost an unknown number of events, at least one each. They add nothing to `events`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uncounted: u64,
     /// Where: the first thousand gaps.
     pub gaps: Vec<LostEvents>,
+    /// Gaps beyond those listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gaps_beyond: u64,
+}
+
+impl Lost {
+    /// Adds a gap.
+    pub fn add(&mut self, gap: LostEvents) {
+        match gap.count {
+            Some(count) => self.events = self.events.saturating_add(count),
+            None => self.uncounted += 1,
+        }
+        if self.gaps.len() < GAPS_MAX {
+            self.gaps.push(gap);
+        } else {
+            self.gaps_beyond += 1;
+        }
+    }
+
+    /// Whether no event is known to be lost.
+    pub fn is_nothing(&self) -> bool {
+        self.events == 0 && self.uncounted == 0
+    }
+
+    /// How many events were lost; `None` where that is unknown.
+    pub fn total(&self) -> Option<u64> {
+        (self.uncounted == 0).then_some(self.events)
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -15,10 +15,10 @@ use crate::command::Command;
 use crate::idle::{IdleWatch, SAMPLE_EVERY};
 use crate::machine::Machine;
 use crate::monitor::Monitor;
-use crate::pages::{Drained, PageStore, Pages};
+use crate::pages::{Drained, LeftOut, PageStore, Pages};
 use crate::signals::Signals;
 use crate::threads::Threads;
-use crate::tracefs::Instance;
+use crate::tracefs::{CpuStats, Instance};
 use crate::{Progress, RecordError, RecordOptions, StopReason};
 
 /// Between wake-ups, while the buffers fill slowly.
@@ -44,12 +44,34 @@ pub(crate) struct Captured {
     pub command_mark: Option<Mark>,
     /// Since when the command had been quiet, where that ended the capture.
     pub quiet_since: Option<Timestamp>,
-    /// Events that the kernel overwrote, and that it refused, by its own count.
-    pub overrun: u64,
-    pub refused: u64,
-    /// Both, of the scheduler's events.
-    pub waits_lost: u64,
+    /// What was lost of the block events, and of the scheduler's.
+    pub missed: Missed,
+    pub waits_missed: Missed,
     pub cpu: Duration,
+}
+
+/// Events that did not reach the store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Missed {
+    /// What each processor's buffer lost, by the kernel's own count; `None` where the kernel does not say.
+    pub kernel: Vec<(u32, Option<CpuStats>)>,
+    /// What the store had no room for.
+    pub left_out: Option<LeftOut>,
+}
+
+impl Missed {
+    /// All of them; `None` where the kernel does not say.
+    pub(crate) fn total(&self) -> Option<u64> {
+        let mut total = 0;
+        for (_, stats) in &self.kernel {
+            total += stats.map(|stats| stats.overrun + stats.refused)?;
+        }
+        let left = self.left_out.iter().flat_map(|left| &left.cpus);
+        for cpu in left {
+            total += (!cpu.uncounted).then_some(cpu.events)?;
+        }
+        Some(total)
+    }
 }
 
 /// What a capture works with.
@@ -70,9 +92,12 @@ pub(crate) struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    fn lost(&self) -> (u64, u64) {
-        let stats: Vec<_> = self.instance.cpus.iter().map(|&cpu| self.instance.stats(cpu)).collect();
-        (stats.iter().map(|stats| stats.overrun).sum(), stats.iter().map(|stats| stats.refused).sum())
+    /// What was lost. The events must be switched off and read to their end.
+    fn missed(&self) -> io::Result<Missed> {
+        // The kernel counts what it has overwritten of a page when that is read.
+        let left_out = self.store.is_full().then(|| self.store.leave_out_rest()).transpose()?;
+        let kernel = self.instance.cpus.iter().map(|&cpu| (cpu, self.instance.stats(cpu))).collect();
+        Ok(Missed { kernel, left_out })
     }
 }
 
@@ -267,15 +292,16 @@ impl Capture<'_> {
         {
             command.kill();
         }
-        if stopped_by != StopReason::BufferFull {
-            self.drain(&mut block.store, waits.as_mut(), &mut threads)?;
-        }
+        self.drain(&mut block.store, waits.as_mut(), &mut threads)?;
         threads.look_up(self.machine);
         if let Some(monitor) = &mut monitor {
             monitor.sample(ended);
         }
-        let (overrun, refused) = block.lost();
-        let waits_lost = waits.as_ref().map_or(0, |waits| waits.lost().0 + waits.lost().1);
+        let missed = block.missed().map_err(|source| self.store_failed(source))?;
+        let waits_missed = match &waits {
+            Some(waits) => waits.missed().map_err(|source| self.store_failed(source))?,
+            None => Missed::default(),
+        };
         let cpu = cpu_time().saturating_sub(cpu_began);
         let trace_bytes = block.store.trace_bytes();
         let pages = block.store.finish().map_err(|source| self.store_failed(source))?;
@@ -294,9 +320,8 @@ impl Capture<'_> {
             command,
             command_mark,
             quiet_since,
-            overrun,
-            refused,
-            waits_lost,
+            missed,
+            waits_missed,
             cpu,
         };
         Ok((captured, pages, waits_pages))

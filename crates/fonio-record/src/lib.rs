@@ -9,6 +9,7 @@ mod capture;
 mod command;
 mod error;
 mod idle;
+mod lost;
 pub mod machine;
 mod monitor;
 mod options;

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fonio_core::ByteCount;
+use fonio_core::{ByteCount, Timestamp};
 use fonio_trace::ring_buffer::{PageLayout, PageSource};
 
 use crate::spill::Spill;
@@ -77,6 +77,23 @@ struct CpuPages {
     first_held: usize,
     /// Being filled.
     chunk: Chunk,
+    /// When the last event before those of `chunk` happened.
+    until: Option<u64>,
+}
+
+impl CpuPages {
+    /// When the last event that is kept happened.
+    fn kept_until(&self, layout: &PageLayout) -> Option<u64> {
+        let Some(&end) = self.chunk.ends.last() else { return self.until };
+        let begin = self.chunk.ends.iter().rev().nth(1).map_or(0, |&end| end as usize);
+        let page = &self.chunk.bytes()[begin..end as usize];
+        let (header, mut cursor) = layout.open(page).ok()?;
+        let mut last = header.time;
+        while let Some(Ok(record)) = cursor.next(page) {
+            last = record.time;
+        }
+        Some(last)
+    }
 }
 
 /// All pages of a capture.
@@ -88,7 +105,31 @@ pub(crate) struct PageStore {
     /// Chunks in memory, those on their way to the spill file included.
     chunks: usize,
     spill: Option<Spill>,
+    /// Why the spill file is not used any more.
+    spill_failed: Option<io::Error>,
+    full: bool,
     trace_bytes: u64,
+}
+
+/// What a full store had no room for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    /// All processors' events are kept up to this instant; `None` where one has kept none. Later ones that are kept say
+    /// nothing: their issues or completions may be among those left out.
+    pub complete_until: Option<Timestamp>,
+    /// What was found in each processor's buffer after the store was full, for every processor.
+    pub cpus: Vec<LeftOnCpu>,
+}
+
+/// The events of one processor that were not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOnCpu {
+    pub cpu: u32,
+    pub events: u64,
+    /// Of those that the kernel had overwritten before, as many as it counted.
+    pub overwritten: u64,
+    /// A page could not be read, so that there were more.
+    pub uncounted: bool,
 }
 
 /// What one round of reading found.
@@ -96,7 +137,7 @@ pub(crate) struct PageStore {
 pub(crate) struct Drained {
     /// The most that one processor had, in bytes of pages as the kernel holds them.
     pub bytes_max: u64,
-    /// The store is full.
+    /// The store is full, and takes nothing any more.
     pub full: bool,
 }
 
@@ -122,46 +163,91 @@ impl PageStore {
                 segments: VecDeque::new(),
                 first_held: 0,
                 chunk: Chunk::new(chunk_bytes),
+                until: None,
             })
             .collect();
         let chunks = cpus.len();
-        PageStore { layout, cpus, chunk_bytes, limit, chunks, spill, trace_bytes: 0 }
+        PageStore {
+            layout,
+            cpus,
+            chunk_bytes,
+            limit,
+            chunks,
+            spill,
+            spill_failed: None,
+            full: false,
+            trace_bytes: 0,
+        }
     }
 
-    /// Reads what the kernel has, and shows each page to `look`.
+    /// Reads what the kernel has, and shows each page to `look`. Ends where there is no more room: nothing is kept
+    /// afterwards, of any processor.
+    ///
+    /// The processors take turns page by page, so that they are complete up to about the same instant when memory is
+    /// full: what one of them has kept beyond that is of no use.
     pub(crate) fn drain(&mut self, look: &mut dyn FnMut(&[u8])) -> io::Result<Drained> {
-        let mut drained = Drained::default();
         self.collect_spilled()?;
-        for index in 0..self.cpus.len() {
-            let mut bytes = 0;
-            loop {
-                if !self.make_room(index)? {
-                    drained.full = true;
+        let mut bytes = vec![0; self.cpus.len()];
+        let mut waiting: Vec<usize> = (0..self.cpus.len()).collect();
+        while !waiting.is_empty() && !self.full {
+            let mut still = Vec::with_capacity(waiting.len());
+            for index in waiting {
+                if self.full || !self.make_room(index)? {
+                    self.full = true;
                     break;
                 }
-                let cpu = &mut self.cpus[index];
-                let used = cpu.chunk.used();
-                let page_bytes = self.layout.page_bytes();
-                let place = &mut cpu.chunk.bytes_mut()[used..used + page_bytes];
-                let read = match rustix::io::read(&cpu.file, place) {
-                    Ok(0) => break,
-                    Ok(read) => read,
-                    Err(rustix::io::Errno::AGAIN) => break,
-                    Err(rustix::io::Errno::INTR) => continue,
-                    Err(errno) => return Err(errno.into()),
-                };
-                let page = &cpu.chunk.bytes()[used..used + read];
-                // A page that makes no sense is kept whole, for the reader to say so.
-                let kept = self.layout.open(page).map_or(read, |(header, _)| header.used_bytes);
-                look(&page[..kept]);
-                let end = used + kept;
-                cpu.chunk.ends.push(end as u32);
-                bytes += page_bytes as u64;
-                self.trace_bytes += kept as u64;
+                if self.read_page(index, look)? {
+                    bytes[index] += self.layout.page_bytes() as u64;
+                    still.push(index);
+                }
             }
-            drained.bytes_max = drained.bytes_max.max(bytes);
+            waiting = still;
         }
-        Ok(drained)
+        Ok(Drained { bytes_max: bytes.into_iter().max().unwrap_or(0), full: self.full })
+    }
+
+    /// Reads one page of a processor into its chunk; `false` where it has none.
+    fn read_page(&mut self, index: usize, look: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
+        let cpu = &mut self.cpus[index];
+        let used = cpu.chunk.used();
+        let place = &mut cpu.chunk.bytes_mut()[used..used + self.layout.page_bytes()];
+        let Some(read) = read_raw(&cpu.file, place)? else { return Ok(false) };
+        let page = &cpu.chunk.bytes()[used..used + read];
+        // A page that makes no sense is kept whole, for the reader to say so.
+        let kept = self.layout.open(page).map_or(read, |(header, _)| header.used_bytes);
+        look(&page[..kept]);
+        cpu.chunk.ends.push((used + kept) as u32);
+        self.trace_bytes += kept as u64;
+        Ok(true)
+    }
+
+    /// Reads and counts what a full store has no room for. The events must be switched off.
+    pub(crate) fn leave_out_rest(&self) -> io::Result<LeftOut> {
+        let mut cpus = Vec::new();
+        let mut complete_until = Some(u64::MAX);
+        let mut page = vec![0; self.layout.page_bytes()];
+        for cpu in &self.cpus {
+            let mut left = LeftOnCpu { cpu: cpu.cpu, ..LeftOnCpu::default() };
+            while let Some(read) = read_raw(&cpu.file, &mut page)? {
+                let Ok((header, mut cursor)) = self.layout.open(&page[..read]) else {
+                    left.uncounted = true;
+                    continue;
+                };
+                if let Some(overwritten) = header.lost {
+                    left.overwritten += overwritten.unwrap_or(0);
+                    left.uncounted |= overwritten.is_none();
+                }
+                while let Some(record) = cursor.next(&page[..read]) {
+                    left.events += u64::from(record.is_ok());
+                    left.uncounted |= record.is_err();
+                }
+            }
+            if left != (LeftOnCpu { cpu: cpu.cpu, ..LeftOnCpu::default() }) {
+                complete_until = complete_until.min(cpu.kept_until(&self.layout));
+            }
+            cpus.push(left);
+        }
+        Ok(LeftOut { complete_until: complete_until.map(Timestamp), cpus })
     }
 
     /// Sees to it that one more page fits into the chunk of a processor; `false` where memory is full.
@@ -170,15 +256,17 @@ impl PageStore {
         if self.cpus[index].chunk.used() + page_bytes <= self.chunk_bytes {
             return Ok(true);
         }
-        if self.spill.is_some() && (self.chunks + 1) * self.chunk_bytes > self.limit / 2 {
+        if self.spill_failed.is_none() && (self.chunks + 1) * self.chunk_bytes > self.limit / 2 {
             self.spill_oldest()?;
         }
         if (self.chunks + 1) * self.chunk_bytes > self.limit {
             return Ok(false);
         }
         self.chunks += 1;
-        let full = std::mem::replace(&mut self.cpus[index].chunk, Chunk::new(self.chunk_bytes));
-        self.cpus[index].segments.push_back(Segment::Held(full));
+        let cpu = &mut self.cpus[index];
+        cpu.until = cpu.kept_until(&self.layout);
+        let full = std::mem::replace(&mut cpu.chunk, Chunk::new(self.chunk_bytes));
+        cpu.segments.push_back(Segment::Held(full));
         Ok(true)
     }
 
@@ -199,11 +287,24 @@ impl PageStore {
     /// Notes where chunks that have been written are.
     fn collect_spilled(&mut self) -> io::Result<()> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
-        while let Some(((index, at), offset, chunk)) = spill.written()? {
-            self.cpus[index].segments[at] = Segment::Spilled { offset, ends: chunk.ends };
-            self.chunks -= 1;
+        while let Some(((index, at), written, chunk)) = spill.written()? {
+            self.cpus[index].segments[at] = match written {
+                Ok(offset) => {
+                    self.chunks -= 1;
+                    Segment::Spilled { offset, ends: chunk.ends }
+                }
+                Err(error) => {
+                    self.spill_failed.get_or_insert(error);
+                    Segment::Held(chunk)
+                }
+            };
         }
         Ok(())
+    }
+
+    /// Whether there was more than it has room for.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
     }
 
     /// Raw trace so far, as it is kept.
@@ -222,8 +323,14 @@ impl PageStore {
         let mut file = None;
         if let Some(spill) = self.spill.take() {
             let (written, done) = spill.finish()?;
-            for ((index, at), offset, chunk) in written {
-                self.cpus[index].segments[at] = Segment::Spilled { offset, ends: chunk.ends };
+            for ((index, at), written, chunk) in written {
+                self.cpus[index].segments[at] = match written {
+                    Ok(offset) => Segment::Spilled { offset, ends: chunk.ends },
+                    Err(error) => {
+                        self.spill_failed.get_or_insert(error);
+                        Segment::Held(chunk)
+                    }
+                };
             }
             own_tid = done.tid;
             file = Some(Arc::new(done.file));
@@ -245,7 +352,19 @@ impl PageStore {
                 (cpu.cpu, pages)
             })
             .collect();
-        Ok(Pages { sources, own_tid, read })
+        Ok(Pages { sources, own_tid, spill_failed: self.spill_failed, read })
+    }
+}
+
+/// Reads one page of `trace_pipe_raw`; `None` where there is none.
+fn read_raw(file: &File, place: &mut [u8]) -> io::Result<Option<usize>> {
+    loop {
+        return match rustix::io::read(file, &mut *place) {
+            Ok(0) | Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Ok(read) => Ok(Some(read)),
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(errno) => Err(errno.into()),
+        };
     }
 }
 
@@ -254,6 +373,8 @@ pub(crate) struct Pages {
     pub sources: Vec<(u32, CpuSource)>,
     /// The thread that wrote the spill file.
     pub own_tid: Option<u32>,
+    /// Why the spill file was not used to the end; what it did not take stayed in memory.
+    pub spill_failed: Option<io::Error>,
     /// Bytes given out so far.
     pub read: Arc<AtomicU64>,
 }

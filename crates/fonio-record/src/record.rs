@@ -122,14 +122,6 @@ pub fn record_with(
     drop(waits_instance);
     drop(tracefs);
 
-    if captured.stopped_by == StopReason::BufferFull {
-        let note = format!(
-            "the buffer of {} MiB was full, so the capture ended early; give more with `--buffer`, or a directory with `--spill-to`",
-            options.buffer.0 >> 20
-        );
-        progress(Progress::Note(&note));
-        notes.push(note);
-    }
     let waits = sched.zip(waits_pages);
     finish(
         options,
@@ -167,20 +159,14 @@ fn finish(
     beside(&mut writer).map_err(written)?;
     let own_tid = pages.own_tid;
     let trace_bytes = captured.trace_bytes;
+    let spill_failed = pages.spill_failed.as_ref().map(ToString::to_string);
     let completions = waits.as_ref().map(|_| RefCell::default());
-    let mut reader = CaptureReader::new(
-        layout.clone(),
-        decoder,
-        pages,
-        (captured.began, captured.unix_ns_at_zero),
-        &captured.threads,
-        signals,
-        (trace_bytes, &mut *progress),
-    )
-    .noting(completions.as_ref());
+    let mut reader = CaptureReader::new(layout.clone(), decoder, pages, &captured, signals, &mut *progress)
+        .noting(completions.as_ref());
     let mut sink = WithoutOwn { inner: &mut writer, own_tid, completions: completions.as_ref(), left_out: 0 };
     let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
     let (events, own_rows) = (reader.events, sink.left_out);
+    let losses = reader.into_losses();
     let mut meta = assembled
         .map_err(|source| if signals.interrupts() > 1 { RecordError::Aborted } else { written(source) })?;
     let missing = match waits.zip(completions.as_ref()) {
@@ -205,16 +191,14 @@ fn finish(
         };
         writer.diagnostic(&diagnostic).map_err(written)
     };
-    // The kernel counts what it overwrote; the pages say where, each gap before the page that follows it.
-    let unplaced = captured.overrun.saturating_sub(meta.lost.events) + captured.refused;
-    meta.lost.events += unplaced;
-    if meta.lost.events > 0 {
+    for (code, message, count) in losses.finish(&mut meta.lost) {
+        diagnose(code, message, count)?;
+    }
+    if let Some(reason) = spill_failed {
         let message = format!(
-            "{} events were lost because the kernel's buffer was too small for this load; {} gaps are known, give more with `--kernel-buffer`",
-            meta.lost.events,
-            meta.lost.gaps.len()
+            "the spill file could not be written ({reason}), so memory alone took the rest; no event was lost by that"
         );
-        diagnose("lost-events", message, meta.lost.events)?;
+        diagnose("spill-failed", message, 1)?;
     }
     if own_rows > 0 {
         let message = format!("{own_rows} requests and bios of the spill file were left out");

@@ -19,7 +19,8 @@ use crate::pages::Chunk;
 
 /// Which chunk: the processor's place and the chunk's.
 type Key = (usize, usize);
-type Written = (Key, u64, Chunk);
+/// Where it was written, or why it was not; then it still holds its pages.
+type Written = (Key, io::Result<u64>, Chunk);
 
 /// The spill file and the thread that writes it.
 pub(crate) struct Spill {
@@ -52,11 +53,10 @@ impl Spill {
 
     /// Hands a chunk over.
     pub(crate) fn send(&mut self, key: Key, chunk: Chunk) -> io::Result<()> {
-        // The thread ends early only when a write failed; `finish` gives the reason.
         self.to_write.send((key, chunk)).map_err(|_| io::Error::other("the spill file could not be written"))
     }
 
-    /// The next chunk that has been written.
+    /// The next chunk that has been written, or could not be.
     pub(crate) fn written(&mut self) -> io::Result<Option<Written>> {
         match self.written.try_recv() {
             Ok(written) => Ok(Some(written)),
@@ -79,14 +79,21 @@ impl Spill {
 fn write(file: File, chunks: &Receiver<(Key, Chunk)>, done: &Sender<Written>) -> io::Result<Done> {
     let tid = u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok();
     let mut offset = 0;
+    let mut failed = None;
     for (key, chunk) in chunks {
-        file.write_all_at(chunk.bytes(), offset)?;
-        let next = offset + chunk.bytes().len() as u64;
+        // After a failure the disk is left alone: each chunk goes back, so that no page is lost by it.
+        let written = match failed {
+            None => file.write_all_at(chunk.bytes(), offset).map(|()| offset),
+            Some(kind) => Err(io::Error::from(kind)),
+        };
+        match &written {
+            Ok(_) => offset += chunk.bytes().len() as u64,
+            Err(error) => failed = Some(error.kind()),
+        }
         // The receiver is gone only when the capture was given up.
-        if done.send((key, offset, chunk)).is_err() {
+        if done.send((key, written, chunk)).is_err() {
             break;
         }
-        offset = next;
     }
     // Reading back with arbitrary lengths does not go together with direct I/O.
     let flags = rustix::fs::fcntl_getfl(&file)?;

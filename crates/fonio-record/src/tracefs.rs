@@ -435,14 +435,22 @@ impl Instance {
         Some(text.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
     }
 
-    /// What the kernel lost on one processor.
-    pub(crate) fn stats(&self, cpu: u32) -> CpuStats {
-        let text = read_text(&self.dir.join(format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default();
-        let number = |name: &str| -> u64 {
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    /// What the kernel lost on one processor; `None` where it does not say.
+    pub(crate) fn stats(&self, cpu: u32) -> Option<CpuStats> {
+        CpuStats::parse(&read_text(&self.dir.join(format!("per_cpu/cpu{cpu}/stats")))?)
+    }
+}
+
+impl CpuStats {
+    fn parse(text: &str) -> Option<CpuStats> {
+        let number = |name: &str| -> Option<u64> {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            value.trim().parse().ok()
         };
-        CpuStats { overrun: number("overrun"), refused: number("commit overrun") + number("dropped events") }
+        Some(CpuStats {
+            overrun: number("overrun")?,
+            refused: number("commit overrun")? + number("dropped events")?,
+        })
     }
 }
 
@@ -459,6 +467,14 @@ impl Drop for Instance {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_does_not_say_is_unknown() {
+        let text = "entries: 3\noverrun: 7\ncommit overrun: 1\nbytes: 164\nnow ts: 5\ndropped events: 2\nread events: 9\n";
+        assert_eq!(CpuStats::parse(text), Some(CpuStats { overrun: 7, refused: 3 }));
+        assert_eq!(CpuStats::parse("entries: 3\ncommit overrun: 1\ndropped events: 2\n"), None);
+        assert_eq!(CpuStats::parse(""), None);
+    }
 
     #[test]
     fn makers() {

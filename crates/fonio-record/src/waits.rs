@@ -37,8 +37,16 @@ pub(crate) fn write(
     let streams = pages.sources.into_iter().map(|(cpu, source)| (cpu, format!("per_cpu/cpu{cpu}"), source));
     let mut records = MergedRecords::new(layout, streams, captured.began);
     let (mut named, mut stacks) = (Vec::new(), 0_u64);
+    // Behind it, some processors' events are missing.
+    let left_out = captured.waits_missed.left_out.as_ref();
+    let end = left_out.map_or(Timestamp(u64::MAX), |left| left.complete_until.unwrap_or(captured.began));
+    let mut behind = 0;
     loop {
         let more = records.next(|cpu, record| {
+            if record.time > end.0 {
+                behind += 1;
+                return;
+            }
             let Some(event) = decoder.decode(record.data) else { return };
             stacks += u64::from(matches!(event.event, SchedEvent::Stack(_)));
             tree.event(record.time, cpu, &event, &mut named);
@@ -57,12 +65,14 @@ pub(crate) fn write(
         let message = "this kernel takes no stacks (it needs CONFIG_STACKTRACE=y), so that why a thread was blocked is mostly unknown";
         missing.push(("no-stacks", message.to_owned(), 1));
     }
-    if captured.waits_lost > 0 {
+    let lost = captured.waits_missed.total().map(|lost| lost + behind);
+    if lost != Some(0) {
+        let number = lost.map_or_else(|| "an unknown number of".to_owned(), |lost| lost.to_string());
+        let way_out = if left_out.is_some() { "`--buffer`" } else { "`--kernel-buffer`" };
         let message = format!(
-            "{} events of the scheduler were lost because the kernel's buffer was too small; what the threads waited for is incomplete, give more with `--kernel-buffer`",
-            captured.waits_lost
+            "{number} events of the scheduler were lost because the buffer was too small; what the threads waited for is incomplete, give more with {way_out}"
         );
-        missing.push(("lost-waits", message, captured.waits_lost));
+        missing.push(("lost-waits", message, lost.unwrap_or(1)));
     }
     if tree.beyond() > 0 {
         let message =

@@ -15,6 +15,8 @@ use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, RingBufferReader};
 use fonio_trace::waits::Completions;
 
 use crate::Progress;
+use crate::capture::Captured;
+use crate::lost::Losses;
 use crate::pages::{CpuSource, Pages};
 use crate::signals::Signals;
 use crate::threads::Threads;
@@ -33,6 +35,7 @@ pub(crate) struct CaptureReader<'a> {
     told: u64,
     /// Where waits are recorded: what completed.
     completions: Option<&'a RefCell<Completions>>,
+    losses: Losses,
     /// Events so far.
     pub events: u64,
 }
@@ -42,26 +45,26 @@ impl<'a> CaptureReader<'a> {
         layout: PageLayout,
         decoder: BlockDecoder,
         pages: Pages,
-        (began, unix_ns_at_zero): (Timestamp, i64),
-        threads: &'a Threads,
+        captured: &'a Captured,
         signals: &'a Signals,
-        (trace_bytes, progress): (ByteCount, &'a mut dyn FnMut(Progress<'_>)),
+        progress: &'a mut dyn FnMut(Progress<'_>),
     ) -> CaptureReader<'a> {
         let read = Arc::clone(&pages.read);
         let streams =
             pages.sources.into_iter().map(|(cpu, source)| (cpu, format!("per_cpu/cpu{cpu}"), source));
         let source = Source { format: "tracefs".to_owned(), ..Source::default() };
-        let clock = Clock { name: "mono".to_owned(), unix_ns_at_zero: Some(unix_ns_at_zero) };
-        let inner = RingBufferReader::new(layout, decoder, streams, source, clock, began);
+        let clock = Clock { name: "mono".to_owned(), unix_ns_at_zero: Some(captured.unix_ns_at_zero) };
+        let inner = RingBufferReader::new(layout, decoder, streams, source, clock, captured.began);
         CaptureReader {
             inner,
-            threads,
+            threads: &captured.threads,
             signals,
             progress,
             read,
-            trace_bytes,
+            trace_bytes: captured.trace_bytes,
             told: 0,
             completions: None,
+            losses: Losses::new(captured),
             events: 0,
         }
     }
@@ -69,6 +72,11 @@ impl<'a> CaptureReader<'a> {
     /// Notes in `completions` what completes.
     pub(crate) fn noting(self, completions: Option<&'a RefCell<Completions>>) -> CaptureReader<'a> {
         CaptureReader { completions, ..self }
+    }
+
+    /// What was lost, when all has been read.
+    pub(crate) fn into_losses(self) -> Losses {
+        self.losses
     }
 }
 
@@ -78,6 +86,7 @@ impl TraceReader for CaptureReader<'_> {
             return Err(io::ErrorKind::Interrupted.into());
         }
         let more = self.inner.next_batch(batch)?;
+        self.losses.batch(batch, !more);
         for thread in &mut batch.threads {
             self.threads.complete(thread);
         }

@@ -141,6 +141,8 @@ pub enum Cell {
     Name(String),
     /// A number.
     Number(f64, Unit),
+    /// A number that the true one may exceed.
+    AtLeast(f64, Unit),
     /// A change, with its sign.
     Change(f64, Unit),
     /// A share of the column's whole, which may be drawn as a bar.
@@ -336,6 +338,7 @@ impl Cell {
             Cell::Unknown => "–".to_owned(),
             Cell::Text(text) | Cell::Name(text) | Cell::Judgement(_, text) => text.clone(),
             Cell::Number(value, unit) => unit.format(*value),
+            Cell::AtLeast(value, unit) => format!("at least {}", unit.format(*value)),
             Cell::Change(value, unit) => unit.format_change(*value),
             Cell::Bar(share) => Unit::Share.format(*share),
             Cell::Range { low, point, high, unit, change } => {
@@ -351,7 +354,9 @@ impl Cell {
     /// What the cell is sorted by, where it is a number.
     pub fn sort_key(&self) -> Option<f64> {
         match self {
-            Cell::Number(value, _) | Cell::Change(value, _) | Cell::Bar(value) => Some(*value),
+            Cell::Number(value, _) | Cell::AtLeast(value, _) | Cell::Change(value, _) | Cell::Bar(value) => {
+                Some(*value)
+            }
             Cell::Range { low, point, high, .. } => Some(point.unwrap_or((low + high) / 2.0)),
             Cell::Unknown | Cell::Text(_) | Cell::Name(_) | Cell::Judgement(..) => None,
         }

@@ -2,15 +2,12 @@
 
 use std::io;
 
-use fonio_core::event::LostEvents;
 use fonio_core::meta::{Device, Lost, SCHEMA_VERSION};
-use fonio_core::{Batch, DeviceId, Meta, RowSink, Timestamp};
+use fonio_core::{Batch, DeviceId, Meta, RowSink};
 
 use crate::assembler::{Assembler, AssemblerOptions};
 use crate::reader::TraceReader;
-
-/// Gaps listed one by one in `meta.json`; beyond, they are only counted.
-const GAPS_MAX: usize = 1000;
+use crate::span::TraceSpan;
 
 /// Reads `reader` to its end, assembles what it gives, and pushes the rows into `sink`.
 ///
@@ -30,9 +27,9 @@ pub fn assemble(
     let mut seen = Seen::default();
     loop {
         let more = reader.next_batch(&mut batch)?;
-        let fresh = seen.span.is_none();
-        seen.batch(&batch);
-        if let (true, Some((began, _))) = (fresh, seen.span) {
+        let fresh = seen.span.ends().is_none();
+        seen.batch(&mut batch);
+        if let (true, Some((began, _))) = (fresh, seen.span.ends()) {
             sink.began(began)?;
         }
         for row in &batch.threads {
@@ -53,13 +50,14 @@ pub fn assemble(
         }
     }
     let assembly = assembler.finish(sink)?;
+    seen.span.outliers().iter().try_for_each(|diagnostic| sink.diagnostic(diagnostic))?;
     Ok(Meta {
         schema_version: SCHEMA_VERSION,
         writer: concat!("fonio ", env!("CARGO_PKG_VERSION")).to_owned(),
         source: reader.source(),
         clock: reader.clock(),
-        began: seen.span.map(|(began, _)| began),
-        ended: seen.span.map(|(_, ended)| ended),
+        began: seen.span.ends().map(|(began, _)| began),
+        ended: seen.span.ends().map(|(_, ended)| ended),
         devices: seen.devices.into_iter().map(|id| Device { id, ..Device::default() }).collect(),
         lost: seen.lost,
         assembly,
@@ -70,52 +68,30 @@ pub fn assemble(
 /// What the batches say about the trace as a whole.
 #[derive(Default)]
 struct Seen {
-    span: Option<(Timestamp, Timestamp)>,
+    span: TraceSpan,
     /// In order of number. Few, so a sorted vector does.
     devices: Vec<DeviceId>,
     lost: Lost,
 }
 
 impl Seen {
-    fn batch(&mut self, batch: &Batch) {
+    fn batch(&mut self, batch: &mut Batch) {
+        self.span.batch(batch);
         let mut previous = None;
         for event in &batch.events {
-            self.at(event.time);
             // Nearly all events are on the device of the event before.
             if previous != Some(event.device) {
                 previous = Some(event.device);
                 self.device(event.device);
             }
         }
-        for request in &batch.requests {
-            self.at(request.order_time());
-            if let Some(completed) = request.completed {
-                self.at(completed);
-            }
-            self.device(request.device);
-        }
-        for gap in &batch.lost {
-            self.gap(*gap);
-        }
-    }
-
-    fn at(&mut self, time: Timestamp) {
-        self.span = Some(match self.span {
-            None => (time, time),
-            Some((began, ended)) => (began.min(time), ended.max(time)),
-        });
+        batch.requests.iter().for_each(|request| self.device(request.device));
+        batch.lost.iter().for_each(|gap| self.lost.add(*gap));
     }
 
     fn device(&mut self, id: DeviceId) {
         if let Err(place) = self.devices.binary_search(&id) {
             self.devices.insert(place, id);
-        }
-    }
-
-    fn gap(&mut self, gap: LostEvents) {
-        self.lost.events += gap.count.unwrap_or(1);
-        if self.lost.gaps.len() < GAPS_MAX {
-            self.lost.gaps.push(gap);
         }
     }
 }

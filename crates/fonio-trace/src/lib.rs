@@ -15,6 +15,7 @@ pub mod lines;
 pub mod reader;
 pub mod recognise;
 pub mod ring_buffer;
+mod span;
 pub mod systrace;
 mod threads;
 pub mod waits;

@@ -108,7 +108,7 @@ pub(crate) fn everything() -> Analysis {
         analyser.thread(&Thread { tid, comm: Some(format!("p{tid}")), ..Thread::default() }).unwrap();
     }
     mixture(100_000).iter().for_each(|row| analyser.request(row).unwrap());
-    let mut meta = Meta { lost: Lost { events: 60_000, gaps: Vec::new() }, ..Meta::default() };
+    let mut meta = Meta { lost: Lost { events: 60_000, ..Lost::default() }, ..Meta::default() };
     meta.assembly.insert("ambiguous_completions".to_owned(), 3);
     analyser.finish(&meta)
 }

@@ -91,7 +91,7 @@ impl LaunchFigures {
             became_quiet: summary.stopped_by == StopReason::Idle,
             dropped,
             verdict: launch.verdict.clone(),
-            valid: summary.lost.events == 0 && summary.stopped_by != StopReason::BufferFull,
+            valid: summary.lost.is_nothing() && summary.stopped_by != StopReason::BufferFull,
             recording: summary.out.clone(),
         })
     }

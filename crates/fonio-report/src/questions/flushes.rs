@@ -3,7 +3,7 @@
 use fonio_analysis::Distribution;
 use fonio_analysis::flushes::FlushGaps;
 
-use super::{About, cdf, maybe};
+use super::{About, Quantile, cdf, greatest, quantile};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Table};
 use crate::number::Unit;
 
@@ -47,9 +47,9 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                     Cell::Name(about.device(device.device)),
                     Cell::count(device.flushes, Unit::Count),
                     Cell::count(device.writes, Unit::Count),
-                    maybe(gaps.and_then(|gaps| gaps.time_ns.p50), Unit::Nanos),
-                    maybe(gaps.and_then(|gaps| gaps.requests.p50), Unit::Count),
-                    maybe(gaps.and_then(|gaps| gaps.bytes.p50), Unit::Bytes),
+                    quantile(gaps.map(|gaps| &gaps.time_ns), Quantile::P50, Unit::Nanos),
+                    quantile(gaps.map(|gaps| &gaps.requests), Quantile::P50, Unit::Count),
+                    quantile(gaps.map(|gaps| &gaps.bytes), Quantile::P50, Unit::Bytes),
                 ]
             })
             .collect(),
@@ -97,10 +97,10 @@ fn gap_table(gaps: &FlushGaps) -> Table {
         vec![
             Cell::words(name),
             Cell::Number(gap.mean, unit),
-            maybe(gap.p50, unit),
-            maybe(gap.p90, unit),
-            maybe(gap.p99, unit),
-            Cell::count(gap.max, unit),
+            quantile(Some(gap), Quantile::P50, unit),
+            quantile(Some(gap), Quantile::P90, unit),
+            quantile(Some(gap), Quantile::P99, unit),
+            greatest(Some(gap), unit),
         ]
     };
     Table {

@@ -4,7 +4,7 @@ use fonio_analysis::findings::{Finding, Severity};
 use fonio_analysis::{Group, SpanSource, Unit as FigureUnit};
 use fonio_core::meta::Device;
 
-use super::{About, maybe};
+use super::About;
 use crate::document::{Card, Cell, Fact, Tone, Verdict};
 use crate::number::Unit;
 
@@ -172,7 +172,12 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
         let name = device.name.clone().unwrap_or_else(|| device.id.to_string());
         text(&format!("Device {name}"), Some(describe(device)));
     }
-    facts.push(Fact::new("Lost events", maybe(Some(meta.lost.events), Unit::Count)));
+    let lost = match meta.lost.total() {
+        Some(events) => Cell::count(events, Unit::Count),
+        None if meta.lost.events == 0 => Cell::words("an unknown number"),
+        None => Cell::AtLeast(meta.lost.events as f64, Unit::Count),
+    };
+    facts.push(Fact::new("Lost events", lost));
     facts
 }
 

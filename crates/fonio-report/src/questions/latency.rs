@@ -2,7 +2,9 @@
 
 use fonio_analysis::latency::LatencyRow;
 
-use super::{About, cdf, group_name, group_role, is_single, of, sentence_case};
+use super::{
+    About, Quantile, cdf, greatest, group_name, group_role, is_single, loss_note, quantile, sentence_case,
+};
 use crate::document::{Axis, Cell, Column, Figure, Mark, Plot, Section, Series, Table};
 use crate::number::Unit;
 
@@ -11,7 +13,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     if latency.groups.is_empty() {
         return None;
     }
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = loss_note(&about.analysis.validity).into_iter().collect();
     if !latency.readahead_known {
         notes.push("The source does not show which reads are readahead; all count as reads.".to_owned());
     }
@@ -110,13 +112,13 @@ fn table(rows: &[LatencyRow]) -> Table {
             Cell::count(row.requests, Unit::Count),
             row.latency_share.map_or(Cell::Unknown, Cell::Bar),
             service.map_or(Cell::Unknown, |service| Cell::Number(service.mean, Unit::Nanos)),
-            of(service, |d| d.p50, Unit::Nanos),
-            of(service, |d| d.p95, Unit::Nanos),
-            of(service, |d| d.p99, Unit::Nanos),
-            of(service, |d| d.p999, Unit::Nanos),
-            of(service, |d| Some(d.max), Unit::Nanos),
-            of(response, |d| d.p50, Unit::Nanos),
-            of(response, |d| d.p99, Unit::Nanos),
+            quantile(service, Quantile::P50, Unit::Nanos),
+            quantile(service, Quantile::P95, Unit::Nanos),
+            quantile(service, Quantile::P99, Unit::Nanos),
+            quantile(service, Quantile::P999, Unit::Nanos),
+            greatest(service, Unit::Nanos),
+            quantile(response, Quantile::P50, Unit::Nanos),
+            quantile(response, Quantile::P99, Unit::Nanos),
         ]
     };
     Table {

@@ -20,7 +20,8 @@ mod trust;
 mod when;
 
 use fonio_analysis::points::Point;
-use fonio_analysis::{Analysis, Cdf, Class, Distribution, Group};
+use fonio_analysis::validity::Validity;
+use fonio_analysis::{Analysis, Bounds, Cdf, Class, Distribution, Group};
 use fonio_core::Meta;
 
 pub use head::figure_unit;
@@ -98,6 +99,18 @@ impl About<'_> {
     }
 }
 
+/// What lost events do to the percentiles of a section; nothing where none were.
+fn loss_note(validity: &Validity) -> Option<String> {
+    validity.has_loss().then(|| {
+        format!(
+            "{} were lost, and each can have cost a request its latency. Longest times are therefore at least those shown, \
+             percentiles are the range that the missing requests leave, and means, sums and curves are of the requests \
+             that were seen.",
+            sentence_case(&validity.lost_in_words())
+        )
+    })
+}
+
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
@@ -107,9 +120,46 @@ fn maybe(value: Option<u64>, unit: Unit) -> Cell {
     value.map_or(Cell::Unknown, |value| Cell::count(value, unit))
 }
 
-/// The same for a part of a distribution that may be absent itself.
-fn of(distribution: Option<&Distribution>, pick: impl Fn(&Distribution) -> Option<u64>, unit: Unit) -> Cell {
-    maybe(distribution.and_then(pick), unit)
+/// A quantile of a distribution: its value, or the range that missing values leave.
+fn quantile(distribution: Option<&Distribution>, which: Quantile, unit: Unit) -> Cell {
+    let Some(d) = distribution else { return Cell::Unknown };
+    let missing = d.missing.as_ref();
+    let (value, bounds) = match which {
+        Quantile::P50 => (d.p50, missing.and_then(|m| m.p50)),
+        Quantile::P90 => (d.p90, missing.and_then(|m| m.p90)),
+        Quantile::P95 => (d.p95, missing.and_then(|m| m.p95)),
+        Quantile::P99 => (d.p99, missing.and_then(|m| m.p99)),
+        Quantile::P999 => (d.p999, missing.and_then(|m| m.p999)),
+    };
+    match bounds {
+        None => maybe(value, unit),
+        Some(Bounds { low, high: Some(high) }) if low == high => Cell::count(low, unit),
+        Some(Bounds { low, high: Some(high) }) => {
+            Cell::Range { low: low as f64, point: None, high: high as f64, unit, change: false }
+        }
+        Some(Bounds { low: 0, high: None }) => Cell::Unknown,
+        Some(Bounds { low, high: None }) => Cell::AtLeast(low as f64, unit),
+    }
+}
+
+/// Those that tables show.
+#[derive(Clone, Copy)]
+enum Quantile {
+    P50,
+    P90,
+    P95,
+    P99,
+    P999,
+}
+
+/// The greatest value, or the greatest that was seen.
+fn greatest(distribution: Option<&Distribution>, unit: Unit) -> Cell {
+    let Some(d) = distribution else { return Cell::Unknown };
+    match (d.max, &d.missing) {
+        (Some(max), _) => Cell::count(max, unit),
+        (None, Some(missing)) => Cell::AtLeast(missing.max_at_least as f64, unit),
+        (None, None) => Cell::Unknown,
+    }
 }
 
 fn group_name(group: Group) -> &'static str {

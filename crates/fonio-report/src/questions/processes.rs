@@ -2,7 +2,7 @@
 
 use fonio_analysis::processes::Process;
 
-use super::About;
+use super::{About, maybe};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
 use crate::number::Unit;
 
@@ -41,8 +41,11 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 }
 
 fn bars(processes: &[Process]) -> Option<Figure> {
-    let drawn: Vec<&Process> =
-        processes.iter().take(DRAWN).filter(|process| process.service_sum_ns > 0).collect();
+    let drawn: Vec<&Process> = processes
+        .iter()
+        .take(DRAWN)
+        .filter(|process| process.service_sum_ns.is_some_and(|sum| sum > 0))
+        .collect();
     // One bar beside nothing says less than the sentence above it.
     if drawn.len() < 2 {
         return None;
@@ -58,7 +61,7 @@ fn bars(processes: &[Process]) -> Option<Figure> {
         series: vec![Series {
             name: "summed service time".into(),
             role: Role::All,
-            x: drawn.iter().map(|process| process.service_sum_ns as f64).collect(),
+            x: drawn.iter().filter_map(|process| Some(process.service_sum_ns? as f64)).collect(),
             y: (0..drawn.len()).map(|at| at as f64).collect(),
             ..Series::default()
         }],
@@ -72,8 +75,11 @@ fn table(about: &About<'_>) -> Table {
         vec![
             Cell::Name(process.name.clone()),
             process.latency_share.map_or(Cell::Unknown, Cell::Bar),
-            Cell::count(process.service_sum_ns, Unit::Nanos),
-            Cell::count(process.service_max_ns, Unit::Nanos),
+            maybe(process.service_sum_ns, Unit::Nanos),
+            match process.service_max_at_least_ns {
+                Some(seen) => Cell::AtLeast(seen as f64, Unit::Nanos),
+                None => maybe(process.service_max_ns, Unit::Nanos),
+            },
             Cell::count(process.requests, Unit::Count),
             Cell::count(process.reads, Unit::Count),
             Cell::count(process.writes, Unit::Count),

@@ -1,6 +1,6 @@
 //! Do requests wait before the device sees them?
 
-use super::{About, cdf, group_name, group_role, is_single, maybe};
+use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
 use crate::number::Unit;
 
@@ -61,10 +61,10 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                     Cell::words(group_name(row.group)),
                     Cell::count(queue.count, Unit::Count),
                     Cell::Number(queue.mean, Unit::Nanos),
-                    maybe(queue.p50, Unit::Nanos),
-                    maybe(queue.p95, Unit::Nanos),
-                    maybe(queue.p99, Unit::Nanos),
-                    Cell::count(queue.max, Unit::Nanos),
+                    quantile(Some(queue), Quantile::P50, Unit::Nanos),
+                    quantile(Some(queue), Quantile::P95, Unit::Nanos),
+                    quantile(Some(queue), Quantile::P99, Unit::Nanos),
+                    greatest(Some(queue), Unit::Nanos),
                 ]
             })
             .collect(),

@@ -3,7 +3,7 @@
 use fonio_analysis::Group;
 use fonio_analysis::sizes::SizeRow;
 
-use super::{About, cdf, group_name, group_role, is_single, maybe};
+use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Section, Series, Table};
 use crate::number::Unit;
 
@@ -130,9 +130,9 @@ fn size_table(rows: &[SizeRow]) -> Table {
                     Cell::words(group_name(row.group)),
                     Cell::count(row.bytes.count, Unit::Count),
                     Cell::Number(row.bytes.mean, Unit::Bytes),
-                    maybe(row.bytes.p50, Unit::Bytes),
-                    maybe(row.bytes.p90, Unit::Bytes),
-                    Cell::count(row.bytes.max, Unit::Bytes),
+                    quantile(Some(&row.bytes), Quantile::P50, Unit::Bytes),
+                    quantile(Some(&row.bytes), Quantile::P90, Unit::Bytes),
+                    greatest(Some(&row.bytes), Unit::Bytes),
                     Cell::Bar(row.up_to_4k_share),
                     Cell::Number(row.below_16k_share, Unit::Share),
                     Cell::Number(row.below_64k_share, Unit::Share),
@@ -167,9 +167,9 @@ fn latency_table(about: &About<'_>) -> Table {
                     Cell::Text(class_name(row.over_bytes, row.up_to_bytes)),
                     Cell::count(service.count, Unit::Count),
                     Cell::Number(service.mean, Unit::Nanos),
-                    maybe(service.p50, Unit::Nanos),
-                    maybe(service.p99, Unit::Nanos),
-                    Cell::count(service.max, Unit::Nanos),
+                    quantile(Some(service), Quantile::P50, Unit::Nanos),
+                    quantile(Some(service), Quantile::P99, Unit::Nanos),
+                    greatest(Some(service), Unit::Nanos),
                 ]
             })
             .collect(),

@@ -14,6 +14,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         (None, Some(service)) => (service, "from issue to completion"),
         (None, None) => return None,
     };
+    let lossy = about.analysis.validity.has_loss();
     let kind = match group_name(Group::from(first.class)) {
         "readahead" => "a readahead request".to_owned(),
         "flushes" => "a flush".to_owned(),
@@ -37,7 +38,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "slowest".into(),
         question: "Which requests were the slowest?".into(),
         answer: format!(
-            "The slowest was {kind} at {}, which took {} {what}.",
+            "{} was {kind} at {}, which took {} {what}.",
+            if lossy { "Events were lost; the slowest that was seen" } else { "The slowest" },
             Unit::Nanos.format(first.at_ns as f64),
             Unit::Nanos.format(took as f64)
         ),

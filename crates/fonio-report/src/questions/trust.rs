@@ -1,19 +1,28 @@
 //! Can this be trusted?
 
-use super::About;
+use fonio_analysis::validity::Validity;
+
+use super::{About, maybe};
 use crate::document::{Cell, Column, Section, Table};
 use crate::number::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let validity = &about.analysis.validity;
     let answer = if validity.ok {
-        let lost =
-            if validity.lost_events == 0 { "no event is known to be lost" } else { "few events were lost" };
-        format!(
-            "Yes: {lost}, and {} of {} requests have a service time.",
+        let seen = format!(
+            "{} of {} requests have a service time.",
             Unit::Count.format(validity.with_service as f64),
             Unit::Count.format(validity.requests as f64)
-        )
+        );
+        if validity.has_loss() {
+            format!(
+                "Mostly, but not the longest times and the far percentiles: {} were lost, which may have been of the \
+                 slowest requests. {seen}",
+                validity.lost_in_words()
+            )
+        } else {
+            format!("Yes: no event is known to be lost, and {seen}")
+        }
     } else {
         format!("No. {}", validity.problems.join(" "))
     };
@@ -27,14 +36,14 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         ("Rows out of order", validity.out_of_order_rows, "arrived after a later one"),
         ("Errors", validity.errors, "ended with an error"),
         ("Ambiguous events", validity.ambiguous, "more than one request could have been meant"),
-        ("Lost events", validity.lost_events, "while recording"),
-        ("Gaps", validity.gaps, "in the recording"),
     ];
     let row = |label: &str, count: u64, note: &str| {
         vec![Cell::words(label), Cell::count(count, Unit::Count), Cell::words(note)]
     };
     let mut rows: Vec<Vec<Cell>> =
         counts.iter().map(|(label, count, note)| row(label, *count, note)).collect();
+    rows.push(vec![Cell::words("Lost events"), lost_events(validity), Cell::words("while recording")]);
+    rows.push(row("Gaps", validity.gaps, "in the recording"));
     for (name, count) in &validity.assembly {
         rows.push(row(
             &super::sentence_case(&name.replace('_', " ")),
@@ -51,13 +60,51 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         question: "Can this be trusted?".into(),
         answer,
         figures: Vec::new(),
-        tables: vec![Table {
+        tables: std::iter::once(Table {
             caption: "What was seen and what was not".into(),
             columns: ["What", "Count", ""].map(Column::new).into(),
             rows,
             ..Table::default()
-        }],
+        })
+        .chain(places(validity))
+        .collect(),
         notes,
         hints: Vec::new(),
+    })
+}
+
+/// Known and unknown loss are told apart.
+fn lost_events(validity: &Validity) -> Cell {
+    match (validity.lost_events, validity.lost_uncounted) {
+        (events, 0) => Cell::count(events, Unit::Count),
+        (0, _) => Cell::words("unknown"),
+        (events, _) => Cell::AtLeast(events as f64, Unit::Count),
+    }
+}
+
+/// Where events were lost; nothing where none were.
+fn places(validity: &Validity) -> Option<Table> {
+    if validity.lost_where.is_empty() {
+        return None;
+    }
+    let row = |place: &fonio_analysis::loss::LostPlace| {
+        vec![
+            place.cpu.map_or(Cell::Unknown, |cpu| Cell::words(cpu.to_string())),
+            Cell::count(place.after_ns, Unit::Nanos),
+            Cell::count(place.before_ns, Unit::Nanos),
+            maybe(place.events, Unit::Count),
+        ]
+    };
+    Some(Table {
+        caption: "Where events were lost".into(),
+        columns: vec![
+            Column::new("Processor"),
+            Column::noted("From", "Since the beginning: the last instant known to be complete."),
+            Column::noted("Until", "The first instant known to be complete again."),
+            Column::noted("Events", "A dash where only the gap is known."),
+        ],
+        rows: validity.lost_where.iter().map(row).collect(),
+        left_out: validity.gaps.saturating_sub(validity.lost_where.len() as u64),
+        detail: false,
     })
 }

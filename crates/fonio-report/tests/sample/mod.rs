@@ -78,7 +78,8 @@ fn distribution(mut values: Vec<u64>) -> Distribution {
     Distribution {
         count: count as u64,
         min: values[0],
-        max: values[count - 1],
+        max: Some(values[count - 1]),
+        missing: None,
         sum: values.iter().sum(),
         mean: values.iter().sum::<u64>() as f64 / count as f64,
         p50: at(0.5, 2),
@@ -437,8 +438,9 @@ fn processes(requests: u64) -> Processes {
                 flushes: requests * part / 1400,
                 read_bytes: requests * part * 90,
                 write_bytes: requests * part * 61,
-                service_sum_ns: part * 1_100_000_000,
-                service_max_ns: part * 3_000_000,
+                service_sum_ns: Some(part * 1_100_000_000),
+                service_max_ns: Some(part * 3_000_000),
+                service_max_at_least_ns: None,
                 latency_share: Some(*part as f64 / 100.0),
             })
             .collect(),

@@ -191,6 +191,7 @@ impl State {
         let real = head.time.0 > 0 || head.comm != b"dummy";
         if real {
             self.latest = self.latest.max(head.time);
+            batch.instants.see(head.time);
             self.gaps.event(head.cpu, head.time, &mut batch.lost);
             let row = self.threads.seen(head.tid, head.pid, Some(head.comm), Origin::Columns, head.time);
             batch.threads.extend(row);

@@ -55,7 +55,10 @@ impl<S: PageSource> TraceReader for RingBufferReader<S> {
             }
             let (decoder, threads) = (&self.decoder, &mut self.threads);
             more = self.records.next(|cpu, record| {
-                let Some(event) = decoder.decode(record, Some(cpu)) else { return };
+                let Some(event) = decoder.decode(record, Some(cpu)) else {
+                    batch.instants.see(Timestamp(record.time));
+                    return;
+                };
                 batch.events.push(event);
                 if let (Some(tid), Some(comm)) = (event.tid, decoder.comm(record.data)) {
                     let seen = threads.seen(tid, None, Some(comm), Origin::Event, event.time);

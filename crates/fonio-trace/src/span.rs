@@ -1,0 +1,137 @@
+//! The span of a trace: from its first event to its last, whatever they are.
+//!
+//! One damaged record can carry any time, and must not make a span of a century. A few events (at most eight, and fewer
+//! than a quarter of what is known so far) that lie more than thirty days from all others are taken for damage: they are
+//! left out, and a diagnostic says so. Whatever is more than that is believed, so a trace may be silent for as long as it
+//! likes. The rule looks at a batch at a time together with what was accepted before it, so rows never wait for it.
+
+use fonio_core::event::Run;
+use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
+
+/// More events at one far time are no accident: a damaged record is one event, a damaged line of a table two instants.
+const FEW: u64 = 8;
+/// How many times as many others there must be, for who is right is decided by the majority.
+const OTHERS: u64 = 3;
+
+/// The span so far, and what was left out of it.
+#[derive(Debug, Default)]
+pub(crate) struct TraceSpan {
+    accepted: Option<Run>,
+    left_out: u64,
+    first_left_out: Option<Timestamp>,
+}
+
+impl TraceSpan {
+    /// First and last instant; `None` before any.
+    pub(crate) fn ends(&self) -> Option<(Timestamp, Timestamp)> {
+        self.accepted.map(|run| (run.first, run.last))
+    }
+
+    /// Takes the times of a batch, and takes the rows with absurd ones out of it.
+    pub(crate) fn batch(&mut self, batch: &mut Batch) {
+        let mut seen = std::mem::take(&mut batch.instants);
+        batch.events.iter().for_each(|event| seen.see(event.time));
+        for request in &batch.requests {
+            seen.see(request.order_time());
+            request.completed.iter().for_each(|time| seen.see(*time));
+        }
+        batch.marks.iter().for_each(|mark| seen.see(mark.at));
+        batch.samples.iter().for_each(|sample| seen.see(sample.time));
+        seen.add_all(self.accepted);
+        let runs = seen.runs();
+        let all: u64 = runs.iter().map(|run| run.count).sum();
+        let (believed, absurd): (Vec<Run>, Vec<Run>) = runs
+            .into_iter()
+            .partition(|run| run.count > FEW || (all - run.count) < OTHERS.saturating_mul(run.count));
+        self.accepted = believed.iter().copied().reduce(|a, b| Run {
+            first: a.first.min(b.first),
+            last: a.last.max(b.last),
+            count: a.count + b.count,
+        });
+        if absurd.is_empty() {
+            return;
+        }
+        let is_absurd = |time: Timestamp| absurd.iter().any(|run| run.first <= time && time <= run.last);
+        batch.events.retain(|event| !is_absurd(event.time));
+        batch.requests.retain(|row| !is_absurd(row.order_time()) && !row.completed.is_some_and(is_absurd));
+        batch.marks.retain(|mark| !is_absurd(mark.at));
+        batch.samples.retain(|sample| !is_absurd(sample.time));
+        self.left_out += absurd.iter().map(|run| run.count).sum::<u64>();
+        self.first_left_out = self.first_left_out.or(absurd.first().map(|run| run.first));
+    }
+
+    /// What was left out, if anything.
+    pub(crate) fn outliers(&self) -> Option<Diagnostic> {
+        let first = self.first_left_out?;
+        Some(Diagnostic {
+            severity: Severity::Warning,
+            code: "absurd-time".to_owned(),
+            message: format!(
+                "A time lies more than {} days from nearly all others, the first at {:.3} s of the trace's clock; what carries it was taken for damage and left out.",
+                Instants::FAR.0 / (24 * 3600 * 1_000_000_000),
+                first.0 as f64 / 1e9
+            ),
+            file: None,
+            record: None,
+            offset: None,
+            count: self.left_out,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::Mark;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const DAY: u64 = 24 * 3600 * SECOND;
+
+    /// Takes batches of instants; gives the span, how many rows are left, and how many were left out.
+    fn span(batches: &[&[u64]]) -> ((u64, u64), usize, u64) {
+        let (mut span, mut kept) = (TraceSpan::default(), 0);
+        for times in batches {
+            let mark = |at: &u64| Mark { at: Timestamp(*at), until: None, name: String::new(), tid: None };
+            let mut batch = Batch { marks: times.iter().map(mark).collect(), ..Batch::default() };
+            span.batch(&mut batch);
+            kept += batch.marks.len();
+        }
+        let (began, ended) = span.ends().unwrap();
+        assert_eq!(span.outliers().map_or(0, |said| said.count), span.left_out);
+        ((began.0, ended.0), kept, span.left_out)
+    }
+
+    #[test]
+    fn one_absurd_time_makes_no_century() {
+        let century = 36_500 * DAY;
+        let usual = [5 * SECOND, 6 * SECOND, 7 * SECOND, 8 * SECOND, 9 * SECOND];
+        let with = |at: usize, time: u64| {
+            let mut times = usual.to_vec();
+            times.insert(at, time);
+            times
+        };
+        for at in [0, 3, 5] {
+            assert_eq!(span(&[&with(at, century)]), ((5 * SECOND, 9 * SECOND), 5, 1));
+        }
+        // Ahead of the clock, in a batch of its own, and behind all of it.
+        assert_eq!(span(&[&usual, &[century]]), ((5 * SECOND, 9 * SECOND), 5, 1));
+        let unix = usual.map(|time| time + century);
+        assert_eq!(span(&[&unix, &[0], &unix, &[u64::MAX]]), ((unix[0], unix[4]), 10, 2));
+    }
+
+    #[test]
+    fn a_long_quiet_trace_is_believed() {
+        // Two events with days between them, and a month of silence between two busy hours.
+        assert_eq!(span(&[&[0, 20 * DAY]]), ((0, 20 * DAY), 2, 0));
+        let busy = |from: u64| (0..20).map(|at| from + at * SECOND).collect::<Vec<u64>>();
+        let (before, after) = (busy(0), busy(400 * DAY));
+        assert_eq!(span(&[&before, &after]), ((0, after[19]), 40, 0));
+        assert_eq!(span(&[&[before, after.clone()].concat()]), ((0, after[19]), 40, 0));
+        // Nobody can say which of two is wrong.
+        assert_eq!(span(&[&[0, 400 * DAY]]), ((0, 400 * DAY), 2, 0));
+        // Each step is short.
+        let steps: Vec<u64> = (0..20).map(|at| at * 29 * DAY).collect();
+        assert_eq!(span(&[&steps]), ((0, 19 * 29 * DAY), 20, 0));
+    }
+}

@@ -341,8 +341,11 @@ pub(crate) mod tests {
 
     /// The names of figures and words of a recording that has everything.
     pub(crate) fn names_of_everything() -> BTreeSet<String> {
-        let facts = facts(&crate::analyser::tests::everything());
-        facts.figures.into_keys().chain(facts.words.into_keys()).collect()
+        let of = |lost_events| {
+            let facts = facts(&crate::analyser::tests::everything(lost_events));
+            facts.figures.into_keys().chain(facts.words.into_keys())
+        };
+        of(0).chain(of(60_000)).collect()
     }
 
     #[test]

@@ -259,10 +259,15 @@ fn sentence(row: &Diagnostic) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::Meta;
     use fonio_core::meta::Lost;
+    use fonio_core::{LostEvents, Meta, RowSink, Timestamp};
 
     use crate::analyser::tests::{analyse_rows, request, rows};
+    use crate::{Analyser, AnalysisOptions, FilterOptions};
+
+    fn gap(count: Option<u64>, after: u64, before: u64) -> LostEvents {
+        LostEvents { cpu: Some(0), count, after: Timestamp(after), before: Timestamp(before) }
+    }
 
     fn meta(lost: u64, ambiguous: u64) -> Meta {
         let mut meta = Meta { lost: Lost { events: lost, ..Lost::default() }, ..Meta::default() };
@@ -289,6 +294,74 @@ mod tests {
             assert_eq!(validity.ok, ok, "{:?}", validity.problems);
             assert_eq!(validity.problems.is_empty(), ok);
         }
+    }
+
+    #[test]
+    fn loss_of_unknown_size_is_neither_one_nor_nothing() {
+        let rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        // The rows span 1 ms. What the gap of 1 us, or of 100 us, lost is unknown.
+        for (until, ok) in [(501_000, true), (600_000, false)] {
+            let mut meta = Meta::default();
+            meta.lost.add(gap(None, 500_000, until));
+            let analysis = analyse_rows(&rows, &meta);
+            let validity = &analysis.validity;
+            assert_eq!((validity.lost_events, validity.lost_uncounted, validity.ok), (0, 1, ok));
+            assert_eq!(validity.lost_in_words(), "an unknown number of events");
+            let service = analysis.latency.groups[0].service_ns.as_ref().unwrap();
+            assert_eq!((service.max, service.p50, service.p99), (None, None, None));
+            let missing = service.missing.as_ref().unwrap();
+            assert_eq!((missing.at_most, missing.max_at_least, missing.p50), (None, 1000, None));
+            let figures = analysis.figures();
+            assert!(!figures.iter().any(|figure| figure.name == "latency.all.service.max"));
+        }
+        let mut meta = Meta::default();
+        meta.lost.add(gap(None, 1, 2));
+        meta.lost.add(gap(Some(3), 1, 2));
+        assert_eq!(analyse_rows(&rows, &meta).validity.lost_in_words(), "more than 3 events");
+    }
+
+    #[test]
+    fn what_was_lost_outside_a_time_range_does_not_matter() {
+        let rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        let mut meta =
+            Meta { began: Some(Timestamp(0)), ended: Some(Timestamp(1_000_000)), ..Meta::default() };
+        meta.lost.add(gap(Some(700), 900_000, 1_000_000));
+        let within = |until_ns| {
+            let filter = FilterOptions { until_ns, ..FilterOptions::default() };
+            let options = AnalysisOptions { filter: Some(filter), ..AnalysisOptions::default() };
+            let mut analyser = Analyser::new(options);
+            analyser.began(Timestamp(0)).unwrap();
+            rows.iter().filter(|row| until_ns.is_none_or(|until| row.order_time().0 < until)).for_each(
+                |row| {
+                    analyser.request(row).unwrap();
+                },
+            );
+            analyser.finish(&meta)
+        };
+        let (all, part) = (within(None), within(Some(800_000)));
+        assert_eq!(
+            (all.validity.lost_events, all.validity.ok, all.validity.lost_where.len()),
+            (700, false, 1)
+        );
+        assert_eq!(
+            (part.validity.lost_events, part.validity.ok, part.validity.lost_where.len()),
+            (0, true, 0)
+        );
+        assert!(part.latency.groups[0].service_ns.as_ref().unwrap().max.is_some());
+    }
+
+    #[test]
+    fn a_source_that_lists_requeues_and_shows_none_had_none() {
+        let rows = rows(&["R 0+8 d0 c1"]);
+        let mut meta = Meta::default();
+        let requeues = |meta: &Meta| {
+            let analysis = analyse_rows(&rows, meta);
+            let denied = analysis.validity.unknown.iter().any(|sentence| sentence.contains("requeued"));
+            (analysis.queueing.requeues.map(|requeues| requeues.requeues), denied)
+        };
+        assert_eq!(requeues(&meta), (None, true));
+        meta.source.shows = vec!["issue".to_owned(), "requeue".to_owned()];
+        assert_eq!(requeues(&meta), (Some(0), false));
     }
 
     #[test]

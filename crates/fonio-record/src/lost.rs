@@ -94,6 +94,11 @@ impl Losses {
             if count.unnumbered > 0 {
                 lost.uncounted -= count.unnumbered;
                 lost.events += rest;
+                let mut silent =
+                    lost.gaps.iter_mut().filter(|gap| gap.cpu == Some(*cpu) && gap.count.is_none());
+                if let (Some(only), 1) = (silent.next(), count.unnumbered) {
+                    only.count = Some(rest);
+                }
             } else if rest > 0 {
                 lost.add(somewhere(Some(rest)));
             }
@@ -192,7 +197,10 @@ mod tests {
     fn what_nobody_counted_is_unknown() {
         // A page tells of a gap without its size; the statistics know it.
         let (lost, _) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[Some((9, 0))]));
-        assert_eq!((lost.events, lost.total(), lost.gaps[1].count), (9, Some(9), None));
+        assert_eq!((lost.events, lost.total(), lost.gaps[1].count), (9, Some(9), Some(7)));
+        // Of two such gaps, nobody knows which lost how many.
+        let (lost, _) = settle(&[gap(0, None), gap(0, None)], kernel(&[Some((9, 0))]));
+        assert_eq!((lost.total(), lost.gaps[0].count, lost.gaps[1].count), (Some(9), None, None));
         // They do not here.
         let (lost, said) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[None]));
         assert_eq!((lost.events, lost.total(), said), (2, None, vec!["unknown-loss"]));

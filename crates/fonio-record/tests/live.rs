@@ -77,27 +77,29 @@ fn try_record(options: &RecordOptions) -> Option<RecordSummary> {
 fn checked(outcome: Result<RecordSummary, RecordError>) -> Option<RecordSummary> {
     match outcome {
         Ok(summary) => Some(summary),
-        Err(error @ RecordError::NotRoot) => {
-            skip(Need::Root, error);
-            None
-        }
-        Err(error @ RecordError::NoDeviceBelow { .. }) => {
-            skip(Need::Disk, error);
-            None
-        }
-        Err(
-            error @ (RecordError::NoTracefs
-            | RecordError::Mount { .. }
-            | RecordError::Lockdown { .. }
-            | RecordError::ReadOnly { .. }
-            | RecordError::NoBlockEvents
-            | RecordError::NoInstances
-            | RecordError::NoMonotonicClock),
-        ) => {
-            skip(Need::Tracefs, error);
-            None
-        }
-        Err(error) => panic!("{error}"),
+        Err(error) => match lacking(&error) {
+            Some(need) => {
+                skip(need, error);
+                None
+            }
+            None => panic!("{error}"),
+        },
+    }
+}
+
+/// What the machine lacks, where an error says that it lacks something. Any other error is a failure of the recorder.
+fn lacking(error: &RecordError) -> Option<Need> {
+    match error {
+        RecordError::NotRoot => Some(Need::Root),
+        RecordError::NoDeviceBelow { .. } => Some(Need::Disk),
+        RecordError::NoTracefs
+        | RecordError::Mount { .. }
+        | RecordError::Lockdown { .. }
+        | RecordError::ReadOnly { .. }
+        | RecordError::NoBlockEvents
+        | RecordError::NoInstances
+        | RecordError::NoMonotonicClock => Some(Need::Tracefs),
+        _ => None,
     }
 }
 
@@ -324,15 +326,44 @@ fn a_duration_ends_it() {
     assert!(record(&RecordOptions { overwrite: true, ..options }, &mut |_| {}).is_ok());
 }
 
+/// A file, and a shell script that reads it `times` times in pieces of 4 KiB past the page cache; with the number of reads.
+fn reads(dir: &Path, mib: usize, times: usize) -> (String, u64) {
+    let file = dir.join("data");
+    fs::write(&file, vec![1; mib << 20]).unwrap();
+    let one = format!("dd if={} of=/dev/null bs=4k iflag=direct 2>/dev/null || exit 9", file.display());
+    (format!("sync {}; {}", file.display(), [&*one].repeat(times).join("; ")), (mib * times * 256) as u64)
+}
+
+/// The reads of a script that were seen to complete.
+fn completed_reads(rows: &Rows) -> u64 {
+    let reads = rows.requests.iter().filter(|r| r.op == Op::Read && r.bytes.0 == 4096);
+    reads.filter(|read| read.completed.is_some()).count() as u64
+}
+
+/// Each lost event has a processor and a place, they add up, and the recording says what the summary says.
+fn loss_is_counted_and_placed(summary: &RecordSummary, meta: &Meta) {
+    let lost = &summary.lost;
+    assert_eq!(meta.lost, *lost);
+    assert_eq!(lost.total(), Some(lost.events), "the kernel here counts");
+    for gap in &lost.gaps {
+        assert!(
+            gap.after <= gap.before && gap.before <= summary.ended && gap.after >= summary.began,
+            "{gap:?}"
+        );
+        assert!(gap.cpu.is_some(), "{gap:?}");
+    }
+    // Where the kernel's page has no room for the number, only its statistics know it.
+    let placed = lost.gaps.iter().filter_map(|gap| gap.count).sum::<u64>();
+    let unnumbered = lost.gaps.iter().any(|gap| gap.count.is_none());
+    if lost.gaps_beyond == 0 {
+        assert!(placed == lost.events || unnumbered && placed < lost.events, "{placed} of {}", lost.events);
+    }
+}
+
 #[test]
-fn a_small_kernel_buffer_loses_events_and_says_so() {
+fn a_small_kernel_buffer_loses_events_and_counts_them() {
     let dir = scratch();
-    let file = dir.path().join("data");
-    fs::write(&file, vec![1; 1 << 20]).unwrap();
-    let script = format!(
-        "sync {0}; for i in 1 2 3 4; do dd if={0} of=/dev/null bs=4k iflag=direct 2>/dev/null; done",
-        file.display()
-    );
+    let (script, expected) = reads(dir.path(), 1, 4);
     let options = RecordOptions {
         select: vec![Selector::Path(dir.path().to_owned())],
         command: words(&["sh", "-c", &script]),
@@ -340,27 +371,26 @@ fn a_small_kernel_buffer_loses_events_and_says_so() {
         ..RecordOptions::new(dir.path().join("recording"))
     };
     let Some(summary) = try_record(&options) else { return };
-    if summary.lost.events == 0 {
-        eprintln!("skipped: direct reads are so slow here that not even a buffer of two pages overran");
-        return;
-    }
-    assert!(summary.lost.gaps.iter().all(|gap| gap.after <= gap.before && gap.cpu.is_some()));
-    assert!(summary.notes.iter().any(|note| note.contains("were lost")), "{:?}", summary.notes);
-    let (meta, _) = read(&summary.out);
-    assert_eq!(meta.lost, summary.lost);
+    assert_eq!(summary.command_exit, Some(0));
+    let (meta, rows) = read(&summary.out);
+    loss_is_counted_and_placed(&summary, &meta);
+    // Each read leaves an issue and a completion at least; dd knows how many there were.
+    let missing = expected.saturating_sub(completed_reads(&rows));
+    assert!(summary.lost.events >= missing, "{missing} reads are missing, {:?}", summary.lost);
+    assert_eq!(
+        summary.notes.iter().any(|note| note.contains("were lost because the kernel's buffer")),
+        summary.lost.events > 0,
+        "{:?}",
+        summary.notes
+    );
 }
 
 #[test]
-fn a_full_buffer_ends_it_or_spills() {
+fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     let dir = scratch();
-    let file = dir.path().join("data");
-    fs::write(&file, vec![1; 4 << 20]).unwrap();
-    let script = format!(
-        "sync {0}; for i in 1 2 3 4 5 6; do dd if={0} of=/dev/null bs=4k iflag=direct 2>/dev/null; done; exit 3",
-        file.display()
-    );
+    let (script, expected) = reads(dir.path(), 4, 6);
     let full = RecordOptions {
-        command: words(&["sh", "-c", &script]),
+        command: words(&["sh", "-c", &format!("{script}; exit 3")]),
         buffer: ByteCount(256 << 10),
         ..RecordOptions::new(dir.path().join("full"))
     };
@@ -368,21 +398,97 @@ fn a_full_buffer_ends_it_or_spills() {
     assert_eq!(summary.stopped_by, StopReason::BufferFull);
     // The command was left to its end.
     assert_eq!(summary.command_exit, Some(3));
-    read(&summary.out);
+    let (meta, rows) = read(&summary.out);
+    loss_is_counted_and_placed(&summary, &meta);
+    assert!(summary.lost.events > 0);
+    // From one instant on, nothing of any processor was kept: a request that is open there has no completion.
+    let end = summary
+        .lost
+        .gaps
+        .iter()
+        .filter(|gap| gap.before == summary.ended)
+        .map(|gap| gap.after)
+        .min()
+        .unwrap();
+    assert!(!rows.requests.is_empty());
+    for request in &rows.requests {
+        assert!(request.order_time() <= end && request.completed.is_none_or(|at| at <= end), "{request:?}");
+    }
+    assert!(completed_reads(&rows) < expected, "the buffer was too small for all");
+    assert!(summary.notes.iter().any(|note| note.contains("memory was full")), "{:?}", summary.notes);
+}
 
+#[test]
+fn a_spill_file_takes_what_memory_does_not() {
+    let dir = scratch();
+    let (script, expected) = reads(dir.path(), 4, 6);
     // Room for what two wake-ups bring, not for everything.
     let spill = RecordOptions {
+        command: words(&["sh", "-c", &script]),
         buffer: ByteCount(2 << 20),
         spill_to: Some(dir.path().to_owned()),
         kernel_buffer_per_cpu: Some(ByteCount(256 << 10)),
-        out: dir.path().join("spilled"),
-        ..full
+        ..RecordOptions::new(dir.path().join("spilled"))
     };
-    let summary = record(&spill, &mut |_| {}).unwrap();
+    let Some(summary) = try_record(&spill) else { return };
     assert_eq!(summary.stopped_by, StopReason::CommandEnded);
-    let (_, rows) = read(&summary.out);
-    let reads = rows.requests.iter().filter(|r| r.op == Op::Read && r.bytes.0 == 4096).count() as u64;
-    assert!(reads + summary.lost.events >= 6 * 1024, "{reads} reads, {:?} lost", summary.lost.events);
+    let (meta, rows) = read(&summary.out);
+    loss_is_counted_and_placed(&summary, &meta);
+    let seen = completed_reads(&rows);
+    assert!(seen + summary.lost.events >= expected, "{seen} reads, {:?} lost", summary.lost);
+}
+
+/// A file system in memory, unmounted when dropped.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn of(bytes: u64) -> Option<Tmpfs> {
+        let dir = tempfile::tempdir().unwrap();
+        let size = std::ffi::CString::new(format!("size={bytes}")).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        match rustix::mount::mount("none", dir.path(), "tmpfs", flags, size.as_c_str()) {
+            Ok(()) => Some(Tmpfs(dir)),
+            Err(errno) => {
+                skip(Need::Root, errno);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_spill_file_that_fails_costs_no_event_that_memory_can_hold() {
+    let dir = scratch();
+    let Some(small) = Tmpfs::of(256 << 10) else { return };
+    let (script, expected) = reads(dir.path(), 4, 6);
+    let spill = RecordOptions {
+        command: words(&["sh", "-c", &script]),
+        buffer: ByteCount(2 << 20),
+        spill_to: Some(small.0.path().to_owned()),
+        out: dir.path().join("spilled"),
+        ..RecordOptions::new("")
+    };
+    let Some(summary) = try_record(&spill) else { return };
+    let (meta, rows) = read(&summary.out);
+    loss_is_counted_and_placed(&summary, &meta);
+    assert!(
+        summary.notes.iter().any(|note| note.contains("spill file could not be written")),
+        "{:?}",
+        summary.notes
+    );
+    let seen = completed_reads(&rows);
+    if summary.stopped_by == StopReason::CommandEnded {
+        assert!(seen + summary.lost.events >= expected, "{seen} reads, {:?} lost", summary.lost);
+    } else {
+        assert_eq!(summary.stopped_by, StopReason::BufferFull);
+        assert!(summary.lost.events > 0);
+    }
 }
 
 #[test]
@@ -410,7 +516,9 @@ fn a_command_that_does_not_exist_leaves_nothing() {
     let options = RecordOptions { command: words(&["/no/such/program"]), ..RecordOptions::new(&out) };
     match record(&options, &mut |_| {}) {
         Err(RecordError::Command { program, .. }) => assert_eq!(program, "/no/such/program"),
-        Err(error) => skip(Need::Tracefs, error),
+        Err(error) => {
+            checked(Err(error));
+        }
         Ok(summary) => panic!("{summary:?}"),
     }
     assert!(!out.exists());
@@ -432,7 +540,10 @@ fn as_a_process() {
     });
     match result {
         Ok(summary) => println!("ended {:?} {:?}", summary.stopped_by, summary.command_signal),
-        Err(error) => println!("failed {error}"),
+        Err(error) => match lacking(&error) {
+            Some(need) => println!("lacks {} {error}", need.name()),
+            None => println!("failed {error}"),
+        },
     }
 }
 
@@ -453,19 +564,21 @@ impl Recorder {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut recorder = Recorder { child, lines };
         let line = recorder.line();
-        if line != "running" {
-            skip(Need::Tracefs, line);
-            recorder.child.wait().unwrap();
-            return None;
+        if line == "running" {
+            return Some(recorder);
         }
-        Some(recorder)
+        let ended = recorder.child.wait().unwrap();
+        let lacks = line.strip_prefix("lacks ").and_then(|rest| rest.split_once(' '));
+        let Some((need, why)) = lacks else { panic!("the recorder did not run: {line}, {ended}") };
+        skip(*Need::ALL.iter().find(|one| one.name() == need).unwrap(), why);
+        None
     }
 
     /// The next line that the recorder itself printed. libtest's own output may stand before it on the line.
     fn line(&mut self) -> String {
         for line in self.lines.by_ref() {
             let line = line.unwrap();
-            for word in ["running", "ended ", "failed "] {
+            for word in ["running", "ended ", "failed ", "lacks "] {
                 // libtest begins with "running 1 test".
                 if let Some(at) = line.find(word)
                     && !line.contains("running 1 test")

@@ -273,3 +273,38 @@ mod properties {
         }
     }
 }
+
+/// Lines of the scheduler around one read, a second of nothing, and one time that is damaged.
+#[test]
+fn a_trace_spans_all_its_events() {
+    let line = |seconds: &str, event: &str| format!("            dd-7     [000] .....  {seconds}: {event}\n");
+    let sched = "sched_switch: prev_comm=dd prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120";
+    let issue = "block_rq_issue: 8,0 R 4096 () 8 + 8 none,0,0 [dd]";
+    let complete = "block_rq_complete: 8,0 R () 8 + 8 none,0,0 [0]";
+    let mut text = [line("10.000000", sched), line("12.000000", issue), line("12.001000", complete)].concat();
+    text += &line("15.000000", sched);
+    let meta_of = |text: &str| {
+        let bytes = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+        let mut reader = FtraceReader::new(Input { name: "trace.txt".into(), bytes });
+        struct Said(Vec<String>, Vec<u64>);
+        impl fonio_core::RowSink for Said {
+            fn began(&mut self, at: fonio_core::Timestamp) -> std::io::Result<()> {
+                self.1.push(at.0);
+                Ok(())
+            }
+            fn diagnostic(&mut self, row: &fonio_core::Diagnostic) -> std::io::Result<()> {
+                self.0.push(row.code.clone());
+                Ok(())
+            }
+        }
+        let mut said = Said(Vec::new(), Vec::new());
+        let options = fonio_trace::assembler::AssemblerOptions::default();
+        let meta = fonio_trace::assemble::assemble(&mut reader, options, &mut said).expect("memory reads");
+        let seconds = |time: Option<fonio_core::Timestamp>| time.expect("there are events").0 as f64 / 1e9;
+        assert_eq!(said.1, [meta.began.expect("there are events").0]);
+        (seconds(meta.began), seconds(meta.ended), said.0)
+    };
+    assert_eq!(meta_of(&text), (10.0, 15.0, vec![]));
+    let damaged = text.clone() + &line("3155760000.000000", sched);
+    assert_eq!(meta_of(&damaged), (10.0, 15.0, vec!["absurd-time".to_owned()]));
+}

@@ -55,6 +55,8 @@ struct Stream<S> {
     /// The record that the heap knows of, as a range of `page`.
     record: (usize, usize),
     last_time: u64,
+    /// A damaged page, or the rest of one, was skipped since the last record.
+    skipped: bool,
     name: String,
 }
 
@@ -77,6 +79,7 @@ impl<S: PageSource> MergedRecords<S> {
                 cursor: None,
                 record: (0, 0),
                 last_time: began.0,
+                skipped: false,
                 name,
             })
             .collect();
@@ -151,27 +154,40 @@ impl<S: PageSource> MergedRecords<S> {
             }
             let stream = &mut self.streams[index];
             stream.cursor = None;
-            let Some(offset) = stream.pages.next_page(&mut stream.page)? else { return Ok(None) };
+            let Some(offset) = stream.pages.next_page(&mut stream.page)? else {
+                let latest = self.streams.iter().map(|stream| stream.last_time).max().unwrap_or(0);
+                self.gap(index, latest, None);
+                return Ok(None);
+            };
             stream.offset = offset;
             stream.page_number += 1;
             match self.layout.open(&stream.page) {
                 Ok((header, cursor)) => {
-                    if let Some(count) = header.lost {
-                        self.trouble.lost.push(LostEvents {
-                            cpu: Some(stream.cpu),
-                            count,
-                            after: Timestamp(stream.last_time.min(header.time)),
-                            before: Timestamp(header.time),
-                        });
-                    }
                     stream.cursor = Some(cursor);
+                    self.gap(index, header.time, header.lost);
                 }
                 Err(damage) => self.tell(index, damage),
             }
         }
     }
 
+    /// Notes what was lost before the page that begins at `until`. Nobody knows how many events a skipped page held.
+    fn gap(&mut self, index: usize, until: u64, lost: Option<Option<u64>>) {
+        let stream = &mut self.streams[index];
+        let skipped = std::mem::take(&mut stream.skipped);
+        if !skipped && lost.is_none() {
+            return;
+        }
+        self.trouble.lost.push(LostEvents {
+            cpu: Some(stream.cpu),
+            count: lost.flatten().filter(|_| !skipped),
+            after: Timestamp(stream.last_time.min(until)),
+            before: Timestamp(until),
+        });
+    }
+
     fn tell(&mut self, index: usize, damage: Damage) {
+        self.streams[index].skipped = true;
         let stream = &self.streams[index];
         self.damaged += 1;
         let diagnostic = Diagnostic {

@@ -83,8 +83,11 @@ fn sentence(summary: &RecordSummary) -> String {
         }
         _ => {}
     }
-    if summary.lost.events > 0 {
-        text.push_str(&format!("; {} events were lost, see the report", summary.lost.events));
+    match (summary.lost.total(), summary.lost.events) {
+        (Some(0), _) => {}
+        (Some(events), _) => text.push_str(&format!("; {events} events were lost, see the report")),
+        (None, 0) => text.push_str("; an unknown number of events was lost, see the report"),
+        (None, events) => text.push_str(&format!("; more than {events} events were lost, see the report")),
     }
     match (summary.command_exit, summary.command_signal) {
         (Some(code), _) if code != 0 => text.push_str(&format!("; the command ended with exit code {code}")),

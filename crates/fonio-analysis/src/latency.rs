@@ -11,8 +11,8 @@ use crate::{Distribution, Group};
 pub struct Latency {
     /// Each group that has requests.
     pub groups: Vec<LatencyRow>,
-    /// Sum of every service time, in nanoseconds.
-    pub service_sum_ns: u64,
+    /// Sum of every service time, in nanoseconds; absent where no request is known to have completed.
+    pub service_sum_ns: Option<u64>,
     /// Share of that sum by class; absent where nothing completed.
     pub shares: Option<LatencyShares>,
     /// Whether the source shows which reads are readahead. Where not, all reads are in `read`.
@@ -32,7 +32,7 @@ pub struct LatencyRow {
     pub service_ns: Option<Distribution>,
     /// Queued to completion, in nanoseconds; absent where the source shows no queueing.
     pub response_ns: Option<Distribution>,
-    /// Share of all requests' summed service time.
+    /// Share of all requests' summed service time; absent where none of the group is known to have completed.
     pub latency_share: Option<f64>,
 }
 
@@ -91,17 +91,18 @@ impl ResponseTally {
             let response = Tally::together(classes().map(|class| &self.response[class as usize]));
             let without_service = loss.and(service.without(group));
             let without_response = loss.and(requests - response.count);
+            let times = service.of_group(group);
             (requests > 0).then(|| LatencyRow {
                 group,
                 requests,
-                service_ns: service.of_group(group).distribution_despite(without_service, 1, Curve::With),
+                service_ns: times.distribution_despite(without_service, 1, Curve::With),
                 response_ns: response.distribution_despite(without_response, 1, Curve::With),
-                latency_share: ratio(classes().map(sum).sum(), service_sum_ns),
+                latency_share: ratio(times.sum, service_sum_ns).filter(|_| times.count > 0),
             })
         });
         Latency {
             groups: groups.collect(),
-            service_sum_ns,
+            service_sum_ns: (service.of_group(Group::All).count > 0).then_some(service_sum_ns),
             shares: (service_sum_ns > 0).then(|| LatencyShares {
                 read: share(Class::Read),
                 readahead: share(Class::Readahead),
@@ -134,7 +135,7 @@ mod tests {
         ])
         .latency;
         let shares = latency.shares.unwrap();
-        assert_eq!(latency.service_sum_ns, 100_000);
+        assert_eq!(latency.service_sum_ns, Some(100_000));
         assert_eq!(
             (shares.read, shares.readahead, shares.write_sync, shares.write_async, shares.flush),
             (0.1, 0.2, 0.5, 0.1, 0.1)
@@ -144,6 +145,17 @@ mod tests {
         assert_eq!(reads.latency_share, Some(0.3));
         let (service, response) = (reads.service_ns.as_ref().unwrap(), reads.response_ns.as_ref().unwrap());
         assert_eq!((service.mean, response.mean, response.max), (15_000.0, 30_000.0, Some(40_000)));
+    }
+
+    #[test]
+    fn a_group_without_completions_has_no_share() {
+        let latency = analyse(&["R 0+8 d0 c10", "WS 0+8 d10", "WS 8+8 q20"]).latency;
+        let of = |group| latency.groups.iter().find(|row| row.group == group).unwrap().latency_share;
+        assert_eq!(
+            (of(Group::Reads), of(Group::WriteSync), latency.service_sum_ns),
+            (Some(1.0), None, Some(10_000))
+        );
+        assert_eq!(analyse(&["WS 0+8 d10"]).latency.service_sum_ns, None);
     }
 
     #[test]

@@ -62,21 +62,18 @@ impl Losses {
         });
         if last {
             let left = self.missed.left_out.iter().flat_map(|left| &left.cpus);
-            batch.lost.extend(left.map(|left| LostEvents {
-                cpu: Some(left.cpu),
-                count: (!left.uncounted).then(|| {
-                    let behind = self.counts.get(&left.cpu).map_or(0, |count| count.behind);
-                    left.events + left.overwritten + behind
-                }),
-                after: end,
-                before: self.ended,
-            }));
+            let gaps = left.map(|left| {
+                let behind = self.counts.get(&left.cpu).map_or(0, |count| count.behind);
+                let count = (!left.uncounted).then_some(left.events + left.overwritten + behind);
+                LostEvents { cpu: Some(left.cpu), count, after: end, before: self.ended }
+            });
+            batch.lost.extend(gaps.filter(|gap| gap.count != Some(0)));
         }
     }
 
-    /// Completes what the batches told of by what only the kernel's statistics know. Gives sentences on it: a stable name,
-    /// the sentence, and how many events.
-    pub(crate) fn finish(&self, lost: &mut Lost) -> Vec<(&'static str, String, u64)> {
+    /// Completes what the batches told of by what only the kernel's statistics know. Gives sentences on it, each with a
+    /// stable name.
+    pub(crate) fn finish(&self, lost: &mut Lost) -> Vec<(&'static str, String)> {
         let mut said = Vec::new();
         let (mut overwritten, mut refused, mut silent) = (0, 0, 0);
         for (cpu, stats) in &self.missed.kernel {
@@ -117,21 +114,18 @@ impl Losses {
                 format!(
                     "{overwritten} events were lost because the kernel's buffer was too small for this load; {place}; give more with `--kernel-buffer`"
                 ),
-                overwritten,
             ));
         }
         if refused > 0 {
             said.push((
                 "refused-events",
                 format!("{refused} events were lost because the kernel could not write them into its buffer"),
-                refused,
             ));
         }
         if silent > 0 {
             said.push((
                 "unknown-loss",
                 format!("the kernel does not say how many events {silent} processors lost"),
-                silent,
             ));
         }
         if let (Some(left_out), Some(end)) = (&self.missed.left_out, self.end()) {
@@ -143,7 +137,6 @@ impl Losses {
                 format!(
                     "the recorder's memory was full, so the recording is complete for the first {after:.3} s only and {number} later events were lost; give more with `--buffer`, or a directory with `--spill-to`"
                 ),
-                number,
             ));
         }
         said
@@ -239,9 +232,7 @@ mod tests {
         batch.lost.iter().for_each(|gap| lost.add(*gap));
         let said = losses.finish(&mut lost);
         assert_eq!(lost.total(), Some(36), "what the kernel overwrote is not counted twice");
-        assert_eq!(
-            said.iter().map(|(code, _, count)| (*code, *count)).collect::<Vec<_>>(),
-            [("lost-events", 4), ("buffer-full", 32)]
-        );
+        assert_eq!(said.iter().map(|(code, _)| *code).collect::<Vec<_>>(), ["lost-events", "buffer-full"]);
+        assert!(said[1].1.contains("and 32 later events were lost"), "{}", said[1].1);
     }
 }

@@ -191,8 +191,8 @@ fn finish(
         };
         writer.diagnostic(&diagnostic).map_err(written)
     };
-    for (code, message, count) in losses.finish(&mut meta.lost) {
-        diagnose(code, message, count)?;
+    for (code, message) in losses.finish(&mut meta.lost) {
+        diagnose(code, message, 1)?;
     }
     if let Some(reason) = spill_failed {
         let message = format!(

@@ -263,7 +263,7 @@ proptest! {
         prop_assert_eq!(analysis.processes.processes.iter().map(|p| p.requests).sum::<u64>(), count);
         prop_assert_eq!(analysis.points.sample.len() as u64, count);
         let share = analysis.io_share.all.as_ref().unwrap();
-        prop_assert_eq!(share.latency_sum_ns, analysis.latency.service_sum_ns);
+        prop_assert_eq!(Some(share.latency_sum_ns), analysis.latency.service_sum_ns);
         prop_assert_eq!(analysis.slices.busy_ns.iter().sum::<u64>(), share.busy_union_ns);
         for (device, depth) in analysis.io_share.devices.iter().zip(&analysis.queueing.devices) {
             prop_assert_eq!(device.share.busy_union_ns, depth.busy_ns);

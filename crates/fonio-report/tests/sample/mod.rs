@@ -259,7 +259,7 @@ fn latency(dice: &mut Dice, requests: u64) -> Latency {
             row(Group::Flush, 14, 700_000, 0.058),
             row(Group::Discard, 1, 300_000, 0.002),
         ],
-        service_sum_ns: 110 * SECOND,
+        service_sum_ns: Some(110 * SECOND),
         shares: None,
         readahead_known: true,
         sync_known: true,

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fonio_host::{
@@ -295,25 +295,47 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
         Err(error @ HostError::NoCpuLimit { .. }) => return skip(Need::Cgroup, error),
         group => group.expect("a group"),
     };
-    let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
-    group.add(child.id()).expect("add");
+    let spins = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
+    let child = Spinning(spins);
+    group.add(child.0.id()).expect("add");
     std::thread::sleep(Duration::from_millis(200));
-    // Whatever else runs here, it gets no more than its share; half as much again is for a machine that looks late.
     let ran = || -> u64 {
-        let text = fs::read_to_string(format!("/proc/{}/schedstat", child.id())).expect("schedstat");
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", child.0.id())).expect("schedstat");
         text.split_whitespace().next().and_then(|ran| ran.parse().ok()).expect("a number")
     };
-    let (before, began) = (ran(), std::time::Instant::now());
+    let counted = |name: &str| -> u64 {
+        let text = fs::read_to_string(group.dir().join("cpu.stat")).expect("a group has it");
+        let count = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        count.unwrap_or_else(|| panic!("{name} in {text}"))
+    };
+    let now = || (ran(), counted("nr_periods"), counted("nr_throttled"), std::time::Instant::now());
+    let before = now();
     std::thread::sleep(Duration::from_secs(1));
-    let used = (ran() - before) as f64 / began.elapsed().as_nanos() as f64;
+    let after = now();
+    let used = (after.0 - before.0) as f64 / (after.3 - before.3).as_nanos() as f64;
+    // Whatever else runs here, it gets no more than its share; half as much again is for a machine that looks late.
     assert!(used <= 0.3, "{used}");
+    // Nor less, in the periods at whose end its limit held it back; in the others it lacked a processor that others had.
+    let held_back = (after.2 - before.2) as f64 / (after.1 - before.1) as f64;
+    assert!(
+        held_back > 0.0 && used >= 0.75 * 0.2 * held_back,
+        "{used}, held back in {held_back} of the periods"
+    );
     let dir = group.dir().to_owned();
     assert!(dir.exists());
     // With a process in it, as after kill -9.
     drop(ledger);
     assert!(!dir.exists());
-    child.kill().expect("kill");
-    child.wait().expect("wait");
+}
+
+/// A process that never ends by itself; it is killed when the test ends, also where that fails.
+struct Spinning(Child);
+
+impl Drop for Spinning {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]

@@ -54,6 +54,7 @@ needs! {
     Fanotify "fanotify" "The kernel reports opened files through fanotify."
     Schedstat "schedstat" "The kernel counts how long a thread ran (CONFIG_SCHED_INFO)."
     WakeUp "wake_up" "The kernel takes requests for short wake-up times (`/dev/cpu_dma_latency`)."
+    Cachestat "cachestat" "The kernel says what its page cache holds of a file (Linux 6.5 or later)."
     Disk "disk" "The build directory is on a block device, so that its I/O can be recorded."
     DirectIo "direct_io" "The temporary folder's file system has direct I/O."
     InodeFlags "inode_flags" "The build directory's file system has inode flags, such as append-only."
@@ -64,7 +65,7 @@ needs! {
     Fusermount "fusermount" "The program fusermount3 is installed, and users may open `/dev/fuse`."
     Qemu "qemu" "The programs qemu-io and qemu-img are installed."
     Duckdb "duckdb" "A Python interpreter has DuckDB's package."
-    Shared "shared" "The real traces lie beside the repository (`../shared/traces`)."
+    Shared "shared" "The real traces lie beside the repository."
     PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone."
     Long "long" "FONIO_LONG_TESTS asks for tests that take minutes."
 }
@@ -99,6 +100,7 @@ impl Need {
             | Need::IoUring
             | Need::Passthrough
             | Need::Fanotify
+            | Need::Cachestat
             | Need::Disk
             | Need::DirectIo
             | Need::InodeFlags

@@ -10,6 +10,7 @@ mod fuse_safety;
 mod fuse_suites;
 mod fuzz;
 mod gen_trace;
+mod mutants;
 mod paper;
 mod process;
 mod report_bench;
@@ -28,6 +29,8 @@ cargo xtask COMMAND
               recording of it
   test        everything that must pass: format, lints, documentation, invariants, fuzz targets, tests
   fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
+  mutants     whether tests notice faults: makes small ones in a sample of the code and runs the tests:
+              [assembler] [recorder] [statistics] [buffer] [--seed N] [--sample N, of each; 25]
   fuse-safety `fonio mount` on cards that refuse writes or lose power, a million random operations for each mode
               against a model, pjdfstest and fsx, and its tests on Debian's kernels in virtual machines (root):
               [errors] [power-cuts] [sequences] [suites] [kernels]
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         "demo" => demo::run(rest),
         "test" => test::run(rest),
         "fuzz" => fuzz::run(rest),
+        "mutants" => mutants::run(rest),
         "fuse-safety" => fuse_safety::run(rest),
         "bench" => report_bench::run(rest),
         "paper" => paper::run(rest),

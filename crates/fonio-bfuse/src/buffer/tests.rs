@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Buffer, Manager, Pending, Seen};
@@ -181,15 +182,97 @@ fn each_handle_hears_of_an_error_once() {
     let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));
     let mut first = pending.errors_now();
     let mut second = pending.errors_now();
-    let accepted = buffer.write(&pending, &full, 0, &[1; 100]);
+    // The device is full, the file system that it is on is not: so it is buffered.
+    assert_eq!(buffer.write(&pending, &full, 0, &[1; 100]), Ok(()));
     buffer.drain(&pending);
-    if accepted.is_ok() {
-        assert_eq!(pending.error_for(&mut first), Some(Errno::NOSPC));
-        assert_eq!(pending.error_for(&mut first), None);
-        assert_eq!(pending.error_for(&mut second), Some(Errno::NOSPC));
-        assert_eq!(pending.error_for(&mut pending.errors_now()), None);
-        assert_eq!(statistics.lost_bytes.get(), 100);
-    } else {
-        assert_eq!(accepted, Err(Errno::NOSPC));
+    assert_eq!(pending.error_for(&mut first), Some(Errno::NOSPC));
+    assert_eq!(pending.error_for(&mut first), None);
+    assert_eq!(pending.error_for(&mut second), Some(Errno::NOSPC));
+    assert_eq!(pending.error_for(&mut pending.errors_now()), None);
+    assert_eq!(statistics.lost_bytes.get(), 100);
+}
+
+/// What is below after each write of a stream, where no thread flushes.
+#[test]
+fn full_entries_go_below_with_the_write_that_fills_them_and_others_stay() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let buffer = Buffer::new(options(4, false, Duration::from_secs(3600)), Arc::default());
+    let mut file = Oracle::new(dir.path(), 0);
+    for (bytes, below) in [(3000, 0), (1000, 0), (96, 4096), (100, 4096), (4095, 8192), (5000, 12_288)] {
+        file.write(&buffer, file.end, bytes, bytes as u8);
+        assert_eq!(std::fs::metadata(&file.path).expect("it is there").len(), below, "after {}", file.end);
+        file.check_below(0, usize::try_from(below).expect("small"));
+    }
+}
+
+#[test]
+fn data_younger_than_the_interval_stay_and_older_ones_go() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for (number, (interval, below)) in
+        [(Duration::from_secs(3600), 0), (Duration::ZERO, 100)].into_iter().enumerate()
+    {
+        let buffer = Arc::new(Buffer::new(options(4, true, interval), Arc::default()));
+        let manager = Manager::start(&buffer).expect("a thread");
+        let mut file = Oracle::new(dir.path(), number);
+        file.write(&buffer, 0, 100, 1);
+        let length = || std::fs::metadata(&file.path).expect("it is there").len();
+        // Long enough for a manager that comes at once; one that must come is waited for.
+        std::thread::sleep(Duration::from_millis(50));
+        let arrived = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(if length() < below { 10 } else { 0 }));
+            length() >= below
+        });
+        assert!(arrived && length() == below, "{interval:?}: {} bytes are below", length());
+        drop(manager);
+        file.check_below(0, 100);
+    }
+}
+
+#[test]
+fn only_what_touches_pending_data_is_drained() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let statistics = Arc::new(BufferStatistics::default());
+    let buffer = Buffer::new(options(4, false, Duration::from_secs(3600)), Arc::clone(&statistics));
+    let mut file = Oracle::new(dir.path(), 0);
+    file.write(&buffer, 0, 100, 1);
+    buffer.drain(&file.pending);
+    file.write(&buffer, 100, 100, 2);
+    // Pending is 100..200.
+    for (offset, length, drains) in [(0, 100, 0), (200, 50, 0), (u64::MAX, 9, 0), (100, 0, 0), (199, 1, 1)] {
+        buffer.settle(&file.pending, offset, length);
+        assert_eq!(statistics.read_drains.get(), drains, "{length} bytes at {offset}");
+    }
+    file.write(&buffer, 200, 100, 3);
+    buffer.settle(&file.pending, 0, u64::MAX);
+    assert_eq!(statistics.read_drains.get(), 2);
+    file.check_below(0, 300);
+}
+
+/// A stream is written past the page cache once it is longer than an entry, and only where the options say so.
+#[test]
+fn a_long_stream_opens_its_file_once_more() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("direct");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::DIRECT;
+    if let Err(error) = rustix::fs::open(&path, flags, Mode::RUSR) {
+        return fonio_testing::skip(fonio_testing::Need::DirectIo, error);
+    }
+    for (number, direct) in [true, false].into_iter().enumerate() {
+        let options = BufferOptions { direct, ..options(4, false, Duration::from_secs(3600)) };
+        let buffer = Buffer::new(options, Arc::default());
+        let mut file = Oracle::new(dir.path(), number);
+        let path = file.path.clone();
+        let open = || {
+            let all = std::fs::read_dir("/proc/self/fd").expect("/proc is there").flatten();
+            all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path)).count()
+        };
+        for (bytes, times) in [(ENTRY_BYTES - 1, 1), (1, 1), (1, 2)] {
+            file.write(&buffer, file.end, bytes, 1);
+            buffer.drain(&file.pending);
+            assert_eq!(open(), if direct { times } else { 1 }, "{direct}: {} bytes", file.end);
+        }
+        file.check_below(0, ENTRY_BYTES + 1);
+        file.pending.let_go();
+        assert_eq!(open(), 1, "{direct}: closed");
     }
 }

@@ -18,6 +18,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
     tools::ensure(&[tools::BUILD, tools::TEST])?;
+    tools::ensure_duckdb()?;
     step("invariants", tidy::run)?;
     step("format", || process::run(process::cargo().args(["fmt", "--all", "--check"])))?;
     step("lints", || {

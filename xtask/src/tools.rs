@@ -31,7 +31,15 @@ pub const TEST: &[Tool] = &[
     tool("c++", "g++", "the fuzz targets"),
     tool("mkfs.ext4", "e2fsprogs", "recording on a real file system"),
     tool("sqlite3", "sqlite3", "recording a real workload"),
+    tool("fio", "fio", "benchmarks, and replaying exports"),
+    tool("blkparse", "blktrace", "reading generated traces"),
+    tool("fusermount3", "fuse3", "mounting as a user"),
+    tool("qemu-io", "qemu-utils", "clients of emulated network block devices"),
+    tool("python3", "python3 python3-venv", "the documented queries in DuckDB"),
 ];
+
+/// The version whose answers the tests expect.
+const DUCKDB: &str = "duckdb==2.0.0";
 
 /// To run the demo as root.
 pub const DEMO: &[Tool] = &[
@@ -70,6 +78,10 @@ pub fn ensure(groups: &[&[Tool]]) -> Result<()> {
             packages.extend(tool.package.split(' '));
         }
     }
+    install(packages)
+}
+
+fn install(mut packages: Vec<&str>) -> Result<()> {
     packages.sort_unstable();
     packages.dedup();
     if packages.is_empty() {
@@ -88,4 +100,38 @@ pub fn ensure(groups: &[&[Tool]]) -> Result<()> {
             .args(["install", "-y", "-qq", "--no-install-recommends"])
             .args(&packages),
     )
+}
+
+/// Installs DuckDB's Python package in a virtual environment below the target directory, where the tests look for it.
+/// Says why where that cannot be done, as without a network: their tests are skipped then.
+pub fn ensure_duckdb() -> Result<()> {
+    let folder = process::scratch("python")?;
+    let python = folder.join("bin/python3");
+    let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+    if runs(Command::new(&python).args(["-c", "import duckdb"])) {
+        return Ok(());
+    }
+    println!("Installing DuckDB's Python package in {}", folder.display());
+    let make = || {
+        let mut command = Command::new("python3");
+        process::run(command.args(["-m", "venv", "--clear"]).arg(&folder))
+    };
+    // Debian's Python comes without what makes environments.
+    let made = make().or_else(|_| install(vec!["python3-venv"]).and_then(|()| make()));
+    let installed = made.and_then(|()| {
+        process::run(Command::new(&python).args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--only-binary=:all:",
+            DUCKDB,
+        ]))
+    });
+    if let Err(error) = installed {
+        println!(
+            "DuckDB's Python package cannot be installed, so the documented queries are not run: {error:#}"
+        );
+    }
+    Ok(())
 }

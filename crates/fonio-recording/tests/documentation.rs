@@ -1,7 +1,7 @@
 //! The queries of `docs/recording.md` run, in DuckDB, on a recording that has every table.
 //!
-//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`; without it `python3` is tried. Skips with a
-//! sentence where there is none.
+//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`; without it, the environment that
+//! `cargo xtask test` makes below the target directory and `python3` are tried.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,9 +44,12 @@ fn sql_blocks(document: &str) -> Vec<&str> {
 }
 
 fn duckdb() -> Option<PathBuf> {
-    let python = PathBuf::from(std::env::var_os("FONIO_DUCKDB").unwrap_or_else(|| "python3".into()));
-    let found = Command::new(&python).args(["-c", "import duckdb"]).output();
-    found.is_ok_and(|output| output.status.success()).then_some(python)
+    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../xtask/python/bin/python3");
+    let named = std::env::var_os("FONIO_DUCKDB").map(PathBuf::from);
+    named.map_or_else(|| vec![made, "python3".into()], |named| vec![named]).into_iter().find(|python| {
+        let found = Command::new(python).args(["-c", "import duckdb"]).output();
+        found.is_ok_and(|output| output.status.success())
+    })
 }
 
 fn write_recording(dir: &Path) {
@@ -98,10 +101,10 @@ fn the_queries_run() {
     let blocks = sql_blocks(&document);
     assert!(blocks.len() >= 10, "{}", blocks.len());
     let Some(python) = duckdb() else {
-        eprintln!(
-            "skipped: no Python with the package duckdb; `pip install duckdb`, and name it in FONIO_DUCKDB"
+        return fonio_testing::skip(
+            fonio_testing::Need::Duckdb,
+            "no Python has the package duckdb; `pip install duckdb`, and name it in FONIO_DUCKDB",
         );
-        return;
     };
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("run");

@@ -47,6 +47,15 @@ pub enum RecordingError {
         #[source]
         source: ParquetError,
     },
+    /// A table is a directory of files.
+    #[error(
+        "{} is a directory, as Spark writes a table; write it in one part, with coalesce(1), and put the part in its place",
+        path.display()
+    )]
+    Parts {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A table is Parquet, but not the table that its name promises.
     #[error("{} does not have the columns of this table: {why}; see docs/recording.md", path.display())]
     Columns {

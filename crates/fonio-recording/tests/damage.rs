@@ -52,6 +52,22 @@ fn replace(path: &Path, from: &str, to: &str) {
 }
 
 #[test]
+fn a_table_in_parts() {
+    check(
+        |dir| {
+            let table = dir.join("requests.parquet");
+            let part = fs::read(&table).unwrap();
+            fs::remove_file(&table).unwrap();
+            fs::create_dir(&table).unwrap();
+            fs::write(table.join("part-00000.parquet"), part).unwrap();
+        },
+        expect![[r#"
+            /place/run/requests.parquet is a directory, as Spark writes a table; write it in one part, with coalesce(1), and put the part in its place
+        "#]],
+    );
+}
+
+#[test]
 fn not_a_recording() {
     check(
         |dir| fs::remove_dir_all(dir).unwrap(),

@@ -17,7 +17,7 @@ use table_file::{Rows, TableFile};
 
 /// Whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. It may still be damaged.
 pub fn is_recording(path: &Path) -> bool {
-    path.join(META_FILE).is_file() && path.join(Table::Requests.file_name()).is_file()
+    path.join(META_FILE).is_file() && path.join(Table::Requests.file_name()).exists()
 }
 
 /// A recording on disk.

@@ -47,6 +47,9 @@ impl<R: Row> TableFile<R> {
             }
             Err(error) => return Err(RecordingError::io("read", &path)(error)),
         };
+        if path.is_dir() {
+            return Err(RecordingError::Parts { path });
+        }
         let damaged = |source: ParquetError| RecordingError::Damaged { path: path.clone(), source };
         // What the file says of Arrow types is not needed: the types are the schema's.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
@@ -186,7 +189,7 @@ impl<R: Row> Rows<'_, R> {
         });
         let batch = batch.map_err(|source| RecordingError::Damaged { path: path(), source })?;
         let Some(batch) = batch else { return Ok(false) };
-        R::decode(&batch, &mut self.decoded).map_err(|bad| RecordingError::Value {
+        schema::decode(&batch, &mut self.decoded).map_err(|bad| RecordingError::Value {
             path: path(),
             column: bad.column,
             row: self.decoded_before + bad.row as u64,

@@ -1,6 +1,7 @@
 //! The tables' columns: one line per column in [`tables`], the types that a column can have in [`cell`].
 
 pub(crate) mod cell;
+mod convert;
 mod tables;
 
 use std::path::Path;
@@ -52,8 +53,8 @@ pub(crate) trait Row: Clone {
     /// One array per column, in the order of [`columns`](Row::columns).
     fn encode(rows: &[Self]) -> Vec<ArrayRef>;
 
-    /// Appends the rows of a batch, whose columns are as in [`columns`](Row::columns), to `rows`.
-    fn decode(batch: &RecordBatch, rows: &mut Vec<Self>) -> Result<(), BadCell>;
+    /// Appends `count` rows, whose columns are as in [`columns`](Row::columns), to `rows`.
+    fn decode(columns: &[ArrayRef], count: usize, rows: &mut Vec<Self>) -> Result<(), BadCell>;
 }
 
 /// A value that its column cannot have; `row` counts within the batch.
@@ -95,6 +96,14 @@ pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
     properties.build()
 }
 
+/// Appends the rows of a batch to `rows`. Its columns are those of [`match_columns`] in the schema's order.
+pub(crate) fn decode<R: Row>(batch: &RecordBatch, rows: &mut Vec<R>) -> Result<(), BadCell> {
+    let columns = R::columns().into_iter().zip(batch.columns());
+    let columns: Vec<ArrayRef> =
+        columns.map(|(column, array)| convert::convert(array, &column)).collect::<Result<_, _>>()?;
+    R::decode(&columns, batch.num_rows(), rows)
+}
+
 /// Finds this build's columns in a file's schema, whatever their order and whatever else is there. Returns the schema
 /// in which to read the file and, for each of our columns, its place in the file.
 pub(crate) fn match_columns<R: Row>(
@@ -108,15 +117,19 @@ pub(crate) fn match_columns<R: Row>(
         let (place, found) = file_schema
             .column_with_name(column.name)
             .ok_or_else(|| wrong(format!("there is no column {:?}", column.name)))?;
-        if stored_type(found.data_type()) != stored_type(&column.data_type) {
+        let data_type = if stored_type(found.data_type()) == stored_type(&column.data_type) {
+            column.data_type
+        } else if convert::is_whole(&column.data_type) && convert::can_be_whole(found.data_type()) {
+            found.data_type().clone()
+        } else {
             return Err(wrong(format!(
                 "column {:?} is {} instead of {}",
                 column.name,
                 found.data_type(),
                 column.data_type
             )));
-        }
-        fields[place] = Arc::new(Field::new(column.name, column.data_type, found.is_nullable()));
+        };
+        fields[place] = Arc::new(Field::new(column.name, data_type, found.is_nullable()));
         places.push(place);
     }
     Ok((Arc::new(Schema::new(fields)), places))

@@ -2,7 +2,7 @@
 //!
 //! A change here is a change of the schema: raise `SCHEMA_VERSION` and tell of it in `docs/recording.md`.
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::ArrayRef;
 use fonio_core::{
     Bio, ByteCount, Call, Content, DeviceId, File, Flags, Link, LinkEnd, LinkKind, Mark, Metric, Op, Request,
     Sample, Sector, Thread, Timestamp, Wait,
@@ -30,11 +30,11 @@ macro_rules! tables {
                 vec![$(cell::encode::<$row, $cell>(rows, |row| &row.$field)),*]
             }
 
-            fn decode(batch: &RecordBatch, rows: &mut Vec<$row>) -> Result<(), BadCell> {
-                let mut columns = batch.columns().iter();
+            fn decode(columns: &[ArrayRef], count: usize, rows: &mut Vec<$row>) -> Result<(), BadCell> {
+                let mut columns = columns.iter();
                 $(let mut $field = cell::open::<$cell>($name, columns.next());)*
-                rows.reserve(batch.num_rows());
-                for row in 0..batch.num_rows() {
+                rows.reserve(count);
+                for row in 0..count {
                     rows.push($row { $($field: $field.at(row)?),* });
                 }
                 Ok(())

@@ -9,6 +9,7 @@ pub mod blkparse;
 pub mod blktrace;
 mod complaints;
 pub mod csv;
+mod expansion;
 pub mod export;
 pub mod ftrace_text;
 pub mod lines;

@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::blkparse::{self, BlkparseReader};
 use crate::blktrace::{self, BlktraceReader};
 use crate::csv::{self, CsvError, CsvReader, Mapping, MappingError};
+use crate::expansion;
 use crate::ftrace_text::{self, FtraceReader};
 use crate::reader::{Input, TraceReader};
 use crate::systrace::{self, SystraceReader};
@@ -177,7 +178,8 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
         let head = if head.starts_with(&[0x1f, 0x8b, 8]) {
             let noted = Arc::new(Mutex::new(None));
             damage.push((name.clone(), Arc::clone(&noted)));
-            let inflated = Gunzip { decoder: MultiGzDecoder::new(input.bytes), damage: noted };
+            let packed = Counted { bytes: input.bytes, count: 0 };
+            let inflated = Gunzip { decoder: MultiGzDecoder::new(packed), unpacked: 0, damage: noted };
             let (head, inner) =
                 peek(Input { name: name.clone(), bytes: Box::new(inflated) }).map_err(failed)?;
             input = inner;
@@ -234,13 +236,28 @@ fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     Ok((head, Input { name: input.name, bytes }))
 }
 
-/// What went wrong in decompression, once it has.
-type Damage = Arc<Mutex<Option<String>>>;
+/// What went wrong in decompression, once it has: a diagnostic's code and message.
+type Damage = Arc<Mutex<Option<(&'static str, String)>>>;
 
 /// gzip that ends where its stream is damaged, so that what came before is kept.
 struct Gunzip<R> {
-    decoder: MultiGzDecoder<R>,
+    decoder: MultiGzDecoder<Counted<R>>,
+    unpacked: u64,
     damage: Damage,
+}
+
+/// Counts the bytes read.
+struct Counted<R> {
+    bytes: R,
+    count: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.bytes.read(to)?;
+        self.count += count as u64;
+        Ok(count)
+    }
 }
 
 impl<R: Read> Read for Gunzip<R> {
@@ -252,8 +269,22 @@ impl<R: Read> Read for Gunzip<R> {
         }
         match self.decoder.read(to) {
             Err(error) if matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof) => {
-                *damage = Some(error.to_string());
+                *damage = Some((
+                    "damaged-gzip",
+                    format!("The gzip data is damaged or cut short ({error}); what comes after is not read."),
+                ));
                 Ok(0)
+            }
+            Ok(count) => {
+                self.unpacked += count as u64;
+                if expansion::is_too_far(self.decoder.get_ref().count, self.unpacked) {
+                    let found = expansion::describe("gzip data");
+                    let message =
+                        format!("{found}; what comes after is not read. If it is a trace, unpack it first.");
+                    *damage = Some(("expands-too-far", message));
+                    return Ok(0);
+                }
+                Ok(count)
             }
             result => result,
         }
@@ -272,12 +303,10 @@ impl TraceReader for Compressed {
         if !more {
             for (file, damage) in self.damage.drain(..) {
                 let found = damage.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-                batch.diagnostics.extend(found.map(|found| Diagnostic {
+                batch.diagnostics.extend(found.map(|(code, message)| Diagnostic {
                     severity: Severity::Error,
-                    code: "damaged-gzip".into(),
-                    message: format!(
-                        "The gzip data is damaged or cut short ({found}); what comes after is not read."
-                    ),
+                    code: code.into(),
+                    message,
                     file: Some(file),
                     record: None,
                     offset: None,

@@ -213,7 +213,7 @@ impl Stream {
 
     #[cold]
     fn no_event(&mut self, why: NoEvent, header: &Header, beside: &mut Beside) {
-        let place = place(&self.name, Some(self.records + 1), Some(self.base + self.pos as u64));
+        let place = place(&self.name, Some(self.records + 1), Some(self.offset()));
         match why {
             NoEvent::NotShown => {}
             NoEvent::UnknownAction => {
@@ -241,13 +241,15 @@ impl Stream {
                 // Keeps this input's place; the next batch goes on here.
                 return Ok(0);
             }
-            self.fill()?;
+            self.fill(WHOLE)?;
             let bytes = &self.buf[self.pos..self.end];
             if bytes.is_empty() {
                 return Ok(u64::MAX);
             }
             let Some(layout) = word(bytes).and_then(Layout::of) else {
+                let from = self.offset();
                 self.resynchronise(beside)?;
+                assert!(self.offset() > from, "no byte was skipped where no record begins");
                 continue;
             };
             let pdu = layout.header_len();
@@ -259,7 +261,7 @@ impl Stream {
             if !begins_or_ends(bytes, len) {
                 // The next header is damaged, or this one's length, or the input ends within the payload.
                 if let Some(found) = next_record(bytes, pdu, len.min(bytes.len()), self.ended) {
-                    let place = place(&self.name, Some(self.records + 1), Some(self.base + self.pos as u64));
+                    let place = place(&self.name, Some(self.records + 1), Some(self.offset()));
                     beside.complaints.add(Severity::Warning, "damaged-length", place, || {
                         format!(
                             "The payload's length is given as {} bytes, yet the next record begins after {}; the payload was left out.",
@@ -354,24 +356,24 @@ impl Stream {
 
     /// Skips to the next record.
     fn resynchronise(&mut self, beside: &mut Beside) -> io::Result<()> {
-        let from = self.base + self.pos as u64;
+        let from = self.offset();
         let foreign = word(&self.buf[self.pos..self.end]).and_then(Layout::foreign_version);
         let found = loop {
+            // A candidate is judged by the record after it, which must be in the buffer; one byte more, and there is
+            // a candidate to judge.
+            self.fill(WHOLE + 1)?;
             let bytes = &self.buf[self.pos..self.end];
-            // A candidate is judged by the record after it, which must be in the buffer.
-            let look = if self.ended { bytes.len() } else { bytes.len().saturating_sub(WHOLE) };
+            let look = if self.ended { bytes.len() } else { bytes.len() - WHOLE };
             if let Some(found) = next_record(bytes, 0, look, self.ended) {
                 self.pos += found;
                 break true;
             }
+            self.pos += look;
             if self.ended {
-                self.pos = self.end;
                 break false;
             }
-            self.pos += look;
-            self.fill()?;
         };
-        let skipped = self.base + self.pos as u64 - from;
+        let skipped = self.offset() - from;
         let to = if found { "to the next one" } else { "to the end" };
         let place = place(&self.name, Some(self.records + 1), Some(from));
         match foreign {
@@ -391,15 +393,20 @@ impl Stream {
     }
 
     fn say_truncated(&self, here: usize, whole: usize, beside: &mut Beside) {
-        let place = place(&self.name, Some(self.records + 1), Some(self.base + self.pos as u64));
+        let place = place(&self.name, Some(self.records + 1), Some(self.offset()));
         beside.complaints.add(Severity::Warning, "truncated-record", place, || {
             format!("The input ends after {here} of the last record's {whole} bytes.")
         });
     }
 
-    /// Makes [`WHOLE`] bytes ready, or all that are left.
-    fn fill(&mut self) -> io::Result<()> {
-        if self.ended || self.end - self.pos >= WHOLE {
+    /// The offset in the file of the next byte.
+    fn offset(&self) -> u64 {
+        self.base + self.pos as u64
+    }
+
+    /// Makes `wanted` bytes ready, at most [`BUFFER`], or all that are left.
+    fn fill(&mut self, wanted: usize) -> io::Result<()> {
+        if self.ended || self.end - self.pos >= wanted {
             return Ok(());
         }
         if self.buf.is_empty() {
@@ -495,6 +502,8 @@ pub(super) fn next_record(bytes: &[u8], from: usize, to: usize, ended: bool) -> 
         (header.is_plausible() && followed).then_some(begins)
     })
 }
+
+const _: () = assert!(WHOLE < BUFFER);
 
 // The fast path tests the category bit of notes alone.
 const _: () = assert!(TC_NOTIFY == 1 << 26);

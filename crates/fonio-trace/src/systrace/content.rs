@@ -7,6 +7,7 @@ use memchr::memmem;
 use std::io::Write;
 
 use super::Unpacked;
+use crate::expansion;
 
 /// Bytes that tell how a part is packed.
 const SNIFF_BYTES: usize = 16;
@@ -14,14 +15,13 @@ const SNIFF_BYTES: usize = 16;
 /// Bytes unpacked at once from one decompressor.
 const INFLATE_BYTES: usize = 32 * 1024;
 
-/// Packings inside each other that are undone: base64, and gzip in it. A file may be made to unpack to itself.
-const LEVELS_MAX: u8 = 2;
-
 /// One part, unpacked as it comes.
 pub(super) struct Content {
     state: State,
-    /// How often it was packed.
-    level: u8,
+    /// Whether it came out of base64, and out of a compression. Each is undone once, base64 first: a file may be made
+    /// to unpack to itself, and a thousandfold at each level.
+    was_base64: bool,
+    was_compressed: bool,
 }
 
 enum State {
@@ -48,7 +48,7 @@ enum State {
 
 impl Default for Content {
     fn default() -> Content {
-        Content { state: State::Sniff(Vec::new()), level: 0 }
+        Content { state: State::Sniff(Vec::new()), was_base64: false, was_compressed: false }
     }
 }
 
@@ -90,9 +90,13 @@ impl Content {
                 // In small pieces, since the decoder's output grows with what it is given.
                 for piece in bytes.chunks(INFLATE_BYTES / 32) {
                     let result = stream.write_all(piece).and_then(|()| stream.flush());
-                    inner.push(&std::mem::take(stream.get_mut()), out);
+                    let unpacked = std::mem::take(stream.get_mut());
+                    inner.push(&unpacked, out);
+                    let ends = result.is_err() || out.inflated(unpacked.len());
                     if let Err(error) = result {
                         out.damaged(&format!("The gzip data is damaged ({error})"));
+                    }
+                    if ends {
                         self.state = State::Done;
                         return;
                     }
@@ -106,21 +110,24 @@ impl Content {
     fn begin(&mut self, out: &mut Unpacked) {
         let State::Sniff(head) = &mut self.state else { return };
         let head = std::mem::take(head);
-        let inner = || Box::new(Content { state: State::Sniff(Vec::new()), level: self.level + 1 });
-        let more = self.level < LEVELS_MAX;
+        let inner = |was_base64, was_compressed| {
+            Box::new(Content { state: State::Sniff(Vec::new()), was_base64, was_compressed })
+        };
+        let compressed = !self.was_compressed;
         let base64 = head.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=\r\n".contains(byte));
         let packed =
             [b"H4sI".as_slice(), b"eJ", b"eA", b"eN", b"eF"].iter().any(|begin| head.starts_with(begin));
-        self.state = if more && head.starts_with(&[0x1f, 0x8b]) {
-            State::Gzip { stream: Box::new(flate2::write::MultiGzDecoder::new(Vec::new())), inner: inner() }
-        } else if more
+        self.state = if compressed && head.starts_with(&[0x1f, 0x8b]) {
+            let stream = Box::new(flate2::write::MultiGzDecoder::new(Vec::new()));
+            State::Gzip { stream, inner: inner(self.was_base64, true) }
+        } else if compressed
             && head.len() > 1
             && head[0] == 0x78
             && u16::from_be_bytes([head[0], head[1]]).is_multiple_of(31)
         {
-            State::Zlib { stream: Box::new(Decompress::new(true)), inner: inner() }
-        } else if more && base64 && packed {
-            State::Base64 { group: Vec::new(), inner: inner() }
+            State::Zlib { stream: Box::new(Decompress::new(true)), inner: inner(self.was_base64, true) }
+        } else if compressed && !self.was_base64 && base64 && packed {
+            State::Base64 { group: Vec::new(), inner: inner(true, false) }
         } else if matches!(head.first(), Some(b'{' | b'[')) {
             State::Json(Box::default())
         } else {
@@ -168,6 +175,9 @@ fn inflate(stream: &mut Decompress, inner: &mut Content, mut bytes: &[u8], out: 
         let (read, written) = ((stream.total_in() - read) as usize, (stream.total_out() - written) as usize);
         inner.push(&piece[..written], out);
         bytes = &bytes[read..];
+        if out.inflated(written) {
+            return false;
+        }
         match status {
             Ok(Status::StreamEnd) => {
                 inner.finish(out);
@@ -185,6 +195,16 @@ fn inflate(stream: &mut Decompress, inner: &mut Content, mut bytes: &[u8], out: 
 }
 
 impl Unpacked {
+    /// Counts bytes that came out of compressed data; whether these are more than it can hold of a trace.
+    fn inflated(&mut self, count: usize) -> bool {
+        self.inflated += count as u64;
+        let too_far = expansion::is_too_far(self.packed, self.inflated);
+        if too_far {
+            self.damaged(&expansion::describe("compressed data"));
+        }
+        too_far
+    }
+
     fn damaged(&mut self, what: &str) {
         self.damage.get_or_insert_with(|| what.to_owned());
     }

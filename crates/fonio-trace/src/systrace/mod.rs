@@ -122,6 +122,9 @@ struct Unpacked {
     text: Vec<u8>,
     /// The first part that could not be unpacked to its end, in words.
     damage: Option<String>,
+    /// Bytes taken from the stream, and bytes that came out of compressed parts of it.
+    packed: u64,
+    inflated: u64,
 }
 
 /// Gives the ftrace text within a stream, and nothing else of it.
@@ -177,6 +180,7 @@ impl<R: Read> Extract<R> {
         }
         let to = (self.begin + STEP_BYTES).min(self.end);
         let bytes = &self.buffer[self.begin..to];
+        self.out.packed += bytes.len() as u64;
         self.begin = to;
         match &mut self.form {
             Form::Html(html) => html.push(bytes, &mut self.out),

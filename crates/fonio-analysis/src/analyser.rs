@@ -301,8 +301,9 @@ impl Analyser {
     }
 
     fn device_infos(&self, meta: &Meta) -> Vec<DeviceInfo> {
+        let known: FxHashMap<DeviceId, _> = meta.devices.iter().map(|device| (device.id, device)).collect();
         let info = |(id, requests): (&DeviceId, &u64)| {
-            let known = meta.devices.iter().find(|device| device.id == *id);
+            let known = known.get(id);
             DeviceInfo {
                 device: id.to_string(),
                 name: known.and_then(|device| device.name.clone()),

@@ -1,5 +1,6 @@
 //! From a reader to rows: the one loop that every foreign trace goes through.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use fonio_core::meta::{Device, Lost, SCHEMA_VERSION};
@@ -69,8 +70,7 @@ pub fn assemble(
 #[derive(Default)]
 struct Seen {
     span: TraceSpan,
-    /// In order of number. Few, so a sorted vector does.
-    devices: Vec<DeviceId>,
+    devices: BTreeSet<DeviceId>,
     lost: Lost,
 }
 
@@ -82,16 +82,10 @@ impl Seen {
             // Nearly all events are on the device of the event before.
             if previous != Some(event.device) {
                 previous = Some(event.device);
-                self.device(event.device);
+                self.devices.insert(event.device);
             }
         }
-        batch.requests.iter().for_each(|request| self.device(request.device));
+        self.devices.extend(batch.requests.iter().map(|request| request.device));
         batch.lost.iter().for_each(|gap| self.lost.add(*gap));
-    }
-
-    fn device(&mut self, id: DeviceId) {
-        if let Err(place) = self.devices.binary_search(&id) {
-            self.devices.insert(place, id);
-        }
     }
 }

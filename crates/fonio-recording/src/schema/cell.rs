@@ -4,6 +4,7 @@
 //! sizes, and an unsigned difference below zero is an error there. The bits are kept, so that a number from 2^63 on
 //! (which only a damaged trace has) reads as negative elsewhere and comes back exactly here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -222,14 +223,15 @@ impl Value for DeviceId {
         dictionary_type()
     }
     fn encode<'r>(cells: impl ExactSizeIterator<Item = Option<&'r DeviceId>>) -> ArrayRef {
-        // A batch has few devices, mostly one after itself.
+        // Mostly one after itself.
         let mut seen: Vec<DeviceId> = Vec::new();
+        let mut places = BTreeMap::new();
         let mut last = 0;
         let keys: Int32Array = cells
             .map(|cell| {
                 let device = *cell?;
                 if seen.get(last) != Some(&device) {
-                    last = seen.iter().position(|known| *known == device).unwrap_or_else(|| {
+                    last = *places.entry(device).or_insert_with(|| {
                         seen.push(device);
                         seen.len() - 1
                     });

@@ -1,5 +1,7 @@
 //! How much of the time is storage?
 
+use std::collections::BTreeMap;
+
 use fonio_analysis::io_share::{Level, Share};
 
 use super::{About, bin_times};
@@ -62,8 +64,10 @@ fn table(about: &About<'_>, all: &Share) -> Table {
         ]
     };
     let mut rows = Vec::new();
+    let depths: BTreeMap<_, _> =
+        analysis.queueing.devices.iter().map(|depth| (depth.device, depth)).collect();
     for device in &analysis.io_share.devices {
-        let depth = analysis.queueing.devices.iter().find(|depth| depth.device == device.device);
+        let depth = depths.get(&device.device).copied();
         rows.push(row(Cell::Name(about.device(device.device)), &device.share, depth));
     }
     if rows.len() != 1 {

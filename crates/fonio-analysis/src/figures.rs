@@ -179,7 +179,8 @@ fn of_validity(facts: &mut Facts, analysis: &Analysis) {
     facts.count("validity.errors", validity.errors);
     facts.count("validity.without_completion", validity.without_completion);
     let requests = validity.requests;
-    facts.put("validity.without_completion_share", share(validity.without_completion, requests), Unit::Share);
+    let issued = requests.saturating_sub(validity.never_issued);
+    facts.put("validity.without_completion_share", share(validity.without_completion, issued), Unit::Share);
     facts.put("validity.ambiguous_share", share(validity.ambiguous, requests), Unit::Share);
     facts.put("span.duration", analysis.span.duration_ns as f64, Unit::Ns);
     if let Some(problem) = validity.problems.first() {

@@ -1,6 +1,6 @@
 //! Can this be trusted: what is missing, ambiguous or lost, and what the source could not show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use fonio_core::{Diagnostic, EventKind, Meta, Request, Severity};
 use schemars::JsonSchema;
@@ -24,10 +24,17 @@ pub struct Validity {
     pub with_service: u64,
     /// Requests with a response time.
     pub with_response: u64,
-    /// Requests whose issue was not seen.
+    /// Requests whose issue was not seen, although they completed or the source shows no issues.
     pub without_issue: u64,
-    /// Requests whose completion was not seen.
+    /// Requests whose completion was not seen; those never issued are not among them.
     pub without_completion: u64,
+    /// Of those without completion, the ones that were issued so shortly before the recording ended that they may
+    /// have been in flight: within the longest service time, or a second.
+    #[serde(default)]
+    pub in_flight_at_end: u64,
+    /// Requests that were queued and never issued, in a recording that shows issues. No completion of theirs is missing.
+    #[serde(default)]
+    pub never_issued: u64,
     /// Requests that complete before they are issued or queued: the source's times are damaged.
     pub out_of_order_times: u64,
     /// Requests that arrived after a later one: the source is not in table order.
@@ -64,6 +71,11 @@ const AMBIGUOUS_SHARE_MAX: f64 = 0.01;
 const INCOMPLETE_SHARE_MAX: f64 = 0.1;
 /// A recording of this many requests may lack a queue full of completions.
 const QUEUE_FULL: u64 = 64;
+/// A device may pause for so long, in garbage collection say, before a request in flight counts as one whose completion
+/// was missed.
+const PAUSE_MAX_NS: u64 = 1_000_000_000;
+/// Incomplete requests of which the times are kept; with more than these the latest are judged.
+const INCOMPLETE_MAX: usize = 64 * 1024;
 /// Events that a request leaves in a trace at least: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
 
@@ -83,6 +95,10 @@ pub(crate) struct ValidityTally {
     with_requeues: u64,
     without_issue: u64,
     without_completion: u64,
+    unissued: u64,
+    /// Issue times of the last requests without completion.
+    incomplete: VecDeque<u64>,
+    service_max: u64,
     out_of_order_times: u64,
     out_of_order_rows: u64,
     errors: u64,
@@ -106,6 +122,10 @@ impl ValidityTally {
         self.with_requeues += u64::from(row.requeues.is_some());
         self.without_issue += u64::from(row.issued.is_none());
         self.without_completion += u64::from(row.completed.is_none());
+        self.service_max = self.service_max.max(row.service().map_or(0, |service| service.0));
+        if row.completed.is_none() {
+            self.add_incomplete(row);
+        }
         let early = row.completed.is_some_and(|completed| {
             row.issued.is_some_and(|issued| completed < issued)
                 || row.queued.is_some_and(|queued| completed < queued)
@@ -113,6 +133,25 @@ impl ValidityTally {
         self.out_of_order_times += u64::from(early);
         self.out_of_order_rows += u64::from(row.order_time().0 < seen.at);
         self.errors += u64::from(row.error.is_some_and(|error| error != 0));
+    }
+
+    #[cold]
+    fn add_incomplete(&mut self, row: &Request) {
+        let Some(issued) = row.issued else {
+            self.unissued += u64::from(row.queued.is_some() || row.inserted.is_some());
+            return;
+        };
+        if self.incomplete.len() == INCOMPLETE_MAX {
+            self.incomplete.pop_front();
+        }
+        self.incomplete.push_back(issued.0);
+    }
+
+    /// Requests that may have been in flight when the recording ended.
+    fn in_flight_at_end(&self, meta: &Meta) -> u64 {
+        let Some(ended) = meta.ended else { return 0 };
+        let since = ended.0.saturating_sub(self.service_max.max(PAUSE_MAX_NS));
+        self.incomplete.iter().filter(|issued| **issued >= since).count() as u64
     }
 
     pub(crate) fn finish(
@@ -125,6 +164,11 @@ impl ValidityTally {
         let ambiguous = (meta.assembly.iter())
             .filter(|(name, _)| name.contains("ambiguous"))
             .fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+        let shows_issue = self.without_issue < self.requests;
+        let never_issued = if shows_issue { self.unissued } else { 0 };
+        let without_completion = self.without_completion - never_issued;
+        let in_flight_at_end = self.in_flight_at_end(meta);
+        let missing = without_completion.saturating_sub(in_flight_at_end);
         let mut problems = Vec::new();
         // A live recording in which nothing happened is an answer; a trace without requests mostly lacks the events.
         let idle = self.requests == 0 && meta.source.format == LIVE && lost.gaps == 0 && lost.events == 0;
@@ -134,13 +178,11 @@ impl ValidityTally {
             }
         } else if self.without_completion == self.requests {
             problems.push("No completion was seen, so nothing is known about latency.".to_owned());
-        } else if self.without_completion > QUEUE_FULL {
-            let share = ratio(self.without_completion, self.requests).unwrap_or(0.0);
+        } else if missing > QUEUE_FULL {
+            let issued = self.requests - never_issued;
+            let share = ratio(missing, issued).unwrap_or(0.0);
             if share >= INCOMPLETE_SHARE_MAX {
-                problems.push(format!(
-                    "The completions of {} of {} requests were not seen.",
-                    self.without_completion, self.requests
-                ));
+                problems.push(format!("The completions of {missing} of {issued} requests were not seen."));
             }
         }
         let events = self.requests.saturating_mul(EVENTS_OF_REQUEST).saturating_add(lost.events);
@@ -180,8 +222,10 @@ impl ValidityTally {
             requests: self.requests,
             with_service: self.with_service,
             with_response: self.with_response,
-            without_issue: self.without_issue,
-            without_completion: self.without_completion,
+            without_issue: self.without_issue - never_issued,
+            without_completion,
+            in_flight_at_end,
+            never_issued,
             out_of_order_times: self.out_of_order_times,
             out_of_order_rows: self.out_of_order_rows,
             errors: self.errors,
@@ -294,6 +338,37 @@ mod tests {
             assert_eq!(validity.ok, ok, "{:?}", validity.problems);
             assert_eq!(validity.problems.is_empty(), ok);
         }
+    }
+
+    /// A scheduler full of writes when the recording ends, beside a device that completes what it was given.
+    #[test]
+    fn what_is_never_issued_misses_no_completion() {
+        let done = (0..100).map(|id| request(id, &format!("W 0+8 q{id} d{id} c{}", id + 1)));
+        let queued = (100..400).map(|id| request(id, &format!("W 0+8 q{id}")));
+        let rows: Vec<_> = done.chain(queued).collect();
+        let validity = analyse_rows(&rows, &Meta::default()).validity;
+        assert!(validity.ok, "{:?}", validity.problems);
+        assert_eq!((validity.never_issued, validity.without_completion, validity.without_issue), (300, 0, 0));
+        // A source that shows no issues: it cannot be known.
+        let validity = analyse_rows(&rows[100..], &Meta::default()).validity;
+        assert!(!validity.ok);
+        assert_eq!(
+            (validity.never_issued, validity.without_completion, validity.without_issue),
+            (0, 300, 300)
+        );
+    }
+
+    #[test]
+    fn what_is_in_flight_at_the_end_is_not_lost() {
+        let mut rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        rows[500..].iter_mut().for_each(|row| row.completed = None);
+        let ended = |at| Meta { ended: Some(fonio_core::Timestamp(at)), ..Meta::default() };
+        let validity = analyse_rows(&rows, &ended(1_000_000)).validity;
+        assert!(validity.ok, "{:?}", validity.problems);
+        assert_eq!((validity.in_flight_at_end, validity.without_completion), (500, 500));
+        let validity = analyse_rows(&rows, &ended(1_000_900_000)).validity;
+        assert!(!validity.ok);
+        assert_eq!((validity.in_flight_at_end, validity.without_completion), (100, 500));
     }
 
     #[test]

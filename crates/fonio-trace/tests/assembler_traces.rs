@@ -1,5 +1,6 @@
 //! The assembler on real traces: what it makes of them, in one table each.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -115,4 +116,35 @@ fn sqlite_commits_on_ext4_beside_other_jobs() {
             queued_from_allocation 1681
         "#]],
     );
+}
+
+/// 220 threads read a virtio disk with room for 85 requests: where the ring was full the kernel issued the request again
+/// later, from kblockd's worker or another reader. atrace records issues and completions alone.
+#[test]
+fn requests_handed_over_are_the_same_without_requeues() {
+    const TRACE: &str = include_str!("data/handed-over-6.18.txt");
+    let read = |text: String| {
+        let bytes = Box::new(std::io::Cursor::new(text.into_bytes()));
+        let mut reader =
+            open(vec![Input { name: "x".into(), bytes }], &ReadOptions::default()).expect("it is ftrace");
+        let mut rows = Rows::default();
+        let meta =
+            assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("the sink does not fail");
+        rows.requests.sort_by_key(|row| row.request_id);
+        (rows.requests, meta)
+    };
+    let (shown, meta) = read(TRACE.to_owned());
+    let lines = TRACE.lines().filter(|line| !line.contains("block_rq_requeue"));
+    let (not_shown, meta_of_atrace) = read(lines.map(|line| format!("{line}\n")).collect());
+    let requeued: u32 = shown.iter().filter_map(|row| row.requeues).sum();
+    assert_eq!((shown.len(), requeued), (654, 7));
+    // Two threads read the same block at the same time: two issues, two completions.
+    let mut counts =
+        BTreeMap::from(["ambiguous_completions", "duplicate_issues"].map(|name| (name.to_owned(), 1)));
+    assert_eq!(meta.assembly, counts);
+    counts.insert("repeated_issues".to_owned(), 7);
+    assert_eq!(meta_of_atrace.assembly, counts);
+    assert!(not_shown.iter().all(|row| row.requeues.is_none() && row.completed.is_some()));
+    let without = |row: &Request| Request { requeues: None, ..row.clone() };
+    assert!(shown.iter().map(without).eq(not_shown));
 }

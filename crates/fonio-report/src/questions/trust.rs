@@ -44,6 +44,16 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         counts.iter().map(|(label, count, note)| row(label, *count, note)).collect();
     rows.push(vec![Cell::words("Lost events"), lost_events(validity), Cell::words("while recording")]);
     rows.push(row("Gaps", validity.gaps, "in the recording"));
+    let at_the_end = [
+        (
+            "In flight at the end",
+            validity.in_flight_at_end,
+            "of those without completion: issued just before",
+        ),
+        ("Never issued", validity.never_issued, "queued, and not issued before the recording ended"),
+    ];
+    let some = at_the_end.iter().filter(|(_, count, _)| *count > 0);
+    rows.extend(some.map(|(label, count, note)| row(label, *count, note)));
     for (name, count) in &validity.assembly {
         rows.push(row(
             &super::sentence_case(&name.replace('_', " ")),

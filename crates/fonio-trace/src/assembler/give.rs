@@ -8,6 +8,9 @@ use super::Assembler;
 use super::open::{Entry, FLUSH_SECTOR, NEVER, NIL, State, seen};
 use super::tally::Counter;
 
+/// A pause of a device, during garbage collection say, that does not yet mean that a completion was missed.
+pub(super) const PAUSE_MAX: u64 = 1_000_000_000;
+
 /// Why something is given out before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
@@ -62,6 +65,9 @@ impl Assembler {
         completed: Option<u64>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
+        if self.open.at(index).has(seen::REPEATED) {
+            self.unite(index);
+        }
         let given = self.give_request_row(index, completed, sink);
         self.open.remove(index);
         given
@@ -156,10 +162,19 @@ impl Assembler {
         sink.link(&Link { kind, parent_table, parent, child_table, child })
     }
 
+    /// Whether a request in flight has been so for longer than any other of its device, and than a device may pause.
+    fn is_overdue(&self, entry: &Entry) -> bool {
+        let longest = self.devices[entry.key.device as usize].service_max;
+        self.latest.saturating_sub(entry.began()) > longest.max(PAUSE_MAX)
+    }
+
     /// Gives out an entry as far as it has come and closes it.
     pub(super) fn cut(&mut self, index: u32, why: Cut, sink: &mut dyn RowSink) -> io::Result<()> {
         assert!(index != NIL, "only what is open can be cut");
         let entry = *self.open.at(index);
+        if entry.state == State::Held {
+            return self.give_request(index, Some(entry.latest), sink);
+        }
         if entry.state == State::Passed && !entry.has(seen::BIO) {
             self.open.remove(index);
             return Ok(());
@@ -167,7 +182,7 @@ impl Assembler {
         let request = match entry.state {
             State::Flying | State::Returned => true,
             State::Waiting => entry.has(seen::REQUEST),
-            State::Passed => false,
+            State::Passed | State::Held => false,
         };
         let counter = match (why, request, entry.state) {
             (Cut::Superseded, true, State::Flying | State::Returned) => Counter::SupersededIssues,
@@ -175,8 +190,10 @@ impl Assembler {
             (_, false, State::Passed) => Counter::BiosWithoutCompletion,
             (_, false, _) => Counter::BiosWithoutRequest,
             (Cut::LostEvents, ..) => Counter::RequestsCutByLostEvents,
-            (Cut::Horizon, ..) => Counter::RequestsBeyondHorizon,
             (Cut::OpenLimit, ..) => Counter::RequestsBeyondOpenLimit,
+            (Cut::Horizon | Cut::End, _, State::Waiting) => Counter::RequestsNeverIssued,
+            (Cut::Horizon, ..) => Counter::RequestsBeyondHorizon,
+            (Cut::End, ..) if self.is_overdue(&entry) => Counter::RequestsWithoutCompletion,
             (Cut::End, ..) => Counter::RequestsOpenAtEnd,
         };
         let place = || {
@@ -196,10 +213,13 @@ impl Assembler {
             return Ok(());
         }
         if entry.state == State::Waiting {
-            self.tally.add(Counter::RequestsNeverIssued, 1);
             let request_id = self.request_id_of(index);
             self.give_bio(index, Some(request_id), None, sink)?;
-            self.open.at_mut(index).issued_bytes = entry.bytes;
+            self.gather_unissued(index, sink)?;
+        } else if entry.has(seen::REPEATED) && !self.devices[entry.key.device as usize].shows_end() {
+            // Without any completions there is no telling whether an issue is a repeat: each is given out.
+            self.give_first(index, None, sink)?;
+            return self.cut(index, why, sink);
         }
         self.give_request(index, None, sink)
     }

@@ -14,6 +14,8 @@
 //!                                           returned
 //! ```
 //!
+//! A request that was issued again without a requeue being shown is *held* between its completion and its row.
+//!
 //! A bio's entry becomes its request's when it is issued. The other bios of a request are not merged when M or F says
 //! so, but when the request is issued: it then takes all waiting bios that tile its range. That gives the same result
 //! for back, front and request merges, does not depend on what blktrace's M means, and works where merges are not shown.
@@ -42,6 +44,26 @@
 //! nothing is known). So two requests truly in flight together are paired first in, first out, while one whose
 //! completion was lost does not shift all later pairs of that sector. What was passed over may still be paired alone;
 //! when another equal one begins, it is given out without completion.
+//!
+//! # One request issued several times
+//!
+//! A busy driver gives a request back, and the kernel issues it again from another thread, often a worker. Where the
+//! source does not show requeues (atrace) an equal issue is taken for the same request, if
+//!
+//! - an equal request is in flight and was issued at most a second ago, and
+//! - nothing waits that could be a request of its own: no bio, no G, no `block_io_start`. An I alone is no evidence,
+//!   since a request that was given back is inserted again.
+//!
+//! The first issue counts and its thread is the submitter; the last is `reissued`. Completions have the last word: the
+//! request is held after its completion, and another equal completion within a second makes a request of the first
+//! repeated issue (first in, first out; both are counted, since the pairing is ambiguous). An equal issue in between,
+//! or the second's end, decides for one request. On a device that shows no completions each issue is a request.
+//!
+//! # Requests that are never issued
+//!
+//! They come out when the trace ends, with the size that their insertion showed and with the bios that were merged
+//! into them (M, F). They are counted apart from requests in flight, and these from requests that were in flight for
+//! longer than any other and than a second: the completion of such a one was not seen.
 //!
 //! # Flushes
 //!
@@ -76,6 +98,7 @@ mod open;
 pub mod oracle;
 mod pick;
 mod queue;
+mod repeat;
 mod service;
 mod tally;
 #[cfg(test)]
@@ -134,12 +157,19 @@ pub struct Assembler {
     /// Of the requests that came whole, the latest order.
     latest_whole: Option<u64>,
     settled: u64,
+    gaps_passed: u64,
     /// Gaps that no event has reached yet, by their ends.
     gaps: VecDeque<LostEvents>,
     next_gap: u64,
     /// Until then a completion without issue is put down to the last gap.
     gap_echo: u64,
     orphans: VecDeque<Orphan>,
+    /// The repeated issues of requests, by the slot of their entry.
+    repeats: FxHashMap<u32, repeat::Repeats>,
+    /// Complete requests with repeats: when they completed, slot and serial number.
+    held: VecDeque<(u64, u32, u64)>,
+    /// Bios that were merged in front of others, by the place where they end: slot and serial number.
+    fronts: FxHashMap<Key, (u32, u64)>,
     requeues_shown: bool,
     wants_bios: bool,
     /// Memory for sorting a batch.
@@ -154,13 +184,19 @@ struct Device {
     shows_queue: bool,
     shows_issue: bool,
     shows_completion: bool,
+    /// `block_io_done`.
+    shows_done: bool,
     shows_bio_completion: bool,
     shows_flush_completion: bool,
+    /// Gaps after which its flushes, parts and discards were forgotten.
+    gaps: u64,
     /// Bios that went on from here.
     passed: u64,
     /// Running median of service, by op, and of the time from queue to issue. 0 while nothing is known.
     service: [u64; Op::ALL.len()],
     queue: u64,
+    /// The longest service.
+    service_max: u64,
     flush: flush::FlushState,
     /// Bios of which only the front went on: where the rest begins.
     partly_passed: Vec<queue::PartlyPassed>,
@@ -214,10 +250,14 @@ impl Assembler {
             latest: 0,
             latest_whole: None,
             settled: 0,
+            gaps_passed: 0,
             gaps: VecDeque::new(),
             next_gap: NEVER,
             gap_echo: 0,
             orphans: VecDeque::new(),
+            repeats: FxHashMap::default(),
+            held: VecDeque::new(),
+            fronts: FxHashMap::default(),
             requeues_shown: false,
             wants_bios: true,
             sorted: Vec::new(),
@@ -299,13 +339,7 @@ impl Assembler {
         let kind = event.kind;
         if matches!(
             kind,
-            EventKind::BackMerge
-                | EventKind::FrontMerge
-                | EventKind::RequestMerge
-                | EventKind::Bounce
-                | EventKind::SleepRequest
-                | EventKind::Plug
-                | EventKind::Unplug { .. }
+            EventKind::Bounce | EventKind::SleepRequest | EventKind::Plug | EventKind::Unplug { .. }
         ) {
             return Ok(());
         }
@@ -316,6 +350,10 @@ impl Assembler {
             EventKind::BioQueue => self.queue(&step, sink),
             EventKind::GetRequest => self.allocate(&step, open::seen::GET, sink),
             EventKind::IoStart => self.allocate(&step, open::seen::START, sink),
+            EventKind::BackMerge | EventKind::FrontMerge | EventKind::RequestMerge => {
+                self.merge(&step);
+                Ok(())
+            }
             EventKind::Insert => self.insert(&step, sink),
             EventKind::Issue => self.issue(&step, sink),
             EventKind::Requeue => self.requeue(&step, sink),
@@ -345,6 +383,13 @@ impl Assembler {
             (devices.len() - 1) as u32
         });
         self.last_device = (id, index);
+        let device = &mut self.devices[index as usize];
+        if device.gaps < self.gaps_passed {
+            device.gaps = self.gaps_passed;
+            device.flush.clear();
+            device.partly_passed.clear();
+            device.discards.clear();
+        }
         index
     }
 
@@ -360,6 +405,7 @@ impl Assembler {
 
     /// Gives out what has been open for longer than the horizon.
     fn expire(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
+        self.give_held_long(sink)?;
         let limit = self.latest.saturating_sub(self.options.horizon.0);
         loop {
             let oldest = self.open.oldest();
@@ -417,11 +463,9 @@ impl Assembler {
         })?;
         self.gap_echo = self.gap_echo.max(gap.before.0.saturating_add(self.options.horizon.0));
         self.orphans.clear();
-        for device in &mut self.devices {
-            device.flush.clear();
-            device.partly_passed.clear();
-            device.discards.clear();
-        }
+        // Each device forgets when it is seen next: there may be many devices and many gaps.
+        self.gaps_passed += 1;
+        self.last_device.1 = NIL;
         loop {
             let oldest = self.open.oldest();
             if oldest == NIL || self.open.at(oldest).order >= gap.before.0 {
@@ -433,16 +477,24 @@ impl Assembler {
 }
 
 impl Device {
+    /// Whether any request's end is shown.
+    fn shows_end(&self) -> bool {
+        self.shows_completion || self.shows_done
+    }
+
     fn new() -> Device {
         Device {
             shows_queue: false,
             shows_issue: false,
             shows_completion: false,
+            shows_done: false,
             shows_bio_completion: false,
             shows_flush_completion: false,
+            gaps: 0,
             passed: 0,
             service: [0; Op::ALL.len()],
             queue: 0,
+            service_max: 0,
             flush: flush::FlushState::default(),
             partly_passed: Vec::new(),
             discards: Vec::new(),

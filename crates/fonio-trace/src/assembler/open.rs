@@ -38,28 +38,34 @@ pub(super) enum State {
     Flying,
     /// Given back by the driver.
     Returned,
+    /// Complete, while issues that were repeated may still turn out to be requests: see `repeat.rs`.
+    Held,
 }
 
 /// What was seen of an entry.
 pub(super) mod seen {
     /// It is a bio and gives a row in `bios`.
-    pub const BIO: u8 = 1;
+    pub const BIO: u16 = 1;
     /// Its Q.
-    pub const QUEUE: u8 = 1 << 1;
+    pub const QUEUE: u16 = 1 << 1;
     /// Its G.
-    pub const GET: u8 = 1 << 2;
+    pub const GET: u16 = 1 << 2;
     /// Its `block_io_start`.
-    pub const START: u8 = 1 << 3;
+    pub const START: u16 = 1 << 3;
     /// Its I.
-    pub const INSERT: u8 = 1 << 4;
+    pub const INSERT: u16 = 1 << 4;
     /// Any of these says that there is a request, not only a bio.
-    pub const REQUEST: u8 = GET | START | INSERT;
+    pub const REQUEST: u16 = GET | START | INSERT;
     /// A completion or issue that it might have had went to a newer one.
-    pub const PASSED_OVER: u8 = 1 << 5;
+    pub const PASSED_OVER: u16 = 1 << 5;
     /// It asked for FUA and was issued without: the kernel flushes afterwards.
-    pub const FUA_BY_FLUSH: u8 = 1 << 6;
+    pub const FUA_BY_FLUSH: u16 = 1 << 6;
     /// It is what a split left over. Old kernels queue it again.
-    pub const REST: u8 = 1 << 7;
+    pub const REST: u16 = 1 << 7;
+    /// It was merged into the request before or after it.
+    pub const MERGED: u16 = 1 << 8;
+    /// An equal issue came while it was in flight.
+    pub const REPEATED: u16 = 1 << 9;
 }
 
 /// One bio or request. A bio that begins a request becomes that request when it is issued.
@@ -72,8 +78,9 @@ pub(super) struct Entry {
     pub serial: u64,
     /// The last event of this entry.
     pub latest: u64,
-    /// Waiting: its size. Flying: what is not yet completed.
+    /// Waiting: its size. Flying: what is not yet completed. Held: what was completed last.
     pub bytes: u64,
+    /// The size when issued; before that, the size that its first event or its insertion gave.
     pub issued_bytes: u64,
     pub first_sector: u64,
     pub queued: u64,
@@ -97,7 +104,7 @@ pub(super) struct Entry {
     pub device: DeviceId,
     pub op: Op,
     pub state: State,
-    pub seen: u8,
+    pub seen: u16,
     chain_next: u32,
     older: u32,
     newer: u32,
@@ -140,7 +147,7 @@ impl Entry {
     }
 
     /// Whether any of these was seen.
-    pub fn has(&self, any: u8) -> bool {
+    pub fn has(&self, any: u16) -> bool {
         self.seen & any != 0
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fonio_core::{DeviceId, Flags, LinkEnd, LinkKind, Op, RowSink};
+use fonio_core::{DeviceId, EventKind, Flags, LinkEnd, LinkKind, Op, RowSink};
 
 use super::give::Cut;
 use super::open::{Entry, FLUSH_SECTOR, Key, NIL, State, seen};
@@ -14,6 +14,9 @@ use super::{Assembler, Step};
 const PASSED_MAX: u64 = 1024;
 /// Bios that went on in part, remembered for each device.
 const PARTLY_PASSED_MAX: usize = 64;
+
+/// Front merges remembered for requests that are never issued.
+const FRONTS_MAX: usize = 4096;
 
 /// Waiting discards remembered for each device. The largest limit on ranges in one command is 256 (NVMe).
 const DISCARDS_MAX: usize = 256;
@@ -62,7 +65,7 @@ pub(super) fn absorb(entry: &mut Entry, step: &Step<'_>) {
 
 impl Assembler {
     /// A new waiting entry for an event.
-    fn wait(&mut self, step: &Step<'_>, bits: u8, sink: &mut dyn RowSink) -> io::Result<u32> {
+    fn wait(&mut self, step: &Step<'_>, bits: u16, sink: &mut dyn RowSink) -> io::Result<u32> {
         let mut entry = Entry::new(step.key, step.event.device, step.op, step.bytes, step.time);
         entry.flags = step.event.flags;
         entry.flags_known = step.event.flags_known;
@@ -131,7 +134,7 @@ impl Assembler {
     }
 
     /// G or `block_io_start`: the first bio of a request has got it.
-    pub(super) fn allocate(&mut self, step: &Step<'_>, bit: u8, sink: &mut dyn RowSink) -> io::Result<()> {
+    pub(super) fn allocate(&mut self, step: &Step<'_>, bit: u16, sink: &mut dyn RowSink) -> io::Result<()> {
         if let Some(index) = self.find_waiting(step, bit, false, sink)? {
             let entry = self.open.at_mut(index);
             absorb(entry, step);
@@ -162,6 +165,65 @@ impl Assembler {
         let entry = self.open.at_mut(index);
         entry.seen |= seen::INSERT;
         entry.inserted = entry.inserted.min(step.time);
+        entry.issued_bytes = step.bytes;
+        Ok(())
+    }
+
+    /// M, F, or the merge of a request: it matters only where the request is never issued.
+    pub(super) fn merge(&mut self, step: &Step<'_>) {
+        let merged = self.newest(step, |entry| {
+            let part = entry.bytes > 0 && entry.bytes <= step.bytes;
+            entry.state == State::Waiting && part && !entry.has(seen::MERGED)
+        });
+        let Some(index) = merged else { return };
+        let entry = self.open.at_mut(index);
+        entry.seen |= seen::MERGED;
+        if step.event.kind == EventKind::FrontMerge {
+            let key = Key { sector: sector_after(step.key.sector, entry.bytes), ..step.key };
+            let merged = (index, entry.serial);
+            if self.fronts.len() == FRONTS_MAX {
+                let open = &self.open;
+                self.fronts.retain(|_, (index, serial)| open.get(*index, *serial).is_some());
+                if self.fronts.len() == FRONTS_MAX {
+                    self.fronts.clear();
+                }
+            }
+            self.fronts.insert(key, merged);
+        }
+    }
+
+    /// Makes a request of a waiting entry that is given out without having been issued: takes in what it was seen to
+    /// have grown by.
+    pub(super) fn gather_unissued(&mut self, head: u32, sink: &mut dyn RowSink) -> io::Result<()> {
+        let Entry { key, op, latest: _, bytes: own, issued_bytes: inserted, .. } = *self.open.at(head);
+        let mut first_bio = self.open.at(head).bio_id;
+        let mut bytes = own;
+        let mut sector = sector_after(key.sector, own);
+        while key.sector != FLUSH_SECTOR && sector != FLUSH_SECTOR {
+            let next = self.open.chain(Key { sector, ..key }).filter(|&(index, entry)| {
+                let free = entry.state == State::Waiting && entry.request_id == 0 && index != head;
+                let grown = entry.has(seen::MERGED) || entry.bytes <= inserted.saturating_sub(bytes);
+                free && grown && entry.op == op && entry.bytes > 0
+            });
+            let Some((index, part)) = next.max_by_key(|(_, entry)| entry.serial) else { break };
+            bytes = bytes.saturating_add(part.bytes);
+            sector = sector_after(sector, part.bytes);
+            self.take_in(head, index, &mut first_bio, sink)?;
+        }
+        bytes = bytes.max(inserted);
+        let mut first = key.sector;
+        while let Some((index, serial)) = self.fronts.remove(&Key { sector: first, ..key }) {
+            let Some(front) = self.open.get(index, serial) else { break };
+            if front.state != State::Waiting || front.op != op || front.request_id != 0 || index == head {
+                break;
+            }
+            bytes = bytes.saturating_add(front.bytes);
+            first = front.key.sector;
+            self.take_in(head, index, &mut first_bio, sink)?;
+        }
+        let entry = self.open.at_mut(head);
+        entry.issued_bytes = bytes;
+        entry.first_sector = first;
         Ok(())
     }
 
@@ -181,7 +243,7 @@ impl Assembler {
     fn find_waiting(
         &mut self,
         step: &Step<'_>,
-        bit: u8,
+        bit: u16,
         may_have_grown: bool,
         sink: &mut dyn RowSink,
     ) -> io::Result<Option<u32>> {
@@ -389,6 +451,9 @@ impl Assembler {
         else {
             return self.tally.note(Counter::RequestRemapsWithoutRequest, step.event, sink);
         };
+        if self.open.at(index).has(seen::REPEATED) {
+            self.unite(index);
+        }
         let parent = *self.open.at(index);
         let entry = self.open.at_mut(index);
         entry.state = State::Passed;

@@ -8,6 +8,7 @@ use super::give::Cut;
 use super::open::{Entry, FLUSH_SECTOR, Key, NEVER, State, seen};
 use super::pick::move_median;
 use super::queue::{absorb, is_larger_bio, sector_after};
+use super::repeat::REPEAT_WITHIN;
 use super::tally::Counter;
 use super::{Assembler, ORPHANS_MAX, Orphan, Step};
 
@@ -15,6 +16,7 @@ use super::{Assembler, ORPHANS_MAX, Orphan, Step};
 #[derive(Default)]
 struct Found {
     exact: Ranked,
+    held: Ranked,
     part: Ranked,
     returned: Ranked,
     passed: Ranked,
@@ -45,7 +47,7 @@ impl Assembler {
         let is_flush = step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
         let (mut returned, mut inserted, mut exact) =
             (Ranked::default(), Ranked::default(), Ranked::default());
-        let (mut equal_in_flight, mut others) = (false, false);
+        let (mut equal_in_flight, mut held, mut others) = (None, false, false);
         for (index, entry) in self.open.chain(step.key) {
             if entry.op != step.op || entry.latest > step.time {
                 continue;
@@ -54,7 +56,12 @@ impl Assembler {
                 State::Returned if entry.bytes == step.bytes => returned.add(index),
                 State::Waiting if entry.bytes == step.bytes && entry.has(seen::INSERT) => inserted.add(index),
                 State::Waiting if entry.bytes == step.bytes => exact.add(index),
-                State::Flying => equal_in_flight |= entry.bytes == step.bytes,
+                State::Flying if entry.bytes == step.bytes => {
+                    let newest = equal_in_flight.is_none_or(|(_, serial)| serial < entry.serial);
+                    equal_in_flight = if newest { Some((index, entry.serial)) } else { equal_in_flight };
+                }
+                State::Flying => {}
+                State::Held => held |= entry.bytes == step.bytes,
                 _ => others = true,
             }
         }
@@ -64,10 +71,30 @@ impl Assembler {
             }
             return self.reissue(returned.first, step);
         }
+        if held {
+            self.give_held(step, sink)?;
+        }
+        if let Some((index, _)) = equal_in_flight
+            && exact.count == 0
+            && self.is_repeat(index, step)
+        {
+            // A request of its own would have been allocated; an insertion alone comes again after each requeue.
+            let again = |entry: &Entry| {
+                !entry.has(seen::BIO | seen::REQUEST & !seen::INSERT) && entry.request_id == 0
+            };
+            if inserted.count == 0 && !(others && self.finds_grown_or_split(step)) {
+                return self.repeat(index, NEVER, step, sink);
+            }
+            if !is_flush && inserted.count == 1 && again(self.open.at(inserted.first)) {
+                let time = self.open.at(inserted.first).inserted;
+                self.open.remove(inserted.first);
+                return self.repeat(index, time, step, sink);
+            }
+        }
         if is_flush {
             return self.issue_flush(step, sink);
         }
-        if equal_in_flight {
+        if equal_in_flight.is_some() {
             self.tally.note(Counter::DuplicateIssues, step.event, sink)?;
             self.retire(step.key, true, sink)?;
         }
@@ -138,6 +165,12 @@ impl Assembler {
         entry.issued_bytes += step.bytes - entry.bytes;
         entry.bytes = step.bytes;
         Ok(())
+    }
+
+    /// Whether [`find_grown_or_split`](Assembler::find_grown_or_split) would find a bio or request for an issue.
+    fn finds_grown_or_split(&self, step: &Step<'_>) -> bool {
+        let smaller_or_larger = |entry: &Entry| entry.bytes < step.bytes || is_larger_bio(entry, step.bytes);
+        self.newest(step, |entry| entry.state == State::Waiting && smaller_or_larger(entry)).is_some()
     }
 
     /// An issue of a size of which nothing waits: the newest smaller entry grew by merges, or the newest larger bio
@@ -235,7 +268,7 @@ impl Assembler {
     }
 
     /// Makes a waiting entry a part of the request that `head` is.
-    fn take_in(
+    pub(super) fn take_in(
         &mut self,
         head: u32,
         index: u32,
@@ -283,7 +316,11 @@ impl Assembler {
         }
         let open = &self.open;
         let first = self.candidates.iter().min_by_key(|&&i| (open.at(i).began(), open.at(i).serial));
-        let entry = self.open.at_mut(*first.expect("there is a candidate"));
+        let first = *first.expect("there is a candidate");
+        if self.open.at(first).has(seen::REPEATED) {
+            self.unite(first);
+        }
+        let entry = self.open.at_mut(first);
         entry.state = State::Returned;
         entry.requeues = entry.requeues.saturating_add(1);
         entry.latest = step.time;
@@ -299,7 +336,7 @@ impl Assembler {
         }
         let only = self.open.unchain_only(step.key, |entry| {
             let fits = entry.op == step.op && entry.latest <= step.time;
-            fits && entry.state == State::Flying && entry.bytes == step.bytes
+            fits && entry.state == State::Flying && entry.bytes == step.bytes && !entry.has(seen::REPEATED)
         });
         if let Some(index) = only {
             return self.end_only(index, step, sink);
@@ -311,6 +348,7 @@ impl Assembler {
             }
             match entry.state {
                 State::Flying if entry.bytes == step.bytes => found.exact.add(index),
+                State::Held if is_held_for(entry, step) => found.held.add(index),
                 State::Flying if step.bytes > 0 && entry.bytes > step.bytes => found.part.add(index),
                 State::Flying => found.any.add(index),
                 State::Returned if entry.bytes == step.bytes => found.returned.add(index),
@@ -327,6 +365,9 @@ impl Assembler {
                 _ => self.pick_flying(step, sink)?,
             };
             return self.end_request(index, step, sink);
+        }
+        if found.held.count > 0 {
+            return self.end_repeat(found.held.first, step, sink);
         }
         if found.part.count > 0 {
             let index = match found.part.count {
@@ -357,6 +398,7 @@ impl Assembler {
         let service = step.time - self.open.at(index).began();
         let device = &mut self.devices[step.key.device as usize];
         move_median(&mut device.service[step.op as usize], service);
+        device.service_max = device.service_max.max(service);
     }
 
     /// The request in flight is complete, and nothing else was open at its place.
@@ -378,6 +420,10 @@ impl Assembler {
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
         self.note_end(index, step);
+        if self.open.at(index).has(seen::REPEATED) {
+            self.hold(index, step);
+            return Ok(());
+        }
         self.give_request(index, Some(step.time), sink)
     }
 
@@ -518,7 +564,9 @@ impl Assembler {
 
     /// `block_io_done`: a completion only where completions are not shown. It has no size.
     pub(super) fn io_done(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
-        if self.devices[step.key.device as usize].shows_completion {
+        let device = &mut self.devices[step.key.device as usize];
+        device.shows_done = true;
+        if device.shows_completion {
             return Ok(());
         }
         let oldest = |entries: &mut dyn Iterator<Item = (u32, &Entry)>| {
@@ -531,6 +579,11 @@ impl Assembler {
         let index = oldest(&mut self.open.chain(step.key).filter(|(_, entry)| flying(entry)));
         if let Some(index) = index {
             return self.end_request(index, step, sink);
+        }
+        let held = |entry: &Entry| may(entry, step.op, State::Held) && is_recent(entry, step);
+        let index = oldest(&mut self.open.chain(step.key).filter(|(_, entry)| held(entry)));
+        if let Some(index) = index {
+            return self.end_repeat(index, step, sink);
         }
         let index = oldest(&mut self.open.chain(step.key).filter(|(_, entry)| waiting(entry)));
         if let Some(index) = index {
@@ -552,6 +605,16 @@ impl Assembler {
             None => Ok(()),
         }
     }
+}
+
+/// Whether a completion may be that of a repeat of a held request, which ended in one piece.
+fn is_held_for(entry: &Entry, step: &Step<'_>) -> bool {
+    entry.bytes == step.bytes && entry.issued_bytes == step.bytes && is_recent(entry, step)
+}
+
+/// Whether a held request ended so recently that its repeats may still end.
+fn is_recent(entry: &Entry, step: &Step<'_>) -> bool {
+    step.time - entry.latest <= REPEAT_WITHIN
 }
 
 /// The first error of any part stays; 0 is no error.

@@ -45,6 +45,8 @@ counters! {
         "a requeue fits several requests in flight; taken for the one issued first",
     DuplicateIssues "duplicate_issues" Note
         "a request was issued while an equal one was in flight; both are kept",
+    RepeatedIssues "repeated_issues" Note
+        "a request in flight was issued again without a requeue being shown; taken for the same request",
     SupersededIssues "superseded_issues" Warning
         "a request's completion went to a newer equal request and another was issued; given out without completion",
     SupersededBios "superseded_bios" Warning
@@ -92,9 +94,11 @@ counters! {
     RequestsBeyondOpenLimit "requests_beyond_open_limit" Warning
         "too many requests and bios were open; the oldest given out without completion",
     RequestsOpenAtEnd "requests_open_at_end" Note
-        "a request was open when the trace ended; given out without completion",
+        "a request was in flight when the trace ended; given out without completion",
+    RequestsWithoutCompletion "requests_without_completion" Warning
+        "a request was in flight when the trace ended, for longer than any other had been; its completion was not seen",
     RequestsNeverIssued "requests_never_issued" Note
-        "of the requests given out without completion, one that was not seen to be issued",
+        "a request was queued and never issued; given out without issue and completion",
     BiosWithoutRequest "bios_without_request" Note
         "a queued bio was not seen in any request",
     BiosWithoutCompletion "bios_without_completion" Note

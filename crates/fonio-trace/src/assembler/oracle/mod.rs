@@ -4,6 +4,7 @@
 
 mod flush;
 mod queue;
+mod repeat;
 mod service;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ enum Stage {
     Passed,
     Flying,
     Returned,
+    Held,
 }
 
 #[derive(Clone, Debug)]
@@ -43,6 +45,10 @@ struct Item {
     inserted_seen: bool,
     passed_over: bool,
     flush_after: bool,
+    merged: bool,
+    /// Issues while it was in flight, and when it was reissued before them.
+    repeats: Vec<Repeat>,
+    reissued_before: Option<Timestamp>,
     left: u64,
     at: u64,
     row: Request,
@@ -65,16 +71,21 @@ impl Item {
     }
 }
 
+/// An issue of what was in flight: time, insertion, thread, processor.
+type Repeat = (u64, Option<Timestamp>, Option<u32>, Option<u32>);
+
 #[derive(Default)]
 struct Shown {
     queue: bool,
     issue: bool,
     completion: bool,
+    done: bool,
     bio_completion: bool,
     flush_completion: bool,
     passed: u64,
     service: BTreeMap<Op, u64>,
     wait: u64,
+    longest: u64,
     before_data: Vec<u64>,
     after_data: Vec<(u64, u64, Option<u32>)>,
     ends_due: u64,
@@ -111,6 +122,10 @@ struct Naive<'a> {
     gaps: Vec<LostEvents>,
     gap_echo: u64,
     orphans: Vec<(DeviceId, u64, Op, u64, u64, Option<i32>)>,
+    /// Completion time and number of what is held.
+    held: Vec<(u64, u64)>,
+    /// Device, end and number of bios that were merged in front.
+    fronts: Vec<(DeviceId, u64, u64)>,
     requeues_shown: bool,
     sink: &'a mut dyn RowSink,
 }
@@ -138,6 +153,8 @@ pub fn assemble_naively(
         gaps: Vec::new(),
         gap_echo: 0,
         orphans: Vec::new(),
+        held: Vec::new(),
+        fronts: Vec::new(),
         requeues_shown: false,
         sink,
     };
@@ -206,6 +223,7 @@ impl Naive<'_> {
         for event in &events {
             self.event(event)?;
         }
+        self.give_held_long()?;
         let limit = self.latest.saturating_sub(self.options.horizon.0);
         while let Some(oldest) = self.oldest().filter(|&oldest| self.items[oldest].order < limit) {
             self.cut(oldest, "requests_beyond_horizon")?;
@@ -272,6 +290,10 @@ impl Naive<'_> {
         match event.kind {
             EventKind::BioQueue => self.queue(&now),
             EventKind::GetRequest | EventKind::IoStart | EventKind::Insert => self.allocate(&now),
+            EventKind::BackMerge | EventKind::FrontMerge | EventKind::RequestMerge => {
+                self.merge(&now);
+                Ok(())
+            }
             EventKind::Issue => self.issue(&now),
             EventKind::Requeue => {
                 self.requeue(&now);
@@ -358,6 +380,9 @@ impl Naive<'_> {
             inserted_seen: false,
             passed_over: false,
             flush_after: false,
+            merged: false,
+            repeats: Vec::new(),
+            reissued_before: None,
             left: now.bytes,
             at: now.at,
             row: Request::new(now.device, now.op, ByteCount(now.bytes)),
@@ -459,6 +484,7 @@ impl Naive<'_> {
 
     fn request(&mut self, place: usize, completed: Option<(u64, Option<i32>)>) -> io::Result<()> {
         self.request_id(place);
+        self.unite(place);
         let item = self.items.remove(place);
         let no_data = item.row.op == Op::Flush && item.at == FLUSH;
         let mut row = item.row.clone();
@@ -499,6 +525,9 @@ impl Naive<'_> {
 
     fn cut(&mut self, place: usize, why: &str) -> io::Result<()> {
         let item = self.items[place].clone();
+        if item.stage == Stage::Held {
+            return self.request(place, Some((item.latest, None)));
+        }
         let issued = matches!(item.stage, Stage::Flying | Stage::Returned);
         let is_request = issued || item.stage == Stage::Waiting && item.is_request();
         if item.stage == Stage::Passed && !item.is_bio {
@@ -510,6 +539,14 @@ impl Naive<'_> {
             ("superseded", ..) => self.count("superseded_bios"),
             (_, false, Stage::Passed) => self.count("bios_without_completion"),
             (_, false, _) => self.count("bios_without_request"),
+            ("requests_open_at_end" | "requests_beyond_horizon", _, Stage::Waiting) => {
+                self.count("requests_never_issued");
+            }
+            ("requests_open_at_end", ..) => {
+                let longest = self.shown(item.row.device).longest.max(super::give::PAUSE_MAX);
+                let overdue = self.latest.saturating_sub(item.began()) > longest;
+                self.count(if overdue { "requests_without_completion" } else { why });
+            }
             (why, true, _) => self.count(why),
         }
         if !is_request {
@@ -518,10 +555,15 @@ impl Naive<'_> {
             return Ok(());
         }
         if !issued {
-            self.count("requests_never_issued");
             let request_id = self.request_id(place);
             self.bio(place, Some(request_id), None)?;
-            self.items[place].row.bytes = ByteCount(item.left);
+            self.gather_unissued(item.number)?;
+            return self.request(self.place(item.number), None);
+        }
+        let shown = self.shown(item.row.device);
+        if !item.repeats.is_empty() && !shown.completion && !shown.done {
+            let place = self.give_first(place, None)?;
+            return self.cut(place, why);
         }
         self.request(place, None)
     }

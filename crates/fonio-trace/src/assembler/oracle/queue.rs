@@ -82,6 +82,7 @@ impl Naive<'_> {
             _ => {
                 item.inserted_seen = true;
                 item.row.inserted = earlier(item.row.inserted, Some(Timestamp(now.time)));
+                item.row.bytes = ByteCount(now.bytes);
             }
         }
         Ok(())
@@ -105,6 +106,7 @@ impl Naive<'_> {
         rest.started = false;
         rest.inserted_seen = false;
         rest.passed_over = false;
+        rest.merged = false;
         rest.is_rest = true;
         self.link(LinkKind::Split, (LinkEnd::Bio, parent_id), (LinkEnd::Bio, self.bio_id))?;
         self.push(rest, Some(number))?;
@@ -238,6 +240,7 @@ impl Naive<'_> {
             self.count("request_remaps_without_request");
             return Ok(());
         };
+        self.unite(place);
         let parent = &mut self.items[place];
         parent.stage = Stage::Passed;
         parent.is_bio = false;

@@ -4,6 +4,7 @@ use std::io;
 
 use fonio_core::{ByteCount, Flags, LinkEnd, LinkKind, Op, Sector, Timestamp};
 
+use super::super::repeat::REPEAT_WITHIN;
 use super::{FLUSH, Item, Naive, Now, Stage, after, earlier, joined, move_median, splittable};
 
 impl Naive<'_> {
@@ -18,6 +19,13 @@ impl Naive<'_> {
                 self.count("ambiguous_issues");
             }
             self.reissue(place, now);
+            return Ok(());
+        }
+        while let Some(&place) = self.all(now, |item| item.stage == Stage::Held && exact(item)).first() {
+            let completed = self.items[place].latest;
+            self.request(place, Some((completed, None)))?;
+        }
+        if self.is_repeat(now, is_flush)? {
             return Ok(());
         }
         if is_flush {
@@ -214,6 +222,7 @@ impl Naive<'_> {
         if places.len() > 1 {
             self.count("ambiguous_requeues");
         }
+        self.unite(place);
         let item = &mut self.items[place];
         item.stage = Stage::Returned;
         item.requeues += 1;
@@ -233,13 +242,22 @@ impl Naive<'_> {
         if !equal.is_empty() {
             let place = if equal.len() == 1 {
                 let service = now.time - self.items[equal[0]].began();
-                move_median(self.shown(now.device).service.entry(now.op).or_default(), service);
+                let shown = self.shown(now.device);
+                move_median(shown.service.entry(now.op).or_default(), service);
+                shown.longest = shown.longest.max(service);
                 equal[0]
             } else {
                 self.count("ambiguous_completions");
                 self.pick(equal, now.time, typical)
             };
             return self.end(place, now);
+        }
+        let held = self.all(now, |item| {
+            let whole = exact(item) && item.row.bytes.0 == now.bytes;
+            item.stage == Stage::Held && whole && now.time - item.latest <= REPEAT_WITHIN
+        });
+        if let Some(&place) = held.first() {
+            return self.end_repeat(place, now);
         }
         let larger = self.all(now, |item| flying(item) && now.bytes > 0 && item.left > now.bytes);
         if !larger.is_empty() {
@@ -299,6 +317,15 @@ impl Naive<'_> {
             let excess = waiting.len().saturating_sub(256);
             waiting.drain(..excess);
         }
+        let item = &mut self.items[place];
+        if !item.repeats.is_empty() {
+            item.error = joined(item.error, now.event.error);
+            item.stage = Stage::Held;
+            item.passed_over = false;
+            item.latest = now.time;
+            self.held.push((now.time, item.number));
+            return Ok(());
+        }
         self.request(place, Some((now.time, now.event.error)))
     }
 
@@ -352,12 +379,19 @@ impl Naive<'_> {
     }
 
     pub(super) fn io_done(&mut self, now: &Now<'_>) -> io::Result<()> {
-        if self.shown(now.device).completion {
+        let shown = self.shown(now.device);
+        shown.done = true;
+        if shown.completion {
             return Ok(());
         }
         let flying = self.all(now, |item| item.stage == Stage::Flying);
         if let Some(place) = self.oldest_of(&flying) {
             return self.end(place, now);
+        }
+        let held = |item: &Item| item.stage == Stage::Held && now.time - item.latest <= REPEAT_WITHIN;
+        let held = self.all(now, held);
+        if let Some(place) = self.oldest_of(&held) {
+            return self.end_repeat(place, now);
         }
         let waiting = |item: &Item| item.stage == Stage::Waiting && item.is_request();
         let mut places = self.all(now, waiting);

@@ -3,5 +3,6 @@
 mod flush;
 mod oracle;
 mod pairing;
+mod repeat;
 mod stacking;
 mod text;

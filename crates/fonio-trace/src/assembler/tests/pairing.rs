@@ -300,19 +300,19 @@ fn a_lost_completion_spoils_one_request_only() {
         D 10 W 500+8
         C 14 W 500+8
         D 20 W 100+8
-        D 1000 W 100+8
-        C 1005 W 100+8
-        D 2000 W 100+8
-        C 2004 W 100+8
-        D 3000 W 100+8
-        C 3006 W 100+8
+        D 2000000000 W 100+8
+        C 2000000005 W 100+8
+        D 3000000000 W 100+8
+        C 3000000004 W 100+8
+        D 4000000000 W 100+8
+        C 4000000006 W 100+8
         ",
         expect![[r#"
             request 1: write 500+8 D10 C14
-            request 3: write 100+8 D1000 C1005
+            request 3: write 100+8 D2000000000 C2000000005
             request 2: write 100+8 D20
-            request 4: write 100+8 D2000 C2004
-            request 5: write 100+8 D3000 C3006
+            request 4: write 100+8 D3000000000 C3000000004
+            request 5: write 100+8 D4000000000 C4000000006
             ambiguous_completions 1
             duplicate_issues 2
             superseded_issues 1
@@ -326,13 +326,13 @@ fn an_older_equal_request_that_is_late_but_alive() {
     check(
         "
         D 20 W 100+8
-        D 1000 W 100+8
-        C 1005 W 100+8
-        C 1100 W 100+8
+        D 2000000000 W 100+8
+        C 2000000005 W 100+8
+        C 2000000100 W 100+8
         ",
         expect![[r#"
-            request 2: write 100+8 D1000 C1005
-            request 1: write 100+8 D20 C1100
+            request 2: write 100+8 D2000000000 C2000000005
+            request 1: write 100+8 D20 C2000000100
             ambiguous_completions 1
             duplicate_issues 1
         "#]],
@@ -403,7 +403,7 @@ fn the_captures_edges() {
             completions_without_issue 1
             flush_sequence_ends 1
             requests_never_issued 1
-            requests_open_at_end 2
+            requests_open_at_end 1
         "#]],
     );
 }

@@ -67,6 +67,7 @@ fn event(line: &str) -> BlockEvent {
         "F" => EventKind::FrontMerge,
         "G" => EventKind::GetRequest,
         "START" => EventKind::IoStart,
+        "RM" => EventKind::RequestMerge,
         "I" => EventKind::Insert,
         "D" => EventKind::Issue,
         "R" => EventKind::Requeue,
@@ -217,6 +218,9 @@ pub(super) fn check(events: &str, expected: Expect) {
 pub(super) fn describe(event: &BlockEvent) -> String {
     let (letter, more) = match event.kind {
         EventKind::BioQueue => ("Q", String::new()),
+        EventKind::BackMerge => ("M", String::new()),
+        EventKind::FrontMerge => ("F", String::new()),
+        EventKind::RequestMerge => ("RM", String::new()),
         EventKind::GetRequest => ("G", String::new()),
         EventKind::IoStart => ("START", String::new()),
         EventKind::Insert => ("I", String::new()),

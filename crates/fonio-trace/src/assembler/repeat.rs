@@ -1,0 +1,172 @@
+//! One request that is issued several times.
+//!
+//! A busy driver gives a request back, and the kernel issues it again, mostly from kblockd or another worker. Sources
+//! without requeues (atrace records issues and completions only) show just an equal issue. It is kept as a *repeat* of
+//! the request in flight until completions decide: with one completion the repeats were the same request; each further
+//! completion makes a request of the first repeat that is left.
+
+use std::collections::VecDeque;
+use std::io;
+
+use fonio_core::{Op, RowSink};
+
+use super::open::{FLUSH_SECTOR, NEVER, State, seen};
+use super::tally::Counter;
+use super::{Assembler, Step};
+
+/// How long after an issue an equal one can be the same request, and how long after a completion another one is
+/// waited for. Drivers are tried again within milliseconds, or when something in flight completes; an issue that is
+/// open for longer has probably lost its completion.
+pub(super) const REPEAT_WITHIN: u64 = 1_000_000_000;
+/// Repeats kept for a request.
+pub(super) const REPEATS_MAX: usize = 256;
+
+/// The issues of a request after its first.
+#[derive(Debug)]
+pub(super) struct Repeats {
+    issues: VecDeque<Repeat>,
+    /// When the request was issued last before them, after a requeue that was shown.
+    reissued_before: u64,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+struct Repeat {
+    time: u64,
+    inserted: u64,
+    tid: Option<u32>,
+    cpu: Option<u32>,
+}
+
+impl Assembler {
+    /// Whether an issue of which nothing waits can be that of the request in flight at `index`, which is equal.
+    pub(super) fn is_repeat(&self, index: u32, step: &Step<'_>) -> bool {
+        // Passthrough commands show neither place nor size when they are issued.
+        let has_place = step.bytes > 0 || step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
+        has_place && step.time - self.open.at(index).began() <= REPEAT_WITHIN
+    }
+
+    /// D of the request in flight at `index`, which was inserted again at `inserted`.
+    #[cold]
+    pub(super) fn repeat(
+        &mut self,
+        index: u32,
+        inserted: u64,
+        step: &Step<'_>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let device = &self.devices[step.key.device as usize];
+        if self.repeats.get(&index).is_some_and(|repeats| repeats.issues.len() == REPEATS_MAX) {
+            if device.shows_end() {
+                self.repeats.get_mut(&index).expect("it has repeats").issues.pop_front();
+            } else {
+                self.give_first(index, None, sink)?;
+            }
+        }
+        let entry = self.open.at_mut(index);
+        super::queue::absorb(entry, step);
+        entry.seen |= seen::REPEATED;
+        let reissued_before = std::mem::replace(&mut entry.reissued, step.time);
+        let repeats = self.repeats.entry(index);
+        let repeats = repeats.or_insert_with(|| Repeats { issues: VecDeque::new(), reissued_before });
+        let (tid, cpu) = (step.event.tid, step.event.cpu);
+        repeats.issues.push_back(Repeat { time: step.time, inserted, tid, cpu });
+        Ok(())
+    }
+
+    /// The request is complete, and only another completion can tell whether its repeats were requests.
+    #[cold]
+    pub(super) fn hold(&mut self, index: u32, step: &Step<'_>) {
+        let entry = self.open.at_mut(index);
+        entry.state = State::Held;
+        entry.seen &= !seen::PASSED_OVER;
+        entry.latest = step.time;
+        self.held.push_back((step.time, index, entry.serial));
+    }
+
+    /// Another completion equal to that of a held request: its first repeat was a request.
+    #[cold]
+    pub(super) fn end_repeat(
+        &mut self,
+        index: u32,
+        step: &Step<'_>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        self.tally.note(Counter::DuplicateIssues, step.event, sink)?;
+        self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;
+        let completed = self.open.at(index).latest;
+        self.give_first(index, Some(completed), sink)?;
+        self.end_request(index, step, sink)
+    }
+
+    /// Gives out a request as it is without its repeats, and makes the first of them a request in its place.
+    pub(super) fn give_first(
+        &mut self,
+        index: u32,
+        completed: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let repeats = self.repeats.get_mut(&index).expect("a request that was repeated has repeats");
+        let next = repeats.issues.pop_front().expect("there is at least one");
+        let reissued = std::mem::replace(&mut repeats.reissued_before, NEVER);
+        let last = repeats.issues.back().map(|repeat| repeat.time);
+        if last.is_none() {
+            self.repeats.remove(&index);
+        }
+        self.open.at_mut(index).reissued = reissued;
+        self.give_request_row(index, completed, sink)?;
+        let (request_id, serial) = (self.new_request_id(), self.open.next_serial());
+        let entry = self.open.at_mut(index);
+        entry.request_id = request_id;
+        entry.serial = serial;
+        entry.bio_id = 0;
+        entry.queued = NEVER;
+        entry.inserted = next.inserted;
+        entry.issued = next.time;
+        entry.reissued = last.unwrap_or(NEVER);
+        entry.tid = next.tid;
+        entry.root_tid = None;
+        entry.cpu = next.cpu;
+        entry.error = None;
+        entry.requeues = 0;
+        entry.waiters = 0;
+        entry.seen &= seen::FUA_BY_FLUSH | if last.is_some() { seen::REPEATED } else { 0 };
+        self.open.reorder(index, next.time);
+        Ok(())
+    }
+
+    /// Decides that the repeats of a request were the request itself.
+    #[cold]
+    pub(super) fn unite(&mut self, index: u32) {
+        let repeats = self.repeats.remove(&index).expect("a request that was repeated has repeats");
+        self.tally.add(Counter::RepeatedIssues, repeats.issues.len() as u64);
+        self.open.at_mut(index).seen &= !seen::REPEATED;
+    }
+
+    /// Gives out what is held under the place of an equal issue: that issue begins another request.
+    #[cold]
+    pub(super) fn give_held(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+        loop {
+            let held = self.open.chain(step.key).find(|(_, entry)| {
+                let fits = entry.op == step.op && entry.latest <= step.time && entry.bytes == step.bytes;
+                fits && entry.state == State::Held
+            });
+            let Some((index, entry)) = held else { return Ok(()) };
+            let completed = entry.latest;
+            self.give_request(index, Some(completed), sink)?;
+        }
+    }
+
+    /// Gives out what was held for long enough.
+    pub(super) fn give_held_long(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
+        while let Some(&(completed, index, serial)) = self.held.front()
+            && self.latest.saturating_sub(completed) > REPEAT_WITHIN
+        {
+            self.held.pop_front();
+            if self.open.get(index, serial).is_some_and(|entry| entry.state == State::Held) {
+                self.give_request(index, Some(completed), sink)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -9,9 +9,6 @@ use serde_json::Value;
 
 use crate::{process, tools};
 
-/// Four numbers need the studies' range.
-const FOUR_RANGE: &str = "128MiB";
-
 /// Builds fonio and says where it is.
 ///
 /// # Errors
@@ -118,18 +115,4 @@ pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Res
     // Named twice it may be overwritten: it is new.
     command.args(["bench", "device", &emulated.device, "--yes-destroy", &emulated.device]);
     process::run(command.args(arguments).arg("--out").arg(out).stdout(Stdio::null()))
-}
-
-/// Sequential write and read, random write and read of an emulated profile, in MB/s.
-pub fn four(profile: &str) -> Result<[f64; 4]> {
-    let fonio = fonio()?;
-    let out = process::scratch("paper")?.join(format!("{profile}.json"));
-    bench(&fonio, profile, &["--set", "four", "--quick", "--run-time", "20s", "--size", FOUR_RANGE], &out)?;
-    let text = std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))?;
-    let benchmark: Value = serde_json::from_str(&text)?;
-    let mut found = [0.0; 4];
-    for (at, figure) in found.iter_mut().enumerate() {
-        *figure = benchmark["tests"][at]["mb_s"].as_f64().context("the benchmark has four tests")?;
-    }
-    Ok(found)
 }

@@ -18,13 +18,13 @@ pub struct Once {
     pub mb_s: f64,
     pub used: Used,
     /// Write requests to the device.
-    pub writes: f64,
+    pub writes: Option<f64>,
     /// Of them, those that do not begin where the one before ended.
-    pub random_share: f64,
+    pub random_share: Option<f64>,
     /// Of them, those below 64 KiB: the file's data come in larger ones.
-    pub small_share: f64,
+    pub small_share: Option<f64>,
     /// Mean bytes of a run of requests that lie behind each other.
-    pub burst_bytes: f64,
+    pub burst_bytes: Option<f64>,
 }
 
 /// The study's experiment, on an emulated device: one file by 512 KiB.
@@ -81,15 +81,17 @@ impl Experiment {
         let figure = |name: &str| figures.get(name).copied();
         let seconds = dd_seconds(&String::from_utf8_lossy(&output.stderr))
             .context("dd says how long it took; it does so in English only")?;
-        let writes = figure("latency.writes.service.count").unwrap_or(f64::NAN);
-        let random_share = figure("sequentiality.write.random_requests_share").unwrap_or(0.0);
+        let writes = figure("latency.writes.service.count");
+        let random_share = figure("sequentiality.write.random_requests_share");
         Ok(Once {
             mb_s: self.bytes as f64 / seconds / 1e6,
             used,
             writes,
             random_share,
-            small_share: figure("sizes.writes.below_64k_share").unwrap_or(f64::NAN),
-            burst_bytes: self.bytes as f64 / (writes * random_share).max(1.0),
+            small_share: figure("sizes.writes.below_64k_share"),
+            burst_bytes: writes
+                .zip(random_share)
+                .map(|(writes, share)| self.bytes as f64 / (writes * share).max(1.0)),
         })
     }
 

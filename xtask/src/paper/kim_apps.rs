@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::kim_io::used_in_fit;
+use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::Runs;
@@ -17,12 +18,14 @@ pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     let total: f64 = sizes.values().sum();
     let fitted = used_in_fit("appinstall", "packages_mb")?;
     let packages = run.files.get("package").copied();
-    let (count, bytes) = packages.map_or((0, 0), |files| (files.count, files.bytes));
+    let count = Measured::once(packages.map(|files| files.count as f64)).shaped(fitted);
+    let bytes = Measured::once(packages.map(|files| files.bytes as f64 / 1e6)).shaped(fitted);
+    let fetched = Measured::once(run.fetched_bytes as f64 / 1e6).shaped(fitted);
     let apps = Quantity::new("apps", 0, 1.0, 0.0);
     Ok(vec![
-        apps.row("installed", sizes.len() as f64, count as f64, fitted, "the workload lists others"),
-        MB.row("packages", total, bytes as f64 / 1e6, fitted, "the workload lists other sizes"),
-        MB.row("fetched", total, run.fetched_bytes as f64 / 1e6, fitted, "the workload fetches other sizes"),
+        apps.row("installed", sizes.len() as f64, &count, "the workload lists others"),
+        MB.row("packages", total, &bytes, "the workload lists other sizes"),
+        MB.row("fetched", total, &fetched, "the workload fetches other sizes"),
     ])
 }
 
@@ -34,20 +37,21 @@ pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     let report = runs.report(&run.recording)?;
     let launches = &published.kim.app_launch_io_mb;
     let totals = &report.analysis.totals;
-    let (read, written) = (totals.read_bytes as f64 / 1e6, totals.write_bytes as f64 / 1e6);
+    let of = |bytes: u64, figure| -> Result<Measured> {
+        Ok(Measured::once(bytes as f64 / 1e6).shaped(used_in_fit("applaunch", figure)?))
+    };
+    let (read, written) = (of(totals.read_bytes, "read_mb")?, of(totals.write_bytes, "write_mb")?);
     Ok(vec![
         MB.row(
             "read",
             launches.values().map(|launch| launch.read).sum(),
-            read,
-            used_in_fit("applaunch", "read_mb")?,
+            &read,
             "what is read at random may have come with a readahead before",
         ),
         MB.row(
             "written",
             launches.values().map(|launch| launch.write).sum(),
-            written,
-            used_in_fit("applaunch", "write_mb")?,
+            &written,
             "each file that is renewed durably takes a commit of the file system's journal",
         ),
     ])

@@ -6,6 +6,7 @@
 use anyhow::Result;
 
 use super::kim_io::used_in_fit;
+use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::Runs;
@@ -26,41 +27,38 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let without = series.named(&format!("{DEVICE}, db-in-ram"))?.first()?.write_bytes as f64;
     let report = runs.report(&run.recording)?;
     let background = &published.kim.background;
-    let (written, received) = (run.write_bytes as f64 / 1e6, run.fetched_bytes as f64 / 1e6);
+    let used = |figure| used_in_fit("background", figure);
+    let mb = |bytes: u64, figure| -> Result<Measured> {
+        Ok(Measured::once(bytes as f64 / 1e6).shaped(used(figure)?))
+    };
+    let written = mb(run.write_bytes, "storage_write_mb")?;
+    let received = mb(run.fetched_bytes, "network_rx_mb")?;
     let write = report.analysis.sequentiality.write;
-    let share = 1.0 - without / run.write_bytes as f64;
-    let random = write.random_bytes as f64 / write.bytes().max(1) as f64;
-    let fitted = |figure| used_in_fit("background", figure);
+    let kept = Measured::once(without).over(&Measured::once(run.write_bytes as f64));
+    let random = Measured::once(write.random_bytes as f64).over(&Measured::once(write.bytes() as f64));
     let why = "what the apps sync is not published";
     Ok(vec![
-        MB.row("written", background.storage_write_mb, written, fitted("storage_write_mb")?, why),
-        MB.row("received", background.network_rx_mb, received, fitted("network_rx_mb")?, why),
+        MB.row("written", background.storage_write_mb, &written, why),
+        MB.row("received", background.network_rx_mb, &received, why),
         FACTOR.row(
             "written over received",
             background.storage_write_mb / background.network_rx_mb,
-            written / received,
-            fitted("storage_write_mb")?,
+            &written.over(&received),
             why,
         ),
-        Row::statement(
+        Row::within(
             "what is written",
             "mostly SQLite's data and indices",
-            format!("{:.0} % is gone with the databases in memory", share * 100.0),
-            share > 0.5,
+            |kept| format!("{:.0} % is gone with the databases in memory", (1.0 - kept) * 100.0),
+            (&kept, 0.0..=0.5),
             "settings and widgets weigh more here",
         ),
-        Row::statement(
+        Row::within(
             "how it is written",
             "at random",
-            format!("{:.0} % of the bytes at random", random * 100.0),
-            random > 0.5,
+            |random| format!("{:.0} % of the bytes at random", random * 100.0),
+            (&random, 0.5..=1.0),
             "the journal of the file system is written in order and counts here too",
-        ),
-        Row::cannot(
-            "duration",
-            format!("{:.0} s", background.duration_s),
-            format!("its pauses times {pace}"),
-            "nobody waits two hours for a row",
         ),
     ])
 }

@@ -1,14 +1,17 @@
 //! Figures 4 and 5: run times over the devices. The text tells how much longer than the best device the second-worst and
-//! the worst take; that is what is compared.
+//! the worst take; that is what is compared. `--on` runs one device beside the best alone.
 
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
 
+use super::measured::Measured;
 use super::published::{Published, Spread};
 use super::row::{Quantity, Row};
 use super::runs::{Runs, Series};
 
+/// The best of the study.
+const BEST: &str = "internal_2010";
 /// The best, a fast and a slow card, and the worst of the study.
 const FOUR: &str = "internal_2010,transcend,ridata,kingston";
 const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
@@ -39,7 +42,8 @@ pub(super) fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
 
 fn measured(runs: &mut Runs, workload: &str, scale: Option<&str>, link: &str) -> Result<Rc<Series>> {
     let (devices, scale) = if runs.full() { (ALL, "1") } else { (FOUR, scale.unwrap_or("1")) };
-    runs.in_the_setup(workload, devices, link, &["--repeat", "1", "--scale", scale])
+    let devices = runs.devices(BEST, devices);
+    runs.in_the_setup(workload, &devices, link, &["--repeat", &Runs::repeat(), "--scale", scale])
 }
 
 /// Figure 4.
@@ -79,11 +83,13 @@ fn times_the_best(percent: f64) -> f64 {
     percent / 100.0 + 1.0
 }
 
-/// Each device's run time, the shortest first.
-fn times(series: &Series) -> Vec<(String, f64)> {
-    let mut times: Vec<(String, f64)> =
-        series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s)).collect();
-    times.sort_by(|a, b| a.1.total_cmp(&b.1));
+/// Each device's run times, the shortest first.
+fn times(series: &Series) -> Vec<(String, Measured)> {
+    let mut times: Vec<(String, Measured)> =
+        series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s())).collect();
+    // One that was not measured is the last, and its row says so.
+    let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
+    times.sort_by(|a, b| middle(&a.1).total_cmp(&middle(&b.1)));
     times
 }
 
@@ -92,20 +98,24 @@ fn why(runs: &Runs) -> String {
     if runs.full() { processor.to_owned() } else { format!("{processor}; and {WHY_SCALE}") }
 }
 
-fn of_spread(what: &str, spread: &Spread, times: &[(String, f64)], why: &str) -> Vec<Row> {
-    let [(best, best_s), .., (second, second_s), (worst, worst_s)] = times else { return Vec::new() };
-    let shown: Vec<String> =
-        times.iter().map(|(device, seconds)| format!("{device} {seconds:.2} s")).collect();
-    let row = |which: &str, device: &str, seconds: f64, percent: f64| {
-        let row =
-            TIMES.row(format!("{what}, {which}"), times_the_best(percent), seconds / best_s, false, why);
-        let why = [row.why.as_str(), &shown.join(", ")].join(" — ").trim_start_matches(" — ").to_owned();
-        row.noted(format!("{device} over {best}")).why(why)
+fn of_spread(what: &str, spread: &Spread, times: &[(String, Measured)], why: &str) -> Vec<Row> {
+    let [(best, base), .., (worst, longest)] = times else { return Vec::new() };
+    let shown: Vec<String> = times
+        .iter()
+        .map(|(device, times)| format!("{device} {:.2} s", times.value().unwrap_or(f64::NAN)))
+        .collect();
+    let row = |which: &str, device: &str, times: &Measured, percent: f64| {
+        TIMES
+            .effect(format!("{what}, {which}"), times_the_best(percent), &times.over(base), why)
+            .noted(format!("{device} over {best}"))
+            .because(shown.join(", "))
     };
-    vec![
-        row("second-worst", second, *second_s, spread.without_worst),
-        row("worst", worst, *worst_s, spread.with_worst),
-    ]
+    let second = match times {
+        // Of two devices there is no second-worst.
+        [_, .., (second, times), _] => Some(row("second-worst", second, times, spread.without_worst)),
+        _ => None,
+    };
+    second.into_iter().chain([row("worst", worst, longest, spread.with_worst)]).collect()
 }
 
 #[cfg(test)]
@@ -115,11 +125,14 @@ mod tests {
 
     #[test]
     fn spreads_are_compared_as_ratios() {
-        let times =
-            [("a", 10.0), ("b", 11.0), ("c", 20.0), ("d", 100.0)].map(|(name, s)| (name.to_owned(), s));
-        let rows = of_spread("app", &Spread { without_worst: 100.0, with_worst: 200.0 }, &times, "");
-        assert_eq!(rows[0].said.published(), "2 times the best");
-        assert_eq!(rows[0].said.ours(), "2.00 times the best (c over a)");
-        assert_eq!((rows[0].verdict, rows[1].verdict), (Verdict::Agrees, Verdict::Differs));
+        let times = [("a", 10.0), ("b", 11.0), ("c", 20.0), ("d", 100.0)]
+            .map(|(name, s)| (name.to_owned(), Measured::runs([s, s, s * 1.01])));
+        let spread = Spread { without_worst: 100.0, with_worst: 200.0 };
+        let rows = of_spread("app", &spread, &times, "");
+        assert_eq!(rows[0].published(), "2 times the best");
+        assert_eq!(rows[0].ours(), "2.00 times the best (2.00 to 2.00, n = 3, c over a)");
+        assert_eq!((rows[0].verdict(), rows[1].verdict()), (Verdict::Agrees, Verdict::Differs));
+        let two = of_spread("app", &spread, &times[2..], "");
+        assert_eq!(two.iter().map(Row::what).collect::<Vec<_>>(), ["app, worst"]);
     }
 }

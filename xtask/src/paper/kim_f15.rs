@@ -2,7 +2,7 @@
 //! tells their shapes, and those are compared.
 
 use anyhow::{Context, Result};
-use fonio_sim::profile::Profile;
+use fonio_sim::profile::{Profile, Source};
 use fonio_sim::published::Shape;
 use fonio_sim::verify::{address_range, ranges, shape_of};
 
@@ -18,20 +18,22 @@ pub(super) fn rows(published: &Published, _full: bool) -> Result<Vec<Row>> {
             Profile::shipped(&card.name).with_context(|| format!("{} has no profile", card.name))?;
         let curve = address_range(&profile, &ranges)?;
         let ours = shape_of(&ranges, &curve).map_or("none of the published shapes", in_words);
+        let used = chosen_by_it(&profile, &card.name);
         let points: Vec<String> = ranges
             .iter()
             .zip(&curve)
             .map(|(range, mb_s)| format!("{} MiB {mb_s:.3}", range.0 >> 20))
             .collect();
-        let row = Row::statement(&card.name, told, ours, ours == told, "");
-        rows.push(row.fitted(chosen_by_it(&profile)).why(format!("MB/s: {}", points.join(", "))));
+        let row = Row::same(&card.name, told, Some(ours), used, "");
+        rows.push(row.because(format!("MB/s: {}", points.join(", "))));
     }
     Ok(rows)
 }
 
-/// The profile's translation layer or map was chosen because of this figure.
-fn chosen_by_it(profile: &Profile) -> bool {
-    profile.provenance().iter().any(|number| number.to.contains("kim-f15"))
+/// Whether the profile's translation layer was chosen because of this figure.
+fn chosen_by_it(profile: &Profile, card: &str) -> bool {
+    let named = format!("kim-f15 {card} random writes over a growing range");
+    profile.provenance().iter().any(|number| number.source == Source::Fitted && number.to == named)
 }
 
 fn in_words(shape: Shape) -> &'static str {

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 
+use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::Runs;
@@ -46,10 +47,10 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         for (what, phase, rate) in
             [("to the phone", "receive", rates.rx), ("from the phone", "send", rates.tx)]
         {
-            let seconds = run.phases_s.get(phase).with_context(|| format!("{phase} was not run"))?;
-            let ours = BYTES as f64 / 1e6 / seconds;
+            let seconds = Measured::once(run.phases_s.get(phase).copied());
             // The link is shaped to the published rate.
-            rows.push(RATE.row(format!("{link}, {what}"), rate, ours, true, WHY));
+            let ours = Measured::once(BYTES as f64 / 1e6).over(&seconds).shaped(true);
+            rows.push(RATE.row(format!("{link}, {what}"), rate, &ours, WHY));
         }
     }
     Ok(rows)

@@ -4,7 +4,6 @@
 //! would, and name the command lines that they ran.
 
 mod bfuse_stack;
-mod bfuse_t1;
 mod courville;
 mod kim_apps;
 mod kim_background;
@@ -16,11 +15,13 @@ mod kim_io;
 mod kim_launch;
 mod kim_network;
 mod kim_t3;
+mod measured;
 mod published;
 mod row;
 mod runs;
 mod smartio_facebook;
 mod smartio_iowait;
+mod smartio_launch;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -28,7 +29,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
-use published::{Phone, Published, published};
+use published::{Published, published};
 use row::{Row, Verdict};
 use runs::Runs;
 
@@ -136,11 +137,6 @@ const PAPERS: &[Paper] = &[
         rows: Rows::Computed(kim_f15::rows),
     },
     Paper {
-        id: "bfuse-t1",
-        title: "storage configuration of six phones (Jeong, Won 2014, Table 1)",
-        rows: Rows::Computed(bfuse_t1::rows),
-    },
-    Paper {
         id: "courville-t1",
         title: "reads for each write of thirteen workloads (Courville, Chen, Table I)",
         rows: Rows::Measured(courville::ratios),
@@ -156,6 +152,31 @@ const PAPERS: &[Paper] = &[
         rows: Rows::Measured(courville::requests),
     },
     Paper {
+        id: "courville-f2",
+        title: "sizes and latencies of requests (Courville, Chen, Figure 2)",
+        rows: Rows::Measured(courville::sizes_and_latencies),
+    },
+    Paper {
+        id: "courville-f3",
+        title: "latency against size (Courville, Chen, Figure 3)",
+        rows: Rows::Measured(courville::latency_by_size),
+    },
+    Paper {
+        id: "courville-f4",
+        title: "places over time (Courville, Chen, Figure 4)",
+        rows: Rows::Measured(courville::places_over_time),
+    },
+    Paper {
+        id: "courville-f5",
+        title: "requests between flushes (Courville, Chen, Figure 5)",
+        rows: Rows::Measured(courville::requests_between_flushes),
+    },
+    Paper {
+        id: "courville-f6",
+        title: "places that are written again (Courville, Chen, Figure 6)",
+        rows: Rows::Measured(courville::rewritten_places),
+    },
+    Paper {
         id: "courville-f7",
         title: "how much of the run time is storage, by group (Courville, Chen, Figure 7)",
         rows: Rows::Measured(courville::groups),
@@ -166,9 +187,9 @@ const PAPERS: &[Paper] = &[
         rows: Rows::Measured(smartio_iowait::share),
     },
     Paper {
-        id: "smartio-f10",
-        title: "what a scheduler takes off iowait (Nguyen et al. 2015, Figure 10)",
-        rows: Rows::Measured(smartio_iowait::by_scheduler),
+        id: "smartio-f13",
+        title: "launches of forty apps, cold and warm (Nguyen et al. 2015, Figure 13 and section 7.4)",
+        rows: Rows::Measured(smartio_launch::rows),
     },
     Paper {
         id: "smartio-f15",
@@ -187,8 +208,13 @@ const PAPERS: &[Paper] = &[
     },
     Paper {
         id: "bfuse-f10",
-        title: "the buffer, its thread, and what reaches the device; with Figures 11 and 12 (Jeong, Won 2014)",
+        title: "the buffer over its size, with and without its thread, and the interval (Jeong, Won 2014, Figure 10)",
         rows: Rows::Computed(bfuse_stack::buffer),
+    },
+    Paper {
+        id: "bfuse-f11",
+        title: "what reaches the device over the size of the buffer; with Figure 12 (Jeong, Won 2014, Figure 11)",
+        rows: Rows::Computed(bfuse_stack::reaching),
     },
     Paper {
         id: "bfuse-t3",
@@ -224,24 +250,26 @@ struct Counts {
 
 impl Counts {
     fn of(rows: &[Row]) -> Counts {
-        let count = |verdict| rows.iter().filter(|row| !row.used_in_fit && row.verdict == verdict).count();
+        let count =
+            |verdict| rows.iter().filter(|row| !row.used_in_fit() && row.verdict() == verdict).count();
         Counts {
             agree: count(Verdict::Agrees),
             differ: count(Verdict::Differs),
             cannot: count(Verdict::Cannot),
-            used_in_fit: rows.iter().filter(|row| row.used_in_fit).count(),
+            used_in_fit: rows.iter().filter(|row| row.used_in_fit()).count(),
         }
     }
 }
 
-/// `cargo xtask paper [ID…|all] [--full] [--cpu SHARE] [--json] [--html FILE]`.
+/// `cargo xtask paper [ID…|all] [--full] [--on DEVICE] [--cpu SHARE] [--json] [--html FILE]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let (mut full, mut as_json, mut all, mut wanted) = (false, false, false, Vec::new());
-    let (mut cpu, mut html) = (None, None);
+    let (mut cpu, mut on, mut html) = (None, None, None);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--cpu" => cpu = Some(rest.next().context("--cpu takes a share, such as 0.05")?.clone()),
+            "--on" => on = Some(rest.next().context("--on takes a device, such as kingston")?.clone()),
             "--html" => html = Some(PathBuf::from(rest.next().context("--html takes a file")?)),
             "--full" => full = true,
             "--json" => as_json = true,
@@ -250,7 +278,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             other => {
                 let ids: Vec<&str> = PAPERS.iter().map(|paper| paper.id).collect();
                 bail!(
-                    "there is no table or figure `{other}`; there are {}, all, and --full, --cpu SHARE, --json and --html FILE",
+                    "there is no table or figure `{other}`; there are {}, all, and --full, --on DEVICE, --cpu SHARE, --json and --html FILE",
                     ids.join(", ")
                 );
             }
@@ -259,7 +287,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let computed = |paper: &Paper| matches!(paper.rows, Rows::Computed(_));
     let chosen = |paper: &&Paper| all || wanted.contains(&paper.id) || (wanted.is_empty() && computed(paper));
     let published = published()?;
-    let mut runs = Runs::new(full, cpu);
+    let mut runs = Runs::new(full, cpu, on);
     let mut outcomes = Vec::new();
     for paper in PAPERS.iter().filter(chosen) {
         let rows = match paper.rows {
@@ -316,13 +344,13 @@ fn show(outcome: &Outcome) {
     for row in &outcome.rows {
         println!(
             "{:<34} {:<34} {:<34} {:<6} {:<8} {:<4} {}",
-            row.what,
-            row.said.published(),
-            row.said.ours(),
-            row.said.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
-            row.verdict.name(),
-            if row.used_in_fit { "used" } else { "-" },
-            row.why
+            row.what(),
+            row.published(),
+            row.ours(),
+            row.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
+            row.verdict().name(),
+            if row.used_in_fit() { "used" } else { "-" },
+            row.why()
         );
     }
     println!();
@@ -347,6 +375,36 @@ mod tests {
                     card.name
                 );
             }
+        }
+    }
+
+    /// Everything that was transcribed from the studies is in the project's own file.
+    #[test]
+    fn the_published_numbers_are_complete() {
+        let folder = crate::process::root();
+        let shared = folder.join("../shared/papers/published.toml");
+        let Ok(shared) = std::fs::read_to_string(&shared) else {
+            fonio_testing::skip(fonio_testing::Need::Shared, format!("there is no {}", shared.display()));
+            return;
+        };
+        let own =
+            std::fs::read_to_string(folder.join("papers/published.toml")).expect("it is in the repository");
+        let table = |text: &str| toml::Value::Table(text.parse().expect("it is TOML"));
+        let (shared, own) = (table(&shared), table(&own));
+        let mut missing = Vec::new();
+        compare(&shared, Some(&own), "", &mut missing);
+        assert!(missing.is_empty(), "missing or different: {}", missing.join(", "));
+    }
+
+    fn compare(theirs: &toml::Value, own: Option<&toml::Value>, path: &str, missing: &mut Vec<String>) {
+        match theirs {
+            toml::Value::Table(table) => {
+                for (key, value) in table {
+                    compare(value, own.and_then(|own| own.get(key)), &format!("{path}.{key}"), missing);
+                }
+            }
+            value if own == Some(value) => {}
+            _ => missing.push(path.to_owned()),
         }
     }
 

@@ -27,11 +27,22 @@ pub(super) struct Kim {
     pub(super) io_breakdown_mb: BTreeMap<String, Four>,
     pub(super) webbench_store: Store,
     pub(super) app_launch_io_mb: BTreeMap<String, Launch>,
-    pub(super) app_launch_spread_percent: BTreeMap<String, f64>,
+    /// Percent by app; beside them a statement about a RAM disk.
+    app_launch_spread_percent: BTreeMap<String, toml::Value>,
     pub(super) background: Background,
     pub(super) sequential_over_random_writes: BTreeMap<String, f64>,
     pub(super) what_if: WhatIf,
     pub(super) pilot: Pilot,
+}
+
+impl Kim {
+    /// By how much launch times vary over the devices, in percent, by app.
+    pub(super) fn launch_spreads(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.app_launch_spread_percent.iter().filter_map(|(app, value)| {
+            let percent = value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64));
+            Some((app.as_str(), percent?))
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -85,7 +96,6 @@ pub(super) struct Launch {
 
 #[derive(Deserialize)]
 pub(super) struct Background {
-    pub(super) duration_s: f64,
     pub(super) network_rx_mb: f64,
     pub(super) storage_write_mb: f64,
 }
@@ -94,24 +104,24 @@ pub(super) struct Background {
 pub(super) struct WhatIf {
     pub(super) cache_in_ram_percent: BTreeMap<String, f64>,
     pub(super) database_in_ram_factor: BTreeMap<String, f64>,
+    pub(super) all_in_ram: String,
+    pub(super) no_sync: String,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Pilot {
-    pub(super) raid0_factor: Raid0,
-    pub(super) nilfs2_factor_above: BTreeMap<String, f64>,
+    pub(super) raid0_factor_figure_14: Raid0,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Raid0 {
-    pub(super) above: f64,
-    pub(super) below: f64,
+    pub(super) min_above: f64,
+    pub(super) max_below: f64,
     pub(super) cards: Vec<String>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Bfuse {
-    pub(super) phone: Vec<Phone>,
     pub(super) layers_mb_s: bfuse_stack::Layers,
     pub(super) io_unit: bfuse_stack::IoUnit,
     pub(super) design: bfuse_stack::Design,
@@ -121,18 +131,16 @@ pub(super) struct Bfuse {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Phone {
-    pub(super) name: String,
-    pub(super) year: u32,
-    pub(super) data: String,
-    pub(super) sdcard: String,
-    pub(super) ext_sdcard: Option<String>,
-}
-
-#[derive(Deserialize)]
 pub(super) struct Smartio {
     pub(super) iowait: Iowait,
     pub(super) facebook_s: Facebook,
+    pub(super) app_delay: AppDelay,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AppDelay {
+    pub(super) launch_reads_over_writes: f64,
+    pub(super) warm_over_cold_percent_less: f64,
 }
 
 /// Seconds with CFQ and with SmartIO, by phone.
@@ -146,12 +154,36 @@ pub(super) struct Facebook {
 pub(super) struct Iowait {
     pub(super) s5_percent_of_active: f64,
     pub(super) share_range_percent: [f64; 2],
-    pub(super) reduction_percent: BTreeMap<String, f64>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Courville {
     pub(super) workload: Vec<CourvilleWorkload>,
+    /// Shares by workload and group of requests.
+    pub(super) size_share: BTreeMap<String, BTreeMap<String, f64>>,
+    /// Milliseconds by workload and group of requests.
+    pub(super) latency_p80_ms: BTreeMap<String, BTreeMap<String, f64>>,
+    pub(super) locality: CourvilleLocality,
+}
+
+#[derive(Deserialize)]
+pub(super) struct CourvilleLocality {
+    pub(super) burst_mode_camera: BurstMode,
+    pub(super) camera: CameraPlaces,
+    pub(super) burst_covering_blocks: f64,
+    pub(super) dropbox_rewritten_blocks: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct BurstMode {
+    pub(super) unique_blocks: f64,
+    pub(super) top_10_share: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct CameraPlaces {
+    pub(super) unique_blocks: f64,
+    pub(super) most_written_block: f64,
 }
 
 #[derive(Clone, Deserialize)]

@@ -1,26 +1,41 @@
 //! A published number or statement beside ours, and when the two agree.
+//!
+//! A row's verdict is computed here, from a [`Measured`] value. A paper hands in what was published, what was measured and
+//! which kind of comparison it is; it cannot set a verdict. The rules:
+//!
+//! - What is missing cannot be compared.
+//! - What a published number had a part in is shown as used and is not scored.
+//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. It agrees only if it differs from none by more than its spread
+//!   and lies within the tolerance. It differs only if it lies outside the tolerance by more than its spread.
+//! - Of a total and its two parts, two are scored at most, and one where the total is used: the last follows.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
+
+use super::measured::Measured;
+
+/// Fewer runs show no effect.
+pub(super) const RUNS_MIN: usize = 3;
 
 /// A line of a paper.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
-    pub(super) what: String,
+    what: String,
     #[serde(flatten)]
-    pub(super) said: Said,
-    /// Our number was made from this one, so that agreement proves nothing.
-    pub(super) used_in_fit: bool,
-    pub(super) verdict: Verdict,
+    said: Said,
+    /// A published number had a part in ours, so that agreement proves nothing.
+    used_in_fit: bool,
+    verdict: Verdict,
     /// Where it differs or cannot be had: why.
-    pub(super) why: String,
+    why: String,
 }
 
 /// What the study says, and what came out here.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(super) enum Said {
+enum Said {
     /// Of the same unit.
     Number {
         published: f64,
@@ -29,7 +44,7 @@ pub(super) enum Said {
         unit: &'static str,
         /// How many are worth showing.
         decimals: usize,
-        /// What belongs to ours: of which devices it is, or what it is by another way of counting.
+        /// What belongs to ours: of which devices it is, how its runs spread, or another way of counting.
         note: String,
     },
     /// In words.
@@ -53,7 +68,7 @@ impl Verdict {
         }
     }
 
-    pub(super) fn of(agrees: bool) -> Verdict {
+    fn of(agrees: bool) -> Verdict {
         if agrees { Verdict::Agrees } else { Verdict::Differs }
     }
 }
@@ -63,24 +78,33 @@ impl Verdict {
 pub(super) struct Tolerance {
     /// The larger over the smaller, at most.
     pub(super) factor: f64,
-    /// Or a difference of no more than this, where the published number is rounded or near nothing.
+    /// Or a difference of no more than this, where the published number is rounded or near 0.
     pub(super) floor: f64,
 }
 
 impl Tolerance {
-    /// Whether `ours` agrees with `published`.
-    pub(super) fn holds(self, published: f64, ours: f64) -> bool {
-        let (small, large) = if published < ours { (published, ours) } else { (ours, published) };
-        large - small <= self.floor || (small > 0.0 && large / small <= self.factor)
+    /// What agrees with `published`.
+    fn around(self, published: f64) -> RangeInclusive<f64> {
+        let low = (published / self.factor).min(published - self.floor);
+        low..=(published * self.factor).max(published + self.floor)
     }
 }
 
 /// What is compared, in which unit and with how many decimals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantity {
-    pub(super) unit: &'static str,
-    pub(super) decimals: usize,
-    pub(super) tolerance: Tolerance,
+    unit: &'static str,
+    decimals: usize,
+    tolerance: Tolerance,
+}
+
+/// One of three numbers that add up.
+pub(super) struct Part<'a> {
+    pub(super) quantity: Quantity,
+    pub(super) what: String,
+    pub(super) published: f64,
+    pub(super) ours: &'a Measured,
+    pub(super) why: &'a str,
 }
 
 impl Quantity {
@@ -88,34 +112,31 @@ impl Quantity {
         Quantity { unit, decimals, tolerance: Tolerance { factor, floor } }
     }
 
-    /// The row of a number. `why` is said only where the two differ.
-    pub(super) fn row(
-        self,
-        what: impl Into<String>,
-        published: f64,
-        ours: f64,
-        used_in_fit: bool,
-        why: &str,
-    ) -> Row {
-        let agrees = self.tolerance.holds(published, ours);
-        Row { used_in_fit, ..self.judged(what, published, ours, agrees, why) }
+    /// The row of a number that is no effect. `why` is said where the two differ.
+    pub(super) fn row(self, what: impl Into<String>, published: f64, ours: &Measured, why: &str) -> Row {
+        let range = self.tolerance.around(published);
+        Row::judged(what, self.said(published, ours.value()), ours, in_range(ours, &range), why)
     }
 
-    /// The row of a number with a rule of its own for when the two agree.
-    pub(super) fn judged(
-        self,
-        what: impl Into<String>,
-        published: f64,
-        ours: f64,
-        agrees: bool,
-        why: &str,
-    ) -> Row {
-        Row::new(what, self.said(published, Some(ours)), Verdict::of(agrees), why)
+    /// The row of an effect: a ratio that is 1 where there is none.
+    pub(super) fn effect(self, what: impl Into<String>, published: f64, ours: &Measured, why: &str) -> Row {
+        let range = self.tolerance.around(published);
+        let row = Row::judged(what, self.said(published, ours.value()), ours, effect(ours, &range), why);
+        row.noted(spread_shown(ours, self.decimals))
     }
 
-    /// The row of a number that was not measured.
+    /// The rows of a total and of its two parts. The last part follows from the others, so it counts as used; where the total
+    /// is used only the first part is scored.
+    pub(super) fn total_and_parts(total: Part<'_>, [first, last]: [Part<'_>; 2]) -> [Row; 3] {
+        let row = |part: Part<'_>| part.quantity.row(part.what, part.published, part.ours, part.why);
+        let last =
+            Row { used_in_fit: true, ..row(last) }.because("follows from the total and the other part");
+        [row(total), row(first), last]
+    }
+
+    /// The row of a number that was not measured in this run.
     pub(super) fn cannot(self, what: impl Into<String>, published: f64, why: &str) -> Row {
-        Row::new(what, self.said(published, None), Verdict::Cannot, why)
+        Row::new(what, self.said(published, None), false, Verdict::Cannot, why)
     }
 
     fn said(self, published: f64, ours: Option<f64>) -> Said {
@@ -123,59 +144,177 @@ impl Quantity {
     }
 }
 
+/// A number lies within the range or not; `Err` says why it cannot be told.
+fn in_range(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> {
+    ours.value().map(|value| range.contains(&value)).ok_or_else(|| "it was not measured".to_owned())
+}
+
+/// An effect lies within `range` or not; `Err` says why it is not shown.
+fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> {
+    if ours.count() < RUNS_MIN {
+        return Err(format!("not shown (n = {})", ours.count()));
+    }
+    let (Some(value), Some(spread)) = (ours.value(), ours.spread()) else {
+        return Err("it was not measured in every run".to_owned());
+    };
+    let shown = |apart: bool| apart.then_some(()).ok_or_else(|| format!("not shown (n = {})", ours.count()));
+    if range.contains(&value) {
+        shown(beyond(value, 1.0) > spread)?;
+        return Ok(true);
+    }
+    let edge = if value < *range.start() { *range.start() } else { *range.end() };
+    shown(edge <= 0.0 || beyond(value, edge) > spread)?;
+    Ok(false)
+}
+
+/// How far apart two ratios are, as the larger over the smaller.
+fn beyond(one: f64, other: f64) -> f64 {
+    if one > other { one / other } else { other / one }
+}
+
+/// How an effect's runs spread, for people.
+fn spread_shown(ours: &Measured, decimals: usize) -> String {
+    match ours.ends() {
+        Some((low, high)) if ours.count() > 1 => {
+            format!("{low:.decimals$} to {high:.decimals$}, n = {}", ours.count())
+        }
+        _ => format!("n = {}", ours.count()),
+    }
+}
+
 impl Row {
+    fn new(what: impl Into<String>, said: Said, used_in_fit: bool, verdict: Verdict, why: &str) -> Row {
+        Row { what: what.into(), said, used_in_fit, verdict, why: why.to_owned() }
+    }
+
     /// `why` is dropped where the two agree.
-    fn new(what: impl Into<String>, said: Said, verdict: Verdict, why: &str) -> Row {
-        let why = if verdict == Verdict::Agrees { "" } else { why };
-        Row { what: what.into(), said, used_in_fit: false, verdict, why: why.to_owned() }
-    }
-
-    /// The row of a statement that holds or not.
-    pub(super) fn statement(
+    fn judged(
         what: impl Into<String>,
-        published: impl Into<String>,
-        ours: impl Into<String>,
-        holds: bool,
+        said: Said,
+        ours: &Measured,
+        verdict: Result<bool, String>,
         why: &str,
     ) -> Row {
-        let said = Said::Statement { published: published.into(), ours: ours.into() };
-        Row::new(what, said, Verdict::of(holds), why)
+        match verdict {
+            Ok(true) => Row::new(what, said, ours.is_used(), Verdict::Agrees, ""),
+            Ok(false) => Row::new(what, said, ours.is_used(), Verdict::of(false), why),
+            Err(unknown) => Row::new(what, said, ours.is_used(), Verdict::Cannot, &unknown),
+        }
     }
 
-    /// The row of what this machine cannot show.
-    pub(super) fn cannot(
+    fn in_words(published: impl Into<String>, ours: impl Into<String>) -> Said {
+        Said::Statement { published: published.into(), ours: ours.into() }
+    }
+
+    /// The row of a statement that holds where a number lies within `range`. It is no effect. `shown` says the number.
+    pub(super) fn within(
         what: impl Into<String>,
         published: impl Into<String>,
-        ours: impl Into<String>,
+        shown: impl FnOnce(f64) -> String,
+        (ours, range): (&Measured, RangeInclusive<f64>),
         why: &str,
     ) -> Row {
-        let said = Said::Statement { published: published.into(), ours: ours.into() };
-        Row::new(what, said, Verdict::Cannot, why)
+        let text = ours.value().map_or_else(|| "-".to_owned(), shown);
+        Row::judged(what, Row::in_words(published, text), ours, in_range(ours, &range), why)
+    }
+
+    /// The row of a statement that holds where an effect lies within `range`.
+    pub(super) fn effect(
+        what: impl Into<String>,
+        published: impl Into<String>,
+        shown: impl FnOnce(f64) -> String,
+        (ours, range): (&Measured, RangeInclusive<f64>),
+        why: &str,
+    ) -> Row {
+        let text = ours.value().map_or_else(|| "-".to_owned(), shown);
+        let text = format!("{text} ({})", spread_shown(ours, 2));
+        Row::judged(what, Row::in_words(published, text), ours, effect(ours, &range), why)
+    }
+
+    /// The row of a statement that holds where no effect larger than `most` shows: every run lies within that factor of 1.
+    pub(super) fn no_effect(
+        what: impl Into<String>,
+        published: impl Into<String>,
+        shown: impl FnOnce(f64) -> String,
+        (ours, most): (&Measured, f64),
+        why: &str,
+    ) -> Row {
+        let text = ours.value().map_or_else(|| "-".to_owned(), shown);
+        let text = format!("{text} ({})", spread_shown(ours, 2));
+        let range = 1.0 / most..=most;
+        let verdict = match ours.ends() {
+            Some((low, high))
+                if ours.count() >= RUNS_MIN && range.contains(&low) && range.contains(&high) =>
+            {
+                Ok(true)
+            }
+            _ => effect(ours, &range).and_then(|within| {
+                // The middle run is within, another is not.
+                if within { Err(format!("not shown (n = {})", ours.count())) } else { Ok(false) }
+            }),
+        };
+        Row::judged(what, Row::in_words(published, text), ours, verdict, why)
+    }
+
+    /// The row of words that are the study's or not. `used` says that a fit or a choice used them.
+    pub(super) fn same(
+        what: impl Into<String>,
+        published: &str,
+        ours: Option<&str>,
+        used: bool,
+        why: &str,
+    ) -> Row {
+        let verdict = ours.map(|ours| ours == published).ok_or_else(|| "it was not measured".to_owned());
+        let measured = Measured::runs([None]).shaped(used);
+        Row::judged(what, Row::in_words(published, ours.unwrap_or("-")), &measured, verdict, why)
+    }
+
+    /// The row of a statement that was not measured in this run.
+    pub(super) fn cannot(what: impl Into<String>, published: impl Into<String>, why: &str) -> Row {
+        Row::new(what, Row::in_words(published, "-"), false, Verdict::Cannot, why)
     }
 
     /// The same with something that belongs to our number.
     pub(super) fn noted(mut self, text: impl Into<String>) -> Row {
-        if let Said::Number { note, .. } = &mut self.said {
-            *note = text.into();
+        let text = text.into();
+        match &mut self.said {
+            Said::Number { note, .. } if note.is_empty() => *note = text,
+            Said::Number { note, .. } => {
+                let _ = write!(note, ", {text}");
+            }
+            Said::Statement { ours, .. } => {
+                let _ = write!(ours, "; {text}");
+            }
         }
         self
     }
 
-    /// The same, used in a fit or not.
-    pub(super) fn fitted(self, used_in_fit: bool) -> Row {
-        Row { used_in_fit, ..self }
+    /// The same with something to say whether the two agree or not, before the reason why they do not.
+    pub(super) fn because(mut self, text: impl Into<String>) -> Row {
+        let text = text.into();
+        self.why = if self.why.is_empty() { text } else { format!("{text}; {}", self.why) };
+        self
     }
 
-    /// The same with something to say whether the two agree or not.
-    pub(super) fn why(self, why: impl Into<String>) -> Row {
-        Row { why: why.into(), ..self }
+    pub(super) fn what(&self) -> &str {
+        &self.what
     }
-}
 
-impl Said {
+    pub(super) fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    pub(super) fn used_in_fit(&self) -> bool {
+        self.used_in_fit
+    }
+
+    pub(super) fn why(&self) -> &str {
+        &self.why
+    }
+
     /// As tables show it.
     pub(super) fn published(&self) -> String {
-        match self {
+        match &self.said {
             Said::Number { published, unit, decimals, .. } => {
                 let text = format!("{published:.decimals$}");
                 // It was published with as many digits as it has.
@@ -187,9 +326,9 @@ impl Said {
         }
     }
 
-    /// Ours over the published number, where both are above nothing.
+    /// Ours over the published number, where both are above 0.
     pub(super) fn ratio(&self) -> Option<f64> {
-        match *self {
+        match self.said {
             Said::Number { published, ours: Some(ours), .. } if published > 0.0 && ours > 0.0 => {
                 Some(ours / published)
             }
@@ -199,10 +338,10 @@ impl Said {
 
     /// As tables show it.
     pub(super) fn ours(&self) -> String {
-        match self {
-            Said::Number { ours: None, .. } => "-".to_owned(),
-            Said::Number { ours: Some(ours), unit, decimals, note, .. } => {
-                let mut text = format!("{ours:.decimals$} {unit}");
+        match &self.said {
+            Said::Number { ours, unit, decimals, note, .. } => {
+                let mut text =
+                    ours.map_or_else(|| "-".to_owned(), |ours| format!("{ours:.decimals$} {unit}"));
                 if !note.is_empty() {
                     let _ = write!(text, " ({note})");
                 }
@@ -217,43 +356,153 @@ impl Said {
 mod tests {
     use super::*;
 
+    const MB: Quantity = Quantity::new("MB", 1, 1.5, 0.1);
+    const TIMES: Quantity = Quantity::new("times", 2, 1.5, 0.0);
+
     #[test]
     fn tolerances() {
-        let tolerance = Tolerance { factor: 1.5, floor: 0.1 };
-        for (published, ours, agrees) in [
-            (10.0, 15.0, true),
-            (10.0, 15.1, false),
-            (15.0, 10.0, true),
-            (15.1, 10.0, false),
-            (0.0, 0.1, true),
-            (0.0, 0.2, false),
-            (0.05, 0.15, true),
-            (10.0, 0.0, false),
-            (10.0, f64::NAN, false),
+        for (published, ours, verdict) in [
+            (10.0, 15.0, Verdict::Agrees),
+            (10.0, 15.1, Verdict::Differs),
+            (15.0, 10.0, Verdict::Agrees),
+            (15.1, 10.0, Verdict::Differs),
+            (0.0, 0.1, Verdict::Agrees),
+            (0.0, 0.2, Verdict::Differs),
+            (0.05, 0.15, Verdict::Agrees),
+            (10.0, 0.0, Verdict::Differs),
+            (10.0, f64::NAN, Verdict::Cannot),
+            (10.0, f64::INFINITY, Verdict::Cannot),
         ] {
-            assert_eq!(tolerance.holds(published, ours), agrees, "{published} and {ours}");
+            let row = MB.row("a", published, &Measured::once(ours), "");
+            assert_eq!(row.verdict, verdict, "{published} and {ours}");
         }
     }
 
     #[test]
+    fn a_missing_value_cannot_be_compared() {
+        let missing = Measured::once(None);
+        let row = MB.row("a", 1.0, &missing, "because");
+        assert_eq!(
+            (row.verdict, row.why(), row.ours().as_str()),
+            (Verdict::Cannot, "it was not measured", "-")
+        );
+        let shown = |value: f64| value.to_string();
+        assert_eq!(Row::within("a", "few", shown, (&missing, 0.0..=1.0), "").verdict, Verdict::Cannot);
+        assert_eq!(Row::same("a", "flat", None, false, "").verdict, Verdict::Cannot);
+        let one_of_three = Measured::runs([Some(2.0), None, Some(2.0)]);
+        assert_eq!(TIMES.effect("a", 2.0, &one_of_three, "").verdict, Verdict::Cannot);
+        assert_eq!(Row::no_effect("a", "none", shown, (&one_of_three, 3.0), "").verdict, Verdict::Cannot);
+    }
+
+    #[test]
+    fn an_effect_needs_runs_and_must_exceed_its_spread() {
+        use Verdict::{Agrees, Cannot, Differs};
+        for (published, runs, verdict) in [
+            (2.0, vec![2.0, 2.1], Cannot),
+            (2.0, vec![2.0, 2.1, 2.2], Agrees),
+            // Within the tolerance, and not told from none.
+            (2.0, vec![0.9, 2.0, 2.2], Cannot),
+            (1.2, vec![1.1, 1.2, 1.4], Cannot),
+            (1.2, vec![1.18, 1.2, 1.22], Agrees),
+            // Outside of it by more than the spread, and by less.
+            (2.0, vec![4.0, 4.2, 4.4], Differs),
+            (2.0, vec![2.5, 3.1, 4.0], Cannot),
+            // The other way round.
+            (2.0, vec![0.5, 0.5, 0.5], Differs),
+            (0.5, vec![0.5, 0.5, 0.51], Agrees),
+            // No effect where one is published.
+            (2.0, vec![0.99, 1.0, 1.01], Differs),
+        ] {
+            assert_eq!(
+                TIMES.effect("a", published, &Measured::runs(runs.clone()), "").verdict,
+                verdict,
+                "{runs:?}"
+            );
+        }
+        let row = TIMES.effect("a", 2.0, &Measured::runs([2.0, 2.1]), "because");
+        assert_eq!(
+            (row.why(), row.ours().as_str()),
+            ("not shown (n = 2)", "2.05 times (2.00 to 2.10, n = 2)")
+        );
+    }
+
+    #[test]
+    fn effects_in_words() {
+        use Verdict::{Agrees, Cannot, Differs};
+        let verdict = |runs: [f64; 3]| {
+            Row::effect(
+                "a",
+                "a gain",
+                |gain| format!("{gain:.1}"),
+                (&Measured::runs(runs), 1.2..=f64::INFINITY),
+                "",
+            )
+            .verdict
+        };
+        assert_eq!(
+            [verdict([2.0, 2.1, 2.2]), verdict([0.8, 0.9, 0.9]), verdict([1.0, 1.3, 2.0])],
+            [Agrees, Differs, Cannot]
+        );
+        let verdict = |runs: &[f64]| {
+            let runs = Measured::runs(runs.to_vec());
+            Row::no_effect("a", "no gain", |gain| format!("{gain:.1}"), (&runs, 1.25), "").verdict
+        };
+        assert_eq!(verdict(&[0.95, 1.0, 1.1]), Agrees);
+        assert_eq!(verdict(&[1.9, 2.0, 2.1]), Differs);
+        assert_eq!(verdict(&[0.9, 1.1, 1.6]), Cannot);
+        assert_eq!(verdict(&[1.0, 1.0]), Cannot);
+    }
+
+    #[test]
+    fn what_a_published_number_shaped_is_used() {
+        let (free, shaped) = (Measured::once(2.0), Measured::once(2.0).shaped(true));
+        assert!(!MB.row("a", 2.0, &free, "").used_in_fit);
+        assert!(MB.row("a", 2.0, &shaped, "").used_in_fit);
+        assert!(MB.row("a", 1.0, &free.over(&shaped), "").used_in_fit, "a fitted denominator");
+        let runs = Measured::runs([2.0; 3]);
+        assert!(!TIMES.effect("a", 2.0, &runs, "").used_in_fit);
+        assert!(TIMES.effect("a", 2.0, &runs.over(&Measured::runs([1.0; 3]).shaped(true)), "").used_in_fit);
+        assert!(Row::within("a", "b", |value| value.to_string(), (&shaped, 0.0..=1.0), "").used_in_fit);
+        assert!(Row::same("a", "flat", Some("flat"), true, "").used_in_fit);
+    }
+
+    #[test]
+    fn of_a_total_and_its_parts_the_last_follows() {
+        let scored = |total: Measured| {
+            let ours = Measured::once(1.0);
+            let part = |what: &str, ours| Part {
+                quantity: MB,
+                what: what.to_owned(),
+                published: 1.0,
+                ours,
+                why: "",
+            };
+            Quantity::total_and_parts(part("total", &total), [part("first", &ours), part("last", &ours)])
+                .map(|row| !row.used_in_fit)
+        };
+        assert_eq!(scored(Measured::once(2.0)), [true, true, false]);
+        assert_eq!(scored(Measured::once(2.0).shaped(true)), [false, true, false]);
+    }
+
+    #[test]
     fn a_reason_is_given_only_where_it_is_needed() {
-        let quantity = Quantity::new("MB", 1, 1.5, 0.0);
-        let row = quantity.row("a", 2.0, 2.04, true, "because").noted("of two");
-        assert_eq!((row.said.published().as_str(), row.said.ours().as_str()), ("2 MB", "2.0 MB (of two)"));
-        assert_eq!((row.verdict, row.why.as_str()), (Verdict::Agrees, ""));
-        let row = quantity.row("a", 2.0, 4.0, false, "because");
-        assert_eq!((row.verdict, row.why.as_str()), (Verdict::Differs, "because"));
+        let row = MB.row("a", 2.0, &Measured::once(2.04), "because").noted("of two");
+        assert_eq!((row.published().as_str(), row.ours().as_str()), ("2 MB", "2.0 MB (of two)"));
+        assert_eq!((row.verdict, row.why()), (Verdict::Agrees, ""));
+        let row = MB.row("a", 2.0, &Measured::once(4.0), "because");
+        assert_eq!((row.verdict, row.why()), (Verdict::Differs, "because"));
+        assert_eq!(row.because("MB: 4").why(), "MB: 4; because");
     }
 
     #[test]
     fn numbers_stay_numbers_in_json() {
-        let number = serde_json::to_value(Quantity::new("MB", 1, 1.5, 0.0).cannot("a", 20.0, "no")).unwrap();
+        let number = serde_json::to_value(MB.cannot("a", 20.0, "no")).unwrap();
         let expected = serde_json::json!({
             "what": "a", "kind": "number", "published": 20.0, "ours": null, "unit": "MB", "decimals": 1, "note": "",
             "used_in_fit": false, "verdict": "cannot", "why": "no",
         });
         assert_eq!(number, expected);
-        let statement = serde_json::to_value(Row::statement("a", "few", "many", false, "no")).unwrap();
+        let statement = serde_json::to_value(Row::same("a", "few", Some("many"), false, "no")).unwrap();
         assert_eq!((&statement["kind"], &statement["ours"]), (&"statement".into(), &"many".into()));
     }
 }

@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::measured::Measured;
+use super::row::RUNS_MIN;
 use crate::{emulated, process};
 
 /// Runs workloads; what was run once in the same way is not run again.
@@ -18,6 +20,8 @@ pub(super) struct Runs {
     full: bool,
     /// The share of a processor that the workloads get, as a phone's would be.
     cpu: Option<String>,
+    /// The one device that is wanted beside the best, where not all are.
+    on: Option<String>,
     program: Option<PathBuf>,
     series: BTreeMap<Vec<String>, Rc<Series>>,
     reports: BTreeMap<PathBuf, Rc<Report>>,
@@ -35,15 +39,14 @@ pub(super) struct Series {
 #[derive(Deserialize)]
 pub(super) struct Variation {
     pub(super) name: String,
-    pub(super) runs: Vec<Run>,
-    pub(super) wall_s: f64,
-    pub(super) speedup: f64,
+    runs: Vec<Run>,
 }
 
 /// One run of it.
 #[derive(Clone, Deserialize)]
 pub(super) struct Run {
     pub(super) recording: PathBuf,
+    pub(super) wall_s: f64,
     pub(super) valid: bool,
     pub(super) verdict: String,
     pub(super) write_bytes: u64,
@@ -68,6 +71,10 @@ pub(super) struct Report {
 
 #[derive(Deserialize)]
 pub(super) struct Analysis {
+    pub(super) sizes: Sizes,
+    pub(super) latency: Latency,
+    pub(super) size_latency: SizeLatency,
+    pub(super) spatial: Spatial,
     pub(super) span: Span,
     pub(super) totals: Totals,
     pub(super) sequentiality: Sequentiality,
@@ -75,6 +82,73 @@ pub(super) struct Analysis {
     pub(super) locality: Locality,
     pub(super) io_share: IoShare,
     pub(super) machine: Machine,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Sizes {
+    pub(super) groups: Vec<SizeGroup>,
+}
+
+/// Request sizes of one group of requests.
+#[derive(Deserialize)]
+pub(super) struct SizeGroup {
+    pub(super) group: String,
+    pub(super) bytes: SizeQuantiles,
+    pub(super) up_to_4k_share: f64,
+    pub(super) below_16k_share: f64,
+    pub(super) below_64k_share: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct SizeQuantiles {
+    pub(super) p50: Option<f64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct SizeLatency {
+    pub(super) rows: Vec<SizeLatencyRow>,
+}
+
+/// Latencies of one size class of one group.
+#[derive(Deserialize)]
+pub(super) struct SizeLatencyRow {
+    pub(super) group: String,
+    pub(super) service_ns: Service,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Spatial {
+    pub(super) devices: Vec<SpatialMap>,
+}
+
+/// Bytes by time and place; `columns` values for each row of places.
+#[derive(Deserialize)]
+pub(super) struct SpatialMap {
+    pub(super) columns: u32,
+    pub(super) read_bytes: Vec<u64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Latency {
+    pub(super) groups: Vec<LatencyGroup>,
+}
+
+/// Latencies of one group of requests.
+#[derive(Deserialize)]
+pub(super) struct LatencyGroup {
+    pub(super) group: String,
+    pub(super) service_ns: Option<Service>,
+}
+
+/// From issue to completion.
+#[derive(Deserialize)]
+pub(super) struct Service {
+    pub(super) count: u64,
+    pub(super) min: f64,
+    /// `None` where events were lost.
+    pub(super) max: Option<f64>,
+    pub(super) p50: Option<f64>,
+    pub(super) p80: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +187,6 @@ pub(super) struct Cumulative {
 
 #[derive(Deserialize)]
 pub(super) struct Flushes {
-    pub(super) flushes: u64,
     pub(super) gaps: Option<Gaps>,
 }
 
@@ -126,7 +199,8 @@ pub(super) struct Gaps {
 
 #[derive(Deserialize)]
 pub(super) struct Quantiles {
-    pub(super) p90: f64,
+    /// `None` of fewer than ten.
+    pub(super) p90: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -136,7 +210,13 @@ pub(super) struct Locality {
 
 #[derive(Deserialize)]
 pub(super) struct Written {
+    pub(super) places: u64,
+    pub(super) touches: u64,
+    pub(super) again_places: u64,
     pub(super) again_share: Option<f64>,
+    pub(super) top_10_share: Option<f64>,
+    pub(super) most: u64,
+    pub(super) covering_99: u64,
 }
 
 #[derive(Deserialize)]
@@ -158,14 +238,14 @@ pub(super) struct Machine {
 #[derive(Clone, Copy, Deserialize)]
 pub(super) struct Cpu {
     pub(super) active_ticks: u64,
-    pub(super) idle_ticks: u64,
     pub(super) iowait_ticks: u64,
 }
 
 impl Cpu {
-    /// iowait as a share of the time in which there was something to do.
-    pub(super) fn iowait_share(self) -> f64 {
-        self.iowait_ticks as f64 / (self.active_ticks + self.iowait_ticks) as f64
+    /// iowait as a share of the time in which there was something to do; `None` where there was no such time.
+    pub(super) fn iowait_share(self) -> Option<f64> {
+        let busy = self.active_ticks + self.iowait_ticks;
+        (busy > 0).then(|| self.iowait_ticks as f64 / busy as f64)
     }
 }
 
@@ -178,6 +258,18 @@ impl Split {
 
     pub(super) fn bytes(self) -> u64 {
         self.sequential_bytes + self.random_bytes
+    }
+}
+
+impl Analysis {
+    /// The sizes of a group; `None` where it has no requests.
+    pub(super) fn sizes_of(&self, group: &str) -> Option<&SizeGroup> {
+        self.sizes.groups.iter().find(|row| row.group == group)
+    }
+
+    /// The latencies of a group; `None` where it has no requests whose latency is known.
+    pub(super) fn service_of(&self, group: &str) -> Option<&Service> {
+        self.latency.groups.iter().find(|row| row.group == group)?.service_ns.as_ref()
     }
 }
 
@@ -194,11 +286,44 @@ impl Variation {
     pub(super) fn first(&self) -> Result<&Run> {
         self.runs.first().with_context(|| format!("{} was not run", self.name))
     }
+
+    /// A figure of each of its runs.
+    pub(super) fn each(&self, figure: impl Fn(&Run) -> Option<f64>) -> Measured {
+        Measured::runs(self.runs.iter().map(figure))
+    }
+
+    /// Seconds of each of its runs.
+    pub(super) fn wall_s(&self) -> Measured {
+        self.each(|run| Some(run.wall_s))
+    }
 }
 
 impl Runs {
-    pub(super) fn new(full: bool, cpu: Option<String>) -> Runs {
-        Runs { full, cpu, ..Runs::default() }
+    pub(super) fn new(full: bool, cpu: Option<String>, on: Option<String>) -> Runs {
+        Runs { full, cpu, on, ..Runs::default() }
+    }
+
+    /// How often a setup is run where an effect is wanted: fewer runs show none.
+    pub(super) fn repeat() -> String {
+        RUNS_MIN.to_string()
+    }
+
+    /// The best device of the study and the one that is wanted, where one is; else `all`.
+    pub(super) fn devices(&self, best: &str, all: &str) -> String {
+        self.on.as_ref().map_or_else(|| all.to_owned(), |one| format!("{best},{one}"))
+    }
+
+    /// A figure of the report of each of a setup's runs.
+    pub(super) fn each_report(
+        &mut self,
+        variation: &Variation,
+        figure: impl Fn(&Analysis) -> Option<f64>,
+    ) -> Result<Measured> {
+        let mut figures = Vec::new();
+        for run in &variation.runs {
+            figures.push(figure(&self.report(&run.recording)?.analysis));
+        }
+        Ok(Measured::runs(figures))
     }
 
     /// How the processor of the runs differs from the phone's: why storage may be more, or less, of a run.

@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
+use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::Runs;
@@ -27,15 +28,15 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         let series =
             runs.run(&["facebook", "--on", profile, "--link", "usb", "--scheduler", "bfq", "--repeat", "1"])?;
         let run = series.named(profile)?.first()?;
-        let launch = run.phases_s.get("launch").context("the workload has a phase `launch`")?;
-        let drags = run.spans_s.get("drag").context("the workload marks `drag`")? / DRAGS;
         let fitted = phone == FITTED && runs.slowed();
+        let launch = Measured::once(run.phases_s.get("launch").copied()).shaped(fitted);
+        let drags = Measured::once(run.spans_s.get("drag").map(|seconds| seconds / DRAGS));
         let with_cfq = |times: &BTreeMap<String, [f64; 2]>| times.get(phone).map(|[cfq, _]| *cfq);
         if let Some(seconds) = with_cfq(&told.cold_launch) {
-            rows.push(SECONDS.row(format!("{phone}, cold launch"), seconds, *launch, fitted, WHY));
+            rows.push(SECONDS.row(format!("{phone}, cold launch"), seconds, &launch, WHY));
         }
         if let Some(seconds) = with_cfq(&told.timeline) {
-            rows.push(SECONDS.row(format!("{phone}, timeline"), seconds, drags, false, WHY));
+            rows.push(SECONDS.row(format!("{phone}, timeline"), seconds, &drags, WHY));
         }
     }
     Ok(rows)

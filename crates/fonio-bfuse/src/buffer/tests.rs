@@ -153,24 +153,27 @@ proptest! {
 
 #[test]
 fn several_writers_share_fewer_entries() {
-    let dir = tempfile::tempdir().expect("a temporary folder");
-    let buffer = Arc::new(Buffer::new(options(2, true, Duration::from_millis(1)), Arc::default()));
-    let manager = Manager::start(&buffer).expect("a thread");
-    let mut files: Vec<_> = (0..8).map(|number| Oracle::new(dir.path(), number)).collect();
-    std::thread::scope(|scope| {
-        for (seed, file) in files.iter_mut().enumerate() {
-            let buffer = &buffer;
-            scope.spawn(move || {
-                for bytes in 1..400 {
-                    let end = file.end;
-                    file.write(buffer, end, bytes, seed as u8);
-                }
-            });
+    // With one entry, and managers that come at once, writers wait for it while they are in the list with nothing pending.
+    for (entries, interval) in [(2, Duration::from_millis(1)), (1, Duration::ZERO)] {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let buffer = Arc::new(Buffer::new(options(entries, true, interval), Arc::default()));
+        let manager = Manager::start(&buffer).expect("a thread");
+        let mut files: Vec<_> = (0..8).map(|number| Oracle::new(dir.path(), number)).collect();
+        std::thread::scope(|scope| {
+            for (seed, file) in files.iter_mut().enumerate() {
+                let buffer = &buffer;
+                scope.spawn(move || {
+                    for bytes in 1..400 {
+                        let end = file.end;
+                        file.write(buffer, end, bytes, seed as u8);
+                    }
+                });
+            }
+        });
+        drop(manager);
+        for file in &files {
+            assert_eq!(std::fs::read(&file.path).expect("the file is there"), file.content);
         }
-    });
-    drop(manager);
-    for file in &files {
-        assert_eq!(std::fs::read(&file.path).expect("the file is there"), file.content);
     }
 }
 

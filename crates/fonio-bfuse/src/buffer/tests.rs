@@ -9,6 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::{Buffer, Manager, Pending, Seen};
 use crate::options::BufferOptions;
@@ -228,6 +229,40 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
         assert!(arrived && length() == below, "{interval:?}: {} bytes are below", length());
         drop(manager);
         file.check_below(0, 100);
+    }
+}
+
+/// A small tmpfs, until it is dropped.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let options = Some(c"size=1M");
+        rustix::mount::mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), options).expect("root may");
+        Self(dir)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn where_little_space_is_left_nothing_is_buffered() {
+    if !fonio_testing::has(&[fonio_testing::Need::Root]) {
+        return;
+    }
+    let small = Small::new();
+    let statistics = Arc::new(BufferStatistics::default());
+    let buffer = Buffer::new(options(4, false, Duration::from_secs(3600)), Arc::clone(&statistics));
+    let mut file = Oracle::new(small.0.path(), 0);
+    for written in 1..=3 {
+        file.write(&buffer, file.end, 100, written as u8);
+        file.check_below(0, usize::MAX);
+        assert_eq!(statistics.through.get(), written);
     }
 }
 

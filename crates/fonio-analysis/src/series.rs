@@ -24,7 +24,7 @@ pub struct Series {
     pub flushes: Vec<u64>,
     /// Mean issue to completion in nanoseconds; absent where nothing completed.
     pub mean_service_ns: Vec<Option<f64>>,
-    /// Longest issue to completion in nanoseconds.
+    /// Longest issue to completion that was seen, in nanoseconds; where events were lost, a longer one may be missing.
     pub max_service_ns: Vec<Option<u64>>,
     /// Mean issue to completion of reads in nanoseconds.
     pub mean_read_service_ns: Vec<Option<f64>>,

@@ -1,6 +1,6 @@
 //! When does it happen?
 
-use super::{About, bin_times, by_class, seconds};
+use super::{About, bin_times, by_class, loss_note, seconds};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
 use crate::number::Unit;
 
@@ -95,7 +95,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         answer: busiest(about),
         figures,
         tables: vec![table(about)],
-        notes: Vec::new(),
+        notes: loss_note(&about.analysis.validity).into_iter().collect(),
         hints: vec![
             "Drag across a chart to look at a stretch of time in all of them; double-click to see all again."
                 .into(),

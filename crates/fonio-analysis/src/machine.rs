@@ -46,6 +46,10 @@ pub struct Cpu {
     pub iowait_share: Option<f64>,
     /// Iowait over active and iowait ticks: of the time the processors had something to do, the part waiting for storage.
     pub iowait_of_not_idle_share: Option<f64>,
+    /// Active time of the busiest processor over the sampled time, which one being asked anew in each interval between
+    /// samples: 1 means that some processor was always fully active, as with a program of one thread that computes.
+    /// Absent where the recording has no samples of single processors.
+    pub busiest_share: Option<f64>,
 }
 
 /// Memory.
@@ -121,6 +125,10 @@ pub struct Network {
     pub receive_bytes_per_s: Option<f64>,
     /// Bytes sent in a second of the sampled time.
     pub transmit_bytes_per_s: Option<f64>,
+    /// The link's speed in one direction, the greatest seen; absent where the driver does not know it.
+    pub link_bytes_per_s: Option<u64>,
+    /// The greater of both directions over the link's speed.
+    pub link_share: Option<f64>,
 }
 
 /// One disk as the kernel counts it.
@@ -176,6 +184,40 @@ pub(crate) struct MachineTally {
     readings: Vec<Reading>,
     /// One value for each reading; rows grow as metrics appear.
     bins: Bins<Bin>,
+    processors: ProcessorTally,
+}
+
+/// Follows the busiest processor from one sample to the next.
+#[derive(Debug, Default)]
+struct ProcessorTally {
+    /// When the current interval began and ended, and the most ticks that a processor was active in it.
+    interval: Option<(u64, u64, u64)>,
+    active_ns: u64,
+    sampled_ns: u64,
+}
+
+/// A tick of the kernel's accounting (`USER_HZ`, 100 a second on every architecture with a stable interface).
+const TICK_NS: u64 = 10_000_000;
+
+impl ProcessorTally {
+    /// Takes how much a processor's counter rose between two samples.
+    fn add(&mut self, from: u64, until: u64, ticks: u64) {
+        match &mut self.interval {
+            Some((_, end, most)) if *end == until => *most = (*most).max(ticks),
+            _ => {
+                self.close();
+                self.interval = Some((from, until, ticks));
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((from, until, ticks)) = self.interval.take() {
+            let length = until - from;
+            self.sampled_ns += length;
+            self.active_ns += ticks.saturating_mul(TICK_NS).min(length);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -235,20 +277,28 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::NetReceiveBytes
         | Metric::NetTransmitBytes
         | Metric::PressureSomeUs
-        | Metric::PressureFullUs => true,
+        | Metric::PressureFullUs
+        | Metric::ProcessorActiveTicks => true,
         Metric::MemoryTotalBytes
         | Metric::MemoryAvailableBytes
         | Metric::MemoryDirtyBytes
         | Metric::MemoryWritebackBytes
         | Metric::TemperatureMillicelsius
         | Metric::CpuFrequencyKhz
-        | Metric::CpuFrequencyMaxKhz => false,
+        | Metric::CpuFrequencyMaxKhz
+        | Metric::NetLinkBytesPerS => false,
     }
 }
 
 impl Default for MachineTally {
     fn default() -> MachineTally {
-        MachineTally { samples: 0, keys: FxHashMap::default(), readings: Vec::new(), bins: Bins::new(BINS) }
+        MachineTally {
+            samples: 0,
+            keys: FxHashMap::default(),
+            readings: Vec::new(),
+            bins: Bins::new(BINS),
+            processors: ProcessorTally::default(),
+        }
     }
 }
 
@@ -294,6 +344,9 @@ impl MachineTally {
             if passed > 0 {
                 let rate = rise as f64 / passed as f64;
                 self.bins.spread(reading.last_time, time, |bin, part| bin.add(index, rate * part as f64));
+                if sample.metric == Metric::ProcessorActiveTicks {
+                    self.processors.add(reading.last_time, time, rise);
+                }
             }
         } else {
             self.bins.at(time).add(index, value as f64);
@@ -324,6 +377,7 @@ impl MachineTally {
     }
 
     pub(crate) fn finish(mut self, began_ns: u64) -> Machine {
+        self.processors.close();
         Machine {
             samples: self.samples,
             cpu: self.cpu(),
@@ -357,6 +411,7 @@ impl MachineTally {
             active_share: ratio(active_ticks, all),
             iowait_share: ratio(iowait_ticks, all),
             iowait_of_not_idle_share: ratio(iowait_ticks, active_ticks + iowait_ticks),
+            busiest_share: ratio(self.processors.active_ns, self.processors.sampled_ns),
         })
     }
 
@@ -413,13 +468,22 @@ impl MachineTally {
     fn network(&self) -> Vec<Network> {
         let of_interface = |receive: &Reading| {
             let transmit = self.subject_of(Metric::NetTransmitBytes, &receive.subject);
+            let receive_bytes_per_s = per_second(receive.rise, receive.sampled());
+            let transmit_bytes_per_s =
+                transmit.and_then(|transmit| per_second(transmit.rise, transmit.sampled()));
+            let link = self.subject_of(Metric::NetLinkBytesPerS, &receive.subject);
+            let link_bytes_per_s =
+                link.and_then(|link| u64::try_from(link.max).ok()).filter(|speed| *speed > 0);
+            let rates = [receive_bytes_per_s, transmit_bytes_per_s].into_iter().flatten();
             Network {
                 interface: receive.subject.clone().unwrap_or_default(),
                 receive_bytes: receive.rise,
                 transmit_bytes: transmit.map_or(0, |transmit| transmit.rise),
-                receive_bytes_per_s: per_second(receive.rise, receive.sampled()),
-                transmit_bytes_per_s: transmit
-                    .and_then(|transmit| per_second(transmit.rise, transmit.sampled())),
+                receive_bytes_per_s,
+                transmit_bytes_per_s,
+                link_bytes_per_s,
+                link_share: link_bytes_per_s
+                    .and_then(|speed| Some(rates.max_by(f64::total_cmp)? / speed as f64)),
             }
         };
         let interfaces = self.of(Metric::NetReceiveBytes);
@@ -527,6 +591,22 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_moves_between_processors_saturates_one() {
+        // One thread computes, first on cpu0 and then on cpu1; the other processor does a little beside it.
+        let ticks = [(0, 0, 0), (1, 98, 10), (2, 110, 108), (3, 120, 206)];
+        let samples = ticks.into_iter().flat_map(|(second, first, other)| {
+            [("cpu0", first), ("cpu1", other)]
+                .map(|(cpu, ticks)| (second, Metric::ProcessorActiveTicks, Some(cpu), ticks))
+        });
+        let all = [(0, Metric::CpuActiveTicks, None, 0), (0, Metric::CpuIdleTicks, None, 0)];
+        let end = [(3, Metric::CpuActiveTicks, None, 326), (3, Metric::CpuIdleTicks, None, 274)];
+        let samples: Vec<_> = all.into_iter().chain(samples).chain(end).collect();
+        let cpu = machine(&samples).cpu.unwrap();
+        assert_eq!(cpu.busiest_share, Some(0.98));
+        assert!(cpu.active_share.unwrap() < 0.6);
+    }
+
+    #[test]
     fn memory_pressure_heat_and_network() {
         let machine = machine(&[
             (0, Metric::MemoryTotalBytes, None, 1000),
@@ -537,6 +617,7 @@ mod tests {
             (0, Metric::CpuFrequencyMaxKhz, Some("cpu0"), 2_000_000),
             (0, Metric::NetReceiveBytes, Some("wlan0"), 5),
             (0, Metric::NetReceiveBytes, Some("lo"), 5),
+            (0, Metric::NetLinkBytesPerS, Some("wlan0"), 2_000_000),
             (2, Metric::MemoryAvailableBytes, None, 100),
             (2, Metric::SwapOutPages, None, 210),
             (2, Metric::PressureSomeUs, Some("memory"), 500_000),
@@ -555,6 +636,10 @@ mod tests {
         assert_eq!(machine.frequency.unwrap().capped_to_share, Some(0.75));
         assert_eq!(machine.network.len(), 1);
         assert_eq!(machine.network[0].receive_bytes_per_s, Some(1_000_000.0));
+        assert_eq!(
+            (machine.network[0].link_bytes_per_s, machine.network[0].link_share),
+            (Some(2_000_000), Some(0.5))
+        );
     }
 
     #[test]

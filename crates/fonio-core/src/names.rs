@@ -71,6 +71,8 @@ named! {
         TemperatureMillicelsius = "temperature_millicelsius",
         CpuFrequencyKhz = "cpu_frequency_khz",
         CpuFrequencyMaxKhz = "cpu_frequency_max_khz",
+        ProcessorActiveTicks = "processor_active_ticks",
+        NetLinkBytesPerS = "net_link_bytes_per_s",
     }
     Severity {
         Note = "note",

@@ -280,6 +280,10 @@ pub enum Metric {
     /// Subject: the processor.
     CpuFrequencyKhz,
     CpuFrequencyMaxKhz,
+    /// Counter of one processor, in `USER_HZ` ticks (100 a second). Subject: the processor (`cpu0`).
+    ProcessorActiveTicks,
+    /// Speed of an interface's link in one direction, where its driver knows it. Subject: the interface.
+    NetLinkBytesPerS,
 }
 
 /// `samples.parquet`: one reading of one [`Metric`].

@@ -38,6 +38,8 @@ enum Kind {
     Pressure(String),
     /// One number, as it is.
     Gauge(Metric, String),
+    /// An interface's speed in Mbit/s; -1 or an error where its driver does not know it.
+    LinkSpeed(String),
 }
 
 impl Monitor {
@@ -55,6 +57,10 @@ impl Monitor {
         add(&machine.proc("net/dev"), Kind::NetDev);
         for resource in ["cpu", "io", "memory"] {
             add(&machine.proc("pressure").join(resource), Kind::Pressure(resource.to_owned()));
+        }
+        for interface in entries(&machine.sys("class/net"), "") {
+            let speed = machine.sys("class/net").join(&interface).join("speed");
+            add(&speed, Kind::LinkSpeed(interface));
         }
         let mut zones: Vec<String> = Vec::new();
         for zone in entries(&machine.sys("class/thermal"), "thermal_zone") {
@@ -186,23 +192,37 @@ fn parse(kind: &Kind, text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i6
                 found(*metric, Some(subject), value);
             }
         }
+        Kind::LinkSpeed(interface) => {
+            if let Ok(megabits @ 1..) = text.trim().parse::<i64>() {
+                found(Metric::NetLinkBytesPerS, Some(interface), megabits.saturating_mul(1_000_000 / 8));
+            }
+        }
     }
 }
 
-/// The first line: `cpu user nice system idle iowait irq softirq steal guest guest_nice`; the guests' are in user's.
+/// The first line is all processors together, `cpu0` and so on are each alone:
+/// `cpu user nice system idle iowait irq softirq steal guest guest_nice`; the guests' are in user's.
 fn stat(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
-    let Some(numbers) = text.lines().next().and_then(|line| line.strip_prefix("cpu ")) else { return };
-    let ticks: Vec<i64> = numbers.split_whitespace().map_while(|n| n.parse().ok()).collect();
-    let [user, nice, system, idle, rest @ ..] = ticks.as_slice() else { return };
-    let at = |place: usize| rest.get(place).copied();
-    let active = user + nice + system + at(1).unwrap_or(0) + at(2).unwrap_or(0);
-    found(Metric::CpuActiveTicks, None, active);
-    found(Metric::CpuIdleTicks, None, *idle);
-    if let Some(iowait) = at(0) {
-        found(Metric::CpuIowaitTicks, None, iowait);
-    }
-    if let Some(steal) = at(3) {
-        found(Metric::CpuStealTicks, None, steal);
+    for line in text.lines() {
+        let Some((name, numbers)) = line.split_once(' ').filter(|(name, _)| name.starts_with("cpu")) else {
+            break;
+        };
+        let ticks: Vec<i64> = numbers.split_whitespace().map_while(|n| n.parse().ok()).collect();
+        let [user, nice, system, idle, rest @ ..] = ticks.as_slice() else { continue };
+        let at = |place: usize| rest.get(place).copied();
+        let active = user + nice + system + at(1).unwrap_or(0) + at(2).unwrap_or(0);
+        if name != "cpu" {
+            found(Metric::ProcessorActiveTicks, Some(name), active);
+            continue;
+        }
+        found(Metric::CpuActiveTicks, None, active);
+        found(Metric::CpuIdleTicks, None, *idle);
+        if let Some(iowait) = at(0) {
+            found(Metric::CpuIowaitTicks, None, iowait);
+        }
+        if let Some(steal) = at(3) {
+            found(Metric::CpuStealTicks, None, steal);
+        }
     }
 }
 
@@ -244,12 +264,14 @@ mod tests {
     fn texts() {
         check(
             Kind::Stat,
-            "cpu  10 1 5 100 7 2 3 4 9 0\ncpu0 1 2 3 4\n",
+            "cpu  10 1 5 100 7 2 3 4 9 0\ncpu0 1 2 3 4\ncpu1 9 0 2 1 1 1 1 0 0 0\nintr 7 0\n",
             expect![[r#"
             CpuActiveTicks - 21
             CpuIdleTicks - 100
             CpuIowaitTicks - 7
-            CpuStealTicks - 4"#]],
+            CpuStealTicks - 4
+            ProcessorActiveTicks cpu0 6
+            ProcessorActiveTicks cpu1 13"#]],
         );
         check(
             Kind::Stat,
@@ -302,6 +324,8 @@ mod tests {
             "48312\n",
             expect!["TemperatureMillicelsius cpu-thermal 48312"],
         );
+        check(Kind::LinkSpeed("eth0".into()), "1000\n", expect!["NetLinkBytesPerS eth0 125000000"]);
+        check(Kind::LinkSpeed("wlan0".into()), "-1\n", expect![""]);
         check(Kind::Stat, "", expect![[r#""#]]);
         check(Kind::Diskstats, "x\n1 2 sda 4", expect![[r#""#]]);
     }

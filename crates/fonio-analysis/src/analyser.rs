@@ -20,6 +20,7 @@ use crate::launch::{Launch, LaunchTally};
 use crate::locality::{Locality, PlaceTally};
 use crate::loss::LostInSpan;
 use crate::machine::{Machine, MachineTally};
+use crate::outstanding::{Outstanding, OutstandingTally};
 use crate::points::{PointTally, Points};
 use crate::processes::{ProcessTally, Processes};
 use crate::queueing::{QueueTally, Queueing};
@@ -35,7 +36,7 @@ use crate::totals::{self, Totals};
 use crate::validity::{Validity, ValidityTally};
 
 /// The version of the analysis's JSON schema.
-pub const ANALYSIS_VERSION: u32 = 1;
+pub const ANALYSIS_VERSION: u32 = 2;
 
 /// What can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +103,8 @@ pub struct Analysis {
     pub locality: Locality,
     /// How much of the time.
     pub io_share: IoShare,
+    /// How long programs may have waited.
+    pub outstanding: Outstanding,
     /// Sequential and random.
     pub sequentiality: Sequentiality,
     /// Queue time, depth, busy.
@@ -155,6 +158,8 @@ pub struct DeviceInfo {
     pub model: Option<String>,
     /// The I/O scheduler, where it is known.
     pub scheduler: Option<String>,
+    /// Whether it is a disk with rotating platters, where the kernel says so.
+    pub rotational: Option<bool>,
     /// Requests.
     pub requests: u64,
 }
@@ -185,6 +190,7 @@ pub struct Analyser {
     flushes: FlushTally,
     places: PlaceTally,
     share: ShareTally,
+    outstanding: OutstandingTally,
     sequential: SequentialTally,
     queue: QueueTally,
     interference: InterferenceTally,
@@ -219,6 +225,7 @@ impl Analyser {
             flushes: FlushTally::new(options.fua_counts_as_flush),
             places: PlaceTally::default(),
             share: ShareTally::default(),
+            outstanding: OutstandingTally::default(),
             sequential: SequentialTally::new(options.sequential_window),
             queue: QueueTally::default(),
             interference: InterferenceTally::default(),
@@ -262,6 +269,7 @@ impl Analyser {
             flushes: self.flushes.finish(duration, loss),
             locality: self.places.finish(),
             io_share: self.share.finish(duration),
+            outstanding: self.outstanding.finish(began, duration, &places, loss),
             sequentiality: self.sequential.finish(began, ended),
             queueing: self.queue.finish(meta, duration, loss),
             interference: self.interference.finish(),
@@ -309,6 +317,7 @@ impl Analyser {
                 name: known.and_then(|device| device.name.clone()),
                 model: known.and_then(|device| device.model.clone()),
                 scheduler: known.and_then(|device| device.scheduler.clone()),
+                rotational: known.and_then(|device| device.rotational),
                 requests: *requests,
             }
         };
@@ -373,6 +382,7 @@ impl RowSink for Analyser {
             None => (at.0, u64::MAX),
         };
         self.cut = until;
+        self.outstanding.begin_at(from);
         self.maps.begin_at(from);
         self.sequential.begin_at(from);
         self.series.begin_at(from);
@@ -385,8 +395,7 @@ impl RowSink for Analyser {
         self.validity.add(row, &seen);
         seen.flush = self.flushes.add(&seen);
         self.sequential.add(&seen);
-        let before = self.queue.before(&seen);
-        self.interference.add(&seen, before);
+        self.interference.add(&seen);
         self.queue.add(&seen, row.requeues);
         self.totals.add(&seen);
         self.sizes.add(&seen);
@@ -395,6 +404,7 @@ impl RowSink for Analyser {
         self.processes.add(&seen);
         self.maps.add(&seen);
         self.points.add(&seen);
+        self.outstanding.add(&seen);
         let busy = self.share.add(&seen);
         self.series.add(&seen);
         self.slices.add(&seen, busy);

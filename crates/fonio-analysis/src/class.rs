@@ -13,11 +13,11 @@ pub enum Class {
     Read,
     /// A read ahead of need.
     Readahead,
-    /// A write that somebody waits for.
+    /// A synchronous write: a program waits for it.
     WriteSync,
-    /// A write that nobody waits for: write-back.
+    /// Write-back: a write that no program waits for.
     WriteAsync,
-    /// A write of which the source does not show whether somebody waits.
+    /// A write of which the source does not show whether it is synchronous.
     WriteUnknown,
     /// A flush request without data.
     Flush,
@@ -61,6 +61,20 @@ impl Class {
         Group::from(self).name()
     }
 
+    /// One request of it, in words: "a synchronous write".
+    pub fn one(self) -> &'static str {
+        match self {
+            Class::Read => "a read",
+            Class::Readahead => "a readahead request",
+            Class::WriteSync => "a synchronous write",
+            Class::WriteAsync => "a write-back request",
+            Class::WriteUnknown => "a write",
+            Class::Flush => "a flush",
+            Class::Discard => "a discard",
+            Class::Other => "a request",
+        }
+    }
+
     /// Whether it carries data to the host.
     pub fn is_read(self) -> bool {
         matches!(self, Class::Read | Class::Readahead)
@@ -86,11 +100,11 @@ pub enum Group {
     Readahead,
     /// All writes.
     Writes,
-    /// Writes that somebody waits for.
+    /// Synchronous writes.
     WriteSync,
-    /// Writes that nobody waits for.
+    /// Write-back.
     WriteAsync,
-    /// Writes of which the source does not show whether somebody waits.
+    /// Writes of which the source does not show whether they are synchronous.
     WriteUnknown,
     /// Flush requests without data.
     Flush,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Analysis, Distribution};
+use crate::{Analysis, DeviceInfo, Distribution, Group};
 
 /// What a figure's value is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -162,6 +162,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
     let mut facts = Facts::default();
     of_validity(&mut facts, analysis);
     of_requests(&mut facts, analysis);
+    of_outstanding(&mut facts, analysis);
     of_places(&mut facts, analysis);
     of_waiting(&mut facts, analysis);
     of_machine(&mut facts, analysis);
@@ -183,6 +184,9 @@ fn of_validity(facts: &mut Facts, analysis: &Analysis) {
     facts.put("validity.without_completion_share", share(validity.without_completion, issued), Unit::Share);
     facts.put("validity.ambiguous_share", share(validity.ambiguous, requests), Unit::Share);
     facts.put("span.duration", analysis.span.duration_ns as f64, Unit::Ns);
+    let filter = analysis.filter.as_ref();
+    facts.count("filter.present", u64::from(filter.is_some_and(|filter| !filter.is_empty())));
+    facts.count("filter.partial", u64::from(filter.is_some_and(crate::FilterOptions::is_partial)));
     if let Some(problem) = validity.problems.first() {
         facts.word("validity.problem", problem.trim_end_matches('.'));
     }
@@ -214,6 +218,9 @@ fn of_requests(facts: &mut Facts, analysis: &Analysis) {
             }
         }
         facts.put(format!("latency_share.{name}"), row.latency_share, Unit::Share);
+        if let Some(times) = row.response_ns.as_ref().or(row.service_ns.as_ref()) {
+            facts.distribution(&format!("wait.{name}"), times, Unit::Ns);
+        }
     }
     let flushes = &analysis.flushes;
     facts.count("flushes.count", flushes.flushes);
@@ -261,6 +268,7 @@ fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
     {
         facts.put("queueing.mean_depth", device.mean_depth, Unit::Count);
         facts.put("queueing.mean_depth_when_busy", device.mean_depth_when_busy, Unit::Count);
+        facts.put("queueing.busy_per_request", device.busy_per_request_ns, Unit::Ns);
         facts.count("queueing.max_depth", device.max_depth);
     }
     if let Some(requeues) = &queueing.requeues {
@@ -268,33 +276,93 @@ fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
         facts.put("queueing.requeued_share", share(requeues.requests, analysis.totals.requests), Unit::Share);
     }
     for (name, slowdown) in [("read", &analysis.interference.read), ("write", &analysis.interference.write)] {
-        // Too few requests on a side give no figure: nobody should build on it.
-        if slowdown.enough {
+        // Without a comparison at equal depth there is no figure: nobody should build on it.
+        if let Some(equal) = &slowdown.equal_depth {
             let name = format!("interference.{name}");
-            let side = &slowdown.with;
-            facts.count(format!("{name}.with_requests"), side.requests);
-            facts.put(
-                format!("{name}.slowdown"),
-                slowdown.response_slowdown.or(slowdown.service_slowdown),
-                Unit::Ratio,
-            );
-            facts.put(format!("{name}.with_mean"), side.mean_response_ns.or(side.mean_service_ns), Unit::Ns);
-            let side = &slowdown.without;
-            facts.put(
-                format!("{name}.without_mean"),
-                side.mean_response_ns.or(side.mean_service_ns),
-                Unit::Ns,
-            );
+            facts.put(format!("{name}.slowdown"), equal.slowdown, Unit::Ratio);
+            facts.put(format!("{name}.slowdown_low"), equal.low, Unit::Ratio);
+            facts.put(format!("{name}.slowdown_high"), equal.high, Unit::Ratio);
+            facts.put(format!("{name}.with_mean"), equal.with_mean_ns, Unit::Ns);
+            facts.put(format!("{name}.without_mean"), equal.without_mean_ns, Unit::Ns);
+            facts.count(format!("{name}.with_requests"), equal.with_requests);
         }
     }
     facts.count("processes.count", analysis.processes.processes.len() as u64);
-    if let Some(top) = analysis.processes.processes.iter().find(|process| process.name != "(unknown)") {
+    let processes = &analysis.processes.processes;
+    let delays = analysis.outstanding.processes.iter();
+    let mut delays = delays.filter_map(|delay| Some((delay, processes.get(delay.process as usize)?)));
+    if let Some((delay, top)) = delays.find(|(_, process)| process.name != UNKNOWN_PROCESS) {
         facts.word("process.name", &top.name);
         facts.count("process.requests", top.requests);
+        facts.put("process.delay", delay.time.ns as f64, Unit::Ns);
+        facts.put("process.delay_share", delay.of_waited_share, Unit::Share);
+        facts.count("process.long", delay.long);
         facts.put("process.latency_share", top.latency_share, Unit::Share);
         facts.put("process.write_bytes", top.write_bytes as f64, Unit::Bytes);
     }
 }
+
+/// The name of requests whose thread the source does not show.
+const UNKNOWN_PROCESS: &str = "(unknown)";
+
+/// How long programs may have waited, and on what kind of device.
+fn of_outstanding(facts: &mut Facts, analysis: &Analysis) {
+    let outstanding = &analysis.outstanding;
+    facts.put("outstanding.timed_share", share(outstanding.timed, outstanding.requests), Unit::Share);
+    facts.count("outstanding.timed", outstanding.timed);
+    if let Some(waited) = &outstanding.waited {
+        facts.put("outstanding.waited", waited.share, Unit::Share);
+    }
+    for row in &outstanding.groups {
+        let name = row.group.name();
+        facts.put(format!("outstanding.{name}"), row.time.share, Unit::Share);
+        facts.put(format!("outstanding.{name}_of_waited"), row.of_waited_share, Unit::Share);
+    }
+    if let Some(response) = &outstanding.response_ns {
+        facts.distribution("outstanding.response", response, Unit::Ns);
+    }
+    facts.put("outstanding.queue_share", outstanding.queue_share, Unit::Share);
+    if outstanding.timed > 0 && outstanding.counted_from_issue == outstanding.timed {
+        facts.word("source.service_only", "service time; the recording does not show queueing");
+    }
+    if analysis.latency.groups.iter().any(|row| row.group == Group::WriteUnknown) {
+        facts.word("source.sync_unknown", "the recording does not show which writes are synchronous");
+    }
+    if outstanding.timed > 0 {
+        facts.count("long.count", outstanding.long.count);
+        facts.count("long.background", outstanding.long.background);
+        let count = Unit::Count.text(outstanding.long.count as f64);
+        // Lost events may have hidden more of them.
+        let least = if analysis.validity.has_loss() { "at least " } else { "" };
+        match outstanding.long.count {
+            0 => {}
+            1 => facts.word("long.requests", &format!("{least}1 request")),
+            _ => facts.word("long.requests", &format!("{least}{count} requests")),
+        }
+    }
+    if let Some(longest) = outstanding.long.longest.first() {
+        facts.put("long.longest", longest.response_ns.or(longest.service_ns).map(|ns| ns as f64), Unit::Ns);
+        facts.put("long.at", longest.at_ns as f64, Unit::Ns);
+        facts.word("long.op", longest.class.one());
+        let process = analysis.processes.processes.get(longest.process as usize);
+        if let Some(process) = process.filter(|process| process.name != UNKNOWN_PROCESS) {
+            facts.word("long.process", &process.name);
+        }
+        if let Some(device) = analysis.devices.get(longest.device as usize) {
+            facts.word("long.device", device.name.as_ref().unwrap_or(&device.device));
+        }
+    }
+    let requests = |which: fn(&DeviceInfo) -> bool| {
+        let devices = analysis.devices.iter().filter(|device| which(device));
+        share(devices.map(|device| device.requests).sum(), analysis.totals.requests)
+    };
+    // Known to rotate: what the recording does not show counts as flash, which fonio is for.
+    facts.put("devices.rotating_share", requests(|device| device.rotational == Some(true)), Unit::Share);
+    facts.put("devices.loop_share", requests(|device| device.device.starts_with(LOOP_MAJOR)), Unit::Share);
+}
+
+/// Loop devices' major number (`Documentation/admin-guide/devices.txt`).
+const LOOP_MAJOR: &str = "7:";
 
 fn of_machine(facts: &mut Facts, analysis: &Analysis) {
     let machine = &analysis.machine;
@@ -303,6 +371,7 @@ fn of_machine(facts: &mut Facts, analysis: &Analysis) {
         facts.put("cpu.active_share", cpu.active_share, Unit::Share);
         facts.put("cpu.iowait_share", cpu.iowait_share, Unit::Share);
         facts.put("cpu.iowait_of_not_idle_share", cpu.iowait_of_not_idle_share, Unit::Share);
+        facts.put("cpu.busiest_share", cpu.busiest_share, Unit::Share);
     }
     if let Some(memory) = &machine.memory {
         facts.put("memory.available_min_share", memory.available_min_share, Unit::Share);
@@ -321,12 +390,14 @@ fn of_machine(facts: &mut Facts, analysis: &Analysis) {
     if let Some(frequency) = &machine.frequency {
         facts.put("frequency.capped_to", frequency.capped_to_share, Unit::Share);
     }
-    let rate = |network: &crate::machine::Network| {
-        network.receive_bytes_per_s.unwrap_or(0.0) + network.transmit_bytes_per_s.unwrap_or(0.0)
-    };
-    if let Some(busiest) = machine.network.iter().rev().max_by(|a, b| rate(a).total_cmp(&rate(b))) {
+    // How busy a link is can be said only where its speed is known.
+    let busiest = machine.network.iter().rev().filter_map(|network| Some((network.link_share?, network)));
+    if let Some((link_share, busiest)) = busiest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         facts.word("network.interface", &busiest.interface);
-        facts.put("network.bytes_per_s", rate(busiest), Unit::BytesPerS);
+        facts.put("network.link_share", link_share, Unit::Share);
+        facts.put("network.link", busiest.link_bytes_per_s.map(|speed| speed as f64), Unit::BytesPerS);
+        let rates = [busiest.receive_bytes_per_s, busiest.transmit_bytes_per_s].into_iter().flatten();
+        facts.put("network.bytes_per_s", rates.max_by(f64::total_cmp), Unit::BytesPerS);
     }
 }
 
@@ -342,11 +413,16 @@ pub(crate) mod tests {
 
     /// The names of figures and words of a recording that has everything.
     pub(crate) fn names_of_everything() -> BTreeSet<String> {
-        let of = |lost_events| {
-            let facts = facts(&crate::analyser::tests::everything(lost_events));
-            facts.figures.into_keys().chain(facts.words.into_keys())
-        };
-        of(0).chain(of(60_000)).collect()
+        use crate::analyser::tests::{analyse_rows, everything, request};
+        // Some words say what a recording does not show.
+        let mut bare = request(0, "W 0+8 d0 c10");
+        bare.flags_known = fonio_core::Flags::NONE;
+        let bare = analyse_rows(&[bare], &fonio_core::Meta::default());
+        [everything(0), everything(60_000), bare]
+            .iter()
+            .map(facts)
+            .flat_map(|facts| facts.figures.into_keys().chain(facts.words.into_keys()))
+            .collect()
     }
 
     #[test]

@@ -37,13 +37,13 @@ pub struct FilterOptions {
 #[non_exhaustive]
 pub enum FilterError {
     /// A device that is not `major:minor`.
-    #[error("{device:?} is no device number; say major:minor, 179:0 for example")]
+    #[error("{device:?} is not a device number; use major:minor, 179:0 for example")]
     Device {
         /// What was said.
         device: String,
     },
     /// An op that there is none of.
-    #[error("{op:?} is no op; there are {}", Op::ALL.map(Op::name).join(", "))]
+    #[error("{op:?} is not an op; the ops are {}", Op::ALL.map(Op::name).join(", "))]
     Op {
         /// What was said.
         op: String,
@@ -62,6 +62,12 @@ impl FilterOptions {
     /// Whether everything passes.
     pub fn is_empty(&self) -> bool {
         *self == FilterOptions::default()
+    }
+
+    /// Whether requests of the time range are left out.
+    pub(crate) fn is_partial(&self) -> bool {
+        let FilterOptions { devices, comms, tids, ops, from_ns: _, until_ns: _ } = self;
+        !(devices.is_empty() && comms.is_empty() && tids.is_empty() && ops.is_empty())
     }
 
     /// Whether there is a time range.
@@ -313,11 +319,11 @@ mod tests {
         let base = FilterOptions::default;
         assert_eq!(
             error(FilterOptions { devices: vec!["mmcblk0".to_owned()], ..base() }),
-            "\"mmcblk0\" is no device number; say major:minor, 179:0 for example"
+            "\"mmcblk0\" is not a device number; use major:minor, 179:0 for example"
         );
         assert!(
             error(FilterOptions { ops: vec!["wriet".to_owned()], ..base() })
-                .contains("there are read, write,")
+                .contains("the ops are read, write,")
         );
         assert!(
             error(FilterOptions { from_ns: Some(2), until_ns: Some(1), ..base() })

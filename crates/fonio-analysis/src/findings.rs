@@ -1,4 +1,4 @@
-//! So what: ranked sentences, made by rules that are data (`findings.toml`).
+//! What the figures mean: ranked sentences, made by rules that are data (`findings.toml`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,11 @@ pub struct Finding {
     pub source: String,
 }
 
+/// The share of requests that went to disks that are known to rotate: advice for flash does not fit them.
+const ROTATING: &str = "devices.rotating_share";
+/// The share of requests that went to loop devices, of which the medium is unknown.
+const LOOP: &str = "devices.loop_share";
+
 /// The rules, as data.
 const RULES: &str = include_str!("findings.toml");
 
@@ -69,6 +74,9 @@ struct Rule {
     evidence: Vec<String>,
     consequence: String,
     fixes: Vec<String>,
+    /// Given too, unless most requests went to disks that are known to rotate, or to loop devices.
+    #[serde(default)]
+    flash_fixes: Vec<String>,
     source: String,
     /// Why the thresholds are what they are. For the reader of the rules, and part of the source where it is ours.
     threshold: String,
@@ -117,10 +125,10 @@ impl TryFrom<String> for Condition {
             "==" => Relation::Equal,
             ">=" => Relation::AtLeast,
             ">" => Relation::More,
-            _ => return Err(format!("{relation:?} is no relation")),
+            _ => return Err(format!("{relation:?} is not a relation")),
         };
         let value = value.replace('_', "");
-        let value = value.parse().map_err(|_| format!("{value:?} is no number"))?;
+        let value = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
         Ok(Condition { figure: figure.to_owned(), relation, value })
     }
 }
@@ -186,11 +194,17 @@ pub(crate) fn judge(analysis: &mut Analysis) {
 
 fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
     let mut ranked = Vec::new();
+    let few = |name: &str| facts.figures.get(name).is_none_or(|share| share.value < 0.5);
+    let flash = few(ROTATING) && few(LOOP);
     for rule in rules.rule {
         if !fires(&rule.when, &rule.any, facts) {
             continue;
         }
-        let Some(sentence) = fill(&rule.sentence, facts) else { continue };
+        let (Some(sentence), Some(consequence)) =
+            (fill(&rule.sentence, facts), fill(&rule.consequence, facts))
+        else {
+            continue;
+        };
         let impact = rule.impact.and_then(|name| facts.figures.get(&name)).map_or(0.0, |figure| figure.value);
         let ours = rule.source.contains("ours") || rule.threshold.contains("ours");
         let source =
@@ -205,8 +219,8 @@ fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
                 evidence: (rule.evidence.iter())
                     .filter_map(|name| facts.figures.get(name).cloned())
                     .collect(),
-                consequence: rule.consequence,
-                fixes: rule.fixes,
+                consequence,
+                fixes: rule.fixes.into_iter().chain(rule.flash_fixes.into_iter().filter(|_| flash)).collect(),
                 source,
             },
         ));
@@ -217,6 +231,9 @@ fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
         |(place, (_, finding)): (usize, (f64, Finding))| Finding { rank: place as u32 + 1, ..finding };
     ranked.into_iter().enumerate().map(number).collect()
 }
+
+#[cfg(test)]
+mod loads;
 
 #[cfg(test)]
 mod tests {
@@ -234,18 +251,31 @@ mod tests {
     }
 
     #[derive(Debug, Deserialize)]
-    struct Fixtures {
+    #[serde(deny_unknown_fields)]
+    pub(super) struct Fixtures {
         rule: BTreeMap<String, Fixture>,
         verdict: BTreeMap<String, Fixture>,
+        pub(super) load: Vec<super::loads::Load>,
     }
 
-    fn fixtures() -> Fixtures {
+    pub(super) fn fixtures() -> Fixtures {
         toml::from_str(include_str!("findings_fixtures.toml")).unwrap()
     }
 
     fn facts_of(figures: &BTreeMap<String, f64>) -> Facts {
-        let words =
-            ["process.name", "temperature.zone", "network.interface", "validity.lost", "validity.problem"];
+        let words = [
+            "process.name",
+            "temperature.zone",
+            "network.interface",
+            "validity.lost",
+            "validity.problem",
+            "long.op",
+            "long.process",
+            "long.device",
+            "long.requests",
+            "source.service_only",
+            "source.sync_unknown",
+        ];
         Facts {
             figures: figures
                 .iter()
@@ -331,18 +361,18 @@ mod tests {
     fn severity_then_impact_then_order() {
         let figures = [
             ("validity.ok", 1.0),
-            ("io_share.latency_sum", 0.5),
-            ("io_share.busy_union", 0.4),
+            ("outstanding.waited", 0.5),
+            ("outstanding.write_sync", 0.4),
+            ("outstanding.write_sync_of_waited", 0.8),
             ("span.duration", 1e9),
-            ("latency_share.write_sync", 0.6),
-            ("latency.write_sync.service.mean", 1e6),
+            ("wait.write_sync.mean", 1e6),
             ("validity.errors", 1.0),
             ("totals.requests", 9.0),
         ];
         let facts = facts_of(&figures.map(|(name, value)| (name.to_owned(), value)).into());
         let found: Vec<(u32, String)> =
             findings(rules(), &facts).into_iter().map(|finding| (finding.rank, finding.id)).collect();
-        let expected = [(1, "io-errors"), (2, "sync-writes-dominate"), (3, "storage-heavy")];
+        let expected = [(1, "io-errors"), (2, "storage-heavy"), (3, "sync-writes-dominate")];
         assert_eq!(found, expected.map(|(rank, id)| (rank, id.to_owned())));
     }
 }

@@ -1,111 +1,345 @@
-//! Do reads wait for writes, and writes for reads: slowdown in the wild.
+//! Do reads wait for writes, and writes for reads: slowdown in the wild, at equal depth.
 //!
 //! The two-process protocol of Nguyen et al. (section 4.3) compares the same work alone and beside another. A recording
-//! of real work has no such pair, so this compares requests that met the other op with those that did not. The two must
-//! not be taken for each other.
+//! of real work has no such pair. Requests that met the other op also met more requests: comparing the two means measures
+//! the depth, and finds a "slowdown" in a load of reads alone as soon as half of them is called writes. So this compares
+//! requests that found equally many others outstanding, some of them of the other op, with those that found only their
+//! own:
+//!
+//! - *Strata.* At its arrival (queueing; issue, where the source shows no queueing) a request finds a number of others
+//!   outstanding on its device. Requests are compared within one such depth, one size class, one class of the time since
+//!   the device last completed something (how far along is the request that is being served), and with or without a
+//!   request outstanding that moves no data (a flush, say).
+//! - *Estimate.* In each stratum that both sides have, the mean time to completion of each side. The strata are weighted
+//!   by `with * without / (with + without)` requests, as Mantel and Haenszel do, which wastes least where some are small.
+//!   The slowdown is the ratio of the two weighted means.
+//! - *Interval.* Neighbouring requests are not independent. The recording is cut into 16 to 32 slices of equal time, and
+//!   the ratio is taken again with each slice left out (delete-a-group jackknife). 99 percent, so that both ops together
+//!   are wrong in less than one recording in twenty: `interference/experiment.rs` holds that on loads of reads alone.
+//!
+//! Only what was outstanding at the arrival counts. What comes later is not looked at: slow requests would meet more of
+//! everything.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Fewer requests than this on either side are too few to say anything. Ours: the usual rule of thumb for a mean.
-pub const ENOUGH: u64 = 30;
+/// Slices that must hold compared requests of each side. Fewer give no interval worth the name.
+pub const SLICES_LEAST: u32 = 8;
 
 /// Slowdown in the wild.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interference {
-    /// Reads with and without writes in flight.
+    /// Reads with and without writes outstanding.
     pub read: Slowdown,
-    /// Writes with and without reads in flight.
+    /// Writes with and without reads outstanding.
     pub write: Slowdown,
 }
 
 /// One op with and without the other.
 ///
-/// *With*: at least one request of the other op was in flight on the same device at some moment from this request's
-/// queueing to its issue (at its issue, where its queueing is unknown). What comes after the issue is not looked at:
-/// slow requests would meet more of everything.
+/// *With*: at least one request of the other op was outstanding on the same device when this one arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slowdown {
-    /// Requests with the other op in flight.
+    /// Requests with the other op outstanding.
     pub with: SlowdownSide,
     /// Requests without.
     pub without: SlowdownSide,
-    /// Mean response with over mean response without; absent where either is unknown.
-    pub response_slowdown: Option<f64>,
-    /// Mean service with over mean service without.
-    pub service_slowdown: Option<f64>,
-    /// Whether both sides have at least 30 requests. Where not, the ratio says little.
-    pub enough: bool,
+    /// The comparison at equal depth; absent where too few requests found equally many others outstanding.
+    pub equal_depth: Option<EqualDepth>,
 }
 
-/// One side of the comparison.
+/// One side. The means of the two sides are not comparable: they differ in depth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowdownSide {
-    /// Requests with a known service time.
+    /// Requests whose completion is known.
     pub requests: u64,
     /// Mean queued to completion, in nanoseconds.
     pub mean_response_ns: Option<f64>,
     /// Mean issue to completion, in nanoseconds.
     pub mean_service_ns: Option<f64>,
-    /// Mean size in bytes: where it differs much between the sides, so may the response without any interference.
+    /// Mean size in bytes.
     pub mean_bytes: Option<f64>,
+    /// Mean number of other requests outstanding at the arrival.
+    pub mean_depth: Option<f64>,
 }
 
-use crate::queueing::InFlight;
-use crate::seen::{Seen, ratio};
+/// Requests of one op that found equally many others outstanding, with and without the other op among them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EqualDepth {
+    /// Requests with the other op outstanding that have their like on the other side.
+    pub with_requests: u64,
+    /// Requests without that have their like on the other side.
+    pub without_requests: u64,
+    /// Weighted mean time to completion of the first, in nanoseconds: response, or service where the source shows no
+    /// queueing.
+    pub with_mean_ns: f64,
+    /// The same of the second.
+    pub without_mean_ns: f64,
+    /// The first over the second.
+    pub slowdown: f64,
+    /// Lower end of its 99 percent interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use rustc_hash::FxHashMap;
+
+use crate::bins::{Bins, Fold};
+use crate::seen::{Seen, at, ratio};
+
+/// Slices at most, and half as many at least once time has passed.
+const SLICES: usize = 32;
+/// Requests that are held back until all that arrived before them are known: they come by their issue. One that a
+/// scheduler lets this many others overtake is left out of the comparison. Queues of the block layer hold 256.
+const HELD: usize = 512;
+/// Depths from this on are one open class, which compares nothing.
+const DEEP: u64 = 256;
 
 /// Compares requests that met the other op with those that did not.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct InterferenceTally {
+    /// In order of arrival.
+    held: VecDeque<Arrival>,
+    devices: Vec<Found>,
     /// Reads and writes, without and with.
-    ops: [[Side; 2]; 2],
+    sides: [[Side; 2]; 2],
+    slices: Bins<Slice>,
+}
+
+/// A request at its arrival.
+#[derive(Debug)]
+struct Arrival {
+    at: u64,
+    device: usize,
+    kind: Kind,
+    end: u64,
+    bytes: u64,
+    response: Option<u64>,
+    service: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Read,
+    Write,
+    Neither,
+}
+
+/// What an arrival finds outstanding on its device.
+#[derive(Debug, Default)]
+struct Found {
+    /// Ends, the earliest on top, with what ends.
+    ends: BinaryHeap<Reverse<(u64, Kind)>>,
+    kinds: [u64; 3],
+    now: u64,
+    /// When the device last completed something, or had something to do again.
+    began: u64,
 }
 
 #[derive(Debug, Default)]
 struct Side {
     requests: u64,
     bytes: u64,
+    depth: u64,
+    services: u64,
     service_sum: u64,
     responses: u64,
     response_sum: u64,
 }
 
-impl InterferenceTally {
-    /// Takes a request; `before` is what is in flight on its device at its issue.
-    #[inline]
-    pub(crate) fn add(&mut self, seen: &Seen, before: &InFlight) {
-        let Some(service) = seen.service.filter(|_| seen.has_data()) else { return };
-        let write = seen.class.is_write();
-        let (others, last_end) =
-            if write { (before.reads, before.last_read_end) } else { (before.writes, before.last_write_end) };
-        let met = others > 0 || seen.queued.is_some_and(|queued| last_end > queued);
-        let side = &mut self.ops[usize::from(write)][usize::from(met)];
-        side.requests += 1;
-        side.bytes = side.bytes.saturating_add(seen.bytes);
-        side.service_sum = side.service_sum.saturating_add(service);
-        if let Some(response) = seen.response {
-            side.responses += 1;
-            side.response_sum = side.response_sum.saturating_add(response);
+/// The strata of reads and of writes in a slice of time.
+#[derive(Debug, Default)]
+struct Slice([FxHashMap<Stratum, Pair>; 2]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Stratum {
+    depth: u8,
+    size: u8,
+    age: u8,
+    other: bool,
+}
+
+/// Requests and their summed times, without and with.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    count: [u64; 2],
+    sum: [u64; 2],
+}
+
+impl Pair {
+    fn fold(&mut self, more: &Pair) {
+        for side in 0..2 {
+            self.count[side] += more.count[side];
+            self.sum[side] = self.sum[side].saturating_add(more.sum[side]);
         }
     }
 
-    pub(crate) fn finish(&self) -> Interference {
-        let [read, write] = &self.ops;
-        Interference { read: slowdown(read), write: slowdown(write) }
+    fn less(&self, part: Option<&Pair>) -> Pair {
+        let part = part.copied().unwrap_or_default();
+        Pair {
+            count: [self.count[0] - part.count[0], self.count[1] - part.count[1]],
+            sum: [self.sum[0].saturating_sub(part.sum[0]), self.sum[1].saturating_sub(part.sum[1])],
+        }
+    }
+
+    fn is_common(&self) -> bool {
+        self.count[0] > 0 && self.count[1] > 0
     }
 }
 
-fn slowdown([without, with]: &[Side; 2]) -> Slowdown {
-    let over = |with: Option<f64>, without: Option<f64>| {
-        without.filter(|without| *without > 0.0).and_then(|without| Some(with? / without))
-    };
-    let (with_side, without_side) = (with.finish(), without.finish());
-    Slowdown {
-        response_slowdown: over(with_side.mean_response_ns, without_side.mean_response_ns),
-        service_slowdown: over(with_side.mean_service_ns, without_side.mean_service_ns),
-        enough: with.requests >= ENOUGH && without.requests >= ENOUGH,
-        with: with_side,
-        without: without_side,
+impl Fold for Slice {
+    fn fold(&mut self, later: Slice) {
+        for (strata, later) in self.0.iter_mut().zip(later.0) {
+            for (stratum, pair) in later {
+                strata.entry(stratum).or_default().fold(&pair);
+            }
+        }
+    }
+}
+
+impl Default for InterferenceTally {
+    fn default() -> InterferenceTally {
+        InterferenceTally {
+            held: VecDeque::new(),
+            devices: Vec::new(),
+            sides: Default::default(),
+            slices: Bins::new(SLICES),
+        }
+    }
+}
+
+/// Exact up to 16, then eight classes to each doubling: what is left of a difference in depth is below an eighth.
+fn depth_class(depth: u64) -> u8 {
+    let depth = depth.min(DEEP);
+    if depth <= 16 {
+        return depth as u8;
+    }
+    let bits = depth.ilog2() - 3;
+    (16 + (bits - 1) * 8 + (depth >> bits) as u32 - 8) as u8
+}
+
+/// Up to 4 KiB, then a class to each fourfold.
+fn size_class(bytes: u64) -> u8 {
+    ((u64::BITS - (bytes.saturating_sub(1) >> 12).leading_zeros()).div_ceil(2)).min(5) as u8
+}
+
+/// Below 8 µs, then a class to each doubling, up to 16 ms.
+fn age_class(age: u64) -> u8 {
+    (u64::BITS - (age >> 13).leading_zeros()).min(11) as u8
+}
+
+impl Found {
+    fn advance(&mut self, time: u64) {
+        while let Some(&Reverse((end, kind))) = self.ends.peek() {
+            if end > time {
+                break;
+            }
+            self.ends.pop();
+            self.kinds[kind as usize] -= 1;
+            self.began = end;
+        }
+        self.now = time;
+    }
+
+    fn push(&mut self, end: u64, kind: Kind) {
+        if self.ends.is_empty() {
+            self.began = self.now;
+        }
+        self.kinds[kind as usize] += 1;
+        self.ends.push(Reverse((end, kind)));
+    }
+}
+
+impl InterferenceTally {
+    /// Takes a request.
+    #[inline]
+    pub(crate) fn add(&mut self, seen: &Seen) {
+        let Some((start, end)) = seen.flight else { return };
+        let kind = match seen.class {
+            class if class.is_read() => Kind::Read,
+            class if class.is_write() => Kind::Write,
+            _ => Kind::Neither,
+        };
+        let arrived = seen.queued.map_or(start, |queued| queued.min(start));
+        // Nearly all arrive in the order of their issue.
+        let place = self.held.iter().rposition(|held| held.at <= arrived).map_or(0, |before| before + 1);
+        self.held.insert(
+            place,
+            Arrival {
+                at: arrived,
+                device: seen.device,
+                kind,
+                end,
+                bytes: seen.bytes,
+                response: seen.response,
+                service: seen.service,
+            },
+        );
+        if self.held.len() > HELD {
+            self.arrive();
+        }
+    }
+
+    /// Takes the earliest arrival that is held.
+    fn arrive(&mut self) {
+        let Some(arrival) = self.held.pop_front() else { return };
+        let found = at(&mut self.devices, arrival.device);
+        if arrival.at < found.now {
+            // Those that came after it were compared already.
+            found.push(arrival.end, arrival.kind);
+            return;
+        }
+        found.advance(arrival.at);
+        let depth = found.ends.len() as u64;
+        let time = arrival.response.or(arrival.service);
+        if let (Kind::Read | Kind::Write, Some(time)) = (arrival.kind, time) {
+            let op = arrival.kind as usize;
+            let met = usize::from(found.kinds[1 - op] > 0);
+            let side = &mut self.sides[op][met];
+            side.requests += 1;
+            side.bytes = side.bytes.saturating_add(arrival.bytes);
+            side.depth += depth;
+            for (count, sum, time) in [
+                (&mut side.services, &mut side.service_sum, arrival.service),
+                (&mut side.responses, &mut side.response_sum, arrival.response),
+            ] {
+                *count += u64::from(time.is_some());
+                *sum = sum.saturating_add(time.unwrap_or(0));
+            }
+            if (1..DEEP).contains(&depth) {
+                let stratum = Stratum {
+                    depth: depth_class(depth),
+                    size: size_class(arrival.bytes),
+                    age: age_class(arrival.at - found.began),
+                    other: found.kinds[Kind::Neither as usize] > 0,
+                };
+                let pair = self.slices.at(arrival.at).0[op].entry(stratum).or_default();
+                pair.count[met] += 1;
+                pair.sum[met] = pair.sum[met].saturating_add(time);
+            }
+        }
+        found.push(arrival.end, arrival.kind);
+    }
+
+    pub(crate) fn finish(&mut self) -> Interference {
+        while !self.held.is_empty() {
+            self.arrive();
+        }
+        let slowdown = |op: usize| {
+            let [without, with] = &self.sides[op];
+            let slices = self.slices.bins().iter();
+            let slices = slices.map(|slice| slice.0[op].iter().map(|(key, pair)| (*key, *pair)).collect());
+            Slowdown {
+                with: with.finish(),
+                without: without.finish(),
+                equal_depth: equal_depth(&slices.collect::<Vec<_>>()),
+            }
+        };
+        Interference { read: slowdown(0), write: slowdown(1) }
     }
 }
 
@@ -114,20 +348,117 @@ impl Side {
         SlowdownSide {
             requests: self.requests,
             mean_response_ns: ratio(self.response_sum, self.responses),
-            mean_service_ns: ratio(self.service_sum, self.requests),
+            mean_service_ns: ratio(self.service_sum, self.services),
             mean_bytes: ratio(self.bytes, self.requests),
+            mean_depth: ratio(self.depth, self.requests),
         }
     }
 }
+
+/// Compares over the strata that both sides have; `slices` by time.
+fn equal_depth(slices: &[BTreeMap<Stratum, Pair>]) -> Option<EqualDepth> {
+    let mut all: BTreeMap<Stratum, Pair> = BTreeMap::new();
+    for (stratum, pair) in slices.iter().flatten() {
+        all.entry(*stratum).or_default().fold(pair);
+    }
+    all.retain(|_, pair| pair.is_common());
+    let whole = weighted_means(all.values().copied())?;
+    let mut holding = [0u32; 2];
+    let mut without_one = Vec::new();
+    for slice in slices {
+        let counts = |side: usize| {
+            all.keys().filter_map(|key| slice.get(key)).map(|pair| pair.count[side]).sum::<u64>()
+        };
+        let counts = [counts(0), counts(1)];
+        (0..2).for_each(|side| holding[side] += u32::from(counts[side] > 0));
+        if counts != [0, 0] {
+            let rest = all.iter().map(|(key, pair)| pair.less(slice.get(key)));
+            without_one.push(weighted_means(rest)?.slowdown());
+        }
+    }
+    let least = holding[0].min(holding[1]);
+    if least < SLICES_LEAST {
+        return None;
+    }
+    let slowdown = whole.slowdown();
+    let groups = without_one.len() as f64;
+    let mean = without_one.iter().sum::<f64>() / groups;
+    let squares: f64 = without_one.iter().map(|one| (one - mean) * (one - mean)).sum();
+    let error = (squares * (groups - 1.0) / groups).sqrt() / slowdown;
+    let half = student_t_99(least - 1) * error;
+    // An interval that reaches down to nothing says nothing.
+    if half >= 1.0 {
+        return None;
+    }
+    let count = |side: usize| all.values().map(|pair| pair.count[side]).sum();
+    Some(EqualDepth {
+        with_requests: count(1),
+        without_requests: count(0),
+        with_mean_ns: whole.with,
+        without_mean_ns: whole.without,
+        slowdown,
+        low: slowdown * (1.0 - half),
+        high: slowdown / (1.0 - half),
+    })
+}
+
+struct Means {
+    without: f64,
+    with: f64,
+}
+
+impl Means {
+    fn slowdown(&self) -> f64 {
+        self.with / self.without
+    }
+}
+
+fn weighted_means(strata: impl Iterator<Item = Pair>) -> Option<Means> {
+    let (mut weights, mut without, mut with) = (0.0, 0.0, 0.0);
+    for Pair { count, sum } in strata.filter(Pair::is_common) {
+        let counts = count.map(|count| count as f64);
+        let weight = counts[0] * counts[1] / (counts[0] + counts[1]);
+        weights += weight;
+        without += weight * sum[0] as f64 / counts[0];
+        with += weight * sum[1] as f64 / counts[1];
+    }
+    (without > 0.0).then(|| Means { without: without / weights, with: with / weights })
+}
+
+/// Two-sided 99 percent points of Student's t for 7 to 31 degrees of freedom.
+const T_99: [f64; 25] = [
+    3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845, 2.831,
+    2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750, 2.744,
+];
+
+fn student_t_99(freedom: u32) -> f64 {
+    T_99[(freedom.saturating_sub(SLICES_LEAST - 1) as usize).min(T_99.len() - 1)]
+}
+
+#[cfg(test)]
+mod experiment;
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::*;
     use crate::analyser::tests::{analyse, analyse_rows, request};
 
     #[test]
-    fn reads_behind_a_write() {
+    fn classes() {
+        let depths: Vec<u8> =
+            [0, 1, 16, 17, 18, 31, 32, 35, 36, 63, 64, 255, 256, 9999].map(depth_class).into();
+        assert_eq!(depths, [0, 1, 16, 16, 17, 23, 24, 24, 25, 31, 32, 47, 48, 48]);
+        let sizes: Vec<u8> =
+            [0, 4096, 4097, 16 << 10, 64 << 10, 65 << 10, 1 << 20, 9 << 20].map(size_class).into();
+        assert_eq!(sizes, [0, 0, 1, 1, 2, 3, 4, 5]);
+        let ages: Vec<u8> = [0, 8191, 8192, 16_383, 16_384, 8 << 20, 1 << 40].map(age_class).into();
+        assert_eq!(ages, [0, 0, 1, 1, 2, 11, 11]);
+    }
+
+    #[test]
+    fn reads_that_find_a_write() {
         let lines = [
             "R 0+8 q0 d0 c10",
             "W 0+8 q10 d10 c100",
@@ -142,8 +473,8 @@ mod tests {
         assert_eq!(read.with.mean_response_ns, Some(35_000.0));
         assert_eq!(read.with.mean_service_ns, Some(25_000.0));
         assert_eq!(read.without.mean_service_ns, Some(10_000.0));
-        assert_eq!(read.service_slowdown, Some(2.5));
-        assert!(!read.enough);
+        assert_eq!((read.with.mean_depth, read.without.mean_depth), (Some(1.0), Some(1.0 / 3.0)));
+        assert_eq!(read.equal_depth, None);
     }
 
     proptest! {
@@ -158,11 +489,13 @@ mod tests {
                 request(id as u64, &format!("{op} 0+8 q{} d{issued} c{}", issued - queue, issued + service))
             }).collect();
             let mut expected = [[0u64; 2]; 2];
-            for (at, row) in rows.iter().enumerate() {
-                let met = rows[..at].iter().any(|other| {
-                    other.op != row.op && (other.completed > row.issued || other.completed > row.queued)
+            for row in &rows {
+                let met = rows.iter().any(|other| {
+                    other.op != row.op
+                        && (other.queued, other.request_id) < (row.queued, row.request_id)
+                        && other.completed > row.queued
                 });
-                expected[usize::from(requests[at].3)][usize::from(met)] += 1;
+                expected[usize::from(requests[row.request_id as usize].3)][usize::from(met)] += 1;
             }
             let found = analyse_rows(&rows, &fonio_core::Meta::default()).interference;
             prop_assert_eq!([found.read.without.requests, found.read.with.requests], expected[0]);

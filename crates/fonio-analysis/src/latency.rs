@@ -17,7 +17,7 @@ pub struct Latency {
     pub shares: Option<LatencyShares>,
     /// Whether the source shows which reads are readahead. Where not, all reads are in `read`.
     pub readahead_known: bool,
-    /// Whether the source shows which writes somebody waits for.
+    /// Whether the source shows which writes are synchronous.
     pub sync_known: bool,
 }
 
@@ -43,9 +43,9 @@ pub struct LatencyShares {
     pub read: f64,
     /// Readahead.
     pub readahead: f64,
-    /// Writes that somebody waits for.
+    /// Synchronous writes.
     pub write_sync: f64,
-    /// Writes that nobody waits for.
+    /// Write-back.
     pub write_async: f64,
     /// Writes of which that is unknown.
     pub write_unknown: f64,

@@ -10,6 +10,7 @@
 //! | how large, how slow, and for whom | [`sizes`], [`latency`], [`size_latency`] |
 //! | where on the device, over time | [`spatial`], [`sequentiality`], [`locality`] |
 //! | how often is the device flushed | [`flushes`] |
+//! | how long may programs have waited | [`outstanding`] |
 //! | how much of the time is storage | [`io_share`], [`queueing`] |
 //! | do reads wait for writes | [`interference`] |
 //! | which process | [`processes`] |
@@ -38,6 +39,7 @@ pub mod locality;
 pub mod loss;
 pub mod machine;
 mod mix;
+pub mod outstanding;
 pub mod points;
 pub mod processes;
 pub mod queueing;

@@ -28,7 +28,7 @@ pub struct Point {
     pub at_ns: u64,
     /// Index into `devices` of the analysis.
     pub device: u32,
-    /// Its class: what it does, and whether somebody waits.
+    /// Its class: what it does, and whether a program may wait for it.
     pub class: Class,
     /// First sector.
     pub sector: Option<u64>,
@@ -62,7 +62,7 @@ pub(crate) struct PointTally {
     slow_points: Vec<Point>,
 }
 
-fn point(seen: &Seen) -> Point {
+pub(crate) fn point(seen: &Seen) -> Point {
     Point {
         request_id: seen.id,
         at_ns: seen.at,

@@ -61,6 +61,9 @@ pub struct DeviceDepth {
     pub busy_share: Option<f64>,
     /// Mean number of requests already in flight when one was issued.
     pub mean_depth_at_issue: Option<f64>,
+    /// Busy time over requests, in nanoseconds: what the device takes for one. The mean service time is longer where
+    /// requests are queued inside the device or its driver.
+    pub busy_per_request_ns: Option<f64>,
 }
 
 use crate::Class;
@@ -85,15 +88,10 @@ pub(crate) struct QueueTally {
 
 /// What is in flight on one device at the moment up to which requests were taken.
 #[derive(Debug)]
-pub(crate) struct InFlight {
-    /// Ends, the earliest on top, with what ends.
-    ends: BinaryHeap<Reverse<(u64, Kind)>>,
+struct InFlight {
+    /// Ends, the earliest on top.
+    ends: BinaryHeap<Reverse<u64>>,
     now: u64,
-    pub(crate) reads: u32,
-    pub(crate) writes: u32,
-    /// When the last read and the last write ended that were in flight before now.
-    pub(crate) last_read_end: u64,
-    pub(crate) last_write_end: u64,
     max_depth: u64,
     time_at_depth: [u64; DEPTHS],
     depth_time: u128,
@@ -101,22 +99,11 @@ pub(crate) struct InFlight {
     issues: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Read,
-    Write,
-    Neither,
-}
-
 impl Default for InFlight {
     fn default() -> InFlight {
         InFlight {
             ends: BinaryHeap::new(),
             now: 0,
-            reads: 0,
-            writes: 0,
-            last_read_end: 0,
-            last_write_end: 0,
             max_depth: 0,
             time_at_depth: [0; DEPTHS],
             depth_time: 0,
@@ -130,23 +117,12 @@ impl InFlight {
     /// Lets end what ends up to `time`.
     #[inline]
     fn advance(&mut self, time: u64) {
-        while let Some(Reverse((end, kind))) = self.ends.peek().copied() {
+        while let Some(Reverse(end)) = self.ends.peek().copied() {
             if end > time {
                 break;
             }
             self.pass(end);
             self.ends.pop();
-            match kind {
-                Kind::Read => {
-                    self.reads -= 1;
-                    self.last_read_end = end;
-                }
-                Kind::Write => {
-                    self.writes -= 1;
-                    self.last_write_end = end;
-                }
-                Kind::Neither => {}
-            }
         }
         if !self.ends.is_empty() {
             self.pass(time);
@@ -164,19 +140,10 @@ impl InFlight {
     }
 
     #[inline]
-    fn start(&mut self, end: u64, class: Class) {
+    fn start(&mut self, end: u64) {
         self.depth_at_issue += self.ends.len() as u64;
         self.issues += 1;
-        let kind = if class.is_read() {
-            self.reads += 1;
-            Kind::Read
-        } else if class.is_write() {
-            self.writes += 1;
-            Kind::Write
-        } else {
-            Kind::Neither
-        };
-        self.ends.push(Reverse((end, kind)));
+        self.ends.push(Reverse(end));
         self.max_depth = self.max_depth.max(self.ends.len() as u64);
     }
 
@@ -196,19 +163,12 @@ impl InFlight {
             busy_ns,
             busy_share: ratio(busy_ns, span_ns),
             mean_depth_at_issue: ratio(self.depth_at_issue, self.issues),
+            busy_per_request_ns: ratio(busy_ns, self.issues),
         }
     }
 }
 
 impl QueueTally {
-    /// Lets time pass on the request's device and gives what is in flight there before it.
-    #[inline]
-    pub(crate) fn before(&mut self, seen: &Seen) -> &InFlight {
-        let device = at(&mut self.devices, seen.device);
-        device.advance(seen.at);
-        device
-    }
-
     /// Takes the request.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen, requeues: Option<u32>) {
@@ -225,8 +185,10 @@ impl QueueTally {
             requeues.requests += u64::from(times > 0);
             requeues.requeues += u64::from(times);
         }
+        let device = at(&mut self.devices, seen.device);
+        device.advance(seen.at);
         if let Some((_, end)) = seen.flight {
-            at(&mut self.devices, seen.device).start(end, seen.class);
+            device.start(end);
         }
     }
 
@@ -270,6 +232,7 @@ mod tests {
         assert_eq!(device.time_at_depth_ns, [20_000, 60_000, 20_000]);
         assert_eq!((device.max_depth, device.busy_ns, device.busy_share), (2, 80_000, Some(0.8)));
         assert_eq!((device.mean_depth, device.mean_depth_at_issue), (Some(1.0), Some(0.25)));
+        assert_eq!(device.busy_per_request_ns, Some(20_000.0));
         assert_eq!(queueing.requeues, Some(Requeues { requests: 1, requeues: 2 }));
         // 10 us queued of 40 + 50 + 10 + 10 us of response.
         assert_eq!(queueing.queue_share_of_response, Some(1.0 / 11.0));

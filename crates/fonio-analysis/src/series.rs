@@ -30,6 +30,12 @@ pub struct Series {
     pub mean_read_service_ns: Vec<Option<f64>>,
     /// Mean issue to completion of writes in nanoseconds.
     pub mean_write_service_ns: Vec<Option<f64>>,
+    /// Longest queued to completion in nanoseconds; absent where the source shows no queueing.
+    pub max_response_ns: Vec<Option<u64>>,
+    /// Mean queued to completion of reads in nanoseconds.
+    pub mean_read_response_ns: Vec<Option<f64>>,
+    /// Mean queued to completion of writes in nanoseconds.
+    pub mean_write_response_ns: Vec<Option<f64>>,
     /// Requests in flight on all devices, mean over the bin.
     pub mean_depth: Vec<f64>,
 }
@@ -54,23 +60,32 @@ struct Bin {
     read_bytes: u64,
     write_bytes: u64,
     flushes: u64,
-    service: Service,
-    read_service: Service,
-    write_service: Service,
+    service: Times,
+    read_service: Times,
+    write_service: Times,
+    read_response: Times,
+    write_response: Times,
     service_max: u64,
+    response_max: Option<u64>,
     in_flight: u64,
 }
 
 #[derive(Debug, Default)]
-struct Service {
+struct Times {
     count: u64,
     sum: u64,
 }
 
-impl Service {
-    fn add(&mut self, count: u64, sum: u64) {
-        self.count += count;
-        self.sum = self.sum.saturating_add(sum);
+impl Times {
+    #[inline]
+    fn add(&mut self, time: Option<u64>) {
+        self.count += u64::from(time.is_some());
+        self.sum = self.sum.saturating_add(time.unwrap_or(0));
+    }
+
+    fn fold(&mut self, later: &Times) {
+        self.count += later.count;
+        self.sum = self.sum.saturating_add(later.sum);
     }
 }
 
@@ -82,10 +97,13 @@ impl Fold for Bin {
         self.read_bytes = self.read_bytes.saturating_add(later.read_bytes);
         self.write_bytes = self.write_bytes.saturating_add(later.write_bytes);
         self.flushes += later.flushes;
-        self.service.add(later.service.count, later.service.sum);
-        self.read_service.add(later.read_service.count, later.read_service.sum);
-        self.write_service.add(later.write_service.count, later.write_service.sum);
+        self.service.fold(&later.service);
+        self.read_service.fold(&later.read_service);
+        self.write_service.fold(&later.write_service);
+        self.read_response.fold(&later.read_response);
+        self.write_response.fold(&later.write_response);
         self.service_max = self.service_max.max(later.service_max);
+        self.response_max = self.response_max.max(later.response_max);
         self.in_flight = self.in_flight.saturating_add(later.in_flight);
     }
 }
@@ -106,18 +124,19 @@ impl SeriesTally {
         let bin = self.bins.at(seen.at);
         bin.requests += 1;
         bin.flushes += u64::from(seen.flush);
-        if let Some(service) = seen.service {
-            bin.service.add(1, service);
-            bin.service_max = bin.service_max.max(service);
-        }
+        bin.service.add(seen.service);
+        bin.service_max = bin.service_max.max(seen.service.unwrap_or(0));
+        bin.response_max = bin.response_max.max(seen.response);
         if seen.class.is_read() {
             bin.reads += 1;
             bin.read_bytes = bin.read_bytes.saturating_add(seen.bytes);
-            bin.read_service.add(u64::from(seen.service.is_some()), seen.service.unwrap_or(0));
+            bin.read_service.add(seen.service);
+            bin.read_response.add(seen.response);
         } else if seen.class.is_write() {
             bin.writes += 1;
             bin.write_bytes = bin.write_bytes.saturating_add(seen.bytes);
-            bin.write_service.add(u64::from(seen.service.is_some()), seen.service.unwrap_or(0));
+            bin.write_service.add(seen.service);
+            bin.write_response.add(seen.response);
         }
         if let Some((start, end)) = seen.flight {
             self.bins.spread(start, end, |bin, time| bin.in_flight = bin.in_flight.saturating_add(time));
@@ -129,8 +148,8 @@ impl SeriesTally {
         let width = self.bins.width();
         let bins = self.bins.bins();
         let count = |value: fn(&Bin) -> u64| bins.iter().map(value).collect();
-        let mean = |service: fn(&Bin) -> &Service| {
-            bins.iter().map(|bin| ratio(service(bin).sum, service(bin).count)).collect()
+        let mean = |times: fn(&Bin) -> &Times| {
+            bins.iter().map(|bin| ratio(times(bin).sum, times(bin).count)).collect()
         };
         Series {
             start_ns: self.bins.origin().saturating_sub(began_ns),
@@ -148,6 +167,9 @@ impl SeriesTally {
                 .collect(),
             mean_read_service_ns: mean(|bin| &bin.read_service),
             mean_write_service_ns: mean(|bin| &bin.write_service),
+            max_response_ns: bins.iter().map(|bin| bin.response_max).collect(),
+            mean_read_response_ns: mean(|bin| &bin.read_response),
+            mean_write_response_ns: mean(|bin| &bin.write_response),
             mean_depth: bins.iter().map(|bin| bin.in_flight as f64 / width as f64).collect(),
         }
     }
@@ -159,7 +181,7 @@ mod tests {
 
     #[test]
     fn three_milliseconds() {
-        let lines = ["R 0+8 d0 c500", "W 0+8 d400 c2000", "FF d2100 c2200", "R 0+16 d2500 c3000"];
+        let lines = ["R 0+8 d0 c500", "W 0+8 q100 d400 c2000", "FF d2100 c2200", "R 0+16 d2500 c3000"];
         let series = analyse(&lines).series;
         assert_eq!((series.bin_ns, series.start_ns), (1_000_000, 0));
         assert_eq!(
@@ -169,6 +191,9 @@ mod tests {
         assert_eq!(series.read_bytes, [4096, 0, 8192]);
         assert_eq!(series.mean_service_ns, [Some(1_050_000.0), None, Some(300_000.0)]);
         assert_eq!(series.max_service_ns, [Some(1_600_000), None, Some(500_000)]);
+        assert_eq!(series.mean_read_response_ns, [None, None, None]);
+        assert_eq!(series.mean_write_response_ns, [Some(1_900_000.0), None, None]);
+        assert_eq!(series.max_response_ns, [Some(1_900_000), None, None]);
         assert_eq!(series.mean_depth, [1.1, 1.0, 0.6]);
     }
 }

@@ -251,7 +251,7 @@ impl ValidityTally {
                 self.with_requeues == 0 && !lists_requeues,
                 "The source does not show whether requests were requeued.",
             ),
-            (!latency.sync_known, "The source does not show which writes somebody waits for."),
+            (!latency.sync_known, "The source does not show which writes are synchronous."),
             (!latency.readahead_known, "The source does not show which reads are readahead."),
         ];
         cases.into_iter().filter(|(unknown, _)| *unknown).map(|(_, sentence)| sentence.to_owned()).collect()
@@ -446,7 +446,7 @@ mod tests {
         meta.source.format = "tracefs".to_owned();
         let analysis = analyse_rows(&[], &meta);
         assert!(analysis.validity.ok);
-        expect_test::expect!["Storage is not the problem: nothing was read or written."]
+        expect_test::expect!["Not enough was recorded: no request reached a device in 0 ns."]
             .assert_eq(&analysis.verdict);
     }
 
@@ -478,7 +478,7 @@ mod tests {
                 "The source shows no queueing: queue time and response are unknown.",
                 "The source does not show which thread a request belongs to.",
                 "The source does not show whether requests were requeued.",
-                "The source does not show which writes somebody waits for.",
+                "The source does not show which writes are synchronous.",
                 "The source does not show which reads are readahead.",
             ]
         "#]]

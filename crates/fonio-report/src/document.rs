@@ -270,9 +270,9 @@ pub enum Role {
     Read,
     /// Reads ahead of need.
     Readahead,
-    /// Writes, and those that somebody waits for.
+    /// Writes, and synchronous ones.
     Write,
-    /// Writes that nobody waits for.
+    /// Write-back.
     WriteAsync,
     /// Flushes.
     Flush,

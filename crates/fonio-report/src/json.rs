@@ -10,14 +10,14 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`Report`].
-pub const REPORT_SCHEMA: &str = "fonio.report/1";
+pub const REPORT_SCHEMA: &str = "fonio.report/2";
 /// The schema of [`ComparisonReport`].
 pub const COMPARISON_SCHEMA: &str = "fonio.comparison/1";
 
 /// The report on one recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// `fonio.report/1`.
+    /// `fonio.report/2`.
     pub schema: String,
     /// The report in one sentence.
     pub verdict: String,

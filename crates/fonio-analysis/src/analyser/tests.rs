@@ -90,7 +90,10 @@ pub(crate) fn everything(lost_events: u64) -> Analysis {
                     &[Some("cpu"), Some("io"), Some("memory")][..]
                 }
                 Metric::TemperatureMillicelsius => &[Some("soc")],
-                Metric::NetReceiveBytes | Metric::NetTransmitBytes => &[Some("wlan0")],
+                Metric::NetReceiveBytes | Metric::NetTransmitBytes | Metric::NetLinkBytesPerS => {
+                    &[Some("wlan0")]
+                }
+                Metric::ProcessorActiveTicks => &[Some("cpu0"), Some("cpu1")],
                 _ => &[None],
             };
             for subject in subject {
@@ -107,7 +110,8 @@ pub(crate) fn everything(lost_events: u64) -> Analysis {
     for tid in [10, 11, 12] {
         analyser.thread(&Thread { tid, comm: Some(format!("p{tid}")), ..Thread::default() }).unwrap();
     }
-    mixture(100_000).iter().for_each(|row| analyser.request(row).unwrap());
+    let long = request(100_000, "R 8+8 q30000000 d30000010 c31200000 t10");
+    mixture(100_000).iter().chain([&long]).for_each(|row| analyser.request(row).unwrap());
     let mut meta = Meta { lost: Lost { events: lost_events, ..Lost::default() }, ..Meta::default() };
     meta.assembly.insert("ambiguous_completions".to_owned(), 3);
     analyser.finish(&meta)
@@ -142,7 +146,7 @@ fn verdict_and_findings_of_a_sync_writer() {
     let analysis = analyse_rows(&rows, &Meta::default());
     let ids: Vec<_> = analysis.findings.iter().map(|f| (f.rank, f.severity, f.id.as_str())).collect();
     expect![[r#"
-        The verdict: Storage is heavy (busy 88 % of 200 ms, latencies add up to 88 % of it), and 67 % of that is writes that somebody waits for.
+        The verdict: Storage is probably your problem: synchronous writes (fsync, O_SYNC) were outstanding for 60 % of 200 ms; on average one took 600 µs.
         [
             (
                 1,

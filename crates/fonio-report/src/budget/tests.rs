@@ -5,7 +5,7 @@ use super::{Budget, figures};
 
 fn report() -> Value {
     json!({
-        "schema": "fonio.report/1",
+        "schema": "fonio.report/2",
         "analysis": {
             "io_share": {
                 "all": { "busy_union_share": 0.31, "busy_union_ns": 3_100_000_000_u64, "latency_sum_share": 0.42 },

@@ -35,13 +35,18 @@ pub fn subtitle(about: &About<'_>) -> String {
 pub fn verdict(about: &About<'_>) -> Verdict {
     let analysis = about.analysis;
     let tone = match analysis.verdict_severity {
+        // A part of the requests cannot show that all is well.
+        Severity::Note | Severity::Low if analysis.verdict_id == "filtered-light" => Tone::Plain,
         // Something merely worth knowing does not make a recording worse than fine.
         Severity::Note | Severity::Low => Tone::Good,
         severity => severity_tone(severity),
     };
     let mut reasons = Vec::new();
+    if analysis.filter.as_ref().is_some_and(|filter| !filter.is_empty()) {
+        reasons.push("This covers only the requests that passed the filter.".to_owned());
+    }
     if !analysis.validity.ok {
-        reasons.push("This measurement does not hold.".to_owned());
+        reasons.push("Do not rely on this measurement.".to_owned());
         reasons.extend(analysis.validity.problems.iter().cloned());
     }
     Verdict { tone, sentence: analysis.verdict.clone(), reasons }
@@ -73,25 +78,36 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         Fact::new("Written", Cell::count(totals.write_bytes, Unit::Bytes))
             .note(rate_note(totals.write_bytes_per_s, Unit::BytesPerSecond)),
     ];
-    if let Some(share) = &analysis.io_share.all {
+    if let Some(waited) = &analysis.outstanding.waited {
         facts.push(
-            Fact::new("Storage busy", Cell::Number(share.busy_union_share, Unit::Share)).note("of the time"),
+            Fact::new("In demand", Cell::Number(waited.share, Unit::Share))
+                .note("of the time, by requests that a program may wait for"),
         );
     }
-    // What somebody waits for, if the source tells; else what there is.
+    let lead = about.lead();
+    // What a program may wait for, if the source tells; else what there is.
     let waited = [Group::WriteSync, Group::Read, Group::Writes, Group::Reads];
     let rows =
         waited.iter().filter_map(|group| analysis.latency.groups.iter().find(|row| row.group == *group));
     for row in rows.take(2) {
-        if let Some((quantile, value)) = row.service_ns.as_ref().and_then(|service| {
-            service
-                .p99
-                .map(|value| ("99 % within", value))
-                .or(service.p50.map(|value| ("half within", value)))
-        }) {
+        let times = lead.pick(row.response_ns.as_ref(), row.service_ns.as_ref());
+        let quantile = times.and_then(|times| {
+            times.p99.map(|value| ("99 % within", value)).or(times.p50.map(|value| ("half within", value)))
+        });
+        if let Some((quantile, value)) = quantile {
             let label = super::sentence_case(super::group_name(row.group));
-            facts.push(Fact::new(&label, Cell::count(value, Unit::Nanos)).note(quantile));
+            let note = lead.pick("", "; service, queueing not recorded");
+            facts.push(Fact::new(&label, Cell::count(value, Unit::Nanos)).note(format!("{quantile}{note}")));
         }
+    }
+    let long = &analysis.outstanding.long;
+    if let Some(longest) = long.longest.first() {
+        let took = longest.response_ns.or(longest.service_ns).unwrap_or(0);
+        facts.push(Fact::new("Long waits", Cell::count(long.count, Unit::Count)).note(format!(
+            "of {} or longer; the longest {}",
+            Unit::Nanos.format(long.threshold_ns as f64),
+            Unit::Nanos.format(took as f64)
+        )));
     }
     if analysis.flushes.flushes > 0 {
         facts.push(

@@ -1,6 +1,6 @@
 //! Do reads wait for writes?
 
-use fonio_analysis::interference::{ENOUGH, Slowdown, SlowdownSide};
+use fonio_analysis::interference::{EqualDepth, Slowdown, SlowdownSide};
 
 use super::About;
 use crate::document::{Cell, Column, Section, Table};
@@ -12,62 +12,116 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     if pairs.iter().all(|(_, _, slowdown)| slowdown.with.requests == 0 || slowdown.without.requests == 0) {
         return None;
     }
-    let mut rows = Vec::new();
+    let mut met = Vec::new();
     for (own, other, slowdown) in pairs {
-        rows.push(row(format!("{own}, no {other} in flight"), &slowdown.without, None));
-        rows.push(row(format!("{own}, {other} in flight"), &slowdown.with, Some(slowdown)));
+        met.push(side(format!("{own} that found no {other}"), &slowdown.without));
+        met.push(side(format!("{own} that found {other}"), &slowdown.with));
     }
+    let compared: Vec<Vec<Cell>> = pairs
+        .into_iter()
+        .filter_map(|(own, _, slowdown)| Some(equal(own, slowdown.equal_depth.as_ref()?)))
+        .collect();
+    let mut tables = Vec::new();
+    if !compared.is_empty() {
+        tables.push(Table {
+            caption: "At equal depth".into(),
+            columns: vec![
+                Column::new("Requests"),
+                Column::noted(
+                    "Met the other",
+                    "Requests that found the other kind outstanding and have their like.",
+                ),
+                Column::noted(
+                    "Met their own",
+                    "Requests that found only their own kind outstanding and have their like.",
+                ),
+                Column::noted("With", "Weighted mean time to completion with the other kind outstanding."),
+                Column::noted(
+                    "Without",
+                    "Weighted mean time to completion with only the own kind outstanding.",
+                ),
+                Column::noted("Slowdown", "With over without, and its 99 % interval."),
+            ],
+            rows: compared,
+            ..Table::default()
+        });
+    }
+    tables.push(Table {
+        caption: "What requests found outstanding".into(),
+        columns: vec![
+            Column::new("Requests"),
+            Column::new("Count"),
+            Column::noted("Found", "Mean number of other requests outstanding when the request was queued."),
+            Column::noted("Response", "Mean, queued to completion."),
+            Column::noted("Service", "Mean, issue to completion.").or_drop(),
+            Column::noted("Size", "Mean.").or_drop(),
+        ],
+        rows: met,
+        ..Table::default()
+    });
     Some(Section {
         id: "interference".into(),
         question: "Do reads wait for writes?".into(),
-        answer: answer(&interference.read, "Reads", "a write"),
+        answer: answer(&interference.read),
         figures: Vec::new(),
-        tables: vec![Table {
-            caption: "Mean times with and without the other in flight".into(),
-            columns: vec![
-                Column::new("Requests"),
-                Column::new("Count"),
-                Column::noted("Response", "Mean, queued to completion."),
-                Column::noted("Service", "Mean, issue to completion."),
-                Column::noted("Size", "Mean. Where sizes differ much between the rows, so may the times."),
-                Column::noted("Slowdown, response", "Mean response with the other in flight, over without."),
-                Column::noted("Slowdown, service", "Mean service with the other in flight, over without."),
-            ],
-            rows,
-            ..Table::default()
-        }],
+        tables,
         hints: Vec::new(),
         notes: vec![
-            "Seen in the wild: requests that met the other kind may differ in other ways too. A measured slowdown keeps \
-             everything else equal."
+            "Requests that met the other kind mostly met more requests, so the plain means differ without any \
+             interference. The slowdown compares requests of like size that found equally many others outstanding. \
+             It is seen in the wild: a measured slowdown keeps everything else equal."
                 .into(),
         ],
     })
 }
 
-fn answer(slowdown: &Slowdown, own: &str, other: &str) -> String {
-    let times = slowdown.response_slowdown.map(|times| (times, "response"));
-    match times.or(slowdown.service_slowdown.map(|times| (times, "service"))) {
-        Some(_) if !slowdown.enough => format!(
-            "Too few {} to say: fewer than {ENOUGH} on one side of the comparison.",
-            own.to_lowercase()
-        ),
-        Some((times, what)) => format!(
-            "{own} that met {other} in flight had {} the mean {what} time of those that did not.",
-            Unit::Times.format(times)
-        ),
-        None => format!("The recording has no {} on one side of the comparison.", own.to_lowercase()),
+fn answer(reads: &Slowdown) -> String {
+    let Some(equal) = &reads.equal_depth else {
+        return "Unknown: too few reads found equally many requests outstanding with and without writes among them."
+            .to_owned();
+    };
+    let times = |value: f64| Unit::Times.format(value);
+    let interval =
+        format!("{} (99 % interval {} to {})", times(equal.slowdown), times(equal.low), times(equal.high));
+    if equal.low > 1.0 {
+        format!(
+            "Yes: at equal depth, reads that found a write outstanding took {interval} as long as those that did not."
+        )
+    } else if equal.high < 1.0 {
+        format!(
+            "No: at equal depth, reads that found a write outstanding took {interval} as long as those that did not."
+        )
+    } else {
+        format!(
+            "Not shown: at equal depth, reads that found a write outstanding took {interval} as long as those that did not."
+        )
     }
 }
 
-fn row(name: String, side: &SlowdownSide, slowdown: Option<&Slowdown>) -> Vec<Cell> {
+fn equal(name: &str, equal: &EqualDepth) -> Vec<Cell> {
+    vec![
+        Cell::words(name),
+        Cell::count(equal.with_requests, Unit::Count),
+        Cell::count(equal.without_requests, Unit::Count),
+        Cell::Number(equal.with_mean_ns, Unit::Nanos),
+        Cell::Number(equal.without_mean_ns, Unit::Nanos),
+        Cell::Range {
+            low: equal.low,
+            point: Some(equal.slowdown),
+            high: equal.high,
+            unit: Unit::Times,
+            change: false,
+        },
+    ]
+}
+
+fn side(name: String, side: &SlowdownSide) -> Vec<Cell> {
     vec![
         Cell::Text(name),
         Cell::count(side.requests, Unit::Count),
+        Cell::known(side.mean_depth, Unit::Plain),
         Cell::known(side.mean_response_ns, Unit::Nanos),
         Cell::known(side.mean_service_ns, Unit::Nanos),
         Cell::known(side.mean_bytes, Unit::Bytes),
-        Cell::known(slowdown.and_then(|slowdown| slowdown.response_slowdown), Unit::Times),
-        Cell::known(slowdown.and_then(|slowdown| slowdown.service_slowdown), Unit::Times),
     ]
 }

@@ -5,19 +5,25 @@ use std::collections::BTreeMap;
 use fonio_analysis::io_share::{Level, Share};
 
 use super::{About, bin_times};
-use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table, Tone};
+use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
 use crate::number::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let share = about.analysis.io_share.all.as_ref()?;
-    let answer = format!(
-        "A request was in flight for {} of the time ({} of {}); the requests' summed latency is {} of it, which is {}.",
+    let length = Unit::Nanos.format(about.analysis.span.duration_ns as f64);
+    let busy = format!(
+        "Storage was busy for {} of {length}; on average {} requests were in flight.",
         Unit::Share.format(share.busy_union_share),
-        Unit::Nanos.format(share.busy_union_ns as f64),
-        Unit::Nanos.format(about.analysis.span.duration_ns as f64),
-        Unit::Share.format(share.latency_sum_share),
-        level_words(share.level),
+        Unit::Plain.format(share.latency_sum_share),
     );
+    let answer = match &about.analysis.outstanding.waited {
+        Some(waited) => format!(
+            "For {} of the time ({} of {length}), a request was outstanding that a program may wait for. {busy}",
+            Unit::Share.format(waited.share),
+            Unit::Nanos.format(waited.ns as f64),
+        ),
+        None => busy,
+    };
     Some(Section {
         id: "io-share".into(),
         question: "How much of the time is storage?".into(),
@@ -25,11 +31,13 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         figures: depth_over_time(about).into_iter().collect(),
         tables: vec![table(about, share)],
         hints: Vec::new(),
-        notes: vec![
-            "Light is a summed latency below 9 % of the time, as the block-trace study has it; heavy from 15 % is our \
-             own bound. Overlapping requests can sum to more than the whole time."
-                .into(),
-        ],
+        notes: vec![format!(
+            "The block-trace study adds up all service times, overlapping ones and write-back too: here {} of the \
+                 time, which is {} (light is below 9 % in the study; heavy from 15 % is our own bound). The verdict \
+                 does not rest on it.",
+            Unit::Share.format(share.latency_sum_share),
+            level_words(share.level)
+        )],
     })
 }
 
@@ -41,15 +49,6 @@ fn level_words(level: Level) -> &'static str {
     }
 }
 
-fn judged(level: Level) -> Cell {
-    let tone = match level {
-        Level::Light => Tone::Good,
-        Level::Moderate => Tone::Notice,
-        Level::Heavy => Tone::Bad,
-    };
-    Cell::Judgement(tone, level_words(level).to_owned())
-}
-
 fn table(about: &About<'_>, all: &Share) -> Table {
     let analysis = about.analysis;
     let row = |name: Cell, share: &Share, depth: Option<&fonio_analysis::queueing::DeviceDepth>| {
@@ -57,10 +56,10 @@ fn table(about: &About<'_>, all: &Share) -> Table {
             name,
             Cell::Bar(share.busy_union_share),
             Cell::count(share.busy_union_ns, Unit::Nanos),
-            Cell::Number(share.latency_sum_share, Unit::Share),
-            judged(share.level),
             Cell::known(depth.and_then(|depth| depth.mean_depth_when_busy), Unit::Plain),
             depth.map_or(Cell::Unknown, |depth| Cell::count(depth.max_depth, Unit::Count)),
+            Cell::known(depth.and_then(|depth| depth.busy_per_request_ns), Unit::Nanos),
+            Cell::Number(share.latency_sum_share, Unit::Share),
         ]
     };
     let mut rows = Vec::new();
@@ -79,14 +78,15 @@ fn table(about: &About<'_>, all: &Share) -> Table {
             Column::new("Device"),
             Column::noted("Busy", "Time with at least one request in flight, over the time recorded."),
             Column::noted("Busy time", "Time with at least one request in flight."),
-            Column::noted(
-                "I/O share",
-                "Summed service time over the time recorded; exceeds 100 % where requests overlap.",
-            ),
-            Column::new("Weight"),
-            Column::noted("Depth when busy", "Mean number of requests in flight while there is one.")
-                .or_drop(),
+            Column::noted("Depth when busy", "Mean number of requests in flight while there is one."),
             Column::noted("Deepest", "Most requests in flight at once.").or_drop(),
+            Column::noted("One every", "Busy time over requests: how often the device completes one while busy."),
+            Column::noted(
+                "Summed service",
+                "Summed service time over the time recorded, the block-trace study's I/O share; exceeds 100 % where \
+                 requests overlap.",
+            )
+            .or_drop(),
         ],
         rows,
         ..Table::default()

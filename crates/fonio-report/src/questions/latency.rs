@@ -1,9 +1,12 @@
-//! Which I/O costs the time?
+//! Which requests take long?
 
 use fonio_analysis::latency::LatencyRow;
+use fonio_analysis::outstanding::OutstandingRow;
+use fonio_analysis::{Distribution, Group};
 
 use super::{
-    About, Quantile, cdf, greatest, group_name, group_role, is_single, loss_note, quantile, sentence_case,
+    About, Lead, Quantile, cdf, greatest, group_name, group_role, is_single, loss_note, quantile,
+    sentence_case,
 };
 use crate::document::{Axis, Cell, Column, Figure, Mark, Plot, Section, Series, Table};
 use crate::number::Unit;
@@ -14,49 +17,87 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         return None;
     }
     let mut notes: Vec<String> = loss_note(&about.analysis.validity).into_iter().collect();
+    if !about.shows_response() {
+        notes.push(
+            "The recording does not show when requests were queued, so response time is unknown. The tables and \
+             pictures show service time instead, which leaves out the wait in the queue."
+                .to_owned(),
+        );
+    }
+    let bare: Vec<String> = (latency.groups.iter())
+        .filter(|row| row.response_ns.is_none() && row.service_ns.is_some())
+        .map(|row| group_name(row.group).to_owned())
+        .collect();
+    if about.shows_response() && !bare.is_empty() {
+        notes.push(format!(
+            "The queueing of {} is not seen (the kernel makes flushes itself): their service time stands in.",
+            super::listed(&bare)
+        ));
+    }
     if !latency.readahead_known {
         notes.push("The source does not show which reads are readahead; all count as reads.".to_owned());
     }
     if !latency.sync_known {
-        notes.push("The source does not show which writes somebody waits for.".to_owned());
+        notes.push("The source does not show which writes are synchronous.".to_owned());
     }
     Some(Section {
         id: "latency".into(),
-        question: "Which I/O costs the time?".into(),
-        answer: answer(&latency.groups),
-        figures: [shares(&latency.groups), curves(&latency.groups)].into_iter().flatten().collect(),
-        tables: vec![table(&latency.groups)],
+        question: "Which requests take long?".into(),
+        answer: answer(about),
+        figures: [outstanding(about), curves(about)].into_iter().flatten().collect(),
+        tables: vec![table(about), service(&latency.groups)],
         notes,
         hints: Vec::new(),
     })
 }
 
-fn answer(rows: &[LatencyRow]) -> String {
-    let costly =
-        rows.iter().filter(|row| is_single(row.group)).filter_map(|row| Some((row.latency_share?, row)));
-    let Some((share, row)) = costly.max_by(|(a, _), (b, _)| a.total_cmp(b)) else {
-        return "No request is known to have completed, so there is no latency to compare.".to_owned();
+fn time_of<'a>(row: &'a LatencyRow, lead: Lead) -> Option<&'a Distribution> {
+    lead.pick(row.response_ns.as_ref().or(row.service_ns.as_ref()), row.service_ns.as_ref())
+}
+
+fn outstanding_of(about: &About<'_>, group: Group) -> Option<OutstandingRow> {
+    about.analysis.outstanding.groups.iter().find(|row| row.group == group).cloned()
+}
+
+fn answer(about: &About<'_>) -> String {
+    let (rows, lead) = (&about.analysis.latency.groups, about.lead());
+    // Kinds that a program may wait for first: write-back may take long without being felt.
+    let longest = about.analysis.outstanding.groups.iter().filter(|row| is_single(row.group));
+    let longest = longest.max_by_key(|row| (row.of_waited_share.is_some(), row.time.ns));
+    let Some(longest) = longest else {
+        return "No request is known to have completed, so no time is known.".to_owned();
     };
     let mut answer = format!(
-        "{}: {} of the summed latency",
-        sentence_case(group_name(row.group)),
-        Unit::Share.format(share)
+        "{}: outstanding for {} of the time",
+        sentence_case(group_name(longest.group)),
+        Unit::Share.format(longest.time.share)
     );
-    if let Some(service) = &row.service_ns {
-        if let Some(median) = service.p50 {
-            answer += &format!("; half of them complete within {}", Unit::Nanos.format(median as f64));
+    let row = rows.iter().find(|row| row.group == longest.group);
+    if let Some(times) = row.and_then(|row| time_of(row, lead)) {
+        if let Some(median) = times.p50 {
+            let median = Unit::Nanos.format(median as f64);
+            answer += &format!("; half of them complete within {median}{}", lead.aside());
         }
-        if let Some(tail) = service.p99 {
+        if let Some(tail) = times.p99 {
             answer += &format!(", one in a hundred takes {} or longer", Unit::Nanos.format(tail as f64));
         }
     }
-    answer + "."
+    answer += ".";
+    let long = &about.analysis.outstanding.long;
+    if long.count > 0 {
+        answer += &format!(
+            " {} {} that a program may wait for took {} or longer.",
+            Unit::Count.format(long.count as f64),
+            if long.count == 1 { "request" } else { "requests" },
+            Unit::Nanos.format(long.threshold_ns as f64)
+        );
+    }
+    answer
 }
 
-fn shares(rows: &[LatencyRow]) -> Option<Figure> {
-    let rows: Vec<&LatencyRow> = rows
-        .iter()
-        .filter(|row| is_single(row.group) && row.latency_share.is_some_and(|share| share > 0.0))
+fn outstanding(about: &About<'_>) -> Option<Figure> {
+    let rows: Vec<&OutstandingRow> = (about.analysis.outstanding.groups.iter())
+        .filter(|row| is_single(row.group) && row.time.ns > 0)
         .collect();
     if rows.is_empty() {
         return None;
@@ -65,37 +106,40 @@ fn shares(rows: &[LatencyRow]) -> Option<Figure> {
     let series = rows.iter().enumerate().map(|(at, row)| Series {
         name: group_name(row.group).to_owned(),
         role: group_role(row.group),
-        x: row.latency_share.into_iter().collect(),
+        x: vec![row.time.share],
         y: vec![at as f64],
         ..Series::default()
     });
     Some(Figure {
-        id: "latency-shares".into(),
-        title: "Share of the summed latency".into(),
-        caption: "Each request's time from issue to completion, summed.".into(),
+        id: "outstanding".into(),
+        title: "Time outstanding".into(),
+        caption:
+            "The part of the time in which at least one request of the kind was outstanding. Kinds overlap."
+                .into(),
         plot: Plot::StackedBar,
-        x: Axis::linear("Share of summed latency", Unit::Share),
-        y: Axis::categories("Class", names),
+        x: Axis::linear("Share of the time", Unit::Share),
+        y: Axis::categories("Kind", names),
         z: None,
         series: series.collect(),
         marks: Vec::new(),
     })
 }
 
-fn curves(rows: &[LatencyRow]) -> Option<Figure> {
-    let curves = rows.iter().filter(|row| is_single(row.group));
+fn curves(about: &About<'_>) -> Option<Figure> {
+    let lead = about.lead();
+    let curves = about.analysis.latency.groups.iter().filter(|row| is_single(row.group));
     let series: Vec<Series> = curves
-        .filter_map(|row| cdf(group_name(row.group), group_role(row.group), row.service_ns.as_ref()?))
+        .filter_map(|row| cdf(group_name(row.group), group_role(row.group), time_of(row, lead)?))
         .collect();
     if series.is_empty() {
         return None;
     }
     Some(Figure {
         id: "latency-cdf".into(),
-        title: "Service time, cumulative".into(),
+        title: format!("{}, cumulative", lead.title()),
         caption: "The share of requests that complete within a time; the further right, the slower.".into(),
         plot: Plot::Step,
-        x: Axis::log("Issue to completion", Unit::Nanos),
+        x: Axis::log(lead.axis(), Unit::Nanos),
         y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },
         z: None,
         series,
@@ -103,47 +147,87 @@ fn curves(rows: &[LatencyRow]) -> Option<Figure> {
     })
 }
 
-fn table(rows: &[LatencyRow]) -> Table {
+fn table(about: &About<'_>) -> Table {
+    let lead = about.lead();
     let line = |row: &LatencyRow| {
-        let service = row.service_ns.as_ref();
-        let response = row.response_ns.as_ref();
-        vec![
+        let times = time_of(row, lead);
+        let mut cells = vec![
             Cell::words(group_name(row.group)),
             Cell::count(row.requests, Unit::Count),
+            match row.group {
+                // All together: what a program may wait for.
+                Group::All => about.analysis.outstanding.waited.map(|waited| waited.share),
+                group => outstanding_of(about, group).map(|row| row.time.share),
+            }
+            .map_or(Cell::Unknown, Cell::Bar),
+            times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Nanos)),
+            quantile(times, Quantile::P50, Unit::Nanos),
+            quantile(times, Quantile::P95, Unit::Nanos),
+            quantile(times, Quantile::P99, Unit::Nanos),
+            quantile(times, Quantile::P999, Unit::Nanos),
+            greatest(times, Unit::Nanos),
+        ];
+        if lead == Lead::Response {
+            cells.push(quantile(row.service_ns.as_ref(), Quantile::P50, Unit::Nanos));
+        }
+        cells
+    };
+    let name = lead.pick("Response time", "Service time");
+    let noted = |label: &str, what: &str| Column::noted(label, &format!("{name}{what}"));
+    let mut columns = vec![
+        Column::new("Requests of"),
+        Column::new("Count"),
+        Column::noted(
+            "Outstanding",
+            "The part of the time in which at least one was outstanding. All: only requests that a program may wait for.",
+        ),
+        noted("Mean", lead.pick(": queued to completion.", ": issue to completion.")),
+        noted("Median", ": half of the requests take no longer."),
+        noted("95 %", " that 95 % of the requests do not exceed.").or_drop(),
+        noted("99 %", " that 99 % of the requests do not exceed; needs 100 requests."),
+        noted("99.9 %", " that 99.9 % of the requests do not exceed; needs 1000 requests.").or_drop(),
+        noted("Longest", ": the longest."),
+    ];
+    if lead == Lead::Response {
+        columns.push(Column::noted("Service median", "Issue to completion, without the queue.").or_drop());
+    }
+    Table {
+        caption: format!("{} by kind", lead.title()),
+        columns,
+        rows: about.analysis.latency.groups.iter().map(line).collect(),
+        ..Table::default()
+    }
+}
+
+/// Service time, which explains response, for readers who look closer.
+fn service(rows: &[LatencyRow]) -> Table {
+    let line = |row: &LatencyRow| {
+        let times = row.service_ns.as_ref();
+        vec![
+            Cell::words(group_name(row.group)),
             row.latency_share.map_or(Cell::Unknown, Cell::Bar),
-            service.map_or(Cell::Unknown, |service| Cell::Number(service.mean, Unit::Nanos)),
-            quantile(service, Quantile::P50, Unit::Nanos),
-            quantile(service, Quantile::P95, Unit::Nanos),
-            quantile(service, Quantile::P99, Unit::Nanos),
-            quantile(service, Quantile::P999, Unit::Nanos),
-            greatest(service, Unit::Nanos),
-            quantile(response, Quantile::P50, Unit::Nanos),
-            quantile(response, Quantile::P99, Unit::Nanos),
+            times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Nanos)),
+            quantile(times, Quantile::P50, Unit::Nanos),
+            quantile(times, Quantile::P95, Unit::Nanos),
+            quantile(times, Quantile::P99, Unit::Nanos),
+            quantile(times, Quantile::P999, Unit::Nanos),
+            greatest(times, Unit::Nanos),
         ]
     };
     Table {
-        caption: "Latency by class".into(),
+        caption: "Service time by kind".into(),
         columns: vec![
             Column::new("Requests of"),
-            Column::new("Count"),
-            Column::noted("Of latency", "Share of all requests' summed service time."),
-            Column::noted("Mean", "Service time: issue to completion."),
-            Column::noted("Median", "Service time: half of the requests take no longer."),
-            Column::noted("95 %", "Service time that 95 % of the requests do not exceed.").or_drop(),
-            Column::noted(
-                "99 %",
-                "Service time that 99 % of the requests do not exceed; needs 100 requests.",
-            ),
-            Column::noted(
-                "99.9 %",
-                "Service time that 99.9 % of the requests do not exceed; needs 1000 requests.",
-            )
-            .or_drop(),
-            Column::noted("Longest", "The longest service time."),
-            Column::noted("Resp. median", "Response time: queued to completion, waiting included.").or_drop(),
-            Column::noted("Resp. 99 %", "Response time that 99 % of the requests do not exceed.").or_drop(),
+            Column::noted("Of the sum", "Share of all requests' summed service time."),
+            Column::noted("Mean", "Issue to completion."),
+            Column::new("Median"),
+            Column::new("95 %"),
+            Column::new("99 %"),
+            Column::new("99.9 %"),
+            Column::new("Longest"),
         ],
         rows: rows.iter().map(line).collect(),
+        detail: true,
         ..Table::default()
     }
 }

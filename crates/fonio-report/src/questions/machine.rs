@@ -14,8 +14,12 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     let mut parts = Vec::new();
     let share = |share: f64| Unit::Share.format(share);
     if let Some(cpu) = &machine.cpu {
+        let busiest = cpu
+            .busiest_share
+            .map_or_else(String::new, |busiest| format!(" (the busiest one at a time: {})", share(busiest)));
         parts.extend(
-            cpu.active_share.map(|active| format!("processors were active {} of the time", share(active))),
+            cpu.active_share
+                .map(|active| format!("processors were active {} of the time{busiest}", share(active))),
         );
         parts.extend(cpu.iowait_share.map(|iowait| format!("idle with I/O to wait for {}", share(iowait))));
     }
@@ -57,6 +61,11 @@ fn table(about: &About<'_>) -> Table {
             "Processors waiting for I/O",
             Cell::known(cpu.iowait_share, Unit::Share),
             "of all processor time",
+        );
+        fact(
+            "Busiest processor active",
+            Cell::known(cpu.busiest_share, Unit::Share),
+            "of the time; the busiest of each interval between samples",
         );
         fact(
             "Waiting for I/O when not idle",
@@ -108,6 +117,11 @@ fn table(about: &About<'_>) -> Table {
             "",
         );
         fact(&format!("Sent, {}", network.interface), Cell::count(network.transmit_bytes, Unit::Bytes), "");
+        fact(
+            &format!("Link used, {}", network.interface),
+            Cell::known(network.link_share, Unit::Share),
+            "of its speed, in the busier direction",
+        );
     }
     for disk in &machine.disks {
         fact(
@@ -171,8 +185,8 @@ const PANELS: [Panel; 5] = [
         unit: Unit::BytesPerSecond,
         plot: Plot::Line,
         metrics: &[
-            ("network_receive_bytes", "received", Role::Read),
-            ("network_transmit_bytes", "sent", Role::Write),
+            ("net_receive_bytes", "received", Role::Read),
+            ("net_transmit_bytes", "sent", Role::Write),
         ],
     },
     Panel {

@@ -80,6 +80,17 @@ impl About<'_> {
         }
     }
 
+    /// Whether the recording shows when requests were queued. Where not, response is unknown, and service stands in.
+    fn shows_response(&self) -> bool {
+        let outstanding = &self.analysis.outstanding;
+        outstanding.counted_from_issue < outstanding.timed
+    }
+
+    /// What leads the tables and pictures: its name, and from where to where.
+    fn lead(&self) -> Lead {
+        if self.shows_response() { Lead::Response } else { Lead::Service }
+    }
+
     fn process(&self, index: u32) -> Cell {
         match self.analysis.processes.processes.get(index as usize) {
             Some(process) => Cell::Name(process.name.clone()),
@@ -109,6 +120,44 @@ fn loss_note(validity: &Validity) -> Option<String> {
             sentence_case(&validity.lost_in_words())
         )
     })
+}
+
+/// The time that leads: what a program waits, or what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lead {
+    Response,
+    Service,
+}
+
+impl Lead {
+    fn title(self) -> &'static str {
+        match self {
+            Lead::Response => "Response time",
+            Lead::Service => "Service time (queueing not recorded)",
+        }
+    }
+
+    fn axis(self) -> &'static str {
+        match self {
+            Lead::Response => "Queued to completion",
+            Lead::Service => "Issue to completion",
+        }
+    }
+
+    /// For a sentence: "half of them complete within 2 ms …".
+    fn aside(self) -> &'static str {
+        match self {
+            Lead::Response => "",
+            Lead::Service => " (service time; queueing was not recorded)",
+        }
+    }
+
+    fn pick<T>(self, response: T, service: T) -> T {
+        match self {
+            Lead::Response => response,
+            Lead::Service => service,
+        }
+    }
 }
 
 fn seconds(ns: u64) -> f64 {
@@ -170,7 +219,7 @@ fn group_name(group: Group) -> &'static str {
         Group::Readahead => "readahead",
         Group::Writes => "all writes",
         Group::WriteSync => "sync writes",
-        Group::WriteAsync => "async writes",
+        Group::WriteAsync => "write-back",
         Group::WriteUnknown => "writes",
         Group::Flush => "flushes",
         Group::Discard => "discards",

@@ -1,5 +1,6 @@
-//! Who does it?
+//! Which process does it?
 
+use fonio_analysis::outstanding::OutstandingProcess;
 use fonio_analysis::processes::Process;
 
 use super::{About, maybe};
@@ -11,15 +12,33 @@ const DRAWN: usize = 10;
 /// Names in the table.
 const LISTED: usize = 100;
 
+/// A process, and how long programs may have waited for its requests; `None` where none of them is of that kind.
+type Line<'a> = (&'a Process, Option<&'a OutstandingProcess>);
+
+/// The processes, the longest time outstanding first; then those that only write back.
+fn lines<'a>(about: &About<'a>) -> Vec<Line<'a>> {
+    let analysis = about.analysis;
+    let processes = &analysis.processes.processes;
+    let delays = &analysis.outstanding.processes;
+    let listed =
+        delays.iter().filter_map(|delay| Some((processes.get(delay.process as usize)?, Some(delay))));
+    let rest = processes
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| !delays.iter().any(|delay| delay.process as usize == *at));
+    listed.chain(rest.map(|(_, process)| (process, None))).collect()
+}
+
 pub fn section(about: &About<'_>) -> Option<Section> {
-    let processes = &about.analysis.processes.processes;
-    let first = processes.first()?;
-    let answer = match first.latency_share {
-        Some(share) => format!(
-            "{} is behind {} of the summed latency, with {} requests.",
+    let lines = lines(about);
+    let (first, delay) = lines.first()?;
+    let share = delay.and_then(|delay| Some((delay, delay.of_waited_share?)));
+    let answer = match share {
+        Some((delay, share)) => format!(
+            "{} had a request outstanding for {}, {} of the time in which any program may have waited for storage.",
             first.name,
+            Unit::Nanos.format(delay.time.ns as f64),
             Unit::Share.format(share),
-            Unit::Count.format(first.requests as f64)
         ),
         None => {
             format!("{} makes the most requests: {}.", first.name, Unit::Count.format(first.requests as f64))
@@ -27,41 +46,41 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     };
     Some(Section {
         id: "processes".into(),
-        question: "Who does it?".into(),
+        question: "Which process does it?".into(),
         answer,
-        figures: bars(processes).into_iter().collect(),
-        tables: vec![table(about)],
+        figures: bars(&lines).into_iter().collect(),
+        tables: vec![table(about, &lines)],
         hints: Vec::new(),
         notes: vec![
             "A request counts for the thread that dirtied the data where that is known, else for the one that queued it. \
-             Kernel workers count as one."
+             Kernel workers count as one. Write-back and discards do not count as outstanding here: no program waits for \
+             them."
                 .into(),
         ],
     })
 }
 
-fn bars(processes: &[Process]) -> Option<Figure> {
-    let drawn: Vec<&Process> = processes
-        .iter()
-        .take(DRAWN)
-        .filter(|process| process.service_sum_ns.is_some_and(|sum| sum > 0))
-        .collect();
+fn bars(lines: &[Line<'_>]) -> Option<Figure> {
+    let drawn: Vec<(&Process, u64)> =
+        lines.iter().filter_map(|(process, delay)| Some((*process, (*delay)?.time.ns))).take(DRAWN).collect();
     // One bar beside nothing says less than the sentence above it.
     if drawn.len() < 2 {
         return None;
     }
     Some(Figure {
-        id: "process-latency".into(),
-        title: "Summed service time by process".into(),
-        caption: String::new(),
+        id: "process-outstanding".into(),
+        title: "Time outstanding by process".into(),
+        caption:
+            "The time in which at least one of its requests was outstanding that a program may wait for."
+                .into(),
         plot: Plot::StackedBar,
-        x: Axis::linear("Summed service time", Unit::Nanos),
-        y: Axis::categories("Process", drawn.iter().map(|process| process.name.clone()).collect()),
+        x: Axis::linear("Time outstanding", Unit::Nanos),
+        y: Axis::categories("Process", drawn.iter().map(|(process, _)| process.name.clone()).collect()),
         z: None,
         series: vec![Series {
-            name: "summed service time".into(),
+            name: "time outstanding".into(),
             role: Role::All,
-            x: drawn.iter().filter_map(|process| Some(process.service_sum_ns? as f64)).collect(),
+            x: drawn.iter().map(|(_, ns)| *ns as f64).collect(),
             y: (0..drawn.len()).map(|at| at as f64).collect(),
             ..Series::default()
         }],
@@ -69,22 +88,26 @@ fn bars(processes: &[Process]) -> Option<Figure> {
     })
 }
 
-fn table(about: &About<'_>) -> Table {
+fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
     let processes = &about.analysis.processes;
-    let rows = processes.processes.iter().take(LISTED).map(|process| {
+    let (lead, lossy) = (about.lead(), about.analysis.validity.has_loss());
+    let rows = lines.iter().take(LISTED).map(|(process, delay)| {
         vec![
             Cell::Name(process.name.clone()),
-            process.latency_share.map_or(Cell::Unknown, Cell::Bar),
-            maybe(process.service_sum_ns, Unit::Nanos),
-            match process.service_max_at_least_ns {
-                Some(seen) => Cell::AtLeast(seen as f64, Unit::Nanos),
-                None => maybe(process.service_max_ns, Unit::Nanos),
+            delay.and_then(|delay| delay.of_waited_share).map_or(Cell::Unknown, Cell::Bar),
+            maybe(delay.map(|delay| delay.time.ns), Unit::Nanos),
+            match delay.map(|delay| delay.longest_ns) {
+                Some(seen) if lossy => Cell::AtLeast(seen as f64, Unit::Nanos),
+                longest => maybe(longest, Unit::Nanos),
+            },
+            match delay.map(|delay| delay.long) {
+                Some(seen) if lossy => Cell::AtLeast(seen as f64, Unit::Count),
+                long => maybe(long, Unit::Count),
             },
             Cell::count(process.requests, Unit::Count),
             Cell::count(process.reads, Unit::Count),
             Cell::count(process.writes, Unit::Count),
             Cell::count(process.sync_writes, Unit::Count),
-            Cell::count(process.flushes, Unit::Count),
             Cell::count(process.read_bytes, Unit::Bytes),
             Cell::count(process.write_bytes, Unit::Bytes),
         ]
@@ -93,14 +116,27 @@ fn table(about: &About<'_>) -> Table {
         caption: "Processes".into(),
         columns: vec![
             Column::new("Process"),
-            Column::noted("Of latency", "Share of all requests' summed service time."),
-            Column::noted("Latency", "Summed time from issue to completion."),
-            Column::noted("Longest", "Longest time from issue to completion.").or_drop(),
+            Column::noted(
+                "Of the wait",
+                "Time with a request of it outstanding that a program may wait for, over the same of all processes.",
+            ),
+            Column::noted(
+                "Outstanding",
+                "Time with a request of it outstanding that a program may wait for.",
+            ),
+            Column::noted(
+                lead.pick("Longest", "Longest service"),
+                lead.pick(
+                    "Longest response: queued to completion.",
+                    "Issue to completion; queueing was not recorded.",
+                ),
+            ),
+            Column::noted("Long", "Responses of 100 ms and longer.").or_drop(),
             Column::new("Requests"),
             Column::new("Reads").or_drop(),
             Column::new("Writes").or_drop(),
-            Column::noted("Sync writes", "Writes that somebody waits for.").or_drop(),
-            Column::new("Flushes").or_drop(),
+            Column::noted("Sync writes", "Writes that a program waits for, as with fsync or O_SYNC.")
+                .or_drop(),
             Column::new("Read"),
             Column::new("Written"),
         ],

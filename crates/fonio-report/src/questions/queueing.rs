@@ -102,9 +102,24 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         answer,
         figures,
         tables: [waits, depth].into_iter().filter(|table| !table.rows.is_empty()).collect(),
-        notes: Vec::new(),
+        notes: notes(about),
         hints: Vec::new(),
     })
+}
+
+fn notes(about: &About<'_>) -> Vec<String> {
+    let loops: Vec<String> = (about.analysis.devices.iter())
+        .filter(|device| device.device.starts_with("7:"))
+        .map(|device| device.name.clone().unwrap_or_else(|| device.device.clone()))
+        .collect();
+    if loops.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "Service time includes the queue of the loop driver and of the device below ({}): it is not what the device takes \
+         for one request.",
+        super::listed(&loops)
+    )]
 }
 
 /// Time at each depth, a series for each device.
@@ -130,7 +145,7 @@ fn depths(about: &About<'_>) -> Option<Figure> {
     Some(Figure {
         id: "time-at-depth".into(),
         title: "Time at each depth".into(),
-        caption: "How long exactly so many requests were in flight.".into(),
+        caption: "How long exactly this number of requests was in flight.".into(),
         plot: Plot::GroupedBar,
         x: Axis::categories("Requests in flight", names),
         y: Axis::linear("Time", Unit::Nanos),

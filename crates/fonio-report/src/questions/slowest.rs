@@ -1,6 +1,6 @@
 //! Which requests were the slowest?
 
-use fonio_analysis::Group;
+use fonio_analysis::{Class, Group};
 
 use super::{About, group_name, maybe};
 use crate::document::{Cell, Column, Section, Table};
@@ -8,19 +8,15 @@ use crate::number::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let slowest = &about.analysis.points.slowest;
-    let first = slowest.first()?;
+    // Write-back and discards may take long without being felt.
+    let felt = slowest.iter().find(|point| !matches!(point.class, Class::WriteAsync | Class::Discard));
+    let first = felt.or(slowest.first())?;
     let (took, what) = match (first.response_ns, first.service_ns) {
         (Some(response), _) => (response, "from queueing to completion"),
-        (None, Some(service)) => (service, "from issue to completion"),
+        (None, Some(service)) => (service, "from issue to completion (queueing was not recorded)"),
         (None, None) => return None,
     };
     let lossy = about.analysis.validity.has_loss();
-    let kind = match group_name(Group::from(first.class)) {
-        "readahead" => "a readahead request".to_owned(),
-        "flushes" => "a flush".to_owned(),
-        // "sync writes" becomes "a sync write".
-        plural => format!("a {}", plural.trim_end_matches('s')),
-    };
     let rows = slowest.iter().map(|point| {
         vec![
             Cell::Number(point.at_ns as f64, Unit::Nanos),
@@ -34,12 +30,15 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             Cell::count(point.request_id, Unit::Count),
         ]
     });
+    let all = if felt.is_some() { "The slowest that a program may wait for" } else { "The slowest" };
     Some(Section {
         id: "slowest".into(),
         question: "Which requests were the slowest?".into(),
         answer: format!(
-            "{} was {kind} at {}, which took {} {what}.",
-            if lossy { "Events were lost; the slowest that was seen" } else { "The slowest" },
+            "{}{} was {} at {}, which took {} {what}.",
+            if lossy { "Events were lost. Of those seen: " } else { "" },
+            all,
+            first.class.one(),
             Unit::Nanos.format(first.at_ns as f64),
             Unit::Nanos.format(took as f64)
         ),

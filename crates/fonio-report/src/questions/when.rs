@@ -33,6 +33,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         series,
         marks: Vec::new(),
     };
+    let lead = about.lead();
     let mut figures = vec![
         figure(
             "throughput",
@@ -59,18 +60,25 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         ),
         figure(
             "mean-latency",
-            "Service time",
+            lead.title(),
             "Mean of the requests issued in each bin, and the longest.",
             Plot::Line,
-            Axis::log("Issue to completion", Unit::Nanos),
+            Axis::log(lead.axis(), Unit::Nanos),
             vec![
-                line("reads, mean", Role::Read, known(&series.mean_read_service_ns)),
-                line("writes, mean", Role::Write, known(&series.mean_write_service_ns)),
+                line(
+                    "reads, mean",
+                    Role::Read,
+                    known(lead.pick(&series.mean_read_response_ns, &series.mean_read_service_ns)),
+                ),
+                line(
+                    "writes, mean",
+                    Role::Write,
+                    known(lead.pick(&series.mean_write_response_ns, &series.mean_write_service_ns)),
+                ),
                 line(
                     "longest",
                     Role::Rest,
-                    series
-                        .max_service_ns
+                    lead.pick(&series.max_response_ns, &series.max_service_ns)
                         .iter()
                         .map(|value| value.map_or(f64::NAN, |value| value as f64))
                         .collect(),
@@ -78,14 +86,19 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             ],
         ),
     ];
-    let cloud = by_class(&about.analysis.points.sample, |point| point.service_ns.map(|ns| ns as f64));
+    let cloud = by_class(&about.analysis.points.sample, |point| {
+        lead.pick(point.response_ns, point.service_ns).map(|ns| ns as f64)
+    });
     if !cloud.is_empty() {
         figures.push(figure(
             "latency-points",
-            "Requests by their service time",
+            &format!(
+                "Requests by their {}",
+                lead.pick("response time", "service time (queueing not recorded)")
+            ),
             &about.sample_note(),
             Plot::Scatter,
-            Axis::log("Issue to completion", Unit::Nanos),
+            Axis::log(lead.axis(), Unit::Nanos),
             cloud,
         ));
     }
@@ -126,6 +139,7 @@ fn busiest(about: &About<'_>) -> String {
 /// The slices of which comparisons are made, as the table beside the curves.
 fn table(about: &About<'_>) -> Table {
     let slices = &about.analysis.slices;
+    let lead = about.lead();
     let rows = slices.covered_ns.iter().enumerate().map(|(at, covered)| {
         let count =
             |values: &[u64], unit| values.get(at).map_or(Cell::Unknown, |value| Cell::count(*value, unit));
@@ -138,8 +152,8 @@ fn table(about: &About<'_>) -> Table {
             count(&slices.write_bytes, Unit::Bytes),
             count(&slices.flushes, Unit::Count),
             count(&slices.busy_ns, Unit::Nanos),
-            quantile(&slices.read.service.p99_ns),
-            quantile(&slices.write_sync.service.p99_ns),
+            quantile(&lead.pick(&slices.read.response, &slices.read.service).p99_ns),
+            quantile(&lead.pick(&slices.write_sync.response, &slices.write_sync.service).p99_ns),
         ]
     });
     Table {
@@ -152,9 +166,13 @@ fn table(about: &About<'_>) -> Table {
             Column::new("Written"),
             Column::new("Flushes"),
             Column::noted("Busy", "Time with a request in flight."),
-            Column::noted("Reads 99 %", "Service time that 99 % of the reads do not exceed.").or_drop(),
-            Column::noted("Sync writes 99 %", "Service time that 99 % of the sync writes do not exceed.")
+            Column::noted("Reads 99 %", &format!("{}: 99 % of the reads do not exceed it.", lead.title()))
                 .or_drop(),
+            Column::noted(
+                "Sync writes 99 %",
+                &format!("{}: 99 % of the synchronous writes do not exceed it.", lead.title()),
+            )
+            .or_drop(),
         ],
         rows: rows.collect(),
         detail: true,

@@ -8,11 +8,14 @@ use std::collections::BTreeMap;
 use fonio_analysis::compare::{Comparison, ComparisonRow};
 use fonio_analysis::findings::{Finding, Severity};
 use fonio_analysis::flushes::{DeviceFlushes, FlushGaps, Flushes};
-use fonio_analysis::interference::{Interference, Slowdown, SlowdownSide};
+use fonio_analysis::interference::{EqualDepth, Interference, Slowdown, SlowdownSide};
 use fonio_analysis::io_share::{DeviceShare, IoShare, Level, Share};
 use fonio_analysis::latency::{Latency, LatencyRow};
 use fonio_analysis::locality::{Locality, Place, PlaceCounts};
 use fonio_analysis::machine::{Cpu, Machine, MachineSeries, Memory, MetricSeries, Pressure, Temperature};
+use fonio_analysis::outstanding::{
+    LongResponses, Outstanding, OutstandingProcess, OutstandingRow, TimeShare,
+};
 use fonio_analysis::points::{Point, Points};
 use fonio_analysis::processes::{Process, Processes};
 use fonio_analysis::queueing::{DeviceDepth, QueueRow, Queueing, Requeues};
@@ -101,8 +104,8 @@ fn draw(dice: &mut Dice, count: usize, base: u64) -> Distribution {
 /// The analysis of a recording of `requests` requests, `points` of them sampled.
 pub fn analysis(requests: u64, points: usize) -> Analysis {
     let mut dice = Dice(7);
-    Analysis {
-        analysis_version: 1,
+    let mut analysis = Analysis {
+        analysis_version: 2,
         verdict_id: "heavy-sync-writes".into(),
         verdict_severity: fonio_analysis::Severity::High,
         verdict: "Storage is your problem: sync writes of sqlite3 are behind 71 % of the time spent on I/O, and the \
@@ -127,6 +130,7 @@ pub fn analysis(requests: u64, points: usize) -> Analysis {
             name: Some("mmcblk0".into()),
             model: Some("SC32G".into()),
             scheduler: Some("mq-deadline".into()),
+            rotational: Some(false),
             requests,
         }],
         totals: Totals {
@@ -176,7 +180,9 @@ pub fn analysis(requests: u64, points: usize) -> Analysis {
         points: sampled(&mut dice, requests, points),
         slices: slices(&mut dice),
         ..Analysis::default()
-    }
+    };
+    analysis.outstanding = outstanding(requests, &analysis.points.slowest);
+    analysis
 }
 
 fn share() -> Share {
@@ -386,6 +392,7 @@ fn queueing(dice: &mut Dice) -> Queueing {
             busy_ns: 69 * SECOND,
             busy_share: Some(0.384),
             mean_depth_at_issue: Some(2.4),
+            busy_per_request_ns: Some(690_000.0),
         }],
     }
 }
@@ -396,22 +403,66 @@ fn interference() -> Interference {
         mean_response_ns: Some(response),
         mean_service_ns: Some(service),
         mean_bytes: Some(18_200.0),
+        mean_depth: Some(response / 1e6),
+    };
+    let equal = |slowdown: f64| EqualDepth {
+        with_requests: 4_700,
+        without_requests: 2_900,
+        with_mean_ns: 1.1e6 * slowdown,
+        without_mean_ns: 1.1e6,
+        slowdown,
+        low: slowdown * 0.8,
+        high: slowdown * 1.25,
     };
     Interference {
         read: Slowdown {
             with: side(6_100, 2.9e6, 1.2e6),
             without: side(18_800, 0.41e6, 0.3e6),
-            response_slowdown: Some(7.07),
-            service_slowdown: Some(4.0),
-            enough: true,
+            equal_depth: Some(equal(2.07)),
         },
         write: Slowdown {
             with: side(3_200, 3.1e6, 2.2e6),
             without: side(56_000, 2.4e6, 1.9e6),
-            response_slowdown: Some(1.29),
-            service_slowdown: Some(1.16),
-            enough: true,
+            equal_depth: Some(equal(1.04)),
         },
+    }
+}
+
+fn outstanding(requests: u64, slowest: &[Point]) -> Outstanding {
+    let time = |share: f64| TimeShare { ns: (LENGTH as f64 * share) as u64, share };
+    let row =
+        |group, share: f64, of_waited_share| OutstandingRow { group, time: time(share), of_waited_share };
+    Outstanding {
+        waited: Some(time(0.341)),
+        groups: vec![
+            row(Group::Reads, 0.061, Some(0.179)),
+            row(Group::Read, 0.052, Some(0.152)),
+            row(Group::Readahead, 0.021, Some(0.062)),
+            row(Group::WriteSync, 0.244, Some(0.716)),
+            row(Group::WriteAsync, 0.119, None),
+            row(Group::Flush, 0.102, Some(0.299)),
+            row(Group::Discard, 0.003, None),
+        ],
+        processes: [(0, 0.71), (1, 0.21), (3, 0.06), (2, 0.05)]
+            .map(|(process, part)| OutstandingProcess {
+                process,
+                time: time(0.341 * part),
+                of_waited_share: Some(part),
+                long: u64::from(process == 0),
+                longest_ns: (150_000_000.0 * part) as u64,
+            })
+            .into(),
+        response_ns: None,
+        queue_share: Some(0.27),
+        long: LongResponses {
+            threshold_ns: 100_000_000,
+            count: 1,
+            background: 0,
+            longest: slowest.iter().take(1).cloned().collect(),
+        },
+        requests,
+        timed: requests - 3,
+        counted_from_issue: 0,
     }
 }
 
@@ -468,6 +519,7 @@ fn machine(dice: &mut Dice) -> Machine {
             active_share: Some(0.194),
             iowait_share: Some(0.25),
             iowait_of_not_idle_share: Some(0.5625),
+            busiest_share: Some(0.38),
         }),
         memory: Some(Memory {
             total_bytes: Some(4 << 30),
@@ -518,6 +570,12 @@ fn series(dice: &mut Dice) -> Series {
         mean_read_service_ns: mean_write.iter().map(|ns| (ns % 7 != 0).then_some(*ns as f64 / 4.0)).collect(),
         mean_write_service_ns: mean_write.iter().map(|ns| Some(*ns as f64)).collect(),
         max_service_ns: mean_write.iter().map(|ns| Some(ns * 9)).collect(),
+        max_response_ns: mean_write.iter().map(|ns| Some(ns * 11)).collect(),
+        mean_read_response_ns: mean_write
+            .iter()
+            .map(|ns| (ns % 7 != 0).then_some(*ns as f64 / 3.0))
+            .collect(),
+        mean_write_response_ns: mean_write.iter().map(|ns| Some(*ns as f64 * 1.2)).collect(),
         mean_depth: writes.iter().map(|count| *count as f64 / 200.0).collect(),
         reads,
         writes,
@@ -577,8 +635,8 @@ fn slices(dice: &mut Dice) -> Slices {
         flushes: column(200),
         service_sum_ns: column(3 * SECOND),
         busy_ns: column(2 * SECOND),
-        read: SliceLatency { service: times.clone(), ..SliceLatency::default() },
-        write_sync: SliceLatency { service: times, ..SliceLatency::default() },
+        read: SliceLatency { service: times.clone(), response: times.clone() },
+        write_sync: SliceLatency { service: times.clone(), response: times },
         write_async: SliceLatency::default(),
     }
 }

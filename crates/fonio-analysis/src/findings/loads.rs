@@ -1,0 +1,144 @@
+//! What loads are judged to be: requests and samples through the whole analysis, as `findings_fixtures.toml` writes them.
+
+use fonio_core::meta::{Device, Source};
+use fonio_core::{DeviceId, Meta, Metric, Request, RowSink, Sample, Timestamp};
+use serde::Deserialize;
+
+use super::tests::fixtures;
+use crate::analyser::tests::request;
+use crate::{Analyser, Analysis, AnalysisOptions, Filter, FilterOptions};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Load {
+    name: String,
+    repeat: u64,
+    every_us: u64,
+    /// Each line so many times, one sector range behind the other.
+    #[serde(default = "one")]
+    copies: u64,
+    #[serde(default)]
+    lines: Vec<String>,
+    /// Of copies, each completes so much later than the one before.
+    #[serde(default)]
+    serve_us: u64,
+    /// Sectors all over the device.
+    #[serde(default)]
+    scatter: bool,
+    #[serde(default)]
+    device: Option<String>,
+    #[serde(default)]
+    rotational: Option<bool>,
+    /// Metric, subject, and by how much a counter rises in each repetition, or a gauge's value.
+    #[serde(default)]
+    samples: Vec<(String, String, i64)>,
+    #[serde(default)]
+    op_filter: Option<String>,
+    verdict: String,
+    #[serde(default)]
+    fires: Vec<String>,
+    #[serde(default)]
+    silent: Vec<String>,
+    /// What no sentence, consequence or fix may say.
+    #[serde(default)]
+    words_absent: Vec<String>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Load {
+    fn device(&self) -> DeviceId {
+        let text = self.device.as_deref().unwrap_or("179:0");
+        let (major, minor) = text.split_once(':').unwrap();
+        DeviceId::new(major.parse().unwrap(), minor.parse().unwrap())
+    }
+
+    fn rows(&self) -> Vec<Request> {
+        let mut rows = Vec::new();
+        for repetition in 0..self.repeat {
+            for line in &self.lines {
+                for copy in 0..self.copies {
+                    let id = rows.len() as u64;
+                    let mut row = request(id, line);
+                    let later = |time: Timestamp, more: u64| {
+                        Timestamp(time.0 + (repetition * self.every_us + more) * 1000)
+                    };
+                    row.device = self.device();
+                    let place = if self.scatter { id * 7919 % 50_000 } else { copy };
+                    row.sector = row.sector.map(|sector| fonio_core::Sector(sector.0 + 8 * place));
+                    row.queued = row.queued.map(|time| later(time, 0));
+                    row.issued = row.issued.map(|time| later(time, 0));
+                    row.completed = row.completed.map(|time| later(time, copy * self.serve_us));
+                    rows.push(row);
+                }
+            }
+        }
+        rows.sort_by_key(|row| (row.issued, row.request_id));
+        rows
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        for repetition in 0..=self.repeat {
+            for (metric, subject, value) in &self.samples {
+                let metric = Metric::from_name(metric).unwrap_or_else(|| panic!("{metric}"));
+                let counter = metric != Metric::NetLinkBytesPerS;
+                samples.push(Sample {
+                    time: Timestamp(repetition * self.every_us * 1000),
+                    metric,
+                    subject: (!subject.is_empty()).then(|| subject.clone()),
+                    value: if counter { value * repetition as i64 } else { *value },
+                });
+            }
+        }
+        samples
+    }
+
+    fn analysis(&self) -> Analysis {
+        let ends = Timestamp(self.every_us * self.repeat.max(1) * 1000);
+        let meta = Meta {
+            began: Some(Timestamp(0)),
+            ended: Some(ends),
+            source: Source { format: "tracefs".to_owned(), ..Source::default() },
+            devices: vec![Device { id: self.device(), rotational: self.rotational, ..Device::default() }],
+            ..Meta::default()
+        };
+        let filter =
+            self.op_filter.clone().map(|op| FilterOptions { ops: vec![op], ..FilterOptions::default() });
+        let options = AnalysisOptions { filter: filter.clone(), ..AnalysisOptions::default() };
+        let mut sink = Filter::new(filter.unwrap_or_default(), Analyser::new(options)).unwrap();
+        sink.began(Timestamp(0)).unwrap();
+        self.samples().iter().for_each(|sample| sink.sample(sample).unwrap());
+        self.rows().iter().for_each(|row| sink.request(row).unwrap());
+        sink.into_inner().finish(&meta)
+    }
+}
+
+#[test]
+fn loads_are_judged_as_they_are() {
+    for load in fixtures().load {
+        let analysis = load.analysis();
+        let fired: Vec<&str> = analysis.findings.iter().map(|finding| finding.id.as_str()).collect();
+        let said = format!("{}: {} {fired:?}", load.name, analysis.verdict);
+        assert_eq!(analysis.verdict_id, load.verdict, "{said}");
+        let is_good = analysis.verdict_severity == crate::Severity::Note;
+        let good = load.verdict.starts_with("not-storage") || load.verdict == "filtered-light";
+        assert_eq!(is_good, good, "{said}");
+        for id in &load.fires {
+            assert!(fired.contains(&id.as_str()), "{id} does not fire: {said}");
+        }
+        for id in &load.silent {
+            assert!(!fired.contains(&id.as_str()), "{id} fires: {said}");
+        }
+        for finding in &analysis.findings {
+            let texts = [&finding.sentence, &finding.consequence].into_iter().chain(&finding.fixes);
+            for text in texts {
+                for word in &load.words_absent {
+                    assert!(!text.contains(word.as_str()), "{text:?} of {said}");
+                }
+            }
+        }
+    }
+}

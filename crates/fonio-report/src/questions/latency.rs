@@ -51,7 +51,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-fn time_of<'a>(row: &'a LatencyRow, lead: Lead) -> Option<&'a Distribution> {
+fn time_of(row: &LatencyRow, lead: Lead) -> Option<&Distribution> {
     lead.pick(row.response_ns.as_ref().or(row.service_ns.as_ref()), row.service_ns.as_ref())
 }
 

@@ -66,6 +66,7 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "base64",
     "csv-core",
     "flate2",
+    "libm",
     "memchr",
     "rustc-hash",
     "schemars",

@@ -84,6 +84,10 @@ pub struct Analysis {
     pub filter: Option<FilterOptions>,
     /// The devices with requests, by number; other parts refer to them by index.
     pub devices: Vec<DeviceInfo>,
+    /// How long the watched work took, in nanoseconds: a launch; else the phases of a workload, first to last; else the
+    /// whole recording of a command that ended well. Absent where none was watched, or a filter stands before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_time_ns: Option<u64>,
     /// Where the time of a launch went, where the recording is of one and has its waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
@@ -196,6 +200,8 @@ pub struct Analyser {
     interference: InterferenceTally,
     processes: ProcessTally,
     launch: LaunchTally,
+    /// First to last instant of the workload's phases.
+    phases: Option<(u64, u64)>,
     machine: MachineTally,
     series: SeriesTally,
     points: PointTally,
@@ -231,6 +237,7 @@ impl Analyser {
             interference: InterferenceTally::default(),
             processes: ProcessTally::default(),
             launch: LaunchTally::default(),
+            phases: None,
             machine: MachineTally::default(),
             series: SeriesTally::default(),
             points: PointTally::new(options.sample_points),
@@ -253,6 +260,10 @@ impl Analyser {
         let latency = self.response.finish(&self.service, loss);
         let devices = self.device_infos(meta);
         let launch = self.launch.finish(meta, &mut self.threads, began);
+        let phases = self.phases.map(|(from, until)| until - from);
+        let worked = launch.as_ref().map(|launch| launch.duration_ns).or(phases);
+        let run_time_ns =
+            if self.options.filter.is_some() { None } else { run_time(meta, &span, worked) };
         let mut analysis = Analysis {
             analysis_version: ANALYSIS_VERSION,
             verdict: String::new(),
@@ -260,6 +271,7 @@ impl Analyser {
             verdict_severity: Severity::Note,
             findings: Vec::new(),
             validity: self.validity.finish(meta, &span, lost, &latency),
+            run_time_ns,
             launch,
             totals: self.totals.finish(duration),
             sizes: self.sizes.finish(loss),
@@ -370,6 +382,13 @@ impl Analyser {
     }
 }
 
+/// How long the watched command took; `worked` is its launch or its phases, where the recording has them.
+fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
+    meta.command.as_ref()?;
+    let recorded = (meta.command_exit == Some(0) && span.source == SpanSource::Recording).then_some(span.duration_ns);
+    worked.or(recorded).filter(|time| *time > 0)
+}
+
 impl RowSink for Analyser {
     fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
         self.validity.diagnostic(row);
@@ -424,6 +443,10 @@ impl RowSink for Analyser {
 
     fn mark(&mut self, row: &Mark) -> io::Result<()> {
         self.launch.mark(row);
+        if let (None, Some(until)) = (row.tid, row.until) {
+            let (from, last) = self.phases.unwrap_or((row.at.0, until.0));
+            self.phases = Some((from.min(row.at.0), last.max(until.0)));
+        }
         Ok(())
     }
 

@@ -1,137 +1,327 @@
-//! Differences with 95 percent intervals (Welch's t), between slices of recordings or between repeated runs.
+//! What a difference is, and when it is claimed; run times of repeated runs.
+//!
+//! A difference is claimed where the interval of the ratio lies beyond [`LEAST_EFFECT`] altogether. "No difference" is
+//! said only where the interval rules out a doubling and a halving: else the data cannot tell, and the answer is unknown.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::statistics::estimate::Bounds;
+use crate::statistics::{holm, student};
+
+/// A difference of less than 5 percent is not worth a name: two runs of the same thing differ by as much, through where
+/// files lie and what the device did before. Ours.
+pub const LEAST_EFFECT: f64 = 1.05;
+
+/// Where the interval reaches as far as this, or its inverse, it cannot tell equal from different. Ours.
+const TOO_WIDE: f64 = 2.0;
+
+/// Fewer runs than this show nothing: the spread of two is a guess.
+pub const RUNS_MIN: usize = 3;
+
 /// How a second value differs from a first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Difference {
-    /// The second less the first; absent where one of them is unknown.
-    pub difference: Option<f64>,
-    /// That over the first's; absent where the first is 0.
-    pub relative: Option<f64>,
-    /// Lower end of the 95 percent interval of the difference; absent where a variance is unknown.
+pub struct Change {
+    /// The second over the first; absent where one of them is unknown or the first is 0.
+    pub ratio: Option<f64>,
+    /// Lower end of the ratio's interval; absent where there is no interval.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end; absent as well where nothing is ruled out above.
     pub high: Option<f64>,
+    /// The interval's confidence, 0 to 1: as strict as the number of figures tested together demands.
+    pub confidence: Option<f64>,
     /// The answer.
     pub answer: Answer,
+    /// Why there is no answer, where it is unknown.
+    pub unknown: Option<Unknown>,
 }
 
 /// What a difference means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Less than the first.
+    /// Less than the first, by more than 5 percent.
     Lower,
-    /// More than the first.
+    /// More than the first, by more than 5 percent.
     Higher,
-    /// The interval holds 0: no difference was shown.
+    /// No difference was shown; a doubling or a halving would have been.
     NoDifference,
-    /// One of the two is unknown, or there is too little of one for an interval.
+    /// The data cannot tell.
     Unknown,
 }
 
-/// A value and how sure it is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
-    /// The value.
-    pub value: f64,
-    /// The variance of `value` itself, with its degrees of freedom; `None` where nothing says how it would vary.
-    pub variance: Option<(f64, f64)>,
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unknown {
+    /// One of the two was not measured.
+    NotMeasured,
+    /// Fewer than three runs of one of the two.
+    TooFewRuns,
+    /// A single recording of each, and a figure that has one value in a recording.
+    OneValueEach,
+    /// After autocorrelation the recording is worth fewer than seven independent pieces.
+    TooFewPieces,
+    /// The interval reaches from less than half to more than double.
+    TooWide,
 }
 
-impl Estimate {
-    /// The mean of repeated measurements; `None` without any. One alone has no variance.
-    pub fn of_repeats(values: &[f64]) -> Option<Estimate> {
-        let count = values.len() as f64;
-        let value = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|one| (one - value) * (one - value)).sum();
-        let variance = (values.len() > 1).then(|| (squares / (count - 1.0) / count, count - 1.0));
-        (!values.is_empty()).then_some(Estimate { value, variance })
-    }
-
-    /// Half the width of its 95 percent interval.
-    pub fn half_interval(&self) -> Option<f64> {
-        self.variance.map(|(variance, freedom)| student_t_95(freedom) * variance.sqrt())
+impl Unknown {
+    /// As tables say it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Unknown::NotMeasured => "not measured in both",
+            Unknown::TooFewRuns => "needs three runs of each",
+            Unknown::OneValueEach => "one run each: no interval",
+            Unknown::TooFewPieces => "too short to tell",
+            Unknown::TooWide => "varies too much to tell",
+        }
     }
 }
 
-impl Difference {
-    /// How `other` differs from `first`.
-    pub fn between(first: Option<Estimate>, other: Option<Estimate>) -> Difference {
-        let difference = other.zip(first).map(|(other, first)| other.value - first.value);
-        let base = first.map(|first| first.value).filter(|first| *first != 0.0);
-        let variances = first.and_then(|first| first.variance).zip(other.and_then(|other| other.variance));
-        let half = variances.map(|((a, a_freedom), (b, b_freedom))| {
-            let both = a + b;
-            // Welch and Satterthwaite; without any variance the freedom does not matter.
-            let freedom = if both > 0.0 {
-                both * both / (a * a / a_freedom + b * b / b_freedom)
-            } else {
-                a_freedom + b_freedom
-            };
-            student_t_95(freedom) * both.sqrt()
-        });
-        let interval = difference.zip(half);
-        let (low, high) =
-            (interval.map(|(value, half)| value - half), interval.map(|(value, half)| value + half));
-        let answer = match (low, high) {
-            (Some(low), Some(_)) if low > 0.0 => Answer::Higher,
-            (Some(_), Some(high)) if high < 0.0 => Answer::Lower,
-            (Some(_), Some(_)) => Answer::NoDifference,
+impl Change {
+    /// No answer, and why. `ratio` is what was seen all the same.
+    pub(crate) fn unknown(ratio: Option<f64>, why: Unknown) -> Change {
+        Change { ratio, low: None, high: None, confidence: None, answer: Answer::Unknown, unknown: Some(why) }
+    }
+
+    /// The change that an interval of the ratio, at `level`, shows.
+    pub(crate) fn of_ratio(ratio: Bounds, level: f64) -> Change {
+        let Bounds { low, value, high } = ratio;
+        let (answer, unknown) = if low > LEAST_EFFECT {
+            (Answer::Higher, None)
+        } else if high < 1.0 / LEAST_EFFECT {
+            (Answer::Lower, None)
+        } else if low > 1.0 / TOO_WIDE && high < TOO_WIDE {
+            (Answer::NoDifference, None)
+        } else {
+            (Answer::Unknown, Some(Unknown::TooWide))
+        };
+        Change {
+            ratio: Some(value),
+            low: Some(low),
+            high: Some(high).filter(|high| high.is_finite()),
+            confidence: Some(1.0 - level),
+            answer,
+            unknown,
+        }
+    }
+
+    /// Whether a difference is claimed.
+    pub fn is_claimed(&self) -> bool {
+        matches!(self.answer, Answer::Lower | Answer::Higher)
+    }
+}
+
+/// The geometric mean of values above 0; `None` without any, or where one is not.
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let possible = !values.is_empty() && values.iter().all(|value| *value > 0.0);
+    possible.then(|| libm::exp(mean(&values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>())))
+}
+
+/// How runs with each of several fixes compare with the runs without, all of them tested together (Holm).
+///
+/// Run `r` of a fix is held against run `r` without: both belong to round `r`, which had one seed and one state of the
+/// machine. The interval is Student's t of the logarithm of the rounds' ratios. The ratio is the fix over the base: a run
+/// time below 1 is faster.
+///
+/// # Panics
+///
+/// Where a fix has another number of rounds than its base, or a run time is not above 0.
+pub fn compare_rounds(pairs: &[(&[f64], &[f64])]) -> Vec<Change> {
+    let ratios: Vec<Vec<f64>> = pairs
+        .iter()
+        .map(|(base, fix)| {
+            assert_eq!(base.len(), fix.len(), "every round runs both");
+            assert!(base.iter().chain(*fix).all(|time| *time > 0.0), "a run takes time");
+            base.iter().zip(*fix).map(|(base, fix)| libm::log(fix / base)).collect()
+        })
+        .collect();
+    let at = |index: usize, level: f64| paired(&ratios[index], level);
+    let levels = holm::levels(crate::statistics::FAMILY_LEVEL, &vec![1.0; pairs.len()], |index, level| {
+        at(index, level).is_claimed()
+    });
+    levels.iter().enumerate().map(|(index, level)| at(index, *level)).collect()
+}
+
+fn paired(logarithms: &[f64], level: f64) -> Change {
+    let middle = mean(logarithms);
+    let ratio = (!logarithms.is_empty()).then(|| libm::exp(middle));
+    if logarithms.len() < RUNS_MIN {
+        return Change::unknown(ratio, Unknown::TooFewRuns);
+    }
+    let half = student::two_sided(level, logarithms.len() as f64 - 1.0) * variance_of_mean(logarithms).sqrt();
+    let bounds =
+        Bounds { low: libm::exp(middle - half), value: libm::exp(middle), high: libm::exp(middle + half) };
+    Change::of_ratio(bounds, level)
+}
+
+/// How many rounds would bring the interval of a run time's ratio within `factor` of the ratio, judging from the rounds
+/// of a pilot: at least as many as the pilot had, at most `most`. `None` for a pilot of fewer than three rounds.
+pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, most: usize) -> Option<usize> {
+    let ratios: Vec<f64> = base.iter().zip(fix).map(|(base, fix)| libm::log(fix / base)).collect();
+    if ratios.len() < RUNS_MIN {
+        return None;
+    }
+    let variance = variance_of_mean(&ratios) * ratios.len() as f64;
+    let wanted = libm::log(factor);
+    let enough = |rounds: &usize| {
+        let rounds = *rounds as f64;
+        student::two_sided(crate::statistics::FAMILY_LEVEL, rounds - 1.0) * (variance / rounds).sqrt() <= wanted
+    };
+    Some((ratios.len()..most).find(enough).unwrap_or(most.max(ratios.len())))
+}
+
+/// The mean of runs, with half of its 95 percent interval (Student's t) where there are at least three.
+pub fn mean_of_runs(values: &[f64]) -> (f64, Option<f64>) {
+    let half = (values.len() >= RUNS_MIN).then(|| {
+        student::two_sided(crate::statistics::FAMILY_LEVEL, values.len() as f64 - 1.0)
+            * variance_of_mean(values).sqrt()
+    });
+    (mean(values), half)
+}
+
+/// The ratio of runs on one side over runs on another that are not paired, on the logarithm (Welch's t); on the values
+/// themselves where one is 0.
+pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
+    let ratio = geometric_mean(first).zip(geometric_mean(other)).map(|(first, other)| other / first);
+    if first.len() < RUNS_MIN || other.len() < RUNS_MIN {
+        return Change::unknown(ratio, Unknown::TooFewRuns);
+    }
+    let Some(ratio) = ratio else {
+        let bounds = welch(first, other, level);
+        return Change::of_difference(bounds, mean(first) == 0.0 && mean(other) == 0.0, level);
+    };
+    let logarithms = |values: &[f64]| values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>();
+    let Bounds { low, high, .. } = welch(&logarithms(first), &logarithms(other), level);
+    Change::of_ratio(Bounds { low: libm::exp(low), value: ratio, high: libm::exp(high) }, level)
+}
+
+impl Change {
+    /// The change that an interval of the difference shows, where a ratio means nothing because a value is 0.
+    pub(crate) fn of_difference(difference: Bounds, both_zero: bool, level: f64) -> Change {
+        let answer = match difference {
+            _ if both_zero => Answer::NoDifference,
+            Bounds { low, .. } if low > 0.0 => Answer::Higher,
+            Bounds { high, .. } if high < 0.0 => Answer::Lower,
             _ => Answer::Unknown,
         };
-        Difference { difference, relative: difference.zip(base).map(|(d, base)| d / base), low, high, answer }
+        let unknown = (answer == Answer::Unknown).then_some(Unknown::TooWide);
+        Change { ratio: None, low: None, high: None, confidence: Some(1.0 - level), answer, unknown }
     }
 }
 
-/// Two-sided 95 percent points of Student's t for 1 to 30 degrees of freedom.
-const T_95: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
-
-/// The point for so many degrees of freedom, rounded down: the interval is never too narrow.
-fn student_t_95(freedom: f64) -> f64 {
-    match freedom {
-        few if few < 31.0 => T_95[(few as usize).clamp(1, 30) - 1],
-        _ if freedom < 40.0 => 2.042,
-        _ if freedom < 60.0 => 2.021,
-        _ => 2.000,
+/// The mean of `other` less that of `first`, with Welch's interval.
+fn welch(first: &[f64], other: &[f64], level: f64) -> Bounds {
+    let value = mean(other) - mean(first);
+    let (a, b) = (variance_of_mean(first), variance_of_mean(other));
+    let both = a + b;
+    if both <= 0.0 {
+        return Bounds { low: value, value, high: value };
     }
+    let freedom = |runs: &[f64]| runs.len() as f64 - 1.0;
+    let freedom = both * both / (a * a / freedom(first) + b * b / freedom(other));
+    let half = student::two_sided(level, freedom) * both.sqrt();
+    Bounds { low: value - half, value, high: value + half }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Of at least two values.
+fn variance_of_mean(values: &[f64]) -> f64 {
+    let (count, middle) = (values.len() as f64, mean(values));
+    values.iter().map(|value| (value - middle) * (value - middle)).sum::<f64>() / (count - 1.0) / count
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn points_of_t() {
-        assert_eq!((student_t_95(1.0), student_t_95(10.9), student_t_95(500.0)), (12.706, 2.228, 2.0));
+    fn near(found: Option<f64>, wanted: f64) {
+        assert!(found.is_some_and(|found| (found - wanted).abs() < 5e-4), "{found:?}, not {wanted}");
     }
 
     #[test]
-    fn three_runs_before_and_three_after() {
-        let of = Estimate::of_repeats;
-        let faster = Difference::between(of(&[10.0, 10.2, 9.8]), of(&[5.1, 5.0, 4.9]));
-        assert_eq!(faster.answer, Answer::Lower);
-        assert!((faster.relative.unwrap() + 0.5).abs() < 1e-9);
-        // Means 10 and 10.4, variances of the means 1 and 1, four degrees of freedom: 0.4 within 2.776 times root 2.
-        let spread = 3f64.sqrt();
-        let same = Difference::between(
-            of(&[10.0 - spread, 10.0, 10.0 + spread]),
-            of(&[10.4 - spread, 10.4, 10.4 + spread]),
-        );
-        assert_eq!(same.answer, Answer::NoDifference);
-        assert!((same.high.unwrap() - (0.4 + 2.776 * 2f64.sqrt())).abs() < 1e-9);
+    fn rounds_are_paired() {
+        // Rounds of 10, 20 and 40 s, whatever the fix: unpaired nothing is seen, paired a halving without any spread.
+        let base = [10.0, 20.0, 40.0];
+        let change = &compare_rounds(&[(&base, &[5.0, 10.0, 20.0])])[0];
+        assert_eq!((change.answer, change.confidence), (Answer::Lower, Some(0.95)));
+        near(change.ratio, 0.5);
+        near(change.low, 0.5);
+        assert_eq!(compare_runs(&base, &[5.0, 10.0, 20.0], 0.05).answer, Answer::Unknown);
     }
 
     #[test]
-    fn one_run_has_no_spread() {
-        let once = Estimate::of_repeats(&[3.0]);
-        assert_eq!(once.unwrap().half_interval(), None);
-        assert_eq!(Difference::between(once, once).answer, Answer::Unknown);
-        assert_eq!(Estimate::of_repeats(&[]), None);
+    fn the_interval_of_a_ratio_by_hand() {
+        // Logarithms of the ratios: -0.1, 0, 0.1: mean 0, standard error 0.0577, t with 2 degrees 4.303: 0.2484.
+        let fix: Vec<f64> = [-0.1f64, 0.0, 0.1].iter().map(|value| libm::exp(*value)).collect();
+        let change = &compare_rounds(&[(&[1.0; 3], &fix)])[0];
+        near(change.ratio, 1.0);
+        near(change.low, 0.7800);
+        near(change.high, 1.2820);
+        assert_eq!(change.answer, Answer::NoDifference);
+    }
+
+    #[test]
+    fn answers() {
+        let of = |low, high| Change::of_ratio(Bounds { low, value: 1.0, high }, 0.05);
+        for (low, high, answer) in [
+            (1.06, 1.5, Answer::Higher),
+            (1.04, 1.5, Answer::NoDifference),
+            (0.5, 0.9, Answer::Lower),
+            (0.5, 0.96, Answer::Unknown),
+            (0.6, 1.9, Answer::NoDifference),
+            (0.4, 1.1, Answer::Unknown),
+            (0.9, f64::INFINITY, Answer::Unknown),
+        ] {
+            assert_eq!(of(low, high).answer, answer, "{low} to {high}");
+            assert_eq!(of(low, high).unknown.is_some(), answer == Answer::Unknown);
+        }
+        assert_eq!(of(0.9, f64::INFINITY).high, None);
+    }
+
+    #[test]
+    fn many_fixes_are_held_together() {
+        // One fix alone is shown; beside nineteen that do nothing it is not.
+        let (base, fix) = ([1.0; 4], [0.80, 0.86, 0.79, 0.84]);
+        let nothing = [1.01, 0.99, 1.0, 1.02];
+        assert_eq!(compare_rounds(&[(&base, &fix)])[0].answer, Answer::Lower);
+        let mut many: Vec<(&[f64], &[f64])> = vec![(&base, &fix)];
+        many.extend([(&base[..], &nothing[..]); 19]);
+        let together = compare_rounds(&many);
+        assert_eq!(together[0].answer, Answer::NoDifference);
+        assert!(together[0].confidence.unwrap() > 0.99);
+    }
+
+    #[test]
+    fn too_few_runs_show_nothing() {
+        for rounds in 0..RUNS_MIN {
+            let change = &compare_rounds(&[(&vec![2.0; rounds][..], &vec![1.0; rounds][..])])[0];
+            assert_eq!((change.answer, change.unknown), (Answer::Unknown, Some(Unknown::TooFewRuns)));
+            assert_eq!(compare_runs(&vec![2.0; rounds], &[1.0; 5], 0.05).answer, Answer::Unknown);
+        }
+        assert_eq!(mean_of_runs(&[1.0, 3.0]), (2.0, None));
+    }
+
+    #[test]
+    fn runs_of_nothing() {
+        assert_eq!(compare_runs(&[0.0; 3], &[0.0; 3], 0.05).answer, Answer::NoDifference);
+        assert_eq!(compare_runs(&[0.0; 3], &[9.0, 10.0, 11.0], 0.05).answer, Answer::Higher);
+        assert_eq!(compare_runs(&[9.0, 10.0, 11.0], &[0.0; 3], 0.05).answer, Answer::Lower);
+        assert_eq!(compare_runs(&[0.0; 3], &[0.0, 0.0, 1.0], 0.05).answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn rounds_by_a_pilot() {
+        let base = [10.0, 10.0, 10.0];
+        assert_eq!(rounds_needed(&base, &[5.0, 5.0, 5.0], 1.25, 20), Some(3));
+        // Ratios that spread by 0.2: t * 0.2 / root(n) below 0.223 from 6 rounds on.
+        let fix: Vec<f64> = [-0.2f64, 0.0, 0.2].iter().map(|value| 10.0 * libm::exp(*value)).collect();
+        assert_eq!(rounds_needed(&base, &fix, 1.25, 20), Some(6));
+        assert_eq!(rounds_needed(&base, &fix, 1.25, 4), Some(4));
+        assert_eq!(rounds_needed(&base[..2], &fix[..2], 1.25, 4), None);
     }
 }

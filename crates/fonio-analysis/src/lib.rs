@@ -19,7 +19,7 @@
 //! | how did it change over time | [`series`], [`points`] |
 //! | can this be trusted | [`validity`] |
 //! | so what | [`findings`] |
-//! | and against another recording, or between repeated runs | [`compare`](mod@compare), [`interval`] |
+//! | and against another recording, or between repeated runs | [`compare`](mod@compare), [`interval`], [`statistics`] |
 
 pub mod analyser;
 mod bins;
@@ -50,6 +50,7 @@ pub mod size_latency;
 pub mod sizes;
 pub mod slices;
 pub mod spatial;
+pub mod statistics;
 mod steps;
 mod tally;
 mod threads;
@@ -58,9 +59,9 @@ pub mod validity;
 
 pub use analyser::{Analyser, Analysis, AnalysisOptions, DeviceInfo, Span, SpanSource};
 pub use class::{Class, Group};
-pub use compare::{Comparison, Named, compare};
+pub use compare::{Comparison, ComparisonRow, Named, Side, compare};
 pub use distribution::{Bounds, Cdf, Distribution, Missing};
 pub use figures::{Figure, Unit};
 pub use filter::{Filter, FilterError, FilterOptions};
 pub use findings::{Finding, Severity};
-pub use interval::{Answer, Difference, Estimate};
+pub use interval::{Answer, Change, Unknown};

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// At most 64 slices of equal time; every list has one value for each slice.
+/// At most 128 slices of equal time; every list has one value for each slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slices {
     /// Width of a slice in nanoseconds.
@@ -22,11 +22,13 @@ pub struct Slices {
     pub service_sum_ns: Vec<u64>,
     /// Time with a request in flight on any device, in nanoseconds.
     pub busy_ns: Vec<u64>,
+    /// Reads, synchronous writes and flushes whose response took 100 ms or more.
+    pub stalls: Vec<u64>,
     /// Reads (readahead included).
     pub read: SliceLatency,
-    /// Writes that somebody waits for.
+    /// Synchronous writes.
     pub write_sync: SliceLatency,
-    /// Writes that nobody waits for, or of which that is unknown.
+    /// Other writes, and writes of which it is unknown.
     pub write_async: SliceLatency,
 }
 
@@ -50,15 +52,25 @@ pub struct SliceTimes {
     pub p50_ns: Vec<Option<u64>>,
     /// 99th percentile in nanoseconds, within 1.6 percent.
     pub p99_ns: Vec<Option<u64>>,
+    /// How many of the slice's values lie below the median of all slices. Values equal to it (within 1.6 percent) count in
+    /// part, so that exactly half of all values lie below.
+    pub below_p50: Vec<f64>,
+    /// The same for the 99th percentile of all slices.
+    pub below_p99: Vec<f64>,
+    /// The histogram of all slices together: a value in nanoseconds, within 1.6 percent, and how many requests had it.
+    pub histogram: Vec<(u64, u64)>,
 }
+
+/// A single response from here on is felt: people notice a tenth of a second (Nielsen, *Usability Engineering*, 1993).
+pub const STALL_NS: u64 = 100_000_000;
 
 use crate::Class;
 use crate::bins::{Bins, Fold};
 use crate::seen::Seen;
 use crate::steps::Steps;
 
-/// Slices at most.
-const SLICES: usize = 64;
+/// Slices at most: autocorrelation is seen from a hundredth of the span on.
+const SLICES: usize = 128;
 
 /// Collects slices.
 #[derive(Debug)]
@@ -74,6 +86,7 @@ struct Slice {
     flushes: u64,
     service_sum: u64,
     busy: u64,
+    stalls: u64,
     /// Service and response of reads, sync writes and other writes.
     times: [[Times; 2]; 3],
 }
@@ -97,10 +110,26 @@ impl Times {
         self.steps.add(time);
     }
 
-    fn fold(&mut self, later: Times) {
+    fn fold(&mut self, later: &Times) {
         self.count += later.count;
         self.sum = self.sum.saturating_add(later.sum);
         self.steps.fold(&later.steps);
+    }
+
+    /// Where a percentile falls: the middle of its step, and which share of the step's values lies below it.
+    fn quantile_step(&self, percent: u64) -> Option<(u64, f64)> {
+        let wanted = self.count as f64 * percent as f64 / 100.0;
+        let mut seen = 0u64;
+        self.steps.iter().find_map(|(middle, count)| {
+            let before = seen as f64;
+            seen += count;
+            (seen as f64 >= wanted).then(|| (middle, (wanted - before) / count as f64))
+        })
+    }
+
+    fn below(&self, (step, share): (u64, f64)) -> f64 {
+        let counts = self.steps.iter().take_while(|(middle, _)| *middle <= step);
+        counts.map(|(middle, count)| count as f64 * if middle < step { 1.0 } else { share }).sum()
     }
 
     fn percentile(&self, percent: u64) -> Option<u64> {
@@ -121,9 +150,10 @@ impl Fold for Slice {
         self.flushes += later.flushes;
         self.service_sum = self.service_sum.saturating_add(later.service_sum);
         self.busy = self.busy.saturating_add(later.busy);
+        self.stalls += later.stalls;
         for (kind, later) in self.times.iter_mut().zip(later.times) {
             for (times, later) in kind.iter_mut().zip(later) {
-                times.fold(later);
+                times.fold(&later);
             }
         }
     }
@@ -147,6 +177,8 @@ impl SliceTally {
         slice.requests += 1;
         slice.flushes += u64::from(seen.flush);
         slice.service_sum = slice.service_sum.saturating_add(seen.time_in_flight());
+        let felt = matches!(seen.class, Class::Read | Class::WriteSync | Class::Flush);
+        slice.stalls += u64::from(felt && seen.response.is_some_and(|response| response >= STALL_NS));
         let kind = match seen.class {
             Class::Read | Class::Readahead => Some(0),
             Class::WriteSync => Some(1),
@@ -190,6 +222,7 @@ impl SliceTally {
             flushes: count(|slice| slice.flushes),
             service_sum_ns: count(|slice| slice.service_sum),
             busy_ns: count(|slice| slice.busy),
+            stalls: count(|slice| slice.stalls),
             read: latency(0),
             write_sync: latency(1),
             write_async: latency(2),
@@ -199,10 +232,52 @@ impl SliceTally {
 
 fn times(slices: &[Slice], kind: usize, which: usize) -> SliceTimes {
     let times = || slices.iter().map(move |slice| &slice.times[kind][which]);
+    let mut all = Times::default();
+    times().for_each(|times| all.fold(times));
+    let below = |percent: u64| match all.quantile_step(percent) {
+        Some(step) => times().map(|times| times.below(step)).collect(),
+        None => vec![0.0; slices.len()],
+    };
     SliceTimes {
         count: times().map(|times| times.count).collect(),
         sum_ns: times().map(|times| times.sum).collect(),
         p50_ns: times().map(|times| times.percentile(50)).collect(),
         p99_ns: times().map(|times| times.percentile(99)).collect(),
+        below_p50: below(50),
+        below_p99: below(99),
+        histogram: all.steps.iter().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analyser::tests::{analyse_rows, request};
+
+    #[test]
+    fn the_shares_below_a_quantile_add_up() {
+        // 1000 reads over a second that take 1, 2, … 7 ms in turn: many are equal to the median and to the 99th percentile.
+        let rows: Vec<_> = (0..1000u64)
+            .map(|id| request(id, &format!("R {}+8 q{at} d{at} c{}", id * 8, id * 1000 + (id % 7 + 1) * 1000, at = id * 1000)))
+            .collect();
+        let slices = analyse_rows(&rows, &fonio_core::Meta::default()).slices;
+        assert!(slices.requests.len() > 32, "{} slices", slices.requests.len());
+        let service = &slices.read.service;
+        let sum = |values: &[f64]| values.iter().sum::<f64>();
+        assert!((sum(&service.below_p50) - 500.0).abs() < 1e-6, "{}", sum(&service.below_p50));
+        assert!((sum(&service.below_p99) - 990.0).abs() < 1e-6, "{}", sum(&service.below_p99));
+        assert_eq!(service.histogram.iter().map(|(_, count)| count).sum::<u64>(), 1000);
+        assert_eq!(service.histogram.len(), 7);
+        assert!(service.below_p50.iter().zip(&service.count).all(|(below, count)| *below <= *count as f64));
+    }
+
+    #[test]
+    fn only_long_responses_that_are_felt_are_stalls() {
+        let rows: Vec<_> = ["R 0+8 q0 d0 c99999", "R 0+8 q0 d0 c100000", "WS 0+8 q0 d90000 c100000", "W 0+8 q0 d0 c500000", "RA 0+8 q0 d0 c500000"]
+            .iter()
+            .enumerate()
+            .map(|(id, line)| request(id as u64, line))
+            .collect();
+        let slices = analyse_rows(&rows, &fonio_core::Meta::default()).slices;
+        assert_eq!(slices.stalls.iter().sum::<u64>(), 2);
     }
 }

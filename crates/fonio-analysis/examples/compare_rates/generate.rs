@@ -1,0 +1,193 @@
+//! Request series of known truth: two with the same settings and other seeds differ by chance alone.
+
+use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
+use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Request, RowSink, Sector, Timestamp};
+
+/// How latencies depend on each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Not at all: requests come at random, each takes a time of its own.
+    Independent,
+    /// By transaction: reads, several writes and a flush in a row, all quick or all slow.
+    Transactional,
+    /// By stalls: every 1.5 s on average garbage collection holds all requests up for 50 to 400 ms.
+    Stalls,
+    /// By what was a moment ago: the device's speed wanders, with a memory of half a second.
+    Autocorrelated,
+    /// The same with a memory of three seconds below the quick noise: in 10 s there is next to nothing to learn.
+    Drifting,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 5] =
+        [Kind::Independent, Kind::Transactional, Kind::Stalls, Kind::Autocorrelated, Kind::Drifting];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Independent => "independent",
+            Kind::Transactional => "transactional",
+            Kind::Stalls => "stalls",
+            Kind::Autocorrelated => "autocorrelated",
+            Kind::Drifting => "drifting",
+        }
+    }
+}
+
+/// A series to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub kind: Kind,
+    pub seconds: u32,
+    /// What every service time is multiplied by.
+    pub slow: f64,
+    pub seed: u64,
+}
+
+/// Makes the requests and analyses them.
+pub fn analyse(plan: Plan) -> Analysis {
+    let mut made = Made { state: plan.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bf0_3635, rows: Vec::new() };
+    match plan.kind {
+        Kind::Independent => open(&mut made, plan, |_, _| 1.0),
+        Kind::Autocorrelated => {
+            let mut wander = Wander::new(0.5, 0.5);
+            open(&mut made, plan, move |made, at| wander.factor(made, at));
+        }
+        Kind::Drifting => {
+            let mut wander = Wander::new(3.0, 0.3);
+            open(&mut made, plan, move |made, at| wander.factor(made, at));
+        }
+        Kind::Stalls => stalls(&mut made, plan),
+        Kind::Transactional => transactions(&mut made, plan),
+    }
+    let end = u64::from(plan.seconds) * 1_000_000_000;
+    let meta = Meta { began: Some(Timestamp(0)), ended: Some(Timestamp(end)), ..Meta::default() };
+    let mut analyser = Analyser::new(AnalysisOptions { sample_points: 100, ..AnalysisOptions::default() });
+    analyser.began(Timestamp(0)).expect("it takes every row");
+    made.rows.sort_by_key(|row| row.issued);
+    for (id, row) in made.rows.iter_mut().enumerate() {
+        row.request_id = id as u64;
+        if row.completed.is_some_and(|completed| completed.0 <= end) {
+            analyser.request(row).expect("it takes every row");
+        }
+    }
+    analyser.finish(&meta)
+}
+
+/// What is made, and the state of chance.
+struct Made {
+    state: u64,
+    rows: Vec<Request>,
+}
+
+impl Made {
+    /// splitmix64, as a number from 0 up to but not 1.
+    fn uniform(&mut self) -> f64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.state;
+        value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((value ^ value >> 31) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.uniform()).ln()
+    }
+
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    /// Median 1.
+    fn log_normal(&mut self, spread: f64) -> f64 {
+        (spread * self.normal()).exp()
+    }
+
+    fn push(&mut self, op: Op, queued_s: f64, issued_s: f64, completed_s: f64) {
+        let ns = |seconds: f64| Timestamp((seconds * 1e9) as u64);
+        let mut row = Request::new(DeviceId::new(179, 0), op, ByteCount(if op == Op::Flush { 0 } else { 4096 }));
+        row.flags = if op == Op::Write { Flags::SYNC } else { Flags::NONE };
+        row.flags_known = Flags::KNOWN_FROM_RWBS;
+        row.sector = (op != Op::Flush).then(|| Sector((self.uniform() * 1e6) as u64 * 8));
+        (row.queued, row.issued, row.completed) = (Some(ns(queued_s)), Some(ns(issued_s)), Some(ns(completed_s)));
+        self.rows.push(row);
+    }
+}
+
+/// The base service time: reads 1 ms, synchronous writes 3 ms.
+fn base(op: Op) -> f64 {
+    if op == Op::Read { 1e-3 } else { 3e-3 }
+}
+
+/// Requests at random times, 300 a second; `factor` is how slow the device is at a time.
+fn open(made: &mut Made, plan: Plan, mut factor: impl FnMut(&mut Made, f64) -> f64) {
+    let mut at = 0.0;
+    while at < f64::from(plan.seconds) {
+        at += made.exponential(1.0 / 300.0);
+        let op = if made.uniform() < 0.5 { Op::Read } else { Op::Write };
+        let service = base(op) * plan.slow * factor(made, at) * made.log_normal(0.5);
+        let wait = made.exponential(50e-6);
+        made.push(op, at, at + wait, at + wait + service);
+    }
+}
+
+/// A device's speed that wanders: the logarithm is an Ornstein-Uhlenbeck process.
+struct Wander {
+    memory_s: f64,
+    spread: f64,
+    now: Option<(f64, f64)>,
+}
+
+impl Wander {
+    fn new(memory_s: f64, spread: f64) -> Wander {
+        Wander { memory_s, spread, now: None }
+    }
+
+    fn factor(&mut self, made: &mut Made, at: f64) -> f64 {
+        let value = match self.now {
+            None => self.spread * made.normal(),
+            Some((before, value)) => {
+                let keep = (-(at - before) / self.memory_s).exp();
+                keep * value + (1.0 - keep * keep).sqrt() * self.spread * made.normal()
+            }
+        };
+        self.now = Some((at, value));
+        value.exp()
+    }
+}
+
+/// One request at a time is served, 150 come in a second, and a stall serves none.
+fn stalls(made: &mut Made, plan: Plan) {
+    let (mut at, mut free) = (0.0, 0.0f64);
+    let mut stall = made.exponential(1.5);
+    while at < f64::from(plan.seconds) {
+        at += made.exponential(1.0 / 150.0);
+        let op = if made.uniform() < 0.5 { Op::Read } else { Op::Write };
+        let issued = free.max(at);
+        let mut service = base(op) * 0.5 * plan.slow * made.log_normal(0.3);
+        while issued + service > stall {
+            let length = 0.05 + 0.35 * made.uniform();
+            service += length * plan.slow;
+            stall += length * plan.slow + made.exponential(1.5);
+        }
+        free = issued + service;
+        made.push(op, at, issued, free);
+    }
+}
+
+/// One thread: it thinks for 20 ms on average, then commits.
+fn transactions(made: &mut Made, plan: Plan) {
+    let mut at = 0.0;
+    while at < f64::from(plan.seconds) {
+        at += made.exponential(0.02);
+        let pace = plan.slow * made.log_normal(0.6);
+        let mut ops = vec![Op::Read];
+        ops.extend(std::iter::repeat_n(Op::Write, 1 + (made.uniform() * 6.0) as usize));
+        ops.push(Op::Flush);
+        for op in ops {
+            let end = at + 20e-6 + base(op) * pace * made.log_normal(0.3);
+            made.push(op, at, at + 20e-6, end);
+            at = end;
+        }
+    }
+}

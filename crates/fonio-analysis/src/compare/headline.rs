@@ -1,0 +1,250 @@
+//! The figures that comparisons are made of, out of one recording's analysis.
+
+use crate::figures::Unit;
+use crate::slices::SliceTimes;
+use crate::statistics::estimate::Estimate;
+use crate::{Analysis, Distribution, Group};
+
+/// How near a figure is to what people feel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nearness {
+    /// How long the work took, and how long it was blocked on storage.
+    Felt,
+    /// Responses of what somebody waits for.
+    Waiting,
+    /// What explains them: service times, shares, rates, write-back.
+    Explains,
+}
+
+impl Nearness {
+    /// Its share of the level at which all figures are tested together. The work's own time is not given up for the
+    /// many figures that explain it.
+    pub(super) fn weight(self) -> f64 {
+        match self {
+            Nearness::Felt => 30.0,
+            Nearness::Waiting => 3.0,
+            Nearness::Explains => 1.0,
+        }
+    }
+}
+
+/// A headline figure of one recording.
+pub(super) struct Headline {
+    pub(super) figure: String,
+    pub(super) label: String,
+    pub(super) unit: Unit,
+    pub(super) less_is_better: Option<bool>,
+    pub(super) nearness: Nearness,
+    /// Over the whole span.
+    pub(super) value: Option<f64>,
+    /// Where it lies, as far as the recording itself can say.
+    pub(super) within: Within,
+}
+
+/// What one recording can say about where a figure lies.
+pub(super) enum Within {
+    /// The figure has one value in a recording, so that only several recordings show how it varies.
+    OneValue,
+    /// Too little of the recording is independent.
+    TooFewPieces,
+    /// An interval at any level.
+    Known(Estimate),
+}
+
+impl Within {
+    fn of(estimate: Option<Estimate>) -> Within {
+        estimate.map_or(Within::TooFewPieces, Within::Known)
+    }
+}
+
+/// The headline figures, in the same order for every analysis.
+pub(super) fn headlines(analysis: &Analysis) -> Vec<Headline> {
+    let mut all = whole(analysis);
+    latencies(analysis, &mut all);
+    rates(analysis, &mut all);
+    all
+}
+
+/// What has one value in a recording.
+fn whole(analysis: &Analysis) -> Vec<Headline> {
+    let one = |figure: &str, label: &str, nearness, value: Option<u64>| Headline {
+        figure: figure.to_owned(),
+        label: label.to_owned(),
+        unit: Unit::Ns,
+        less_is_better: Some(true),
+        nearness,
+        value: value.map(|value| value as f64),
+        within: Within::OneValue,
+    };
+    let longest = |group: Group| {
+        let row = analysis.latency.groups.iter().find(|row| row.group == group)?;
+        Some(row.response_ns.as_ref()?.max)
+    };
+    let blocked = analysis.launch.as_ref().map(|launch| launch.path.storage_ns);
+    vec![
+        one("run_time", "run time", Nearness::Felt, analysis.run_time_ns),
+        one("launch.storage", "time blocked on storage", Nearness::Felt, blocked),
+        one("latency.reads.response.max", "read response, maximum", Nearness::Waiting, longest(Group::Reads)),
+        one(
+            "latency.write_sync.response.max",
+            "sync write response, maximum",
+            Nearness::Waiting,
+            longest(Group::WriteSync),
+        ),
+    ]
+}
+
+fn latencies(analysis: &Analysis, all: &mut Vec<Headline>) {
+    let slices = &analysis.slices;
+    let async_group = if analysis.latency.sync_known { Group::WriteAsync } else { Group::WriteUnknown };
+    // Responses first: they are what people feel.
+    for kind in ["response", "service"] {
+        for (group, name, label, of_slices) in [
+            (Group::Reads, "reads", "read", &slices.read),
+            (Group::WriteSync, "write_sync", "sync write", &slices.write_sync),
+            (async_group, async_group.name(), "other write", &slices.write_async),
+        ] {
+            let row = analysis.latency.groups.iter().find(|row| row.group == group);
+            let (times, whole) = match kind {
+                "response" => (&of_slices.response, row.and_then(|row| row.response_ns.as_ref())),
+                _ => (&of_slices.service, row.and_then(|row| row.service_ns.as_ref())),
+            };
+            let waited_for = kind == "response" && group != async_group;
+            for (part, part_label, (value, estimate)) in
+                [("p99", "99th percentile", p99(whole, times)), ("p50", "median", p50(whole, times)), ("mean", "mean", mean(whole, times))]
+            {
+                all.push(Headline {
+                    figure: format!("latency.{name}.{kind}.{part}"),
+                    label: format!("{label} {kind}, {part_label}"),
+                    unit: Unit::Ns,
+                    less_is_better: waited_for.then_some(true),
+                    nearness: if waited_for { Nearness::Waiting } else { Nearness::Explains },
+                    value,
+                    within: Within::of(estimate),
+                });
+            }
+        }
+    }
+}
+
+fn p99(whole: Option<&Distribution>, times: &SliceTimes) -> (Option<f64>, Option<Estimate>) {
+    quantile(whole.and_then(|whole| whole.p99), 0.99, &times.below_p99, times)
+}
+
+fn p50(whole: Option<&Distribution>, times: &SliceTimes) -> (Option<f64>, Option<Estimate>) {
+    quantile(whole.and_then(|whole| whole.p50), 0.5, &times.below_p50, times)
+}
+
+fn quantile(value: Option<u64>, at: f64, below: &[f64], times: &SliceTimes) -> (Option<f64>, Option<Estimate>) {
+    let value = value.map(|value| value as f64);
+    (value, value.and_then(|value| Estimate::quantile(value, at, below, &times.count, &times.histogram)))
+}
+
+fn mean(whole: Option<&Distribution>, times: &SliceTimes) -> (Option<f64>, Option<Estimate>) {
+    let value = whole.map(|whole| whole.mean);
+    let parts: Vec<(f64, f64)> =
+        times.sum_ns.iter().zip(&times.count).map(|(sum, count)| (*sum as f64, *count as f64)).collect();
+    (value, value.and_then(|value| Estimate::ratio(value, &parts)))
+}
+
+fn rates(analysis: &Analysis, all: &mut Vec<Headline>) {
+    const NS_IN_S: f64 = 1e9;
+    let slices = &analysis.slices;
+    let totals = &analysis.totals;
+    let share = analysis.io_share.all.as_ref();
+    let covered: u64 = slices.covered_ns.iter().sum();
+    let stalls_per_s = analysis
+        .latency
+        .groups
+        .iter()
+        .any(|row| row.response_ns.is_some())
+        .then(|| crate::seen::per_second(slices.stalls.iter().sum(), covered))
+        .flatten();
+    for (figure, label, unit, less_is_better, nearness, value, parts, scale) in [
+        (
+            "stalls.per_s",
+            "responses of 100 ms or more",
+            Unit::PerS,
+            Some(true),
+            Nearness::Waiting,
+            stalls_per_s,
+            &slices.stalls,
+            NS_IN_S,
+        ),
+        (
+            "io_share.busy_union",
+            "time busy",
+            Unit::Share,
+            None,
+            Nearness::Explains,
+            share.map(|share| share.busy_union_share),
+            &slices.busy_ns,
+            1.0,
+        ),
+        (
+            "io_share.latency_sum",
+            "requests in flight, mean",
+            Unit::Ratio,
+            None,
+            Nearness::Explains,
+            share.map(|share| share.latency_sum_share),
+            &slices.service_sum_ns,
+            1.0,
+        ),
+        (
+            "flushes.per_s",
+            "flushes",
+            Unit::PerS,
+            None,
+            Nearness::Explains,
+            analysis.flushes.flushes_per_s,
+            &slices.flushes,
+            NS_IN_S,
+        ),
+        (
+            "totals.requests_per_s",
+            "requests",
+            Unit::PerS,
+            None,
+            Nearness::Explains,
+            totals.requests_per_s,
+            &slices.requests,
+            NS_IN_S,
+        ),
+        (
+            "totals.read_bytes_per_s",
+            "bytes read",
+            Unit::BytesPerS,
+            None,
+            Nearness::Explains,
+            totals.read_bytes_per_s,
+            &slices.read_bytes,
+            NS_IN_S,
+        ),
+        (
+            "totals.write_bytes_per_s",
+            "bytes written",
+            Unit::BytesPerS,
+            None,
+            Nearness::Explains,
+            totals.write_bytes_per_s,
+            &slices.write_bytes,
+            NS_IN_S,
+        ),
+    ] {
+        let parts: Vec<(f64, f64)> = parts
+            .iter()
+            .zip(&slices.covered_ns)
+            .map(|(part, time)| (*part as f64 * scale, *time as f64))
+            .collect();
+        all.push(Headline {
+            figure: figure.to_owned(),
+            label: label.to_owned(),
+            unit,
+            less_is_better,
+            nearness,
+            value,
+            within: Within::of(value.and_then(|value| Estimate::ratio(value, &parts))),
+        });
+    }
+}

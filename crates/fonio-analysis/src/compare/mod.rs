@@ -1,0 +1,205 @@
+//! Recordings against other recordings: differences with intervals, and "no difference" as an answer.
+//!
+//! Two ways, by what is given:
+//!
+//! - **One recording a side.** Each is cut into slices of time, and how a figure varies from slice to slice says where it
+//!   lies ([`crate::statistics`]: autocorrelation is allowed for). That holds for what went on during these recordings.
+//!   How much two runs of the same thing differ, it cannot show.
+//! - **Several recordings a side.** Each recording gives one value, and the spread between recordings decides. This is
+//!   what a claim about a change should rest on.
+//!
+//! Either way all figures are tested together (Holm, with weights), so that a comparison of equal things claims any
+//! difference at all in at most 5 percent. `cargo xtask bench compare` measures that.
+
+mod headline;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::interval::{self, Change, Unknown, geometric_mean};
+use crate::statistics::{FAMILY_LEVEL, holm};
+use crate::{Analysis, Unit};
+use headline::{Headline, Within, headlines};
+
+/// Something with a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named<T> {
+    /// The name.
+    pub name: String,
+    /// The thing.
+    pub value: T,
+}
+
+/// Sides compared with the first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// How the intervals were made.
+    pub method: String,
+    /// What is compared; the first is what the others are compared with.
+    pub sides: Vec<Side>,
+    /// Each headline figure that is known on some side, in the order of how near it is to what people feel.
+    pub rows: Vec<ComparisonRow>,
+}
+
+/// One side: a recording, or several of the same thing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Side {
+    /// What to call it.
+    pub name: String,
+    /// Each recording's name.
+    pub recordings: Vec<String>,
+    /// Those of them that are no valid measurements.
+    pub invalid: Vec<String>,
+}
+
+/// One headline figure on all sides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparisonRow {
+    /// The figure's name: `latency.write_sync.response.p99`, …
+    pub figure: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// What a person calls it: `sync write response, 99th percentile`.
+    pub label: String,
+    /// Whether less of it is better; absent where it only explains others.
+    pub less_is_better: Option<bool>,
+    /// Whether it is the work's own time: run time, or time blocked on storage.
+    pub felt: bool,
+    /// Its value on each side, of several recordings the geometric mean (the mean where one is 0); absent where unknown.
+    pub values: Vec<Option<f64>>,
+    /// Each value as a reader wants it.
+    pub texts: Vec<Option<String>>,
+    /// Each recording's value.
+    pub runs: Vec<Vec<Option<f64>>>,
+    /// Each side after the first, compared with the first.
+    pub changes: Vec<Change>,
+}
+
+const METHOD_ONE: &str = "One recording a side: how each figure varies over slices of the recording's time gives its \
+interval (equal-weighted cosines of the slices, so that slices may depend on each other; percentiles by Woodruff's \
+method). All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher than 95 \
+percent. A difference is named from 5 percent on. Slices of one recording cannot show how runs differ: give several \
+recordings a side for that (--before A… --after B…).";
+
+const METHOD_RUNS: &str = "Several recordings a side: each gives one value, and Welch's t on the logarithms gives the \
+interval of the ratio. All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher \
+than 95 percent. A difference is named from 5 percent on.";
+
+/// Compares each side with the first. A side is one recording's analysis, or several.
+pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
+    let measured: Vec<Vec<Vec<Headline>>> = sides
+        .iter()
+        .map(|side| side.value.iter().map(|recording| headlines(recording.value)).collect())
+        .collect();
+    let one_each = sides.iter().all(|side| side.value.len() == 1);
+    let figures = measured.iter().flatten().next().map_or(0, Vec::len);
+    let known: Vec<usize> = (0..figures)
+        .filter(|figure| measured.iter().flatten().any(|recording| recording[*figure].value.is_some()))
+        .collect();
+    let mut rows: Vec<ComparisonRow> = known.iter().map(|figure| row(&measured, *figure)).collect();
+    for other in measured.iter().skip(1) {
+        let change = |at: usize, level: f64| {
+            let of = |side: &Vec<Vec<Headline>>| -> Vec<usize> { (0..side.len()).collect() };
+            let pick = |side: &'_ Vec<Vec<Headline>>| -> Vec<Option<f64>> {
+                of(side).into_iter().map(|recording| side[recording][known[at]].value).collect()
+            };
+            if one_each {
+                within(&measured[0][0][known[at]], &other[0][known[at]], level)
+            } else {
+                between(&pick(&measured[0]), &pick(other), level)
+            }
+        };
+        let weights: Vec<f64> =
+            known.iter().map(|figure| measured[0][0][*figure].nearness.weight()).collect();
+        // A figure that can never be claimed takes no share of the level from the others.
+        let weights: Vec<f64> = (0..known.len())
+            .map(|at| if has_interval(&change(at, FAMILY_LEVEL)) { weights[at] } else { 0.0 })
+            .collect();
+        let levels = holm::levels(FAMILY_LEVEL, &weights, |at, level| {
+            weights[at] > 0.0 && change(at, level).is_claimed()
+        });
+        for (at, row) in rows.iter_mut().enumerate() {
+            let level = if weights[at] > 0.0 { levels[at] } else { FAMILY_LEVEL };
+            row.changes.push(change(at, level));
+        }
+    }
+    Comparison {
+        method: if one_each { METHOD_ONE } else { METHOD_RUNS }.to_owned(),
+        sides: sides.iter().map(side).collect(),
+        rows,
+    }
+}
+
+fn has_interval(change: &Change) -> bool {
+    change.confidence.is_some()
+}
+
+fn side(side: &Named<Vec<Named<&Analysis>>>) -> Side {
+    let name = |recording: &Named<&Analysis>| recording.name.clone();
+    Side {
+        name: side.name.clone(),
+        recordings: side.value.iter().map(name).collect(),
+        invalid: side.value.iter().filter(|recording| !recording.value.validity.ok).map(name).collect(),
+    }
+}
+
+fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
+    let first = &measured[0][0][figure];
+    let runs: Vec<Vec<Option<f64>>> =
+        measured.iter().map(|side| side.iter().map(|recording| recording[figure].value).collect()).collect();
+    let values: Vec<Option<f64>> = runs.iter().map(|runs| typical(runs)).collect();
+    ComparisonRow {
+        figure: first.figure.clone(),
+        unit: first.unit,
+        label: first.label.clone(),
+        less_is_better: first.less_is_better,
+        felt: first.nearness == headline::Nearness::Felt,
+        texts: values.iter().map(|value| value.map(|value| first.unit.text(value))).collect(),
+        values,
+        runs,
+        changes: Vec::new(),
+    }
+}
+
+/// The value of several recordings; `None` where one does not have it.
+fn typical(runs: &[Option<f64>]) -> Option<f64> {
+    let runs: Vec<f64> = runs.iter().copied().collect::<Option<_>>()?;
+    match runs.as_slice() {
+        [] => None,
+        [one] => Some(*one),
+        several => {
+            geometric_mean(several).or_else(|| Some(several.iter().sum::<f64>() / several.len() as f64))
+        }
+    }
+}
+
+/// One recording each: what their slices show.
+fn within(first: &Headline, other: &Headline, level: f64) -> Change {
+    let (Some(a), Some(b)) = (first.value, other.value) else {
+        return Change::unknown(None, Unknown::NotMeasured);
+    };
+    let ratio = (a > 0.0).then(|| b / a);
+    match (&first.within, &other.within) {
+        (Within::Known(first), Within::Known(other)) => {
+            let (first, other) = (first.bounds(level), other.bounds(level));
+            match first.ratio_of(other) {
+                Some(ratio) => Change::of_ratio(ratio, level),
+                None => Change::of_difference(first.difference_to(other), a == 0.0 && b == 0.0, level),
+            }
+        }
+        (Within::OneValue, _) => Change::unknown(ratio, Unknown::OneValueEach),
+        _ => Change::unknown(ratio, Unknown::TooFewPieces),
+    }
+}
+
+/// Several recordings a side: how they differ among themselves.
+fn between(first: &[Option<f64>], other: &[Option<f64>], level: f64) -> Change {
+    let all = |runs: &[Option<f64>]| runs.iter().copied().collect::<Option<Vec<f64>>>();
+    match (all(first), all(other)) {
+        (Some(first), Some(other)) => interval::compare_runs(&first, &other, level),
+        _ => Change::unknown(None, Unknown::NotMeasured),
+    }
+}
+
+#[cfg(test)]
+mod tests;

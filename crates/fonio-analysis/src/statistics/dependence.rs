@@ -1,0 +1,158 @@
+//! The variance of a sum over slices of time that depend on each other.
+//!
+//! Latencies come in runs: a slow second follows a slow second. Slices taken as independent make intervals several times
+//! too narrow. Two steps allow for it:
+//!
+//! 1. How many independent pieces is the series worth? The integrated autocorrelation time (initial positive sequence:
+//!    Geyer, *Practical Markov Chain Monte Carlo*, 1992) says how many slices make one. A few slices that hold nearly all
+//!    of the data count as those few.
+//! 2. The long-run variance is the mean of the first squared cosine transforms (equal-weighted cosines: Müller 2004;
+//!    Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). They hold the slow movements that independent slices miss,
+//!    and with `B` of them the quotient follows Student's t with `B` degrees of freedom. The fewer pieces, or the fewer
+//!    slices that carry the variance (stalls), the fewer cosines.
+
+/// Fewer independent pieces than this say nothing about the spread.
+pub(crate) const PIECES_MIN: f64 = 7.0;
+
+/// Cosines at most: twelve reach to `6 / T` hertz in a series of length `T`, and t with 12 degrees of freedom is near its
+/// limit. More would miss slow movements that hide below quick noise.
+const COSINES_MAX: f64 = 12.0;
+
+/// Cosines for each independent piece. A first-order autoregression has lost half of its power at this many.
+const COSINES_PER_PIECE: f64 = 0.6;
+
+/// The variance of a sum, and what it rests on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    /// Of the sum.
+    pub(crate) variance: f64,
+    /// Degrees of freedom of `variance`.
+    pub(crate) freedom: f64,
+}
+
+/// The spread of the sum of `residuals`, which sum to 0 themselves; `weights` say how much of the data each slice holds.
+/// `None` where the series is worth fewer than [`PIECES_MIN`] independent pieces.
+pub(crate) fn spread(residuals: &[f64], weights: &[f64]) -> Option<Spread> {
+    let count = residuals.len() as f64;
+    let pieces = participation(weights.iter().copied()).min(count / autocorrelation_time(residuals));
+    if pieces < PIECES_MIN {
+        return None;
+    }
+    // Normal noise has a third of its length here: it is not held back. One stall among slices without any is.
+    let carriers = 3.0 * participation(residuals.iter().map(|residual| residual * residual));
+    let carriers = if carriers > 0.0 { carriers } else { pieces };
+    let cosines = (COSINES_PER_PIECE * pieces.min(carriers)).floor().clamp(1.0, COSINES_MAX);
+    let power: f64 = (1..=cosines as u32).map(|index| squared_cosine(residuals, index)).sum();
+    Some(Spread { variance: count * power / cosines, freedom: cosines })
+}
+
+/// How many equal values would hold as much: `(Σv)² / Σv²` (Kish's effective sample size).
+fn participation(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, squares) = values.fold((0.0, 0.0), |(sum, squares), value| (sum + value, squares + value * value));
+    if squares > 0.0 { sum * sum / squares } else { 0.0 }
+}
+
+/// Slices that make one independent piece, at least 1.
+fn autocorrelation_time(residuals: &[f64]) -> f64 {
+    let power: f64 = residuals.iter().map(|residual| residual * residual).sum();
+    if power == 0.0 {
+        return 1.0;
+    }
+    let correlation = |lag: usize| {
+        let products = residuals.iter().zip(&residuals[lag.min(residuals.len())..]);
+        products.map(|(now, later)| now * later).sum::<f64>() / power
+    };
+    let mut sum = 0.0;
+    let mut lag = 0;
+    // Sums of two neighbours are positive in theory: the first that is not is noise.
+    while lag + 1 < residuals.len() {
+        let pair = correlation(lag) + correlation(lag + 1);
+        if pair <= 0.0 {
+            break;
+        }
+        sum += pair;
+        lag += 2;
+    }
+    (2.0 * sum - 1.0).max(1.0)
+}
+
+fn squared_cosine(residuals: &[f64], index: u32) -> f64 {
+    let count = residuals.len() as f64;
+    let step = std::f64::consts::PI * f64::from(index) / count;
+    let terms = residuals.iter().enumerate();
+    let sum: f64 = terms.map(|(at, residual)| residual * libm::cos(step * (at as f64 + 0.5))).sum();
+    2.0 / count * sum * sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uniform between -1 and 1; its variance is a third.
+    fn noise(seed: u64, count: usize) -> Vec<f64> {
+        let mut state = seed;
+        let mut draw = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        };
+        (0..count).map(|_| draw()).collect()
+    }
+
+    fn centred(mut values: Vec<f64>) -> Vec<f64> {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        values.iter_mut().for_each(|value| *value -= mean);
+        values
+    }
+
+    /// Each value keeps `keep` of the one before.
+    fn autoregression(seed: u64, count: usize, keep: f64) -> Vec<f64> {
+        let mut last = 0.0;
+        noise(seed, count)
+            .into_iter()
+            .map(|value| {
+                last = keep * last + value;
+                last
+            })
+            .collect()
+    }
+
+    /// The mean variance found in many series, over the true one of the sum of 100 values.
+    fn ratio(keep: f64) -> f64 {
+        let truth = 100.0 / 3.0 / (1.0 - keep) / (1.0 - keep);
+        let found: Vec<f64> = (0..400)
+            .filter_map(|seed| spread(&centred(autoregression(seed * 7919 + 1, 100, keep)), &[1.0; 100]))
+            .map(|spread| spread.variance)
+            .collect();
+        assert!(found.len() > 200, "{} of 400 series have a spread", found.len());
+        found.iter().sum::<f64>() / found.len() as f64 / truth
+    }
+
+    #[test]
+    fn independent_and_dependent_slices_have_their_variance() {
+        let (independent, dependent) = (ratio(0.0), ratio(0.6));
+        assert!((0.9..1.1).contains(&independent), "{independent}");
+        // Independent slices would give 0.4 * 0.4 / 0.64: a quarter.
+        assert!((0.75..1.1).contains(&dependent), "{dependent}");
+    }
+
+    #[test]
+    fn few_pieces_say_nothing() {
+        let slow = centred((0..100).map(|at| if at < 50 { 0.0 } else { 1.0 }).collect());
+        assert_eq!(spread(&slow, &[1.0; 100]), None, "one step is one piece");
+        let burst = centred(noise(3, 100));
+        let mut weights = [0.0; 100];
+        weights[..5].fill(1.0);
+        assert_eq!(spread(&burst, &weights), None, "five slices with data");
+        let mut stalls = vec![0.0; 100];
+        stalls[40] = 1.0;
+        let one_stall = spread(&centred(stalls), &[1.0; 100]).unwrap();
+        assert_eq!(one_stall.freedom, 1.0, "its variance rests on one event");
+        assert_eq!(spread(&[], &[]), None);
+    }
+
+    #[test]
+    fn constant_data_have_no_variance() {
+        let spread = spread(&[0.0; 20], &[1.0; 20]).unwrap();
+        assert_eq!((spread.variance, spread.freedom), (0.0, 12.0));
+    }
+}

@@ -1,0 +1,198 @@
+//! Values with intervals out of slices of time, and the interval of the ratio of two.
+
+use super::dependence::{Spread, spread};
+use super::student;
+
+/// A value and an interval around it: `low <= value <= high`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bounds {
+    /// 0 where nothing is ruled out below.
+    pub(crate) low: f64,
+    pub(crate) value: f64,
+    /// Infinite where nothing is ruled out above.
+    pub(crate) high: f64,
+}
+
+/// A value of one recording, at least 0, that can say at any level where it lies.
+#[derive(Clone, Debug)]
+pub(crate) enum Estimate {
+    /// A ratio of two sums: latency over requests, requests over time.
+    Ratio {
+        /// Over the whole span.
+        value: f64,
+        /// Of `value`.
+        spread: Spread,
+    },
+    /// A quantile.
+    Quantile {
+        /// Over the whole span.
+        value: f64,
+        /// Which: 0.99.
+        at: f64,
+        /// Independent values that would vary as much.
+        effective: f64,
+        freedom: f64,
+        /// Each step of the histogram: its middle, and the share of the values up to and with it.
+        cumulative: Vec<(f64, f64)>,
+    },
+}
+
+/// A histogram step's middle is at most this far from its values: `Steps<5>`.
+const STEP_ERROR: f64 = 1.0 / 64.0;
+
+impl Estimate {
+    /// A ratio of sums out of each slice's two parts; `None` where too little is independent.
+    ///
+    /// The residuals from the common ratio allow for slices with more and fewer requests (Cochran, *Sampling Techniques*,
+    /// ratio estimators).
+    pub(crate) fn ratio(value: f64, parts: &[(f64, f64)]) -> Option<Estimate> {
+        let (sum, by) = parts.iter().fold((0.0, 0.0), |all, part| (all.0 + part.0, all.1 + part.1));
+        if by <= 0.0 {
+            return None;
+        }
+        let ratio = sum / by;
+        let residuals: Vec<f64> = parts.iter().map(|(part, of)| (part - ratio * of) / by).collect();
+        let weights: Vec<f64> = parts.iter().map(|(_, of)| *of).collect();
+        Some(Estimate::Ratio { value, spread: spread(&residuals, &weights)? })
+    }
+
+    /// A quantile: `below` is how many of each slice's values lie below it, `counts` how many there are; `steps` is the
+    /// histogram of all. `None` where too little is independent.
+    ///
+    /// Whether a value lies below the quantile is a yes or no, whose share varies as the slices show. That variance is
+    /// turned into a number of independent values, and Wilson's interval for the share at that number is read off the
+    /// histogram (Woodruff 1952; Korn and Graubard 1998).
+    pub(crate) fn quantile(
+        value: f64,
+        at: f64,
+        below: &[f64],
+        counts: &[u64],
+        steps: &[(u64, u64)],
+    ) -> Option<Estimate> {
+        let total: u64 = counts.iter().sum();
+        if total == 0 {
+            return None;
+        }
+        let all = total as f64;
+        let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
+        let residuals: Vec<f64> =
+            below.iter().zip(&counts).map(|(below, count)| (below - at * count) / all).collect();
+        let Spread { variance, freedom } = spread(&residuals, &counts)?;
+        // Never more than there are: slices that vary less than chance would are chance themselves.
+        let effective = (at * (1.0 - at) / variance.max(f64::MIN_POSITIVE)).min(all);
+        let mut seen = 0u64;
+        let cumulative = steps
+            .iter()
+            .map(|(middle, count)| {
+                seen += count;
+                (*middle as f64, seen as f64 / all)
+            })
+            .collect();
+        Some(Estimate::Quantile { value, at, effective, freedom, cumulative })
+    }
+
+    /// Where the value lies; outside of it with probability `level` at most.
+    pub(crate) fn bounds(&self, level: f64) -> Bounds {
+        match self {
+            Estimate::Ratio { value, spread } => {
+                let half = student::two_sided(level, spread.freedom) * spread.variance.sqrt();
+                Bounds { low: (value - half).max(0.0), value: *value, high: value + half }
+            }
+            Estimate::Quantile { value, at, effective, freedom, cumulative } => {
+                let t = student::two_sided(level, *freedom);
+                let (low, high) = wilson(*at, *effective, t);
+                // Beyond the greatest or below the least of the independent values nothing was seen.
+                let one = 1.0 / effective;
+                let read = |share: f64| {
+                    let step = cumulative.partition_point(|(_, up_to)| *up_to < share);
+                    cumulative.get(step).or(cumulative.last()).map_or(*value, |(middle, _)| *middle)
+                };
+                let low = if low < one { 0.0 } else { read(low) * (1.0 - STEP_ERROR) };
+                let high = if high > 1.0 - one { f64::INFINITY } else { read(high) * (1.0 + STEP_ERROR) };
+                Bounds { low: low.min(*value), value: *value, high: high.max(*value) }
+            }
+        }
+    }
+}
+
+/// Wilson's interval for a share of `count` values, with `t` in the place of the normal's point.
+fn wilson(share: f64, count: f64, t: f64) -> (f64, f64) {
+    let shrink = 1.0 + t * t / count;
+    let middle = (share + t * t / (2.0 * count)) / shrink;
+    let half = t / shrink * (share * (1.0 - share) / count + t * t / (4.0 * count * count)).sqrt();
+    (middle - half, middle + half)
+}
+
+impl Bounds {
+    /// `other` over `self`, with the interval that both intervals allow: the method of variance estimates recovery on the
+    /// logarithm (Donner and Zou 2012). `None` where one of the values is 0.
+    pub(crate) fn ratio_of(self, other: Bounds) -> Option<Bounds> {
+        if self.value <= 0.0 || other.value <= 0.0 {
+            return None;
+        }
+        let apart = |a: f64, b: f64| {
+            let (a, b) = (libm::log(a), libm::log(b));
+            libm::exp((a * a + b * b).sqrt())
+        };
+        let value = other.value / self.value;
+        Some(Bounds {
+            low: value / apart(other.value / other.low, self.high / self.value),
+            value,
+            high: value * apart(other.high / other.value, self.value / self.low),
+        })
+    }
+
+    /// `other` less `self`, the same way.
+    pub(crate) fn difference_to(self, other: Bounds) -> Bounds {
+        let apart = |a: f64, b: f64| (a * a + b * b).sqrt();
+        let value = other.value - self.value;
+        Bounds {
+            low: value - apart(other.value - other.low, self.high - self.value),
+            value,
+            high: value + apart(other.high - other.value, self.value - self.low),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wilson_by_hand() {
+        // 95 percent, half of 100: any table of Wilson's interval.
+        let (low, high) = wilson(0.5, 100.0, 1.96);
+        assert!((low - 0.4038).abs() < 1e-4 && (high - 0.5962).abs() < 1e-4, "{low} {high}");
+    }
+
+    #[test]
+    fn ratios_and_differences_of_two_values() {
+        let of = |low, value, high| Bounds { low, value, high };
+        let ratio = of(9.0, 10.0, 11.0).ratio_of(of(18.0, 20.0, 22.0)).unwrap();
+        // ln 1.1111 and ln 1.1 below; ln 1.1 and ln 1.1111 above: together 0.1421 either way.
+        assert!((ratio.value - 2.0).abs() < 1e-12);
+        assert!((ratio.low - 2.0 / 1.1527).abs() < 1e-3 && (ratio.high - 2.0 * 1.1527).abs() < 1e-3, "{ratio:?}");
+        let open = of(0.0, 10.0, f64::INFINITY).ratio_of(of(18.0, 20.0, 22.0)).unwrap();
+        assert_eq!((open.low, open.high), (0.0, f64::INFINITY));
+        assert_eq!(of(0.0, 0.0, 0.0).ratio_of(of(1.0, 2.0, 3.0)), None);
+        assert_eq!(of(0.0, 0.0, 0.0).difference_to(of(1.0, 2.0, 3.0)), of(1.0, 2.0, 3.0));
+        assert_eq!(of(2.0, 5.0, 9.0).difference_to(of(7.0, 10.0, 11.0)), of(0.0, 5.0, 5.0 + 10f64.sqrt()));
+    }
+
+    #[test]
+    fn a_quantile_of_independent_values() {
+        // 100 slices of 100 values each, evenly spread over 1..=100, so that each slice has half below.
+        let steps: Vec<(u64, u64)> = (1..=100).map(|value| (value, 100)).collect();
+        let mut below = vec![50.0; 100];
+        // Binomial variation of the slices: 5 up, 5 down.
+        below.iter_mut().enumerate().for_each(|(at, below)| *below += [5.0, -5.0, -5.0, 5.0][at % 4]);
+        let estimate = Estimate::quantile(50.0, 0.5, &below, &[100; 100], &steps).unwrap();
+        let Bounds { low, value, high } = estimate.bounds(0.05);
+        assert!(low < value && value < high && low > 40.0 && high < 60.0, "{low} {value} {high}");
+        let strict = estimate.bounds(0.001);
+        assert!(strict.low <= low && strict.high >= high);
+        // Two values beyond the 99th percentile in effect: above it nothing is ruled out.
+        let rare = Estimate::Quantile { value: 99.0, at: 0.99, effective: 20.0, freedom: 8.0, cumulative: vec![(99.0, 1.0)] };
+        assert_eq!(rare.bounds(0.05).high, f64::INFINITY);
+    }
+}

@@ -2,6 +2,7 @@
 
 mod assets;
 mod bench_fuse;
+mod compare_bench;
 mod demo;
 mod emulated;
 mod emulator_bench;
@@ -39,6 +40,8 @@ cargo xtask COMMAND
               [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS];
               `bench emulator` what fio measures on emulated cards beside model and publication (root): [CARD…];
               `bench fit` fits profiles to emulated cards and checks them (root): [CARD…];
+              `bench compare` how often `fonio compare` is wrong, on generated series: [--pairs N]; on recordings of an emulated
+              eMMC (root): --real [--pairs N] [--seconds N] [--long N];
               `bench fuse` mounts in every mode beside bindfs (root): [--quick] [--over DIR] [MODE…]; over an
               emulated device, the daemon's processor made slow if wanted: --on PROFILE [--cpu PERCENT|study]
   paper       tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--cpu SHARE] [--json]

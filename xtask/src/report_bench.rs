@@ -41,6 +41,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
         return crate::fit_bench::run(cards);
     }
     if let [what, rest @ ..] = arguments
+        && what == "compare"
+    {
+        return crate::compare_bench::run(rest);
+    }
+    if let [what, rest @ ..] = arguments
         && what == "fuse"
     {
         return crate::bench_fuse::run(rest);

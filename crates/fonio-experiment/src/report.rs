@@ -2,6 +2,7 @@
 //! setup takes as long as it does.
 
 use fonio_analysis::Answer;
+use fonio_analysis::interval::RUNS_MIN;
 use fonio_host::CpuShare;
 use fonio_report::Document;
 use fonio_report::document::{
@@ -77,20 +78,21 @@ fn shown(series: &Series) -> (Tone, String) {
         others
             .iter()
             .filter(|variation| answer(variation) == Answer::Lower && (!safe || variation.safe))
-            .max_by(|a, b| a.speedup.total_cmp(&b.speedup))
+            .max_by(|a, b| a.speedup.unwrap_or(0.0).total_cmp(&b.speedup.unwrap_or(0.0)))
     };
-    let once = series.variations.iter().any(|variation| variation.runs.len() < 2);
+    let few = series.variations.iter().any(|variation| variation.runs.len() < RUNS_MIN);
     match (best(true), others.is_empty()) {
         (_, true) => (Tone::Plain, format!("{took}.")),
-        _ if once => {
-            (Tone::Plain, format!("{took}; with one run of each no difference can be shown (--repeat 3)."))
-        }
+        _ if few => (
+            Tone::Plain,
+            format!("{took}; fewer than three runs of each show no difference (--repeat 3, or --repeat auto)."),
+        ),
         (Some(variation), _) => (
             Tone::Notice,
             format!(
-                "{took}; {} is {:.2} times as fast as {} ({}).",
+                "{took}; {} is {} times as fast as {} ({}).",
                 variation.name,
-                variation.speedup,
+                gain(variation),
                 variation.compared_with.as_deref().unwrap_or(&first.name),
                 Unit::Seconds.format(variation.wall_s)
             ),
@@ -103,7 +105,21 @@ fn shown(series: &Series) -> (Tone, String) {
 }
 
 fn answer(variation: &VariationResult) -> Answer {
-    variation.difference.as_ref().map_or(Answer::Unknown, |difference| difference.answer)
+    variation.change.as_ref().map_or(Answer::Unknown, |change| change.answer)
+}
+
+/// How many times as fast, with the interval.
+fn gain(variation: &VariationResult) -> String {
+    match faster(variation) {
+        Some((low, point, high)) => format!("{point:.2} ({low:.2} to {high:.2})"),
+        None => "unknown".to_owned(),
+    }
+}
+
+/// How many times as fast: lower end of the interval, value, upper end.
+fn faster(variation: &VariationResult) -> Option<(f64, f64, f64)> {
+    let change = variation.change.as_ref()?;
+    Some((1.0 / change.high?, 1.0 / change.ratio?, 1.0 / change.low?))
 }
 
 fn section(series: &Series) -> Section {
@@ -111,7 +127,10 @@ fn section(series: &Series) -> Section {
     let faster = series.variations.iter().filter(|variation| answer(variation) == Answer::Lower).count();
     let (question, said) = match tried {
         0 => ("How long did it take?", "One setup was run; there is nothing to compare.".to_owned()),
-        _ => ("What would make it faster?", format!("{faster} of {tried} were shown to be faster.")),
+        _ => (
+            "What would make it faster?",
+            format!("{faster} of {tried} {} shown to be faster.", if faster == 1 { "was" } else { "were" }),
+        ),
     };
     let mut notes: Vec<String> = series
         .variations
@@ -119,7 +138,11 @@ fn section(series: &Series) -> Section {
         .filter_map(|variation| Some(format!("{}: {}", variation.name, variation.power_cut.as_ref()?)))
         .collect();
     if tried > 0 {
-        notes.push("Every setup was run in turn, round after round; intervals are Welch's at 95 %.".into());
+        notes.push(
+            "Every setup was run in turn, round after round, each round with a seed of its own. Speeds are compared within \
+             rounds; their intervals together are right in 95 % (Student's t of the logarithms, Holm)."
+                .into(),
+        );
     }
     Section {
         id: "fixes".into(),
@@ -136,43 +159,43 @@ fn table(series: &Series) -> Table {
     let row = |variation: &VariationResult| {
         let runs = variation.runs.len() as f64;
         let mean = |value: fn(&RunFigures) -> f64| variation.runs.iter().map(value).sum::<f64>() / runs;
-        let time = match variation.wall_s_half {
-            None => Cell::Number(variation.wall_s, Unit::Seconds),
-            Some(half) => Cell::Range {
-                low: (variation.wall_s - half).max(0.0),
-                point: Some(variation.wall_s),
-                high: variation.wall_s + half,
-                unit: Unit::Seconds,
-                change: false,
-            },
-        };
         let judgement = match answer(variation) {
+            _ if variation.compared_with.is_none() => Cell::Unknown,
             Answer::Lower => Cell::Judgement(Tone::Good, "faster".into()),
             Answer::Higher => Cell::Judgement(Tone::Bad, "slower".into()),
-            Answer::NoDifference => Cell::Judgement(Tone::Plain, "no difference".into()),
-            Answer::Unknown => Cell::Unknown,
+            Answer::NoDifference | Answer::Unknown => {
+                Cell::Judgement(Tone::Plain, format!("not shown (n = {})", variation.runs.len()))
+            }
         };
-        let gain = match variation.compared_with {
-            Some(_) => Cell::Number(variation.speedup, Unit::Times),
-            None => Cell::Unknown,
+        let gain = match (faster(variation), variation.speedup) {
+            (Some((low, point, high)), _) => {
+                Cell::Range { low, point: Some(point), high, unit: Unit::Times, change: false }
+            }
+            (None, Some(speedup)) => Cell::Number(speedup, Unit::Times),
+            (None, None) => Cell::Unknown,
         };
+        // A mean over some of the runs would stand for all of them.
+        let busy: Option<f64> = variation.runs.iter().map(|run| run.busy_share).sum();
         vec![
             Cell::Name(variation.name.clone()),
-            time,
+            times(variation),
             gain,
             judgement,
             Cell::Number(mean(|run| run.requests as f64).round(), Unit::Count),
             Cell::Number(mean(|run| run.write_bytes as f64), Unit::Bytes),
             Cell::Number(mean(|run| run.flushes as f64).round(), Unit::Count),
-            Cell::Number(mean(|run| run.busy_share.unwrap_or(f64::NAN)), Unit::Share),
+            Cell::known(busy.map(|busy| busy / runs), Unit::Share),
         ]
     };
     Table {
         caption: "Run times".into(),
         columns: vec![
             Column::new("Setup"),
-            Column::noted("Run time", "Mean of the runs, with its 95 % interval."),
-            Column::noted("Speed", "The mean run time of the same without the fix, over this one."),
+            Column::noted("Run time", "Mean of the runs, with the shortest and the longest."),
+            Column::noted(
+                "Speed",
+                "The run time of the same without the fix over this one, in the same round: geometric mean and interval.",
+            ),
             Column::new("Answer"),
             Column::noted("Requests", "To the devices under test, mean of the runs."),
             Column::new("Written").or_drop(),
@@ -182,6 +205,15 @@ fn table(series: &Series) -> Table {
         rows: series.variations.iter().map(row).collect(),
         ..Table::default()
     }
+}
+
+/// The mean run time between the shortest and the longest.
+fn times(variation: &VariationResult) -> Cell {
+    let VariationResult { wall_s, wall_s_min, wall_s_max, .. } = *variation;
+    if variation.runs.len() < 2 {
+        return Cell::Number(wall_s, Unit::Seconds);
+    }
+    Cell::Range { low: wall_s_min, point: Some(wall_s), high: wall_s_max, unit: Unit::Seconds, change: false }
 }
 
 /// The run times on one axis.
@@ -197,15 +229,14 @@ fn figure(series: &Series) -> Option<Figure> {
             (Some(_), true) => &mut curves[1],
             (Some(_), false) => &mut curves[2],
         };
-        let half = variation.wall_s_half.unwrap_or(0.0);
         curve.x.push(variation.wall_s);
         curve.y.push(at as f64);
-        curve.low.push((variation.wall_s - half).max(0.0));
-        curve.high.push(variation.wall_s + half);
+        curve.low.push(variation.wall_s_min);
+        curve.high.push(variation.wall_s_max);
     }
     Some(Figure {
         id: "run-times".into(),
-        title: "Run time, with its 95 % interval".into(),
+        title: "Run time: mean, shortest and longest run".into(),
         caption: "Shorter is better.".into(),
         plot: Plot::Interval,
         x: Axis::linear("Run time", Unit::Seconds),
@@ -221,7 +252,7 @@ fn figure(series: &Series) -> Option<Figure> {
 
 #[cfg(test)]
 mod tests {
-    use fonio_analysis::{Difference, Estimate};
+    use fonio_analysis::interval::compare_rounds;
     use fonio_report::{TerminalStyle, render_terminal};
 
     use super::*;
@@ -229,8 +260,8 @@ mod tests {
     const BASE: [f64; 3] = [10.0, 10.1, 9.9];
 
     fn result(name: &str, safe: bool, times: &[f64]) -> VariationResult {
-        let (own, base) = (Estimate::of_repeats(times).unwrap(), Estimate::of_repeats(&BASE).unwrap());
         let is_base = name == "card";
+        let change = compare_rounds(&[(&BASE[..times.len()], times)]).remove(0);
         let run = |wall_s: &f64| RunFigures {
             wall_s: *wall_s,
             think_s: 0.0,
@@ -256,10 +287,11 @@ mod tests {
             power_cut: (!is_base).then(|| "A power cut loses something.".to_owned()),
             safe,
             runs: times.iter().map(run).collect(),
-            wall_s: own.value,
-            wall_s_half: own.half_interval(),
-            speedup: base.value / own.value,
-            difference: (!is_base).then(|| Difference::between(Some(base), Some(own))),
+            wall_s: times.iter().sum::<f64>() / times.len() as f64,
+            wall_s_min: times.iter().copied().fold(f64::INFINITY, f64::min),
+            wall_s_max: times.iter().copied().fold(0.0, f64::max),
+            speedup: if is_base { None } else { change.ratio.map(|ratio| 1.0 / ratio) },
+            change: (!is_base).then_some(change),
         }
     }
 
@@ -276,7 +308,7 @@ mod tests {
         let (fast, unsafe_fast) = ([5.0, 5.1, 4.9], [2.0, 2.1, 1.9]);
         assert_eq!(
             of(vec![result("a", true, &fast), result("b", false, &unsafe_fast)]),
-            "web on card took 10 s; a is 2.00 times as fast as card (5 s)."
+            "web on card took 10 s; a is 2.00 (1.95 to 2.05) times as fast as card (5 s)."
         );
         assert_eq!(
             of(vec![result("b", false, &unsafe_fast)]),

@@ -1,12 +1,14 @@
 //! Several setups, each run several times in turn, and how those with a fix differ from those without.
 //!
 //! Rounds are interleaved (every setup once, then every setup again), so that what changes on the machine meanwhile falls
-//! on all of them alike.
+//! on all of them alike. Each round has a seed of its own, the same for all setups. So runs are compared within rounds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use fonio_analysis::{Difference, Estimate};
+use fonio_analysis::Change;
+use fonio_analysis::interval::{compare_rounds, rounds_needed};
 use fonio_host::CpuShare;
 use fonio_workload::{FilesOutcome, Mark};
 use serde::Serialize;
@@ -29,6 +31,24 @@ pub struct Variation {
     pub setup: Setup,
 }
 
+/// How many rounds are run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rounds {
+    /// This many, at least 1.
+    Fixed(u32),
+    /// As many as bring the interval of every fix's gain within `factor` of the gain, judging from a pilot of
+    /// [`PILOT_ROUNDS`], which count as well; fewer where they would not fit into `budget`.
+    Pilot {
+        /// Above 1: 1.25 is within 25 percent.
+        factor: f64,
+        /// For all rounds together.
+        budget: Duration,
+    },
+}
+
+/// Rounds of a pilot: the least that have a spread.
+pub const PILOT_ROUNDS: u32 = fonio_analysis::interval::RUNS_MIN as u32;
+
 /// The results of a series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
@@ -36,7 +56,7 @@ pub struct Series {
     pub workload: String,
     /// The share of its full amount that was run.
     pub scale: f64,
-    /// The seed of content and device model.
+    /// The seed of content and device model in the first round; each further round's is one higher.
     pub seed: u64,
     /// The share of one processor that the workload's process could use; `None` where it was not confined.
     pub cpu_share: Option<CpuShare>,
@@ -59,12 +79,15 @@ pub struct VariationResult {
     pub runs: Vec<RunFigures>,
     /// Mean run time in seconds.
     pub wall_s: f64,
-    /// Half of its 95 percent interval; `None` for a single run.
-    pub wall_s_half: Option<f64>,
-    /// The mean run time of what it is compared with over its own: above 1 is faster.
-    pub speedup: f64,
-    /// How its run time in seconds differs from that.
-    pub difference: Option<Difference>,
+    /// The shortest run in seconds.
+    pub wall_s_min: f64,
+    /// The longest run in seconds.
+    pub wall_s_max: f64,
+    /// How many times as fast as what it is compared with: the geometric mean of the rounds' ratios. Above 1 is faster;
+    /// `None` for what all others are compared with.
+    pub speedup: Option<f64>,
+    /// Its run time over that of what it is compared with, with the interval by rounds.
+    pub change: Option<Change>,
 }
 
 /// The figures of one run.
@@ -144,7 +167,7 @@ fn seconds<'a>(marks: impl Iterator<Item = &'a Mark>) -> BTreeMap<String, f64> {
     seconds
 }
 
-/// Runs every setup `repeat` times and compares. `say` hears which run begins: round, rounds, setup.
+/// Runs every setup in rounds and compares. `say` hears which run begins: round, rounds as far as known, setup.
 ///
 /// # Errors
 ///
@@ -152,51 +175,95 @@ fn seconds<'a>(marks: impl Iterator<Item = &'a Mark>) -> BTreeMap<String, f64> {
 ///
 /// # Panics
 ///
-/// Without a setup, with a repeat of 0, or where one is compared with what is not there.
+/// Without a setup or a round, or where one is compared with what is not there.
 pub fn run_series(
     variations: &[Variation],
-    repeat: u32,
+    rounds: Rounds,
     options: &RunOptions<'_>,
     out: &Path,
     say: &mut dyn FnMut(u32, u32, &str),
 ) -> Result<Series, ExperimentError> {
-    assert!(!variations.is_empty() && repeat > 0, "there is something to run");
+    let mut count = match rounds {
+        Rounds::Fixed(count) => count,
+        Rounds::Pilot { .. } => PILOT_ROUNDS,
+    };
+    assert!(!variations.is_empty() && count > 0, "there is something to run");
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
     let mut runs: Vec<Vec<RunFigures>> = vec![Vec::new(); variations.len()];
-    for round in 1..=repeat {
+    let began = Instant::now();
+    let mut round = 0;
+    while round < count {
+        round += 1;
+        // Equal within a round, so that only the setup differs; another in the next, so that one lucky seed decides nothing.
+        let of_round = RunOptions { seed: options.seed.wrapping_add(u64::from(round - 1)), ..options.clone() };
         for (variation, runs) in variations.iter().zip(&mut runs) {
             check(options.stop)?;
-            say(round, repeat, &variation.name);
+            say(round, count, &variation.name);
             let dir = out.join(file_name(&variation.name, round));
-            runs.push(RunFigures::of(&run_once(&variation.setup, options, &dir)?));
+            runs.push(RunFigures::of(&run_once(&variation.setup, &of_round, &dir)?));
+        }
+        if let Rounds::Pilot { factor, budget } = rounds
+            && round == PILOT_ROUNDS
+        {
+            count = rounds_after_pilot(variations, &runs, factor, budget, began.elapsed());
         }
     }
-    let times = |runs: &[RunFigures]| {
-        let times: Vec<f64> = runs.iter().map(|run| run.wall_s).collect();
-        Estimate::of_repeats(&times).expect("each ran once at least")
-    };
-    let estimates: Vec<Estimate> = runs.iter().map(|runs| times(runs)).collect();
-    let results = variations.iter().zip(runs).zip(&estimates).map(|((variation, runs), own)| {
-        let base = variation.compared_with.map(|at| estimates[at]);
-        VariationResult {
-            name: variation.name.clone(),
-            compared_with: variation.compared_with.map(|at| variations[at].name.clone()),
-            power_cut: variation.loses.map(|loss| loss.sentence().to_owned()),
-            safe: variation.loses.is_none_or(Loss::is_safe),
-            runs,
-            wall_s: own.value,
-            wall_s_half: own.half_interval(),
-            speedup: base.map_or(1.0, |base| base.value / own.value),
-            difference: base.map(|base| Difference::between(Some(base), Some(*own))),
-        }
-    });
     Ok(Series {
         workload: options.workload.name.clone(),
         scale: options.scale,
         seed: options.seed,
         cpu_share: variations[0].setup.cpu,
-        variations: results.collect(),
+        variations: results(variations, runs),
     })
+}
+
+fn times(runs: &[RunFigures]) -> Vec<f64> {
+    runs.iter().map(|run| run.wall_s).collect()
+}
+
+/// The rounds in all: what every fix's interval needs, as far as the budget allows.
+fn rounds_after_pilot(
+    variations: &[Variation],
+    runs: &[Vec<RunFigures>],
+    factor: f64,
+    budget: Duration,
+    pilot: Duration,
+) -> u32 {
+    let fit = PILOT_ROUNDS as f64 * budget.as_secs_f64() / pilot.as_secs_f64().max(f64::MIN_POSITIVE);
+    // A budget of a year would not be meant.
+    let most = fit.clamp(f64::from(PILOT_ROUNDS), 1000.0) as usize;
+    let needed = variations.iter().zip(runs).filter_map(|(variation, own)| {
+        rounds_needed(&times(&runs[variation.compared_with?]), &times(own), factor, most)
+    });
+    needed.max().map_or(PILOT_ROUNDS, |needed| needed as u32)
+}
+
+fn results(variations: &[Variation], runs: Vec<Vec<RunFigures>>) -> Vec<VariationResult> {
+    let all: Vec<Vec<f64>> = runs.iter().map(|runs| times(runs)).collect();
+    let pairs: Vec<(&[f64], &[f64])> = variations
+        .iter()
+        .zip(&all)
+        .filter_map(|(variation, own)| Some((all[variation.compared_with?].as_slice(), own.as_slice())))
+        .collect();
+    // In the order of the variations that are compared.
+    let mut changes = compare_rounds(&pairs).into_iter();
+    let mut results = Vec::new();
+    for ((variation, runs), times) in variations.iter().zip(runs).zip(&all) {
+        let change = variation.compared_with.and_then(|_| changes.next());
+        results.push(VariationResult {
+            name: variation.name.clone(),
+            compared_with: variation.compared_with.map(|at| variations[at].name.clone()),
+            power_cut: variation.loses.map(|loss| loss.sentence().to_owned()),
+            safe: variation.loses.is_none_or(Loss::is_safe),
+            runs,
+            wall_s: times.iter().sum::<f64>() / times.len() as f64,
+            wall_s_min: times.iter().copied().fold(f64::INFINITY, f64::min),
+            wall_s_max: times.iter().copied().fold(0.0, f64::max),
+            speedup: change.as_ref().and_then(|change| Some(1.0 / change.ratio?)),
+            change,
+        });
+    }
+    results
 }
 
 /// Those of `variations` that are worth repeating after each was run once: every setup without a fix, and of each one's
@@ -263,9 +330,10 @@ mod tests {
             safe: true,
             runs: Vec::new(),
             wall_s,
-            wall_s_half: None,
-            speedup: 1.0,
-            difference: None,
+            wall_s_min: wall_s,
+            wall_s_max: wall_s,
+            speedup: None,
+            change: None,
         };
         let once = Series {
             workload: String::new(),

@@ -1,32 +1,34 @@
 //! A comparison as a document: what differs, by how much, and what was not shown to differ.
 
-use fonio_analysis::Comparison;
-use fonio_analysis::compare::ComparisonRow;
-use fonio_analysis::{Answer, Difference};
+use fonio_analysis::{Answer, Change, Comparison, ComparisonRow, Side, Unknown};
 
 use crate::document::{
     Axis, Cell, Column, Document, Fact, Figure, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,
 };
 use crate::number::Unit;
-use crate::questions::figure_unit;
+use crate::questions::{figure_unit, listed};
+
+/// A figure, and how it changed.
+type Changed<'a> = (&'a ComparisonRow, &'a Change);
 
 pub fn document(comparison: &Comparison) -> Document {
-    let Some((first, others)) = comparison.names.split_first() else {
+    let Some((first, others)) = comparison.sides.split_first() else {
         return Document { title: "Nothing to compare".into(), ..Document::default() };
     };
+    let names: Vec<String> = comparison.sides.iter().map(|side| side.name.clone()).collect();
     Document {
-        title: comparison.names.join(" and "),
-        subtitle: format!("compared with {first}"),
-        verdict: verdict(comparison, others),
-        sections: others.iter().enumerate().map(|(at, name)| section(comparison, at, first, name)).collect(),
+        title: listed(&names),
+        subtitle: format!("compared with {}", first.name),
+        verdict: verdict(comparison, first, others),
+        sections: others.iter().enumerate().map(|(at, side)| section(comparison, at, first, side)).collect(),
         provenance: vec![Fact::new("Intervals", Cell::Text(comparison.method.clone()))],
         ..Document::default()
     }
 }
 
-/// Whether a difference is for the better, where that can be said.
-fn better(row: &ComparisonRow, difference: &Difference) -> Option<bool> {
-    let lower = match difference.answer {
+/// Whether a change is for the better, where that can be said.
+fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
+    let lower = match change.answer {
         Answer::Lower => true,
         Answer::Higher => false,
         Answer::NoDifference | Answer::Unknown => return None,
@@ -34,74 +36,140 @@ fn better(row: &ComparisonRow, difference: &Difference) -> Option<bool> {
     row.less_is_better.map(|less_is_better| lower == less_is_better)
 }
 
-fn verdict(comparison: &Comparison, others: &[String]) -> Verdict {
+/// The rows of the side after the first with this number.
+fn changed(comparison: &Comparison, at: usize) -> Vec<Changed<'_>> {
+    comparison.rows.iter().filter_map(|row| Some((row, row.changes.get(at)?))).collect()
+}
+
+fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
+    let mut tones = Vec::new();
     let mut sentences = Vec::new();
-    let (mut any_worse, mut any_better) = (false, false);
-    for (at, name) in others.iter().enumerate() {
-        let rows: Vec<(&ComparisonRow, &Difference)> =
-            comparison.rows.iter().filter_map(|row| Some((row, row.differences.get(at)?))).collect();
-        let named = |wanted: bool| -> Vec<&str> {
-            let hits = rows.iter().filter(|(row, difference)| better(row, difference) == Some(wanted));
-            hits.map(|(row, _)| row.label.as_str()).collect()
-        };
-        let (gains, losses) = (named(true), named(false));
-        any_better |= !gains.is_empty();
-        any_worse |= !losses.is_empty();
-        // The labels have commas of their own, so that only one of them is named.
-        let part = |what: &str, labels: &[&str]| match labels {
-            [] => None,
-            [one] => Some(format!("{what} in {one}")),
-            [first, rest @ ..] => Some(format!("{what} in {first}, and in {} more", rest.len())),
-        };
-        let said: Vec<String> =
-            [part("better", &gains), part("worse", &losses)].into_iter().flatten().collect();
-        sentences.push(if said.is_empty() {
-            format!("{name} against {}: no difference for better or worse was shown.", comparison.names[0])
-        } else {
-            format!("{name} against {}: {}.", comparison.names[0], said.join("; "))
-        });
+    for (at, side) in others.iter().enumerate() {
+        let invalid: Vec<String> = first.invalid.iter().chain(&side.invalid).cloned().collect();
+        if !invalid.is_empty() {
+            tones.push(Tone::Notice);
+            sentences.push(format!(
+                "{} cannot be compared with {}: {} {} valid (`fonio report` says why).",
+                side.name,
+                first.name,
+                listed(&invalid),
+                if invalid.len() == 1 { "is not" } else { "are not" }
+            ));
+            continue;
+        }
+        let (tone, sentence, more) = pair(&changed(comparison, at), at, first, side);
+        tones.push(tone);
+        sentences.push(sentence);
+        sentences.extend(more);
     }
-    let tone = match (any_better, any_worse) {
-        (true, false) => Tone::Good,
-        (false, true) => Tone::Bad,
-        (true, true) => Tone::Notice,
-        (false, false) => Tone::Plain,
+    let tone = match tones.as_slice() {
+        [] => Tone::Plain,
+        [one, rest @ ..] if rest.iter().all(|tone| tone == one) => *one,
+        _ => Tone::Notice,
     };
     let mut sentences = sentences.into_iter();
     let sentence = sentences.next().unwrap_or_else(|| "There is nothing to compare with.".to_owned());
-    let mut reasons: Vec<String> = sentences.collect();
-    for (name, valid) in comparison.names.iter().zip(&comparison.valid) {
-        if !valid {
-            reasons.push(format!(
-                "The measurement of {name} does not hold; nothing should be concluded from it."
-            ));
-        }
-    }
-    Verdict { tone, sentence, reasons }
+    Verdict { tone, sentence, reasons: sentences.collect() }
 }
 
-fn section(comparison: &Comparison, at: usize, first: &str, name: &str) -> Section {
-    let rows: Vec<(&ComparisonRow, &Difference)> =
-        comparison.rows.iter().filter_map(|row| Some((row, row.differences.get(at)?))).collect();
-    let differ =
-        rows.iter().filter(|(_, difference)| matches!(difference.answer, Answer::Lower | Answer::Higher));
-    let same = rows.iter().filter(|(_, difference)| difference.answer == Answer::NoDifference);
+/// What is said of one side: by the work's own time where it is known, else by the responses that somebody waits for.
+fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, String, Option<String>) {
+    let responses = by_responses(rows);
+    let work = rows.iter().find(|(row, change)| row.felt && change.unknown != Some(Unknown::NotMeasured));
+    let Some((row, change)) = work else {
+        let (tone, said) = match responses {
+            Some((tone, said)) => (tone, said),
+            None => (Tone::Plain, "no response is known to differ".to_owned()),
+        };
+        return (tone, format!("{} against {}: {said}.", side.name, first.name), None);
+    };
+    let value = |at: usize| row.texts.get(at).cloned().flatten().unwrap_or_else(|| "unknown".to_owned());
+    let values = format!("{} {}, before {}", row.label, value(at + 1), value(0));
+    let (tone, sentence) = match change.answer {
+        Answer::Lower => (Tone::Good, format!("{} is faster than {}: {values}.", side.name, first.name)),
+        Answer::Higher => (Tone::Bad, format!("{} is slower than {}: {values}.", side.name, first.name)),
+        Answer::NoDifference => {
+            (Tone::Plain, format!("{} against {}: no difference was shown in {}.", side.name, first.name, row.label))
+        }
+        Answer::Unknown => (
+            Tone::Plain,
+            format!(
+                "{} against {}: {values}; {}.",
+                side.name,
+                first.name,
+                match change.unknown {
+                    Some(Unknown::OneValueEach) =>
+                        "one run of each cannot show a difference: record each three times or more, and give them with \
+                         --before and --after",
+                    Some(Unknown::TooFewRuns) => "three runs of each are the least that shows a difference",
+                    _ => "the runs vary too much to tell",
+                }
+            ),
+        ),
+    };
+    // Other requests may have been made: what a single one took says nothing of the work's time.
+    let more = responses.map(|(_, said)| format!("By request: {said}."));
+    (tone, sentence, more)
+}
+
+/// What the responses say: the tone, and a clause.
+fn by_responses(rows: &[Changed<'_>]) -> Option<(Tone, String)> {
+    let named = |wanted: bool| -> Vec<&str> {
+        let hits = rows.iter().filter(|(row, change)| !row.felt && better(row, change) == Some(wanted));
+        hits.map(|(row, _)| row.label.as_str()).collect()
+    };
+    let (gains, losses) = (named(true), named(false));
+    // The labels have commas of their own, so that only one of them is named.
+    let part = |what: &str, labels: &[&str]| match labels {
+        [] => None,
+        [one] => Some(format!("{what} in {one}")),
+        [first, rest @ ..] => Some(format!("{what} in {first}, and in {} more", rest.len())),
+    };
+    let tone = match (gains.is_empty(), losses.is_empty()) {
+        (true, true) => return None,
+        (false, true) => Tone::Good,
+        (true, false) => Tone::Bad,
+        (false, false) => Tone::Notice,
+    };
+    let said: Vec<String> = [part("better", &gains), part("worse", &losses)].into_iter().flatten().collect();
+    Some((tone, said.join("; ")))
+}
+
+fn section(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> Section {
+    let rows = changed(comparison, at);
+    let of = |wanted: fn(&Change) -> bool| -> Vec<Changed<'_>> {
+        rows.iter().copied().filter(|(_, change)| wanted(change)).collect()
+    };
+    let differ = of(Change::is_claimed);
+    let same = of(|change| change.answer == Answer::NoDifference);
+    let unknown = of(|change| change.answer == Answer::Unknown);
+    let answer = format!(
+        "{} differ{}, {} {} no difference, {} cannot be told.",
+        Unit::Count.format(differ.len() as f64),
+        if differ.len() == 1 { "s" } else { "" },
+        Unit::Count.format(same.len() as f64),
+        if same.len() == 1 { "shows" } else { "show" },
+        Unit::Count.format(unknown.len() as f64),
+    );
+    let tables = [
+        ("What differs", differ, true),
+        ("No difference was shown", same, false),
+        ("Cannot be told", unknown, false),
+    ];
     Section {
         id: format!("against-{}", at + 1),
-        question: format!("How does {name} differ from {first}?"),
-        answer: match (differ.count(), same.count(), rows.len()) {
-            (0, _, _) => "No difference was shown in any figure.".to_owned(),
-            (differ, _, all) if differ == all => format!("All {all} figures differ."),
-            (differ, same, all) => {
-                format!("{differ} of {all} figures differ; for {same} no difference was shown.")
-            }
-        },
+        question: format!("How does {} differ from {}?", side.name, first.name),
+        answer: format!("Of {} figures, {answer}", rows.len()),
         figures: intervals(&rows, at).into_iter().collect(),
-        tables: vec![table(&rows, at, first, name)],
+        tables: tables
+            .into_iter()
+            .filter(|(_, rows, _)| !rows.is_empty())
+            .map(|(caption, rows, whole)| table(caption, &rows, at, [first, side], whole))
+            .collect(),
         hints: Vec::new(),
         notes: vec![
-            "\"No difference\" means that the interval of the difference holds zero: none was shown, which is not the \
-             same as none."
+            "A difference is named where its whole interval lies beyond 5 %. \"No difference\" rules out a doubling and a \
+             halving, not a small difference."
                 .into(),
         ],
     }
@@ -112,57 +180,60 @@ fn value(row: &ComparisonRow, at: usize) -> Cell {
     Cell::known(row.values.get(at).copied().flatten().map(|value| value / divided), unit)
 }
 
-fn table(rows: &[(&ComparisonRow, &Difference)], at: usize, first: &str, name: &str) -> Table {
-    let line = |(row, difference): &(&ComparisonRow, &Difference)| {
-        let (unit, divided) = figure_unit(row.unit);
-        let interval = match (difference.low, difference.high) {
+fn table(caption: &str, rows: &[Changed<'_>], at: usize, [first, side]: [&Side; 2], whole: bool) -> Table {
+    let line = |(row, change): &Changed<'_>| {
+        let interval = match (change.low, change.high) {
             (Some(low), Some(high)) => {
-                Cell::Range { low: low / divided, point: None, high: high / divided, unit, change: true }
+                Cell::Range { low: low - 1.0, point: None, high: high - 1.0, unit: Unit::Share, change: true }
             }
             _ => Cell::Unknown,
         };
-        let relative =
-            difference.relative.map_or(Cell::Unknown, |relative| Cell::Change(relative, Unit::Share));
+        let relative = change.ratio.map_or(Cell::Unknown, |ratio| Cell::Change(ratio - 1.0, Unit::Share));
         vec![
             Cell::words(row.label.as_str()),
             value(row, 0),
             value(row, at + 1),
             relative,
             interval,
-            answer(row, difference),
+            answer(row, change),
         ]
     };
     Table {
-        caption: "Figures".into(),
+        caption: caption.into(),
         columns: vec![
             Column::new("Figure"),
-            Column::new(first),
-            Column::new(name),
+            Column::new(&first.name),
+            Column::new(&side.name),
             Column::new("Change"),
-            Column::noted("95 % interval", "Where the true difference lies, with 95 % confidence."),
+            Column::noted(
+                "Interval",
+                "Where the change lies: stricter than 95 %, so that all figures together are wrong in 5 % at most.",
+            ),
             Column::new("Answer"),
         ],
         rows: rows.iter().map(line).collect(),
+        whole,
         ..Table::default()
     }
 }
 
-fn answer(row: &ComparisonRow, difference: &Difference) -> Cell {
-    let word = match difference.answer {
-        Answer::Lower => "lower",
-        Answer::Higher => "higher",
-        Answer::NoDifference => "no difference",
-        Answer::Unknown => return Cell::Unknown,
+fn answer(row: &ComparisonRow, change: &Change) -> Cell {
+    let word = match (change.answer, change.unknown) {
+        (Answer::Lower, _) => "lower",
+        (Answer::Higher, _) => "higher",
+        (Answer::NoDifference, _) => "no difference",
+        (Answer::Unknown, Some(why)) => why.words(),
+        (Answer::Unknown, None) => return Cell::Unknown,
     };
-    match better(row, difference) {
+    match better(row, change) {
         Some(true) => Cell::Judgement(Tone::Good, format!("{word}, better")),
         Some(false) => Cell::Judgement(Tone::Bad, format!("{word}, worse")),
         None => Cell::Judgement(Tone::Plain, word.to_owned()),
     }
 }
 
-/// The intervals as shares of the first recording's value, so that all of them fit one axis.
-fn intervals(rows: &[(&ComparisonRow, &Difference)], at: usize) -> Option<Figure> {
+/// The intervals of the changes, as shares of the first side's value, so that all of them fit one axis.
+fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Figure> {
     let mut names = Vec::new();
     let kinds = [
         ("better", Role::Discard),
@@ -171,19 +242,19 @@ fn intervals(rows: &[(&ComparisonRow, &Difference)], at: usize) -> Option<Figure
         ("no difference", Role::Rest),
     ];
     let mut series = kinds.map(|(name, role)| Series { name: name.into(), role, ..Series::default() });
-    for (row, difference) in rows {
-        let base = row.values.first().copied().flatten().filter(|base| *base > 0.0);
-        let (Some(base), Some(low), Some(high)) = (base, difference.low, difference.high) else { continue };
-        let series = &mut series[match better(row, difference) {
+    // What cannot be told has intervals that would hide the others.
+    for (row, change) in rows.iter().filter(|(_, change)| change.answer != Answer::Unknown) {
+        let (Some(ratio), Some(low), Some(high)) = (change.ratio, change.low, change.high) else { continue };
+        let series = &mut series[match better(row, change) {
             Some(true) => 0,
             Some(false) => 1,
-            None if difference.answer == Answer::NoDifference => 3,
+            None if change.answer == Answer::NoDifference => 3,
             None => 2,
         }];
-        series.x.push(difference.difference.map_or(f64::NAN, |difference| difference / base));
+        series.x.push(ratio - 1.0);
         series.y.push(names.len() as f64);
-        series.low.push(low / base);
-        series.high.push(high / base);
+        series.low.push(low - 1.0);
+        series.high.push(high - 1.0);
         names.push(row.label.clone());
     }
     let series: Vec<Series> = series.into_iter().filter(|series| !series.x.is_empty()).collect();
@@ -192,8 +263,8 @@ fn intervals(rows: &[(&ComparisonRow, &Difference)], at: usize) -> Option<Figure
     }
     Some(Figure {
         id: format!("intervals-{}", at + 1),
-        title: "Change, with its 95 % interval".into(),
-        caption: "An interval that crosses zero shows no difference.".into(),
+        title: "Change, with its interval".into(),
+        caption: "An interval that crosses zero shows no difference; all of them together are right in 95 %.".into(),
         plot: Plot::Interval,
         x: Axis::linear("Change", Unit::Share),
         y: Axis::categories("Figure", names),

@@ -116,6 +116,8 @@ pub struct Table {
     pub left_out: u64,
     /// Whether it is only for readers who look closer: forms without folding leave it out.
     pub detail: bool,
+    /// Whether every row is shown, however short the form is.
+    pub whole: bool,
 }
 
 /// A column of a table.

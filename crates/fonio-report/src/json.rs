@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The schema of [`Report`].
 pub const REPORT_SCHEMA: &str = "fonio.report/2";
 /// The schema of [`ComparisonReport`].
-pub const COMPARISON_SCHEMA: &str = "fonio.comparison/1";
+pub const COMPARISON_SCHEMA: &str = "fonio.comparison/2";
 
 /// The report on one recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub struct Report {
 /// The report on recordings compared with the first of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparisonReport {
-    /// `fonio.comparison/1`.
+    /// `fonio.comparison/2`.
     pub schema: String,
     /// Every difference.
     pub comparison: Comparison,

@@ -162,7 +162,8 @@ impl Terminal<'_> {
         if !table.caption.is_empty() {
             self.paragraph(Some(Ink::Strong), "", &table.caption)?;
         }
-        let shown = &table.rows[..table.rows.len().min(self.style.rows)];
+        let most = if table.whole { table.rows.len() } else { self.style.rows };
+        let shown = &table.rows[..table.rows.len().min(most)];
         let text: Vec<Vec<String>> =
             shown.iter().map(|row| row.iter().map(|cell| self.cell(cell)).collect()).collect();
         let labels: Vec<String> = table.columns.iter().map(|column| self.ascii(&column.label)).collect();

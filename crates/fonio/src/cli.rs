@@ -178,9 +178,16 @@ pub struct Report {
 /// `fonio compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Two or more recordings or traces; the first is what the others are held against.
-    #[arg(required = true, num_args = 2.., value_name = "INPUT")]
+    /// Two or more recordings or traces; the others are compared with the first. How runs of the same thing differ, a
+    /// single recording of each cannot show: for that, give several with --before and --after.
+    #[arg(required_unless_present = "before", num_args = 2.., value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
+    /// Recordings of repeated runs before a change, three or more.
+    #[arg(long, num_args = 1.., value_name = "INPUT", requires = "after", conflicts_with = "inputs")]
+    pub before: Vec<PathBuf>,
+    /// Recordings of repeated runs after it, three or more.
+    #[arg(long, num_args = 1.., value_name = "INPUT", requires = "before")]
+    pub after: Vec<PathBuf>,
     /// Reading foreign traces.
     #[command(flatten)]
     pub reading: Reading,

@@ -196,6 +196,39 @@ fn comparing_a_trace_with_itself_finds_no_difference() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let text = stdout(&output);
     assert!(!text.contains("\"higher\"") && !text.contains("\"lower\""), "{text}");
+    assert!(text.contains("\"answer\""), "something was compared");
+}
+
+#[test]
+fn sides_of_a_comparison() {
+    let trace = blktrace();
+    let of = |before: usize, after: usize| {
+        let mut arguments: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"compare", &"--before"];
+        arguments.extend(std::iter::repeat_n(&trace as &dyn AsRef<std::ffi::OsStr>, before));
+        arguments.push(&"--after");
+        arguments.extend(std::iter::repeat_n(&trace as &dyn AsRef<std::ffi::OsStr>, after));
+        fonio(&arguments)
+    };
+    let several = of(3, 3);
+    assert_eq!(code(&several), 0, "{}", stderr(&several));
+    assert!(stdout(&several).contains("after against before: no response is known to differ."), "{}", stdout(&several));
+    let few = of(3, 2);
+    assert_eq!(code(&few), 2);
+    assert!(stderr(&few).contains("3 before and 2 after: give at least 3 recordings on each side"), "{}", stderr(&few));
+    assert_eq!(code(&fonio(&[&"compare", &"--before", &trace])), 2, "nothing after");
+    assert_eq!(code(&fonio(&[&"compare", &trace])), 2, "one alone");
+}
+
+#[test]
+fn recordings_that_are_not_valid_are_not_compared() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let nothing = dir.path().join("nothing.csv");
+    // Issued, never completed: no measurement.
+    let text: String = (0..50).map(|at| format!("{at},179:0,write,{},8\n", at * 8)).collect();
+    fs::write(&nothing, format!("issued_ns,device,op,sector,sectors\n{text}")).expect("a trace");
+    let output = fonio(&[&"compare", &blktrace(), &nothing]);
+    assert_eq!(code(&output), 3, "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).lines().next().is_some_and(|line| line.contains("cannot be compared")), "{}", stdout(&output));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::figures::Unit;
 use crate::slices::SliceTimes;
-use crate::statistics::estimate::Estimate;
+use crate::statistics::estimate::{self, Estimate};
 use crate::{Analysis, Distribution, Group};
 
 /// How near a figure is to what people feel.
@@ -21,8 +21,8 @@ impl Nearness {
     /// many figures that explain it.
     pub(super) fn weight(self) -> f64 {
         match self {
-            Nearness::Felt => 30.0,
-            Nearness::Waiting => 3.0,
+            Nearness::Felt => 40.0,
+            Nearness::Waiting => 8.0,
             Nearness::Explains => 1.0,
         }
     }
@@ -59,10 +59,23 @@ impl Within {
 
 /// The headline figures, in the same order for every analysis.
 pub(super) fn headlines(analysis: &Analysis) -> Vec<Headline> {
+    let memory = memory(analysis);
     let mut all = whole(analysis);
-    latencies(analysis, &mut all);
-    rates(analysis, &mut all);
+    latencies(analysis, memory, &mut all);
+    rates(analysis, memory, &mut all);
     all
+}
+
+/// How many slices make one independent piece: the longest memory that a latency shows. What a device did before holds
+/// for all figures, and rare events (a 99th percentile) cannot show it themselves.
+fn memory(analysis: &Analysis) -> f64 {
+    let slices = &analysis.slices;
+    [&slices.read, &slices.write_sync, &slices.write_async]
+        .into_iter()
+        .flat_map(|kind| [&kind.response, &kind.service])
+        .filter(|times| times.count.iter().sum::<u64>() > 0)
+        .map(|times| estimate::memory(&times.below_p50, &times.count))
+        .fold(1.0, f64::max)
 }
 
 /// What has one value in a recording.
@@ -94,7 +107,7 @@ fn whole(analysis: &Analysis) -> Vec<Headline> {
     ]
 }
 
-fn latencies(analysis: &Analysis, all: &mut Vec<Headline>) {
+fn latencies(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
     let slices = &analysis.slices;
     let async_group = if analysis.latency.sync_known { Group::WriteAsync } else { Group::WriteUnknown };
     // Responses first: they are what people feel.
@@ -111,7 +124,7 @@ fn latencies(analysis: &Analysis, all: &mut Vec<Headline>) {
             };
             let waited_for = kind == "response" && group != async_group;
             for (part, part_label, (value, estimate)) in
-                [("p99", "99th percentile", p99(whole, times)), ("p50", "median", p50(whole, times)), ("mean", "mean", mean(whole, times))]
+                [("p99", "99th percentile", p99(whole, times, memory)), ("p50", "median", p50(whole, times, memory)), ("mean", "mean", mean(whole, times, memory))]
             {
                 all.push(Headline {
                     figure: format!("latency.{name}.{kind}.{part}"),
@@ -127,27 +140,27 @@ fn latencies(analysis: &Analysis, all: &mut Vec<Headline>) {
     }
 }
 
-fn p99(whole: Option<&Distribution>, times: &SliceTimes) -> (Option<f64>, Option<Estimate>) {
-    quantile(whole.and_then(|whole| whole.p99), 0.99, &times.below_p99, times)
+fn p99(whole: Option<&Distribution>, times: &SliceTimes, memory: f64) -> (Option<f64>, Option<Estimate>) {
+    quantile(whole.and_then(|whole| whole.p99), 0.99, &times.below_p99, times, memory)
 }
 
-fn p50(whole: Option<&Distribution>, times: &SliceTimes) -> (Option<f64>, Option<Estimate>) {
-    quantile(whole.and_then(|whole| whole.p50), 0.5, &times.below_p50, times)
+fn p50(whole: Option<&Distribution>, times: &SliceTimes, memory: f64) -> (Option<f64>, Option<Estimate>) {
+    quantile(whole.and_then(|whole| whole.p50), 0.5, &times.below_p50, times, memory)
 }
 
-fn quantile(value: Option<u64>, at: f64, below: &[f64], times: &SliceTimes) -> (Option<f64>, Option<Estimate>) {
+fn quantile(value: Option<u64>, at: f64, below: &[f64], times: &SliceTimes, memory: f64) -> (Option<f64>, Option<Estimate>) {
     let value = value.map(|value| value as f64);
-    (value, value.and_then(|value| Estimate::quantile(value, at, below, &times.count, &times.histogram)))
+    (value, value.and_then(|value| Estimate::quantile(value, at, below, &times.count, &times.histogram, memory)))
 }
 
-fn mean(whole: Option<&Distribution>, times: &SliceTimes) -> (Option<f64>, Option<Estimate>) {
+fn mean(whole: Option<&Distribution>, times: &SliceTimes, memory: f64) -> (Option<f64>, Option<Estimate>) {
     let value = whole.map(|whole| whole.mean);
     let parts: Vec<(f64, f64)> =
         times.sum_ns.iter().zip(&times.count).map(|(sum, count)| (*sum as f64, *count as f64)).collect();
-    (value, value.and_then(|value| Estimate::ratio(value, &parts)))
+    (value, value.and_then(|value| Estimate::ratio(value, &parts, memory)))
 }
 
-fn rates(analysis: &Analysis, all: &mut Vec<Headline>) {
+fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
     const NS_IN_S: f64 = 1e9;
     let slices = &analysis.slices;
     let totals = &analysis.totals;
@@ -244,7 +257,7 @@ fn rates(analysis: &Analysis, all: &mut Vec<Headline>) {
             less_is_better,
             nearness,
             value,
-            within: Within::of(value.and_then(|value| Estimate::ratio(value, &parts))),
+            within: Within::of(value.and_then(|value| Estimate::ratio(value, &parts, memory))),
         });
     }
 }

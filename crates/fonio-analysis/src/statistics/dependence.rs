@@ -12,11 +12,11 @@
 //!    slices that carry the variance (stalls), the fewer cosines.
 
 /// Fewer independent pieces than this say nothing about the spread.
-pub(crate) const PIECES_MIN: f64 = 7.0;
+pub(crate) const PIECES_MIN: f64 = 8.0;
 
-/// Cosines at most: twelve reach to `6 / T` hertz in a series of length `T`, and t with 12 degrees of freedom is near its
+/// Cosines at most: they reach to `8 / T` hertz in a series of length `T`, and t with 16 degrees of freedom is near its
 /// limit. More would miss slow movements that hide below quick noise.
-const COSINES_MAX: f64 = 12.0;
+const COSINES_MAX: f64 = 16.0;
 
 /// Cosines for each independent piece. A first-order autoregression has lost half of its power at this many.
 const COSINES_PER_PIECE: f64 = 0.6;
@@ -30,11 +30,12 @@ pub(crate) struct Spread {
     pub(crate) freedom: f64,
 }
 
-/// The spread of the sum of `residuals`, which sum to 0 themselves; `weights` say how much of the data each slice holds.
-/// `None` where the series is worth fewer than [`PIECES_MIN`] independent pieces.
-pub(crate) fn spread(residuals: &[f64], weights: &[f64]) -> Option<Spread> {
+/// The spread of the sum of `residuals`, which sum to 0 themselves; `weights` say how much of the data each slice holds,
+/// `memory` how many slices at least make one independent piece. `None` where the series is worth fewer than
+/// [`PIECES_MIN`] independent pieces.
+pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<Spread> {
     let count = residuals.len() as f64;
-    let pieces = participation(weights.iter().copied()).min(count / autocorrelation_time(residuals));
+    let pieces = participation(weights.iter().copied()).min(count / autocorrelation_time(residuals).max(memory));
     if pieces < PIECES_MIN {
         return None;
     }
@@ -53,7 +54,7 @@ fn participation(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Slices that make one independent piece, at least 1.
-fn autocorrelation_time(residuals: &[f64]) -> f64 {
+pub(crate) fn autocorrelation_time(residuals: &[f64]) -> f64 {
     let power: f64 = residuals.iter().map(|residual| residual * residual).sum();
     if power == 0.0 {
         return 1.0;
@@ -120,7 +121,7 @@ mod tests {
     fn ratio(keep: f64) -> f64 {
         let truth = 100.0 / 3.0 / (1.0 - keep) / (1.0 - keep);
         let found: Vec<f64> = (0..400)
-            .filter_map(|seed| spread(&centred(autoregression(seed * 7919 + 1, 100, keep)), &[1.0; 100]))
+            .filter_map(|seed| spread(&centred(autoregression(seed * 7919 + 1, 100, keep)), &[1.0; 100], 1.0))
             .map(|spread| spread.variance)
             .collect();
         assert!(found.len() > 200, "{} of 400 series have a spread", found.len());
@@ -138,21 +139,21 @@ mod tests {
     #[test]
     fn few_pieces_say_nothing() {
         let slow = centred((0..100).map(|at| if at < 50 { 0.0 } else { 1.0 }).collect());
-        assert_eq!(spread(&slow, &[1.0; 100]), None, "one step is one piece");
+        assert_eq!(spread(&slow, &[1.0; 100], 1.0), None, "one step is one piece");
         let burst = centred(noise(3, 100));
         let mut weights = [0.0; 100];
         weights[..5].fill(1.0);
-        assert_eq!(spread(&burst, &weights), None, "five slices with data");
+        assert_eq!(spread(&burst, &weights, 1.0), None, "five slices with data");
         let mut stalls = vec![0.0; 100];
         stalls[40] = 1.0;
-        let one_stall = spread(&centred(stalls), &[1.0; 100]).unwrap();
+        let one_stall = spread(&centred(stalls), &[1.0; 100], 1.0).unwrap();
         assert_eq!(one_stall.freedom, 1.0, "its variance rests on one event");
-        assert_eq!(spread(&[], &[]), None);
+        assert_eq!(spread(&[], &[], 1.0), None);
     }
 
     #[test]
     fn constant_data_have_no_variance() {
-        let spread = spread(&[0.0; 20], &[1.0; 20]).unwrap();
-        assert_eq!((spread.variance, spread.freedom), (0.0, 12.0));
+        let spread = spread(&[0.0; 20], &[1.0; 20], 1.0).unwrap();
+        assert_eq!((spread.variance, spread.freedom), (0.0, 12.0), "of twenty pieces");
     }
 }

@@ -1,6 +1,6 @@
 //! Values with intervals out of slices of time, and the interval of the ratio of two.
 
-use super::dependence::{Spread, spread};
+use super::dependence::{Spread, autocorrelation_time, spread};
 use super::student;
 
 /// A value and an interval around it: `low <= value <= high`.
@@ -45,7 +45,7 @@ impl Estimate {
     ///
     /// The residuals from the common ratio allow for slices with more and fewer requests (Cochran, *Sampling Techniques*,
     /// ratio estimators).
-    pub(crate) fn ratio(value: f64, parts: &[(f64, f64)]) -> Option<Estimate> {
+    pub(crate) fn ratio(value: f64, parts: &[(f64, f64)], memory: f64) -> Option<Estimate> {
         let (sum, by) = parts.iter().fold((0.0, 0.0), |all, part| (all.0 + part.0, all.1 + part.1));
         if by <= 0.0 {
             return None;
@@ -53,7 +53,7 @@ impl Estimate {
         let ratio = sum / by;
         let residuals: Vec<f64> = parts.iter().map(|(part, of)| (part - ratio * of) / by).collect();
         let weights: Vec<f64> = parts.iter().map(|(_, of)| *of).collect();
-        Some(Estimate::Ratio { value, spread: spread(&residuals, &weights)? })
+        Some(Estimate::Ratio { value, spread: spread(&residuals, &weights, memory)? })
     }
 
     /// A quantile: `below` is how many of each slice's values lie below it, `counts` how many there are; `steps` is the
@@ -68,6 +68,7 @@ impl Estimate {
         below: &[f64],
         counts: &[u64],
         steps: &[(u64, u64)],
+        memory: f64,
     ) -> Option<Estimate> {
         let total: u64 = counts.iter().sum();
         if total == 0 {
@@ -75,9 +76,8 @@ impl Estimate {
         }
         let all = total as f64;
         let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
-        let residuals: Vec<f64> =
-            below.iter().zip(&counts).map(|(below, count)| (below - at * count) / all).collect();
-        let Spread { variance, freedom } = spread(&residuals, &counts)?;
+        let residuals = below_residuals(at, below, &counts);
+        let Spread { variance, freedom } = spread(&residuals, &counts, memory)?;
         // Never more than there are: slices that vary less than chance would are chance themselves.
         let effective = (at * (1.0 - at) / variance.max(f64::MIN_POSITIVE)).min(all);
         let mut seen = 0u64;
@@ -113,6 +113,18 @@ impl Estimate {
             }
         }
     }
+}
+
+/// How each slice's share below a quantile differs from all slices' share.
+fn below_residuals(at: f64, below: &[f64], counts: &[f64]) -> Vec<f64> {
+    let all: f64 = counts.iter().sum();
+    below.iter().zip(counts).map(|(below, count)| (below - at * count) / all).collect()
+}
+
+/// How many slices make one independent piece, judging from which values lie below the median.
+pub(crate) fn memory(below_p50: &[f64], counts: &[u64]) -> f64 {
+    let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
+    autocorrelation_time(&below_residuals(0.5, below_p50, &counts))
 }
 
 /// Wilson's interval for a share of `count` values, with `t` in the place of the normal's point.
@@ -186,7 +198,7 @@ mod tests {
         let mut below = vec![50.0; 100];
         // Binomial variation of the slices: 5 up, 5 down.
         below.iter_mut().enumerate().for_each(|(at, below)| *below += [5.0, -5.0, -5.0, 5.0][at % 4]);
-        let estimate = Estimate::quantile(50.0, 0.5, &below, &[100; 100], &steps).unwrap();
+        let estimate = Estimate::quantile(50.0, 0.5, &below, &[100; 100], &steps, 1.0).unwrap();
         let Bounds { low, value, high } = estimate.bounds(0.05);
         assert!(low < value && value < high && low > 40.0 && high < 60.0, "{low} {value} {high}");
         let strict = estimate.bounds(0.001);

@@ -88,14 +88,20 @@ fn on(place: &str) -> String {
 }
 
 fn comparison(place: &LaunchResult) -> Option<String> {
-    let (first, difference) = place.compared_with.as_deref().map(on).zip(place.difference.as_ref())?;
-    Some(match difference.answer {
-        Answer::Lower => format!("It is {:.2} times as fast as {first}.", place.speedup),
-        Answer::Higher => format!("It is {:.2} times as slow as {first}.", 1.0 / place.speedup),
-        Answer::NoDifference => format!("No difference to a launch {first} was shown."),
-        Answer::Unknown => {
-            format!("With so few launches no difference to a launch {first} can be shown (--repeat 5).")
+    let (first, change) = place.compared_with.as_deref().map(on).zip(place.change.as_ref())?;
+    let times = |ratio: f64, low: f64, high: f64| format!("{ratio:.2} ({low:.2} to {high:.2})");
+    Some(match (change.answer, change.ratio.zip(change.low).zip(change.high)) {
+        (Answer::Lower, Some(((ratio, low), high))) => {
+            format!("It is {} times as fast as {first}.", times(1.0 / ratio, 1.0 / high, 1.0 / low))
         }
+        (Answer::Higher, Some(((ratio, low), high))) => {
+            format!("It takes {} times as long as {first}.", times(ratio, low, high))
+        }
+        (Answer::NoDifference, _) => format!("No difference to a launch {first} was shown."),
+        _ => format!(
+            "{} launches do not show whether it differs from a launch {first} (--repeat 10).",
+            place.runs.len()
+        ),
     })
 }
 
@@ -124,21 +130,14 @@ fn section(series: &LaunchSeries) -> Section {
 }
 
 fn table(place: &LaunchResult) -> Table {
-    let time = |mean: f64, half: Option<f64>| match half {
-        None => Cell::Number(mean, Unit::Seconds),
-        Some(half) => Cell::Range {
-            // A few launches of a part that is nearly nothing have an interval that reaches below it.
-            low: (mean - half).max(0.0),
-            point: Some(mean),
-            high: mean + half,
-            unit: Unit::Seconds,
-            change: false,
-        },
+    let time = |mean: f64, min: f64, max: f64| match place.runs.len() {
+        1 => Cell::Number(mean, Unit::Seconds),
+        _ => Cell::Range { low: min, point: Some(mean), high: max, unit: Unit::Seconds, change: false },
     };
-    let mut rows =
-        vec![vec![Cell::words("all of it"), Cell::Bar(1.0), time(place.wall_s, place.wall_s_half)]];
+    let whole = time(place.wall_s, place.wall_s_min, place.wall_s_max);
+    let mut rows = vec![vec![Cell::words("all of it"), Cell::Bar(1.0), whole]];
     let part = |part: &LaunchPart| {
-        vec![Cell::words(words(part.name)), Cell::Bar(part.share), time(part.mean_s, part.half_s)]
+        vec![Cell::words(words(part.name)), Cell::Bar(part.share), time(part.mean_s, part.min_s, part.max_s)]
     };
     rows.extend(place.parts.iter().filter(|part| part.mean_s > 0.0).map(part));
     Table {
@@ -146,7 +145,7 @@ fn table(place: &LaunchResult) -> Table {
         columns: vec![
             Column::new("Part"),
             Column::noted("Share", "Of the mean run time."),
-            Column::noted("Time", "Mean of the launches, with its 95 % interval."),
+            Column::noted("Time", "Mean of the launches, with the least and the most."),
         ],
         rows,
         ..Table::default()

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use fonio_analysis::launch::Parts;
-use fonio_analysis::{Analysis, Difference, Estimate};
+use fonio_analysis::interval::compare_rounds;
+use fonio_analysis::{Analysis, Change};
 use fonio_host::CpuShare;
 use fonio_record::{RecordSummary, StopReason};
 use serde::Serialize;
@@ -105,8 +106,10 @@ pub struct LaunchPart {
     pub name: &'static str,
     /// Mean in seconds.
     pub mean_s: f64,
-    /// Half of its 95 percent interval; `None` for a single launch.
-    pub half_s: Option<f64>,
+    /// The least of the launches, in seconds.
+    pub min_s: f64,
+    /// The most of the launches, in seconds.
+    pub max_s: f64,
     /// The mean over the mean run time.
     pub share: f64,
 }
@@ -122,14 +125,16 @@ pub struct LaunchResult {
     pub verdict: String,
     /// Mean run time in seconds.
     pub wall_s: f64,
-    /// Half of its 95 percent interval; `None` for a single launch.
-    pub wall_s_half: Option<f64>,
+    /// The shortest launch in seconds.
+    pub wall_s_min: f64,
+    /// The longest launch in seconds.
+    pub wall_s_max: f64,
     /// Its parts. Their means sum to the mean run time.
     pub parts: Vec<LaunchPart>,
-    /// The mean run time in the first place over its own.
-    pub speedup: f64,
-    /// How its run time in seconds differs from that.
-    pub difference: Option<Difference>,
+    /// How many times as fast as in the first place: the geometric mean of the rounds' ratios. `None` for the first.
+    pub speedup: Option<f64>,
+    /// Its run time over that in the first place, with the interval by rounds.
+    pub change: Option<Change>,
     /// Each launch.
     pub runs: Vec<LaunchFigures>,
 }
@@ -157,13 +162,13 @@ pub(super) fn series(
     runs: Vec<Vec<LaunchFigures>>,
     options: &LaunchOptions<'_>,
 ) -> LaunchSeries {
-    let estimate = |runs: &[LaunchFigures], of: &dyn Fn(&LaunchFigures) -> f64| {
-        let values: Vec<f64> = runs.iter().map(of).collect();
-        Estimate::of_repeats(&values).expect("each was launched once at least")
-    };
-    let first = estimate(&runs[0], &|run| run.wall_s);
+    let times = |runs: &[LaunchFigures]| runs.iter().map(|run| run.wall_s).collect::<Vec<f64>>();
+    let all: Vec<Vec<f64>> = runs.iter().map(|runs| times(runs)).collect();
+    let pairs: Vec<(&[f64], &[f64])> = all[1..].iter().map(|own| (all[0].as_slice(), own.as_slice())).collect();
+    let mut changes = compare_rounds(&pairs).into_iter();
     let results = places.iter().zip(runs).enumerate().map(|(at, (place, runs))| {
-        let wall = estimate(&runs, &|run| run.wall_s);
+        let wall = Spread::of(&runs, &|run| run.wall_s);
+        let change = if at > 0 { changes.next() } else { None };
         let divided = runs.iter().all(|run| run.user_s.is_some());
         let named: &[Named] = if divided {
             &[("user", |run| run.user_s.unwrap_or(0.0)), ("system", |run| run.system_s.unwrap_or(0.0))]
@@ -179,23 +184,25 @@ pub(super) fn series(
             ("unknown", |run| run.unknown_s),
         ];
         let parts = named.iter().chain(waits).map(|(name, of)| {
-            let part = estimate(&runs, of);
+            let part = Spread::of(&runs, of);
             LaunchPart {
                 name,
-                mean_s: part.value,
-                half_s: part.half_interval(),
-                share: part.value / wall.value,
+                mean_s: part.mean,
+                min_s: part.min,
+                max_s: part.max,
+                share: part.mean / wall.mean,
             }
         });
         LaunchResult {
             name: place.name.clone(),
             compared_with: (at > 0).then(|| places[0].name.clone()),
             verdict: verdict(&runs),
-            wall_s: wall.value,
-            wall_s_half: wall.half_interval(),
+            wall_s: wall.mean,
+            wall_s_min: wall.min,
+            wall_s_max: wall.max,
             parts: parts.collect(),
-            speedup: first.value / wall.value,
-            difference: (at > 0).then(|| Difference::between(Some(first), Some(wall))),
+            speedup: change.as_ref().and_then(|change| Some(1.0 / change.ratio?)),
+            change,
             runs,
         }
     });
@@ -205,6 +212,24 @@ pub(super) fn series(
         cpu_share: places[0].setup.cpu,
         seed: options.seed,
         places: results.collect(),
+    }
+}
+
+/// A figure over launches.
+struct Spread {
+    mean: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Spread {
+    fn of(runs: &[LaunchFigures], of: &dyn Fn(&LaunchFigures) -> f64) -> Spread {
+        let values = || runs.iter().map(of);
+        Spread {
+            mean: values().sum::<f64>() / runs.len() as f64,
+            min: values().fold(f64::INFINITY, f64::min),
+            max: values().fold(f64::NEG_INFINITY, f64::max),
+        }
     }
 }
 

@@ -288,7 +288,7 @@ fn sentence_case(text: &str) -> String {
 }
 
 /// "a", "a and b", "a, b and c".
-fn listed(items: &[String]) -> String {
+pub(crate) fn listed(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [only] => only.clone(),

@@ -234,6 +234,7 @@ pub fn again(about: &About<'_>) -> Option<Section> {
                 .collect(),
             left_out: places.len().saturating_sub(100) as u64,
             detail: true,
+            whole: false,
         });
     }
     let ranks = (places.len() > 1).then(|| Figure {

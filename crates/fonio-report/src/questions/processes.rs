@@ -143,5 +143,6 @@ fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
         rows: rows.collect(),
         left_out: processes.processes.len().saturating_sub(LISTED) as u64 + processes.names_beyond_cap,
         detail: false,
+        whole: false,
     }
 }

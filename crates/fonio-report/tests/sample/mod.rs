@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fonio_analysis::compare::{Comparison, ComparisonRow};
+use fonio_analysis::compare::{Comparison, ComparisonRow, Side};
 use fonio_analysis::findings::{Finding, Severity};
 use fonio_analysis::flushes::{DeviceFlushes, FlushGaps, Flushes};
 use fonio_analysis::interference::{EqualDepth, Interference, Slowdown, SlowdownSide};
@@ -30,7 +30,7 @@ use fonio_analysis::{
     Analyser, Analysis, AnalysisOptions, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span,
     SpanSource, Unit,
 };
-use fonio_analysis::{Answer, Difference};
+use fonio_analysis::{Answer, Change, Unknown};
 use fonio_core::meta::{Clock, Device, Host, Lost, Mount, Source};
 use fonio_core::units::{ByteCount, DeviceId, Sector, Timestamp};
 use fonio_core::{Flags, Meta, Op, Request, RowSink as _};
@@ -635,6 +635,7 @@ fn slices(dice: &mut Dice) -> Slices {
         flushes: column(200),
         service_sum_ns: column(3 * SECOND),
         busy_ns: column(2 * SECOND),
+        stalls: vec![0; 60],
         read: SliceLatency { service: times.clone(), response: times.clone() },
         write_sync: SliceLatency { service: times.clone(), response: times },
         write_async: SliceLatency::default(),
@@ -688,62 +689,77 @@ pub fn meta() -> Meta {
 
 /// Two recordings compared with a first one.
 pub fn comparison() -> Comparison {
-    let difference = |base: f64, (value, spread, answer): (f64, f64, Answer)| Difference {
-        difference: Some(value - base),
-        relative: Some((value - base) / base),
-        low: Some(value - base - spread),
-        high: Some(value - base + spread),
+    let change = |ratio: f64, spread: f64, answer: Answer| Change {
+        ratio: Some(ratio),
+        low: Some(ratio / spread),
+        high: Some(ratio * spread),
+        confidence: Some(0.998),
         answer,
+        unknown: None,
     };
-    let row =
-        |figure: &str, label: &str, unit, less_is_better, base: f64, others: [(f64, f64, Answer); 2]| {
-            ComparisonRow {
-                figure: figure.into(),
-                unit,
-                label: label.into(),
-                less_is_better,
-                values: vec![Some(base), Some(others[0].0), Some(others[1].0)],
-                texts: Vec::new(),
-                differences: others.map(|other| difference(base, other)).into(),
-            }
-        };
-    let less = Some(true);
+    let row = |figure: &str, label: &str, unit, less_is_better, values: [f64; 3], changes: [Change; 2]| {
+        ComparisonRow {
+            figure: figure.into(),
+            unit,
+            label: label.into(),
+            less_is_better,
+            felt: figure == "run_time",
+            values: values.map(Some).into(),
+            texts: values.map(|value| Some(unit.text(value))).into(),
+            runs: values.map(|value| vec![Some(value)]).into(),
+            changes: changes.into(),
+        }
+    };
+    let side = |name: &str, valid: bool| Side {
+        name: name.into(),
+        recordings: vec![name.into()],
+        invalid: if valid { Vec::new() } else { vec![name.into()] },
+    };
+    let (lower, higher, same) = (Answer::Lower, Answer::Higher, Answer::NoDifference);
+    let once = |ratio| Change {
+        ratio: Some(ratio),
+        low: None,
+        high: None,
+        confidence: None,
+        answer: Answer::Unknown,
+        unknown: Some(Unknown::OneValueEach),
+    };
     Comparison {
-        method: "bootstrap over slices of time, 2000 resamples".into(),
-        names: vec!["before".into(), "wal".into(), "bfuse".into()],
-        valid: vec![true, true, false],
+        method: "slices of time".into(),
+        sides: vec![side("before", true), side("wal", true), side("bfuse", false)],
         rows: vec![
+            row("run_time", "run time", Unit::Ns, Some(true), [6.4e9, 2.2e9, 6.3e9], [once(0.344), once(0.984)]),
             row(
-                "latency.write_sync.service.p99",
-                "sync write service, 99th percentile",
+                "latency.write_sync.response.p99",
+                "sync write response, 99th percentile",
                 Unit::Ns,
-                less,
-                31.2e6,
-                [(12.1e6, 4.0e6, Answer::Lower), (30.0e6, 5.1e6, Answer::NoDifference)],
+                Some(true),
+                [31.2e6, 12.1e6, 30.0e6],
+                [change(0.388, 1.3, lower), change(0.962, 1.2, same)],
             ),
             row(
                 "io_share.busy_union",
-                "time with storage busy",
+                "time busy",
                 Unit::Share,
-                less,
-                0.384,
-                [(0.201, 0.03, Answer::Lower), (0.45, 0.03, Answer::Higher)],
+                None,
+                [0.384, 0.201, 0.45],
+                [change(0.523, 1.1, lower), change(1.172, 1.05, higher)],
             ),
             row(
-                "flushes.flushes_per_s",
-                "flushes a second",
+                "flushes.per_s",
+                "flushes",
                 Unit::PerS,
-                less,
-                39.0,
-                [(11.0, 2.0, Answer::Lower), (38.0, 3.0, Answer::NoDifference)],
+                None,
+                [39.0, 11.0, 38.0],
+                [change(0.282, 1.2, lower), change(0.974, 1.1, same)],
             ),
             row(
                 "totals.read_bytes_per_s",
-                "bytes read a second",
+                "bytes read",
                 Unit::BytesPerS,
                 None,
-                5.1e6,
-                [(5.4e6, 0.2e6, Answer::Higher), (5.0e6, 0.3e6, Answer::NoDifference)],
+                [5.1e6, 5.5e6, 5.0e6],
+                [change(1.078, 1.02, higher), change(0.98, 1.05, same)],
             ),
         ],
     }

@@ -126,9 +126,10 @@ pub struct SetupArgs {
     /// The link to the server: wifi or usb, with the rates of the first study. Without it, none.
     #[arg(long, value_name = "NAME", value_parser = parse_link)]
     pub link: Option<LinkRates>,
-    /// How often each is run.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeat: u32,
+    /// How often each is run, or `auto`: three rounds show how much run times spread, and as many follow as bring every gain
+    /// within 25 percent, for three minutes at most.
+    #[arg(long, value_name = "N|auto", default_value = "3", value_parser = parse_repeat)]
+    pub repeat: Repeat,
     /// The share of the full amount of work: 0.1 keeps the mix and does a tenth.
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     pub scale: f64,
@@ -155,6 +156,23 @@ pub struct SetupArgs {
 impl SetupArgs {
     /// Where a workload runs if nothing is said.
     pub const ON_DEFAULT: &str = ".";
+}
+
+/// How often each setup is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// This many times.
+    Times(u32),
+    /// As the spread of a pilot demands.
+    Auto,
+}
+
+fn parse_repeat(text: &str) -> Result<Repeat, String> {
+    match text.parse::<u32>() {
+        Ok(times @ 1..=1000) => Ok(Repeat::Times(times)),
+        _ if text == "auto" => Ok(Repeat::Auto),
+        _ => Err("write a whole number from 1 to 1000, or auto".to_owned()),
+    }
 }
 
 fn parse_change(text: &str) -> Result<Change, String> {

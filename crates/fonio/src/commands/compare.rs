@@ -1,9 +1,11 @@
 //! `fonio compare`.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use fonio_analysis::compare::{Named, compare};
+use fonio_analysis::interval::RUNS_MIN;
 use fonio_report::{Document, json};
 
 use crate::cli::{Colour, Compare};
@@ -11,17 +13,26 @@ use crate::commands::report;
 use crate::exit::Exit;
 use crate::output::{self, Explained};
 
-/// Holds each recording against the first.
+/// Compares each side with the first.
 pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
-    let explained: Vec<Explained> = arguments
-        .inputs
-        .iter()
-        .map(|input| report::explain(std::slice::from_ref(input), &arguments.reading, &arguments.filter))
+    let sides = sides(arguments)?;
+    let explained: Vec<(String, Vec<Explained>)> = sides
+        .into_iter()
+        .map(|(name, inputs)| {
+            let explain = |input: &PathBuf| {
+                report::explain(std::slice::from_ref(input), &arguments.reading, &arguments.filter)
+            };
+            Ok((name, inputs.iter().map(explain).collect::<Result<_>>()?))
+        })
         .collect::<Result<_>>()?;
     let named: Vec<_> = explained
         .iter()
-        .map(|explained| Named { name: explained.name.clone(), value: &explained.analysis })
+        .map(|(name, side)| Named {
+            // One recording is called what it is.
+            name: if let [only] = side.as_slice() { only.name.clone() } else { name.clone() },
+            value: side.iter().map(|one| Named { name: one.name.clone(), value: &one.analysis }).collect(),
+        })
         .collect();
     let comparison = compare(&named);
     if arguments.output.json {
@@ -36,9 +47,25 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
     }
     // A budget on a comparison is a budget on each recording in it.
     let mut exit = Exit::Fine;
-    for one in &explained {
+    for one in explained.iter().flat_map(|(_, side)| side) {
         let outcome = output::verdict(one, &budgets)?;
         exit = exit.worse(outcome);
     }
     Ok(exit)
+}
+
+/// What is compared: each input by itself, or all that are before with all that are after.
+fn sides(arguments: &Compare) -> Result<Vec<(String, Vec<PathBuf>)>> {
+    let Compare { inputs, before, after, .. } = arguments;
+    if !inputs.is_empty() {
+        return Ok(inputs.iter().map(|input| (String::new(), vec![input.clone()])).collect());
+    }
+    if before.len().max(after.len()) > 1 && before.len().min(after.len()) < RUNS_MIN {
+        bail!(
+            "{} before and {} after: give at least {RUNS_MIN} recordings on each side, or one on each",
+            before.len(),
+            after.len()
+        );
+    }
+    Ok(vec![("before".to_owned(), before.clone()), ("after".to_owned(), after.clone())])
 }

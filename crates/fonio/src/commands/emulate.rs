@@ -40,10 +40,10 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
     let state_dir = Ledger::default_dir();
     let recovery = Ledger::recover(&state_dir)?;
     for undone in &recovery.undone {
-        eprintln!("undone, of a run that was killed: {undone}");
+        eprintln!("Cleaned up after an interrupted run: {undone}");
     }
     for failed in &recovery.failed {
-        eprintln!("warning: of a run that was killed, {failed}");
+        eprintln!("warning: after an interrupted run, {failed}");
     }
     let mut ledger = Ledger::open(&state_dir)?;
     let options = options(arguments, state_dir, &mut ledger)?;

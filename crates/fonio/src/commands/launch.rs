@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use fonio_experiment::{CacheState, LaunchOptions, Place, PlaceToLaunch, launch_document, launch_series};
 
 use crate::cli::Colour;
-use crate::cli::run::Run;
+use crate::cli::run::{Repeat, Run};
 use crate::commands::run::{begin, explain, page, plain_name, roles, setup, summarise};
 use crate::exit::Exit;
 use crate::output;
@@ -38,13 +38,16 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
         roles: &roles,
         stop: &stop,
     };
-    let count = places.len() * at.repeat as usize;
+    let Repeat::Times(repeat) = at.repeat else {
+        bail!("--repeat auto is for workloads; give launches a number, such as --repeat 10")
+    };
+    let count = places.len() * repeat as usize;
     let mut number = 0;
     let mut say = |round: u32, _: u32, name: &str| {
         number += 1;
         eprintln!("[{number}/{count}] round {round}: launch on {name} …");
     };
-    let series = launch_series(&places, at.repeat, &options, &at.out, &mut say)?;
+    let series = launch_series(&places, repeat, &options, &at.out, &mut say)?;
     let text = summarise(&series, &at.out)?;
     let page = page(at);
     let first = series.places.first().and_then(|place| place.runs.first());

@@ -7,12 +7,13 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fonio_analysis::{Analyser, AnalysisOptions};
 use fonio_core::ByteCount;
 use fonio_experiment::{
-    Change, Place, Roles, RunOptions, Series, Setup, Variation, do_task, document, fastest, run_series,
+    Change, Place, Roles, Rounds, RunOptions, Series, Setup, Variation, do_task, document, fastest, run_series,
     serve_http, start_task,
 };
 use fonio_host::{Confirmation, Ledger};
@@ -22,7 +23,7 @@ use fonio_workload::definition::{Workload, shipped};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::Colour;
-use crate::cli::run::{Fix, Run, SetupArgs};
+use crate::cli::run::{Fix, Repeat, Run, SetupArgs};
 use crate::commands::{fix, launch};
 use crate::exit::Exit;
 use crate::output;
@@ -135,13 +136,17 @@ pub(super) fn begin() -> Result<Arc<AtomicBool>> {
     }
     let recovery = Ledger::recover(&Ledger::default_dir())?;
     for undone in &recovery.undone {
-        eprintln!("undone, of a run that was killed: {undone}");
+        eprintln!("Cleaned up after an interrupted run: {undone}");
     }
     for failed in &recovery.failed {
-        eprintln!("warning: of a run that was killed, {failed}");
+        eprintln!("warning: after an interrupted run, {failed}");
     }
     Ok(stop)
 }
+
+/// `--repeat auto`: gains within 25 percent, for three minutes at most.
+const AUTO_FACTOR: f64 = 1.25;
+const AUTO_BUDGET: Duration = Duration::from_secs(180);
 
 fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
     let stop = begin()?;
@@ -182,22 +187,29 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
         roles: &roles,
         stop: &stop,
     };
-    let run = |variations: &[Variation], repeat: u32, out: &Path| {
-        let count = variations.len() * repeat as usize;
+    let run = |variations: &[Variation], rounds: Rounds, out: &Path| {
         let mut at = 0;
-        let mut say = |round: u32, _: u32, name: &str| {
+        let mut say = |round: u32, rounds: u32, name: &str| {
             at += 1;
+            let count = variations.len() * rounds as usize;
             eprintln!("[{at}/{count}] round {round}: {} on {name} …", workload.name);
         };
-        run_series(variations, repeat, &options, out, &mut say)
+        run_series(variations, rounds, &options, out, &mut say)
+    };
+    let rounds = match arguments.repeat {
+        Repeat::Times(times) => Rounds::Fixed(times),
+        Repeat::Auto => Rounds::Pilot { factor: AUTO_FACTOR, budget: AUTO_BUDGET },
     };
     if let Some(best) = tried.best {
         eprintln!("Every fix once, to find the {best} fastest:");
-        let once = run(&variations, 1, &arguments.out.join("once"))?;
+        let once = run(&variations, Rounds::Fixed(1), &arguments.out.join("once"))?;
         variations = fastest(&variations, &once, best);
-        eprintln!("These again, {} times each:", arguments.repeat);
+        match arguments.repeat {
+            Repeat::Times(times) => eprintln!("These again, {times} times each:"),
+            Repeat::Auto => eprintln!("These again, first three times each:"),
+        }
     }
-    let series = run(&variations, arguments.repeat, &arguments.out)?;
+    let series = run(&variations, rounds, &arguments.out)?;
     let text = summarise(&series, &arguments.out)?;
     let page = page(arguments);
     let explained = explain_first(&series)?;

@@ -1,0 +1,192 @@
+//! `cargo xtask bench compare`: how often a comparison claims a difference, between equal recordings and others.
+//!
+//! On generated series, whose truth is known (`examples/compare_rates` of fonio-analysis), or with `--real` on recordings
+//! of fio on an emulated eMMC, whose times are multiplied for the slower one.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::emulated::{self, Emulated, Options};
+use crate::{process, tools};
+
+/// The device of the real recordings.
+const PROFILE: &str = "galaxy_s3_emmc";
+const PROFILE_TEXT: &str = include_str!("../../crates/fonio-sim/profiles/galaxy_s3_emmc.toml");
+const SIZE: &str = "1GiB";
+
+/// `[--pairs N]`, or `--real [--pairs N] [--seconds N] [--long N]`.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let (real, rest) = match arguments.split_first() {
+        Some((first, rest)) if first == "--real" => (true, rest),
+        _ => (false, arguments),
+    };
+    let (mut pairs, mut seconds, mut long) = (None, 10, 60);
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        let number = words.next().and_then(|text| text.parse::<u32>().ok()).filter(|number| *number > 0);
+        match (word.as_str(), number) {
+            ("--pairs", Some(number)) => pairs = Some(number),
+            ("--seconds", Some(number)) if real => seconds = number,
+            ("--long", Some(number)) if real => long = number,
+            _ => bail!("the options are --pairs N, and with --real also --seconds N and --long N, each above 0"),
+        }
+    }
+    if real {
+        return measure(pairs.unwrap_or(20), seconds, long);
+    }
+    tools::ensure(&[tools::BUILD])?;
+    let mut generated = process::cargo();
+    generated.args(["run", "--release", "--package", "fonio-analysis", "--example", "compare_rates", "--"]);
+    process::run(generated.args(["--pairs", &pairs.unwrap_or(400).to_string()]))
+}
+
+/// One way of making pairs.
+struct Case {
+    what: String,
+    /// What the second recording's device times are multiplied by.
+    slow: f64,
+    seconds: u32,
+}
+
+/// What is read of `fonio compare --json`.
+#[derive(Deserialize)]
+struct Report {
+    comparison: Comparison,
+}
+
+#[derive(Deserialize)]
+struct Comparison {
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    figure: String,
+    changes: Vec<Change>,
+}
+
+#[derive(Deserialize)]
+struct Change {
+    answer: String,
+}
+
+impl Comparison {
+    fn with(&self, answer: &str) -> Vec<&str> {
+        let rows = self.rows.iter().filter(|row| row.changes[0].answer == answer);
+        rows.map(|row| row.figure.as_str()).collect()
+    }
+}
+
+fn measure(pairs: u32, seconds: u32, long: u32) -> Result<()> {
+    let fonio = emulated::fonio()?;
+    let dir = process::scratch("compare")?;
+    process::outlive_signals()?;
+    println!("fio on an emulated eMMC ({PROFILE}): 2 threads, random, synchronous, 60 % reads, each run on a new device");
+    for case in [
+        Case { what: "the same device".to_owned(), slow: 1.0, seconds },
+        Case { what: "every time doubled".to_owned(), slow: 2.0, seconds },
+        Case { what: "every time up by 20 %".to_owned(), slow: 1.2, seconds: long },
+    ] {
+        let (mut any, mut found, mut wrong) = (0, 0, 0);
+        let mut claims = Vec::new();
+        for pair in 0..pairs {
+            let first = record(&fonio, &dir, 1.0, case.seconds, 2 * pair)?;
+            let other = record(&fonio, &dir, case.slow, case.seconds, 2 * pair + 1)?;
+            let comparison = compare(&fonio, &first, &other)?;
+            let (higher, lower) = (comparison.with("higher"), comparison.with("lower"));
+            any += u32::from(!higher.is_empty() || !lower.is_empty());
+            let medians = ["latency.reads.response.p50", "latency.write_sync.response.p50"];
+            found += u32::from(medians.iter().all(|median| higher.contains(median)));
+            wrong += u32::from(lower.iter().any(|figure| figure.starts_with("latency.")));
+            claims.extend(higher.iter().chain(&lower).map(|figure| (*figure).to_owned()));
+            println!("  pair {}: higher {}, lower {}", pair + 1, higher.join(" "), lower.join(" "));
+        }
+        println!(
+            "{}, {} s: a difference is claimed in {any} of {pairs} pairs; both medians are called higher in {found}, a \
+             latency is called lower in {wrong}",
+            case.what, case.seconds
+        );
+    }
+    Ok(())
+}
+
+/// Records fio on a new device whose times are multiplied.
+fn record(fonio: &Path, dir: &Path, slow: f64, seconds: u32, seed: u32) -> Result<PathBuf> {
+    let profile = dir.join(format!("times-{slow}.toml"));
+    std::fs::write(&profile, slower(slow)?)?;
+    let (mount, out) = (dir.join("mount"), dir.join(format!("recording-{slow}-{}", seed % 2)));
+    std::fs::create_dir_all(&mount)?;
+    let profile = profile.to_str().context("the target directory's name is not Unicode")?;
+    let options = Options { mounted: Some(("ext4", &mount)), ..Options::bare(profile, SIZE) };
+    let device = Emulated::start(fonio, &options)?;
+    let fio = |command: &mut Command| {
+        command.args(["--name=pair", "--size=256M", "--numjobs=2", "--thread", "--output=/dev/null"]);
+        command.arg(format!("--directory={}", mount.display()));
+    };
+    let mut prepare = Command::new("fio");
+    fio(&mut prepare);
+    process::run(prepare.args(["--rw=write", "--bs=1M", "--end_fsync=1"]))?;
+    let mut recorder = Command::new(fonio);
+    recorder.args(["record", "--overwrite", "--out"]).arg(&out).arg("--path").arg(&mount).args(["--", "fio"]);
+    fio(&mut recorder);
+    recorder.args(["--rw=randrw", "--rwmixread=60", "--bs=4k", "--direct=1", "--sync=1", "--ioengine=psync"]);
+    recorder.args(["--time_based", &format!("--runtime={seconds}"), &format!("--randseed={}", seed + 1)]);
+    process::run(recorder.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    drop(device);
+    process::check_signals()?;
+    Ok(out)
+}
+
+fn compare(fonio: &Path, first: &Path, other: &Path) -> Result<Comparison> {
+    let out = Command::new(fonio).arg("compare").args([first, other]).arg("--json").output()?;
+    if !out.status.success() {
+        bail!("fonio compare failed: {}", String::from_utf8_lossy(&out.stderr));
+    }
+    let report: Report = serde_json::from_slice(&out.stdout).context("fonio compare gave other JSON")?;
+    Ok(report.comparison)
+}
+
+/// The profile with every time multiplied and every rate divided.
+fn slower(factor: f64) -> Result<String> {
+    let mut profile: toml::Table = PROFILE_TEXT.parse().context("the shipped profile is no TOML")?;
+    for (section, names) in [
+        ("interface", &["read_command", "write_command", "flush_command", "read_rate", "write_rate"][..]),
+        ("flash", &["t_read", "t_program", "t_erase"][..]),
+    ] {
+        for name in names {
+            let number = profile
+                .get_mut(section)
+                .and_then(|section| section.get_mut(name))
+                .and_then(toml::Value::as_table_mut)
+                .with_context(|| format!("the shipped profile has no {section}.{name}"))?;
+            for (unit, value) in number.iter_mut() {
+                let known = match value {
+                    toml::Value::Integer(whole) => *whole as f64,
+                    toml::Value::Float(known) => *known,
+                    _ => continue,
+                };
+                *value = toml::Value::Float(if unit == "mb_s" { known / factor } else { known * factor });
+            }
+        }
+    }
+    Ok(toml::to_string(&profile)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slower_profile_has_longer_times_and_lower_rates() {
+        let read = |factor: f64, section: &str, name: &str, unit: &str| {
+            let profile: toml::Table = slower(factor).unwrap().parse().unwrap();
+            profile[section][name][unit].as_float().unwrap()
+        };
+        assert_eq!(read(2.0, "flash", "t_erase", "ms"), 7.6);
+        assert_eq!(read(2.0, "interface", "write_rate", "mb_s"), 52.0);
+        assert_eq!(read(1.0, "interface", "flush_command", "us"), 200.0);
+    }
+}

@@ -31,7 +31,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
             ("--pairs", Some(number)) => pairs = Some(number),
             ("--seconds", Some(number)) if real => seconds = number,
             ("--long", Some(number)) if real => long = number,
-            _ => bail!("the options are --pairs N, and with --real also --seconds N and --long N, each above 0"),
+            _ => bail!(
+                "the options are --pairs N, and with --real also --seconds N and --long N, each above 0"
+            ),
         }
     }
     if real {
@@ -84,7 +86,9 @@ fn measure(pairs: u32, seconds: u32, long: u32) -> Result<()> {
     let fonio = emulated::fonio()?;
     let dir = process::scratch("compare")?;
     process::outlive_signals()?;
-    println!("fio on an emulated eMMC ({PROFILE}): 2 threads, random, synchronous, 60 % reads, each run on a new device");
+    println!(
+        "fio on an emulated eMMC ({PROFILE}): 2 threads, random, synchronous, 60 % reads, each run on a new device"
+    );
     for case in [
         Case { what: "the same device".to_owned(), slow: 1.0, seconds },
         Case { what: "every time doubled".to_owned(), slow: 2.0, seconds },

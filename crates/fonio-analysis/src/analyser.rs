@@ -262,8 +262,7 @@ impl Analyser {
         let launch = self.launch.finish(meta, &mut self.threads, began);
         let phases = self.phases.map(|(from, until)| until - from);
         let worked = launch.as_ref().map(|launch| launch.duration_ns).or(phases);
-        let run_time_ns =
-            if self.options.filter.is_some() { None } else { run_time(meta, &span, worked) };
+        let run_time_ns = if self.options.filter.is_some() { None } else { run_time(meta, &span, worked) };
         let mut analysis = Analysis {
             analysis_version: ANALYSIS_VERSION,
             verdict: String::new(),
@@ -385,7 +384,8 @@ impl Analyser {
 /// How long the watched command took; `worked` is its launch or its phases, where the recording has them.
 fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
     meta.command.as_ref()?;
-    let recorded = (meta.command_exit == Some(0) && span.source == SpanSource::Recording).then_some(span.duration_ns);
+    let recorded =
+        (meta.command_exit == Some(0) && span.source == SpanSource::Recording).then_some(span.duration_ns);
     worked.or(recorded).filter(|time| *time > 0)
 }
 

@@ -60,7 +60,7 @@ pub enum Unknown {
     TooFewRuns,
     /// A single recording of each, and a figure that has one value in a recording.
     OneValueEach,
-    /// After autocorrelation the recording is worth fewer than seven independent pieces.
+    /// After autocorrelation the recording is worth fewer than eight independent pieces.
     TooFewPieces,
     /// The interval reaches from less than half to more than double.
     TooWide,
@@ -167,7 +167,8 @@ pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, most: usize) -> Opt
     let wanted = libm::log(factor);
     let enough = |rounds: &usize| {
         let rounds = *rounds as f64;
-        student::two_sided(crate::statistics::FAMILY_LEVEL, rounds - 1.0) * (variance / rounds).sqrt() <= wanted
+        student::two_sided(crate::statistics::FAMILY_LEVEL, rounds - 1.0) * (variance / rounds).sqrt()
+            <= wanted
     };
     Some((ratios.len()..most).find(enough).unwrap_or(most.max(ratios.len())))
 }

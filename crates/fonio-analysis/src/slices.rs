@@ -257,7 +257,17 @@ mod tests {
     fn the_shares_below_a_quantile_add_up() {
         // 1000 reads over a second that take 1, 2, … 7 ms in turn: many are equal to the median and to the 99th percentile.
         let rows: Vec<_> = (0..1000u64)
-            .map(|id| request(id, &format!("R {}+8 q{at} d{at} c{}", id * 8, id * 1000 + (id % 7 + 1) * 1000, at = id * 1000)))
+            .map(|id| {
+                request(
+                    id,
+                    &format!(
+                        "R {}+8 q{at} d{at} c{}",
+                        id * 8,
+                        id * 1000 + (id % 7 + 1) * 1000,
+                        at = id * 1000
+                    ),
+                )
+            })
             .collect();
         let slices = analyse_rows(&rows, &fonio_core::Meta::default()).slices;
         assert!(slices.requests.len() > 32, "{} slices", slices.requests.len());
@@ -272,11 +282,17 @@ mod tests {
 
     #[test]
     fn only_long_responses_that_are_felt_are_stalls() {
-        let rows: Vec<_> = ["R 0+8 q0 d0 c99999", "R 0+8 q0 d0 c100000", "WS 0+8 q0 d90000 c100000", "W 0+8 q0 d0 c500000", "RA 0+8 q0 d0 c500000"]
-            .iter()
-            .enumerate()
-            .map(|(id, line)| request(id as u64, line))
-            .collect();
+        let rows: Vec<_> = [
+            "R 0+8 q0 d0 c99999",
+            "R 0+8 q0 d0 c100000",
+            "WS 0+8 q0 d90000 c100000",
+            "W 0+8 q0 d0 c500000",
+            "RA 0+8 q0 d0 c500000",
+        ]
+        .iter()
+        .enumerate()
+        .map(|(id, line)| request(id as u64, line))
+        .collect();
         let slices = analyse_rows(&rows, &fonio_core::Meta::default()).slices;
         assert_eq!(slices.stalls.iter().sum::<u64>(), 2);
     }

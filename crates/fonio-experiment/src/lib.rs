@@ -25,7 +25,7 @@ pub use launch::{
 };
 pub use report::document;
 pub use run::{Run, RunOptions, run_once};
-pub use series::{RunFigures, Rounds, Series, Variation, VariationResult, fastest, run_series};
+pub use series::{Rounds, RunFigures, Series, Variation, VariationResult, fastest, run_series};
 pub use setup::{Medium, Place, Setup};
 pub use task::{do_task, start_task};
 

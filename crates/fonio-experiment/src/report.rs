@@ -85,7 +85,9 @@ fn shown(series: &Series) -> (Tone, String) {
         (_, true) => (Tone::Plain, format!("{took}.")),
         _ if few => (
             Tone::Plain,
-            format!("{took}; fewer than three runs of each show no difference (--repeat 3, or --repeat auto)."),
+            format!(
+                "{took}; fewer than three runs of each show no difference (--repeat 3, or --repeat auto)."
+            ),
         ),
         (Some(variation), _) => (
             Tone::Notice,

@@ -195,7 +195,8 @@ pub fn run_series(
     while round < count {
         round += 1;
         // Equal within a round, so that only the setup differs; another in the next, so that one lucky seed decides nothing.
-        let of_round = RunOptions { seed: options.seed.wrapping_add(u64::from(round - 1)), ..options.clone() };
+        let of_round =
+            RunOptions { seed: options.seed.wrapping_add(u64::from(round - 1)), ..options.clone() };
         for (variation, runs) in variations.iter().zip(&mut runs) {
             check(options.stop)?;
             say(round, count, &variation.name);

@@ -1,5 +1,6 @@
 //! A comparison as a document: what differs, by how much, and what was not shown to differ.
 
+use fonio_analysis::interval::LEAST_EFFECT;
 use fonio_analysis::{Answer, Change, Comparison, ComparisonRow, Side, Unknown};
 
 use crate::document::{
@@ -75,7 +76,7 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
 /// What is said of one side: by the work's own time where it is known, else by the responses that somebody waits for.
 fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, String, Option<String>) {
     let responses = by_responses(rows);
-    let work = rows.iter().find(|(row, change)| row.felt && change.unknown != Some(Unknown::NotMeasured));
+    let work = rows.iter().find(|(row, change)| row.felt && says_something(change));
     let Some((row, change)) = work else {
         let (tone, said) = match responses {
             Some((tone, said)) => (tone, said),
@@ -88,9 +89,10 @@ fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, St
     let (tone, sentence) = match change.answer {
         Answer::Lower => (Tone::Good, format!("{} is faster than {}: {values}.", side.name, first.name)),
         Answer::Higher => (Tone::Bad, format!("{} is slower than {}: {values}.", side.name, first.name)),
-        Answer::NoDifference => {
-            (Tone::Plain, format!("{} against {}: no difference was shown in {}.", side.name, first.name, row.label))
-        }
+        Answer::NoDifference => (
+            Tone::Plain,
+            format!("{} against {}: no difference was shown in {}.", side.name, first.name, row.label),
+        ),
         Answer::Unknown => (
             Tone::Plain,
             format!(
@@ -110,6 +112,18 @@ fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, St
     // Other requests may have been made: what a single one took says nothing of the work's time.
     let more = responses.map(|(_, said)| format!("By request: {said}."));
     (tone, sentence, more)
+}
+
+/// Whether a change of the work's own time is worth the first sentence. Two single run times that are alike are often set:
+/// a load for ten seconds takes ten seconds.
+fn says_something(change: &Change) -> bool {
+    match change.unknown {
+        Some(Unknown::NotMeasured) => false,
+        Some(Unknown::OneValueEach) => {
+            change.ratio.is_some_and(|ratio| !(1.0 / LEAST_EFFECT..=LEAST_EFFECT).contains(&ratio))
+        }
+        _ => true,
+    }
 }
 
 /// What the responses say: the tone, and a clause.
@@ -264,7 +278,8 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Figure> {
     Some(Figure {
         id: format!("intervals-{}", at + 1),
         title: "Change, with its interval".into(),
-        caption: "An interval that crosses zero shows no difference; all of them together are right in 95 %.".into(),
+        caption: "An interval that crosses zero shows no difference; all of them together are right in 95 %."
+            .into(),
         plot: Plot::Interval,
         x: Axis::linear("Change", Unit::Share),
         y: Axis::categories("Figure", names),

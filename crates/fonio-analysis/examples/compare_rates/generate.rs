@@ -45,7 +45,8 @@ pub struct Plan {
 
 /// Makes the requests and analyses them.
 pub fn analyse(plan: Plan) -> Analysis {
-    let mut made = Made { state: plan.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bf0_3635, rows: Vec::new() };
+    let mut made =
+        Made { state: plan.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bf0_3635, rows: Vec::new() };
     match plan.kind {
         Kind::Independent => open(&mut made, plan, |_, _| 1.0),
         Kind::Autocorrelated => {
@@ -105,11 +106,13 @@ impl Made {
 
     fn push(&mut self, op: Op, queued_s: f64, issued_s: f64, completed_s: f64) {
         let ns = |seconds: f64| Timestamp((seconds * 1e9) as u64);
-        let mut row = Request::new(DeviceId::new(179, 0), op, ByteCount(if op == Op::Flush { 0 } else { 4096 }));
+        let mut row =
+            Request::new(DeviceId::new(179, 0), op, ByteCount(if op == Op::Flush { 0 } else { 4096 }));
         row.flags = if op == Op::Write { Flags::SYNC } else { Flags::NONE };
         row.flags_known = Flags::KNOWN_FROM_RWBS;
         row.sector = (op != Op::Flush).then(|| Sector((self.uniform() * 1e6) as u64 * 8));
-        (row.queued, row.issued, row.completed) = (Some(ns(queued_s)), Some(ns(issued_s)), Some(ns(completed_s)));
+        (row.queued, row.issued, row.completed) =
+            (Some(ns(queued_s)), Some(ns(issued_s)), Some(ns(completed_s)));
         self.rows.push(row);
     }
 }

@@ -29,12 +29,15 @@ fn main() -> ExitCode {
         _ => return usage(),
     };
     let mut fine = true;
-    println!("Equal things, {pairs} pairs of each: pairs in which any figure is claimed to differ (at most 5 %)");
+    println!(
+        "Equal things, {pairs} pairs of each: pairs in which any figure is claimed to differ (at most 5 %)"
+    );
     println!("  {:<16} {:>6} {:>14}  {}", "series", "length", "claimed", "figures");
     for kind in Kind::ALL {
         for seconds in [10, 60] {
-            let found: Vec<Vec<String>> =
-                (0..pairs).map(|pair| claimed(&pair_of(kind, seconds, 1.0, pair), Answer::Higher, Answer::Lower)).collect();
+            let found: Vec<Vec<String>> = (0..pairs)
+                .map(|pair| claimed(&pair_of(kind, seconds, 1.0, pair), Answer::Higher, Answer::Lower))
+                .collect();
             let any = found.iter().filter(|claims| !claims.is_empty()).count();
             let share = any as f64 / pairs as f64;
             fine &= share <= FALSE_CLAIMS;
@@ -48,7 +51,9 @@ fn main() -> ExitCode {
             );
         }
     }
-    println!("\nEvery service time doubled: pairs in which the medians of reads and synchronous writes are called higher");
+    println!(
+        "\nEvery service time doubled: pairs in which the medians of reads and synchronous writes are called higher"
+    );
     println!("  {:<16} {:>6} {:>10} {:>10} {:>16}", "series", "length", "reads", "writes", "called lower");
     for kind in Kind::ALL {
         for seconds in [10, 60] {
@@ -77,15 +82,14 @@ fn main() -> ExitCode {
     println!("  {:<16} {:>10} {:>16}", "series", "found", "called lower");
     for kind in Kind::ALL {
         let all: Vec<Comparison> = (0..SLOWER.1).map(|pair| pair_of(kind, 60, 1.2, pair)).collect();
-        let found = all
-            .iter()
-            .filter(|comparison| {
-                comparison
-                    .rows
-                    .iter()
-                    .any(|row| row.figure.contains(".response.") && row.changes[0].answer == Answer::Higher)
-            })
-            .count();
+        let found =
+            all.iter()
+                .filter(|comparison| {
+                    comparison.rows.iter().any(|row| {
+                        row.figure.contains(".response.") && row.changes[0].answer == Answer::Higher
+                    })
+                })
+                .count();
         if !matches!(kind, Kind::Drifting) {
             fine &= found >= SLOWER.0;
         }

@@ -91,7 +91,7 @@ fn whole(analysis: &Analysis) -> Vec<Headline> {
     };
     let longest = |group: Group| {
         let row = analysis.latency.groups.iter().find(|row| row.group == group)?;
-        Some(row.response_ns.as_ref()?.max)
+        row.response_ns.as_ref()?.max
     };
     let blocked = analysis.launch.as_ref().map(|launch| launch.path.storage_ns);
     vec![
@@ -123,9 +123,11 @@ fn latencies(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
                 _ => (&of_slices.service, row.and_then(|row| row.service_ns.as_ref())),
             };
             let waited_for = kind == "response" && group != async_group;
-            for (part, part_label, (value, estimate)) in
-                [("p99", "99th percentile", p99(whole, times, memory)), ("p50", "median", p50(whole, times, memory)), ("mean", "mean", mean(whole, times, memory))]
-            {
+            for (part, part_label, (value, estimate)) in [
+                ("p99", "99th percentile", p99(whole, times, memory)),
+                ("p50", "median", p50(whole, times, memory)),
+                ("mean", "mean", mean(whole, times, memory)),
+            ] {
                 all.push(Headline {
                     figure: format!("latency.{name}.{kind}.{part}"),
                     label: format!("{label} {kind}, {part_label}"),
@@ -148,9 +150,18 @@ fn p50(whole: Option<&Distribution>, times: &SliceTimes, memory: f64) -> (Option
     quantile(whole.and_then(|whole| whole.p50), 0.5, &times.below_p50, times, memory)
 }
 
-fn quantile(value: Option<u64>, at: f64, below: &[f64], times: &SliceTimes, memory: f64) -> (Option<f64>, Option<Estimate>) {
+fn quantile(
+    value: Option<u64>,
+    at: f64,
+    below: &[f64],
+    times: &SliceTimes,
+    memory: f64,
+) -> (Option<f64>, Option<Estimate>) {
     let value = value.map(|value| value as f64);
-    (value, value.and_then(|value| Estimate::quantile(value, at, below, &times.count, &times.histogram, memory)))
+    (
+        value,
+        value.and_then(|value| Estimate::quantile(value, at, below, &times.count, &times.histogram, memory)),
+    )
 }
 
 fn mean(whole: Option<&Distribution>, times: &SliceTimes, memory: f64) -> (Option<f64>, Option<Estimate>) {

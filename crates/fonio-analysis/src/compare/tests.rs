@@ -46,7 +46,9 @@ fn slower_faster_and_no_difference() {
     let slower = answers(&[&short], &[&long]);
     let faster = answers(&[&long], &[&short]);
     let same = answers(&[&short], &[&again]);
-    for figure in ["latency.write_sync.response.mean", "latency.write_sync.service.p50", "io_share.latency_sum"] {
+    for figure in
+        ["latency.write_sync.response.mean", "latency.write_sync.service.p50", "io_share.latency_sum"]
+    {
         assert_eq!(answer(&slower, figure), Answer::Higher, "{figure}");
         assert_eq!(answer(&faster, figure), Answer::Lower, "{figure}");
         assert_eq!(answer(&same, figure), Answer::NoDifference, "{figure}");
@@ -100,5 +102,8 @@ fn what_no_side_can_show_takes_no_share_of_the_level() {
         .filter(|row| row.changes[0].is_claimed())
         .filter_map(|row| row.changes[0].confidence)
         .collect();
-    assert!(!claimed.is_empty() && claimed.iter().all(|confidence| (0.95..1.0).contains(confidence)), "{claimed:?}");
+    assert!(
+        !claimed.is_empty() && claimed.iter().all(|confidence| (0.95..1.0).contains(confidence)),
+        "{claimed:?}"
+    );
 }

@@ -35,7 +35,8 @@ pub(crate) struct Spread {
 /// [`PIECES_MIN`] independent pieces.
 pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<Spread> {
     let count = residuals.len() as f64;
-    let pieces = participation(weights.iter().copied()).min(count / autocorrelation_time(residuals).max(memory));
+    let pieces =
+        participation(weights.iter().copied()).min(count / autocorrelation_time(residuals).max(memory));
     if pieces < PIECES_MIN {
         return None;
     }
@@ -49,7 +50,8 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
 
 /// How many equal values would hold as much: `(Σv)² / Σv²` (Kish's effective sample size).
 fn participation(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, squares) = values.fold((0.0, 0.0), |(sum, squares), value| (sum + value, squares + value * value));
+    let (sum, squares) =
+        values.fold((0.0, 0.0), |(sum, squares), value| (sum + value, squares + value * value));
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 

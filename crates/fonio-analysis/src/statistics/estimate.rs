@@ -183,7 +183,10 @@ mod tests {
         let ratio = of(9.0, 10.0, 11.0).ratio_of(of(18.0, 20.0, 22.0)).unwrap();
         // ln 1.1111 and ln 1.1 below; ln 1.1 and ln 1.1111 above: together 0.1421 either way.
         assert!((ratio.value - 2.0).abs() < 1e-12);
-        assert!((ratio.low - 2.0 / 1.1527).abs() < 1e-3 && (ratio.high - 2.0 * 1.1527).abs() < 1e-3, "{ratio:?}");
+        assert!(
+            (ratio.low - 2.0 / 1.1527).abs() < 1e-3 && (ratio.high - 2.0 * 1.1527).abs() < 1e-3,
+            "{ratio:?}"
+        );
         let open = of(0.0, 10.0, f64::INFINITY).ratio_of(of(18.0, 20.0, 22.0)).unwrap();
         assert_eq!((open.low, open.high), (0.0, f64::INFINITY));
         assert_eq!(of(0.0, 0.0, 0.0).ratio_of(of(1.0, 2.0, 3.0)), None);
@@ -204,7 +207,13 @@ mod tests {
         let strict = estimate.bounds(0.001);
         assert!(strict.low <= low && strict.high >= high);
         // Two values beyond the 99th percentile in effect: above it nothing is ruled out.
-        let rare = Estimate::Quantile { value: 99.0, at: 0.99, effective: 20.0, freedom: 8.0, cumulative: vec![(99.0, 1.0)] };
+        let rare = Estimate::Quantile {
+            value: 99.0,
+            at: 0.99,
+            effective: 20.0,
+            freedom: 8.0,
+            cumulative: vec![(99.0, 1.0)],
+        };
         assert_eq!(rare.bounds(0.05).high, f64::INFINITY);
     }
 }

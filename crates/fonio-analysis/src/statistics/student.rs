@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn a_stricter_level_and_fewer_degrees_widen() {
         for freedom in 1..40 {
-            let points: Vec<f64> = [0.2, 0.05, 0.01, 1e-4, 1e-6].map(|level| two_sided(level, f64::from(freedom))).into();
+            let points: Vec<f64> =
+                [0.2, 0.05, 0.01, 1e-4, 1e-6].map(|level| two_sided(level, f64::from(freedom))).into();
             assert!(points.is_sorted(), "{freedom}: {points:?}");
             assert!(two_sided(0.01, f64::from(freedom)) > two_sided(0.01, f64::from(freedom + 1)));
         }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use fonio_analysis::launch::Parts;
 use fonio_analysis::interval::compare_rounds;
+use fonio_analysis::launch::Parts;
 use fonio_analysis::{Analysis, Change};
 use fonio_host::CpuShare;
 use fonio_record::{RecordSummary, StopReason};
@@ -164,7 +164,8 @@ pub(super) fn series(
 ) -> LaunchSeries {
     let times = |runs: &[LaunchFigures]| runs.iter().map(|run| run.wall_s).collect::<Vec<f64>>();
     let all: Vec<Vec<f64>> = runs.iter().map(|runs| times(runs)).collect();
-    let pairs: Vec<(&[f64], &[f64])> = all[1..].iter().map(|own| (all[0].as_slice(), own.as_slice())).collect();
+    let pairs: Vec<(&[f64], &[f64])> =
+        all[1..].iter().map(|own| (all[0].as_slice(), own.as_slice())).collect();
     let mut changes = compare_rounds(&pairs).into_iter();
     let results = places.iter().zip(runs).enumerate().map(|(at, (place, runs))| {
         let wall = Spread::of(&runs, &|run| run.wall_s);

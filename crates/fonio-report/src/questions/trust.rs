@@ -116,5 +116,6 @@ fn places(validity: &Validity) -> Option<Table> {
         rows: validity.lost_where.iter().map(row).collect(),
         left_out: validity.gaps.saturating_sub(validity.lost_where.len() as u64),
         detail: false,
+        whole: false,
     })
 }

@@ -728,7 +728,14 @@ pub fn comparison() -> Comparison {
         method: "slices of time".into(),
         sides: vec![side("before", true), side("wal", true), side("bfuse", false)],
         rows: vec![
-            row("run_time", "run time", Unit::Ns, Some(true), [6.4e9, 2.2e9, 6.3e9], [once(0.344), once(0.984)]),
+            row(
+                "run_time",
+                "run time",
+                Unit::Ns,
+                Some(true),
+                [6.4e9, 2.2e9, 6.3e9],
+                [once(0.344), once(0.984)],
+            ),
             row(
                 "latency.write_sync.response.p99",
                 "sync write response, 99th percentile",

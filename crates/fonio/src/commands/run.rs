@@ -13,8 +13,8 @@ use anyhow::{Context, Result, bail};
 use fonio_analysis::{Analyser, AnalysisOptions};
 use fonio_core::ByteCount;
 use fonio_experiment::{
-    Change, Place, Roles, Rounds, RunOptions, Series, Setup, Variation, do_task, document, fastest, run_series,
-    serve_http, start_task,
+    Change, Place, Roles, Rounds, RunOptions, Series, Setup, Variation, do_task, document, fastest,
+    run_series, serve_http, start_task,
 };
 use fonio_host::{Confirmation, Ledger};
 use fonio_recording::{Recording, Tables};

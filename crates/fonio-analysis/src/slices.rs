@@ -22,8 +22,8 @@ pub struct Slices {
     pub service_sum_ns: Vec<u64>,
     /// Time with a request in flight on any device, in nanoseconds.
     pub busy_ns: Vec<u64>,
-    /// Reads, synchronous writes and flushes whose response took 100 ms or more.
-    pub stalls: Vec<u64>,
+    /// Long responses ([`LONG_NS`]) of requests that a program may wait for.
+    pub long: Vec<u64>,
     /// Reads (readahead included).
     pub read: SliceLatency,
     /// Synchronous writes.
@@ -61,11 +61,9 @@ pub struct SliceTimes {
     pub histogram: Vec<(u64, u64)>,
 }
 
-/// A single response from here on is felt: people notice a tenth of a second (Nielsen, *Usability Engineering*, 1993).
-pub const STALL_NS: u64 = 100_000_000;
-
 use crate::Class;
 use crate::bins::{Bins, Fold};
+use crate::outstanding::{LONG_NS, may_be_waited_for};
 use crate::seen::Seen;
 use crate::steps::Steps;
 
@@ -86,7 +84,7 @@ struct Slice {
     flushes: u64,
     service_sum: u64,
     busy: u64,
-    stalls: u64,
+    long: u64,
     /// Service and response of reads, sync writes and other writes.
     times: [[Times; 2]; 3],
 }
@@ -150,7 +148,7 @@ impl Fold for Slice {
         self.flushes += later.flushes;
         self.service_sum = self.service_sum.saturating_add(later.service_sum);
         self.busy = self.busy.saturating_add(later.busy);
-        self.stalls += later.stalls;
+        self.long += later.long;
         for (kind, later) in self.times.iter_mut().zip(later.times) {
             for (times, later) in kind.iter_mut().zip(later) {
                 times.fold(&later);
@@ -177,8 +175,8 @@ impl SliceTally {
         slice.requests += 1;
         slice.flushes += u64::from(seen.flush);
         slice.service_sum = slice.service_sum.saturating_add(seen.time_in_flight());
-        let felt = matches!(seen.class, Class::Read | Class::WriteSync | Class::Flush);
-        slice.stalls += u64::from(felt && seen.response.is_some_and(|response| response >= STALL_NS));
+        let long = seen.response.is_some_and(|response| response >= LONG_NS);
+        slice.long += u64::from(long && may_be_waited_for(seen.class));
         let kind = match seen.class {
             Class::Read | Class::Readahead => Some(0),
             Class::WriteSync => Some(1),
@@ -222,7 +220,7 @@ impl SliceTally {
             flushes: count(|slice| slice.flushes),
             service_sum_ns: count(|slice| slice.service_sum),
             busy_ns: count(|slice| slice.busy),
-            stalls: count(|slice| slice.stalls),
+            long: count(|slice| slice.long),
             read: latency(0),
             write_sync: latency(1),
             write_async: latency(2),
@@ -281,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn only_long_responses_that_are_felt_are_stalls() {
+    fn only_long_responses_that_may_be_waited_for_count() {
         let rows: Vec<_> = [
             "R 0+8 q0 d0 c99999",
             "R 0+8 q0 d0 c100000",
@@ -294,6 +292,6 @@ mod tests {
         .map(|(id, line)| request(id as u64, line))
         .collect();
         let slices = analyse_rows(&rows, &fonio_core::Meta::default()).slices;
-        assert_eq!(slices.stalls.iter().sum::<u64>(), 2);
+        assert_eq!(slices.long.iter().sum::<u64>(), 3);
     }
 }

@@ -177,22 +177,22 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
     let totals = &analysis.totals;
     let share = analysis.io_share.all.as_ref();
     let covered: u64 = slices.covered_ns.iter().sum();
-    let stalls_per_s = analysis
+    let long_per_s = analysis
         .latency
         .groups
         .iter()
         .any(|row| row.response_ns.is_some())
-        .then(|| crate::seen::per_second(slices.stalls.iter().sum(), covered))
+        .then(|| crate::seen::per_second(slices.long.iter().sum(), covered))
         .flatten();
     for (figure, label, unit, less_is_better, nearness, value, parts, scale) in [
         (
-            "stalls.per_s",
+            "long.per_s",
             "responses of 100 ms or more",
             Unit::PerS,
             Some(true),
             Nearness::Waiting,
-            stalls_per_s,
-            &slices.stalls,
+            long_per_s,
+            &slices.long,
             NS_IN_S,
         ),
         (

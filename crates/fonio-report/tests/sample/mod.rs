@@ -635,7 +635,7 @@ fn slices(dice: &mut Dice) -> Slices {
         flushes: column(200),
         service_sum_ns: column(3 * SECOND),
         busy_ns: column(2 * SECOND),
-        stalls: vec![0; 60],
+        long: vec![0; 60],
         read: SliceLatency { service: times.clone(), response: times.clone() },
         write_sync: SliceLatency { service: times.clone(), response: times },
         write_async: SliceLatency::default(),

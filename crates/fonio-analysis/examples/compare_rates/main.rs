@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     println!(
         "Equal things, {pairs} pairs of each: pairs in which any figure is claimed to differ (at most 5 %)"
     );
-    println!("  {:<16} {:>6} {:>14}  {}", "series", "length", "claimed", "figures");
+    println!("  {:<16} {:>6} {:>14}  figures", "series", "length", "claimed");
     for kind in Kind::ALL {
         for seconds in [10, 60] {
             let found: Vec<Vec<String>> = (0..pairs)

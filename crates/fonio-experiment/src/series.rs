@@ -37,7 +37,7 @@ pub enum Rounds {
     /// This many, at least 1.
     Fixed(u32),
     /// As many as bring the interval of every fix's gain within `factor` of the gain, judging from a pilot of
-    /// [`PILOT_ROUNDS`], which count as well; fewer where they would not fit into `budget`.
+    /// three rounds, which count as well; fewer where they would not fit into `budget`.
     Pilot {
         /// Above 1: 1.25 is within 25 percent.
         factor: f64,

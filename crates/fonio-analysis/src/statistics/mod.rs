@@ -2,10 +2,10 @@
 //!
 //! | file | gives |
 //! |---|---|
-//! | [`student`] | points of Student's t at any level |
-//! | [`dependence`] | the variance of a sum over slices of time that depend on each other |
-//! | [`estimate`] | intervals for ratios of sums and for quantiles; the interval of a ratio of two values |
-//! | [`holm`] | the levels at which many figures are tested, so that all their answers together are wrong in 5 percent |
+//! | `student` | points of Student's t at any level |
+//! | `dependence` | the variance of a sum over slices of time that depend on each other |
+//! | `estimate` | intervals for ratios of sums and for quantiles; the interval of a ratio of two values |
+//! | `holm` | the levels at which many figures are tested, so that all their answers together are wrong in 5 percent |
 //!
 //! All of it is plain arithmetic: the same input gives the same bytes on every platform. Logarithms, cosines and the arc
 //! tangent come from `libm`, not from the platform.

@@ -12,15 +12,23 @@ pub enum Kind {
     Transactional,
     /// By stalls: every 1.5 s on average garbage collection holds all requests up for 50 to 400 ms.
     Stalls,
-    /// By what was a moment ago: the device's speed wanders, with a memory of 0.2 s, 60 requests.
+    /// By what was a moment ago: the device's speed wanders by a third, with a memory of 0.1 s, 30 requests.
     Autocorrelated,
+    /// The same by half, with a memory of 0.2 s.
+    Wandering,
     /// The same with a memory of three seconds below the quick noise: in 10 s there is next to nothing to learn.
     Drifting,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 5] =
-        [Kind::Independent, Kind::Transactional, Kind::Stalls, Kind::Autocorrelated, Kind::Drifting];
+    pub const ALL: [Kind; 6] = [
+        Kind::Independent,
+        Kind::Transactional,
+        Kind::Stalls,
+        Kind::Autocorrelated,
+        Kind::Wandering,
+        Kind::Drifting,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -28,6 +36,7 @@ impl Kind {
             Kind::Transactional => "transactional",
             Kind::Stalls => "stalls",
             Kind::Autocorrelated => "autocorrelated",
+            Kind::Wandering => "wandering",
             Kind::Drifting => "drifting",
         }
     }
@@ -50,6 +59,10 @@ pub fn analyse(plan: Plan) -> Analysis {
     match plan.kind {
         Kind::Independent => open(&mut made, plan, |_, _| 1.0),
         Kind::Autocorrelated => {
+            let mut wander = Wander::new(0.1, 0.3);
+            open(&mut made, plan, move |made, at| wander.factor(made, at));
+        }
+        Kind::Wandering => {
             let mut wander = Wander::new(0.2, 0.4);
             open(&mut made, plan, move |made, at| wander.factor(made, at));
         }

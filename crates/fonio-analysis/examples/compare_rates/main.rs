@@ -90,7 +90,8 @@ fn main() -> ExitCode {
                     })
                 })
                 .count();
-        if !matches!(kind, Kind::Drifting) {
+        // 20 percent are less than these wander themselves within the 60 s.
+        if !matches!(kind, Kind::Wandering | Kind::Drifting) {
             fine &= found >= SLOWER.0;
         }
         println!("  {:<16} {:>4} of {} {:>16}", kind.name(), found, SLOWER.1, wrong(&all));

@@ -55,7 +55,7 @@ pub struct Plan {
 /// Makes the requests and analyses them.
 pub fn analyse(plan: Plan) -> Analysis {
     let mut made =
-        Made { state: plan.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bf0_3635, rows: Vec::new() };
+        Made { state: plan.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x7a31_c9e5, rows: Vec::new() };
     match plan.kind {
         Kind::Independent => open(&mut made, plan, |_, _| 1.0),
         Kind::Autocorrelated => {

@@ -50,8 +50,8 @@ pub struct Distribution {
 /// What is known of a distribution where values are missing, because events were lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Missing {
-    /// At most so many values are missing: each lost event can have cost one. Absent where nobody knows how many events
-    /// were lost; then no quantile has bounds.
+    /// The most values that can be missing: each lost event can have cost one. Absent where the number of lost events is
+    /// unknown; then no quantile has bounds.
     pub at_most: Option<u64>,
     /// The greatest value that was seen: the maximum is at least this.
     pub max_at_least: u64,

@@ -276,7 +276,7 @@ fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
         facts.put("queueing.requeued_share", share(requeues.requests, analysis.totals.requests), Unit::Share);
     }
     for (name, slowdown) in [("read", &analysis.interference.read), ("write", &analysis.interference.write)] {
-        // Without a comparison at equal depth there is no figure: nobody should build on it.
+        // Only a comparison at equal depth is worth a figure.
         if let Some(equal) = &slowdown.equal_depth {
             let name = format!("interference.{name}");
             facts.put(format!("{name}.slowdown"), equal.slowdown, Unit::Ratio);

@@ -24,7 +24,7 @@ pub const RUNS_MIN: usize = 3;
 pub struct Change {
     /// The second over the first; absent where one of them is unknown or the first is 0.
     pub ratio: Option<f64>,
-    /// Lower end of the ratio's interval; absent where there is no interval.
+    /// Lower end of the ratio's interval; absent where none could be computed.
     pub low: Option<f64>,
     /// Upper end; absent as well where nothing is ruled out above.
     pub high: Option<f64>,
@@ -32,7 +32,7 @@ pub struct Change {
     pub confidence: Option<f64>,
     /// The answer.
     pub answer: Answer,
-    /// Why there is no answer, where it is unknown.
+    /// The reason, where the answer is unknown.
     pub unknown: Option<Unknown>,
 }
 
@@ -50,7 +50,7 @@ pub enum Answer {
     Unknown,
 }
 
-/// Why there is no answer.
+/// The reason for an unknown answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {

@@ -36,7 +36,7 @@ pub(crate) enum Loss {
 }
 
 impl Loss {
-    /// The same where so many requests were seen that have no value.
+    /// Adds requests that were seen without a value.
     pub(crate) fn and(self, without: u64) -> Loss {
         match self {
             Loss::UpTo(events) => Loss::UpTo(events.saturating_add(without)),

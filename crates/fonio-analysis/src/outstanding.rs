@@ -107,7 +107,7 @@ use crate::tally::{Curve, Tally};
 
 /// The longest responses that are named.
 const NAMED: usize = 10;
-/// Stretches of time that stay open to a request queued before them; what is older is settled.
+/// The most busy periods that a late request can still extend; older ones are final.
 const OPEN: usize = 256;
 
 /// Whether a program may wait for requests of that class.

@@ -15,7 +15,7 @@ use fonio_record::{RecordOptions, RecordSummary, Selector, record};
 
 const DEVICE_BYTES: u64 = 256 << 20;
 const RATE: u64 = 10_000;
-/// A device in memory is about so many times faster than that, one request at a time, so both rates take about as long.
+/// How many times faster a device in memory is, one request at a time; with it both rates take about equally long.
 const UNCAPPED: u64 = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -180,8 +180,8 @@ impl PageStore {
         }
     }
 
-    /// Reads what the kernel has, and shows each page to `look`. Ends where there is no more room: nothing is kept
-    /// afterwards, of any processor.
+    /// Reads the kernel's pages, and shows each one to `look`. Stops when the store is full; from then on it keeps no
+    /// page of any processor.
     ///
     /// The processors take turns page by page, so that they are complete up to about the same instant when memory is
     /// full: what one of them has kept beyond that is of no use.

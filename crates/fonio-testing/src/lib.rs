@@ -42,7 +42,7 @@ macro_rules! needs {
 }
 
 needs! {
-    Root "root" "The tests run as root, who may mount, record and make devices."
+    Root "root" "The tests run as root, which may mount, record and make devices."
     Fuse "fuse" "The kernel has FUSE (`/dev/fuse`)."
     Loop "loop" "The kernel makes loop devices (`/dev/loop-control`)."
     Tracefs "tracefs" "The kernel traces block I/O through tracefs instances."

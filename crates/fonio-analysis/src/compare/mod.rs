@@ -99,22 +99,19 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     let mut rows: Vec<ComparisonRow> = known.iter().map(|figure| row(&measured, *figure)).collect();
     for other in measured.iter().skip(1) {
         let change = |at: usize, level: f64| {
-            let of = |side: &Vec<Vec<Headline>>| -> Vec<usize> { (0..side.len()).collect() };
-            let pick = |side: &'_ Vec<Vec<Headline>>| -> Vec<Option<f64>> {
-                of(side).into_iter().map(|recording| side[recording][known[at]].value).collect()
-            };
+            let figure = known[at];
             if one_each {
-                within(&measured[0][0][known[at]], &other[0][known[at]], level)
+                within(&measured[0][0][figure], &other[0][figure], level)
             } else {
-                between(&pick(&measured[0]), &pick(other), level)
+                between(&values(&measured[0], figure), &values(other, figure), level)
             }
         };
-        let weights: Vec<f64> =
-            known.iter().map(|figure| measured[0][0][*figure].nearness.weight()).collect();
         // A figure that can never be claimed takes no share of the level from the others.
-        let weights: Vec<f64> = (0..known.len())
-            .map(|at| if has_interval(&change(at, FAMILY_LEVEL)) { weights[at] } else { 0.0 })
-            .collect();
+        let weight = |at: usize| match change(at, FAMILY_LEVEL).confidence {
+            Some(_) => measured[0][0][known[at]].nearness.weight(),
+            None => 0.0,
+        };
+        let weights: Vec<f64> = (0..known.len()).map(weight).collect();
         let levels = holm::levels(FAMILY_LEVEL, &weights, |at, level| {
             weights[at] > 0.0 && change(at, level).is_claimed()
         });
@@ -130,8 +127,9 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     }
 }
 
-fn has_interval(change: &Change) -> bool {
-    change.confidence.is_some()
+/// A figure in each recording of a side.
+fn values(side: &[Vec<Headline>], figure: usize) -> Vec<Option<f64>> {
+    side.iter().map(|recording| recording[figure].value).collect()
 }
 
 fn side(side: &Named<Vec<Named<&Analysis>>>) -> Side {
@@ -145,8 +143,7 @@ fn side(side: &Named<Vec<Named<&Analysis>>>) -> Side {
 
 fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
     let first = &measured[0][0][figure];
-    let runs: Vec<Vec<Option<f64>>> =
-        measured.iter().map(|side| side.iter().map(|recording| recording[figure].value).collect()).collect();
+    let runs: Vec<Vec<Option<f64>>> = measured.iter().map(|side| values(side, figure)).collect();
     let values: Vec<Option<f64>> = runs.iter().map(|runs| typical(runs)).collect();
     ComparisonRow {
         figure: first.figure.clone(),

@@ -14,7 +14,7 @@ pub(super) struct Load {
     name: String,
     repeat: u64,
     every_us: u64,
-    /// Each line so many times, one sector range behind the other.
+    /// Repeats each line this many times, at consecutive sector ranges.
     #[serde(default = "one")]
     copies: u64,
     #[serde(default)]

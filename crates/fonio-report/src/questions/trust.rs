@@ -83,7 +83,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// Known and unknown loss are told apart.
+/// Shows known and unknown loss separately.
 fn lost_events(validity: &Validity) -> Cell {
     match (validity.lost_events, validity.lost_uncounted) {
         (events, 0) => Cell::count(events, Unit::Count),

@@ -56,9 +56,9 @@ impl Dice {
 enum Source {
     /// One after the other at random, whatever the device does: so much of its capacity, in percent.
     Poisson(u64),
-    /// So many at a time, a new one as soon as one is done.
+    /// A closed loop: this many outstanding, a new request as soon as one completes.
     Closed(u64),
-    /// So many at once, then a pause so long that the device has this load in percent.
+    /// Bursts of this many, with pauses that give the device this load in percent.
     Bursts(u64, u64),
 }
 

@@ -36,13 +36,26 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(unknown) = chosen.iter().find(|name| !targets.contains(name)) {
         bail!("there is no fuzz target `{unknown}`; there are: {}", targets.join(", "));
     }
-    fuzz(if chosen.is_empty() { &targets } else { &chosen }, seconds)
+    fuzz(if chosen.is_empty() { &targets } else { &chosen }, &Effort::Search { seconds })
 }
 
-/// Every target for `seconds` each.
-pub fn run_all(seconds: u32) -> Result<()> {
-    fuzz(&targets()?, seconds)
+/// Every target on its seeds and the same inputs each time.
+pub fn repeat_all() -> Result<()> {
+    fuzz(&targets()?, &Effort::Repeat)
 }
+
+/// How far a target is taken.
+enum Effort {
+    /// New inputs for this long, beginning with all that was found before.
+    Search { seconds: u32 },
+    /// The seeds, then inputs made from a fixed random seed: whether a change passes must not depend on luck.
+    Repeat,
+}
+
+/// Inputs of a target in a repeated run. The slowest target takes about a minute for them.
+const REPEATED_INPUTS: u32 = 400_000;
+/// A repeated run ends after this long on a slow machine.
+const REPEATED_SECONDS: u32 = 60;
 
 /// The targets by name, in alphabetical order.
 fn targets() -> Result<Vec<String>> {
@@ -66,7 +79,7 @@ fn host() -> Result<String> {
         .context("`rustc -vV` names no host")
 }
 
-fn fuzz(targets: &[String], seconds: u32) -> Result<()> {
+fn fuzz(targets: &[String], effort: &Effort) -> Result<()> {
     let host = host()?;
     let build_dir = process::scratch("fuzz")?;
     let manifest = process::root().join("fuzz/Cargo.toml");
@@ -83,7 +96,7 @@ fn fuzz(targets: &[String], seconds: u32) -> Result<()> {
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
     for group in targets.chunks(at_once) {
         let started: Vec<Run> =
-            group.iter().map(|name| Run::start(&programs, name, seconds)).collect::<Result<_>>()?;
+            group.iter().map(|name| Run::start(&programs, name, effort)).collect::<Result<_>>()?;
         for run in started {
             run.finish()?;
         }
@@ -100,20 +113,29 @@ struct Run {
 }
 
 impl Run {
-    fn start(programs: &Path, name: &str, seconds: u32) -> Result<Run> {
+    fn start(programs: &Path, name: &str, effort: &Effort) -> Result<Run> {
         let fuzz = process::root().join("fuzz");
-        let (corpus, seeds) = (fuzz.join("corpus").join(name), fuzz.join("seeds").join(name));
+        let seeds = fuzz.join("seeds").join(name);
         let artifacts = fuzz.join("artifacts").join(name);
-        std::fs::create_dir_all(&corpus)?;
         std::fs::create_dir_all(&artifacts)?;
         let log = artifacts.join("log.txt");
         let out = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(programs.join(name));
         command
-            .arg(format!("-max_total_time={seconds}"))
             .args(["-rss_limit_mb=2048", "-timeout=20", "-print_final_stats=1"])
-            .arg(format!("-artifact_prefix={}/", artifacts.display()))
-            .arg(&corpus);
+            .arg(format!("-artifact_prefix={}/", artifacts.display()));
+        match effort {
+            Effort::Search { seconds } => {
+                let corpus = fuzz.join("corpus").join(name);
+                std::fs::create_dir_all(&corpus)?;
+                command.arg(format!("-max_total_time={seconds}")).arg(corpus);
+            }
+            Effort::Repeat => {
+                command
+                    .args(["-seed=1", &format!("-runs={REPEATED_INPUTS}")])
+                    .arg(format!("-max_total_time={REPEATED_SECONDS}"));
+            }
+        }
         if seeds.is_dir() {
             command.arg(&seeds);
         }

@@ -6,9 +6,6 @@ use anyhow::{Result, bail};
 
 use crate::{fuzz, process, tally, tidy, tools};
 
-/// Every fuzz target runs this long here; `cargo xtask fuzz` runs them for longer.
-const FUZZ_SECONDS: u32 = 60;
-
 /// Runs all the steps, the cheap ones first and the tests last, so that the output ends with their summary.
 pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(unknown) = arguments.first() {
@@ -43,7 +40,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     } else {
         println!("== licences: skipped, cargo-deny is not installed (`cargo install cargo-deny`)");
     }
-    step("fuzz", || fuzz::run_all(FUZZ_SECONDS))?;
+    step("fuzz", fuzz::repeat_all)?;
     println!("== tests");
     tally::run()
 }

@@ -5,7 +5,7 @@ use std::io;
 use fonio_core::{Bio, ByteCount, Link, LinkEnd, LinkKind, Op, Request, RowSink, Sector, Timestamp};
 
 use super::Assembler;
-use super::open::{Entry, FLUSH_SECTOR, NEVER, NIL, State, seen};
+use super::open::{CHAIN_MAX, Entry, FLUSH_SECTOR, NEVER, NIL, State, seen};
 use super::tally::Counter;
 
 /// A pause of a device, during garbage collection say, that does not yet mean that a completion was missed.
@@ -42,11 +42,29 @@ impl Assembler {
         while self.open.len() >= self.options.open_max.max(1) {
             self.cut(self.open.oldest(), Cut::OpenLimit, sink)?;
         }
-        let (index, excess) = self.open.insert(entry);
-        if let Some(excess) = excess {
-            self.cut(excess, Cut::OpenLimit, sink)?;
+        Ok(self.insert_entry(entry))
+    }
+
+    /// Takes an entry in without making room.
+    #[inline]
+    pub(super) fn insert_entry(&mut self, entry: Entry) -> u32 {
+        let (index, is_crowded) = self.open.insert(entry);
+        if is_crowded {
+            self.crowded.push(entry.key);
         }
-        Ok(index)
+        index
+    }
+
+    /// Gives out the oldest entries of keys that have too many. Only between events: while one is handled, the entries
+    /// that it found must stay open.
+    #[cold]
+    pub(super) fn thin_out(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
+        while let Some(key) = self.crowded.pop() {
+            while self.open.chain(key).count() > CHAIN_MAX {
+                self.cut(self.open.first(key), Cut::OpenLimit, sink)?;
+            }
+        }
+        Ok(())
     }
 
     /// The id of the request that this entry is or will be.

@@ -170,6 +170,8 @@ pub struct Assembler {
     held: VecDeque<(u64, u32, u64)>,
     /// Bios that were merged in front of others, by the place where they end: slot and serial number.
     fronts: FxHashMap<Key, (u32, u64)>,
+    /// Keys that have too many entries, until the end of the event.
+    crowded: Vec<Key>,
     requeues_shown: bool,
     wants_bios: bool,
     /// Memory for sorting a batch.
@@ -258,6 +260,7 @@ impl Assembler {
             repeats: FxHashMap::default(),
             held: VecDeque::new(),
             fronts: FxHashMap::default(),
+            crowded: Vec::new(),
             requeues_shown: false,
             wants_bios: true,
             sorted: Vec::new(),
@@ -368,7 +371,11 @@ impl Assembler {
                 self.remap_request(&step, from_device, from_sector.0, sink)
             }
             _ => Ok(()),
+        }?;
+        if !self.crowded.is_empty() {
+            self.thin_out(sink)?;
         }
+        Ok(())
     }
 
     /// The index of a device.

@@ -18,7 +18,7 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// `u64::MAX`, or at both in turn.
 pub(super) const FLUSH_SECTOR: u64 = u64::MAX;
 /// Entries under one key. No device has so many requests in flight for one sector; the oldest go first.
-const CHAIN_MAX: u32 = 256;
+pub(super) const CHAIN_MAX: usize = 256;
 
 /// Where an entry is found: the index of its device and its present first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -248,11 +248,9 @@ impl Open {
         self.serial
     }
 
-    /// Takes in an entry and gives it a serial number.
-    ///
-    /// The second is the oldest entry under a key that has too many; the caller gives it out and removes it.
+    /// Takes in an entry and gives it a serial number. The second says whether its key has more than [`CHAIN_MAX`] now.
     #[inline]
-    pub fn insert(&mut self, mut entry: Entry) -> (u32, Option<u32>) {
+    pub fn insert(&mut self, mut entry: Entry) -> (u32, bool) {
         entry.serial = self.next_serial();
         let index = match self.free.pop() {
             Some(index) => {
@@ -304,8 +302,8 @@ impl Open {
         self.len -= 1;
     }
 
-    /// Moves an entry to another sector; as for [`insert`](Open::insert), one that is too many is given back.
-    pub fn rekey(&mut self, index: u32, sector: u64) -> Option<u32> {
+    /// Moves an entry to another sector. Says whether that has more than [`CHAIN_MAX`] now.
+    pub fn rekey(&mut self, index: u32, sector: u64) -> bool {
         self.chain_unlink(index);
         self.at_mut(index).key.sector = sector;
         self.chain_link(index)
@@ -324,25 +322,24 @@ impl Open {
     }
 
     #[inline]
-    fn chain_link(&mut self, index: u32) -> Option<u32> {
+    fn chain_link(&mut self, index: u32) -> bool {
         self.at_mut(index).chain_next = NIL;
         let key = self.at(index).key;
         match self.chains.entry(key) {
             hash_map::Entry::Vacant(vacant) => {
                 vacant.insert(index);
                 self.last_chain.set((key, index));
-                None
+                false
             }
             hash_map::Entry::Occupied(occupied) => {
-                let first = *occupied.get();
-                let mut tail = first;
-                let mut count = 1;
+                let mut tail = *occupied.get();
+                let mut count = 2;
                 while self.slots[tail as usize].chain_next != NIL {
                     tail = self.slots[tail as usize].chain_next;
                     count += 1;
                 }
                 self.slots[tail as usize].chain_next = index;
-                (count >= CHAIN_MAX).then_some(first)
+                count > CHAIN_MAX
             }
         }
     }

@@ -76,10 +76,11 @@ impl Assembler {
         if bits & seen::BIO != 0 {
             entry.bio_id = self.new_bio_id();
         }
-        let index = self.open_entry(entry, sink)?;
-        if self.open.first(step.key) != index {
+        // Before it is open itself: what is given out may take in what is.
+        if self.open.first(step.key) != NIL {
             self.retire(step.key, false, sink)?;
         }
+        let index = self.open_entry(entry, sink)?;
         if entry.flags.contains(Flags::PREFLUSH) && step.key.sector != FLUSH_SECTOR {
             let serial = self.open.at(index).serial;
             self.devices[step.key.device as usize].flush.expect_preflush(index, serial);
@@ -300,15 +301,7 @@ impl Assembler {
         rest.seen = seen::BIO | seen::REST | parent.seen & seen::QUEUE;
         let link = ((LinkEnd::Bio, parent.bio_id), (LinkEnd::Bio, rest.bio_id));
         self.link(LinkKind::Split, link.0, link.1, sink)?;
-        self.insert_beside(rest, index, sink)
-    }
-
-    /// Takes an entry in without closing `beside`, which the caller still needs.
-    fn insert_beside(&mut self, entry: Entry, beside: u32, sink: &mut dyn RowSink) -> io::Result<()> {
-        let (_, excess) = self.open.insert(entry);
-        if let Some(excess) = excess.filter(|&excess| excess != beside) {
-            self.cut(excess, Cut::OpenLimit, sink)?;
-        }
+        self.insert_entry(rest);
         Ok(())
     }
 

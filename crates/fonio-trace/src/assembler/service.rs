@@ -4,7 +4,6 @@ use std::io;
 
 use fonio_core::{Flags, LinkEnd, LinkKind, Op, RowSink};
 
-use super::give::Cut;
 use super::open::{Entry, FLUSH_SECTOR, Key, NEVER, State, seen};
 use super::pick::move_median;
 use super::queue::{absorb, is_larger_bio, sector_after};
@@ -374,7 +373,8 @@ impl Assembler {
                 1 => found.part.first,
                 _ => self.pick_partial(step, sink)?,
             };
-            return self.end_part(index, step, sink);
+            self.end_part(index, step);
+            return Ok(());
         }
         if found.returned.count > 0 {
             self.tally.note(Counter::CompletionsOfRequeued, step.event, sink)?;
@@ -438,15 +438,14 @@ impl Assembler {
 
     /// A part of the request is complete: the rest begins after it.
     #[cold]
-    fn end_part(&mut self, index: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
+    fn end_part(&mut self, index: u32, step: &Step<'_>) {
         let entry = self.open.at_mut(index);
         join_error(&mut entry.error, step.event.error);
         entry.bytes -= step.bytes;
         entry.latest = step.time;
         let sector = sector_after(entry.key.sector, step.bytes);
-        match self.open.rekey(index, sector) {
-            Some(excess) => self.cut(excess, Cut::OpenLimit, sink),
-            None => Ok(()),
+        if self.open.rekey(index, sector) {
+            self.crowded.push(self.open.at(index).key);
         }
     }
 

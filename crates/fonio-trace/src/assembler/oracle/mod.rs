@@ -126,6 +126,8 @@ struct Naive<'a> {
     held: Vec<(u64, u64)>,
     /// Device, end and number of bios that were merged in front.
     fronts: Vec<(DeviceId, u64, u64)>,
+    /// Device and sector of what came there in this event.
+    moved: Vec<(DeviceId, u64)>,
     requeues_shown: bool,
     sink: &'a mut dyn RowSink,
 }
@@ -155,6 +157,7 @@ pub fn assemble_naively(
         orphans: Vec::new(),
         held: Vec::new(),
         fronts: Vec::new(),
+        moved: Vec::new(),
         requeues_shown: false,
         sink,
     };
@@ -222,6 +225,7 @@ impl Naive<'_> {
         events.sort_by_key(|event| event.time);
         for event in &events {
             self.event(event)?;
+            self.thin_out()?;
         }
         self.give_held_long()?;
         let limit = self.latest.saturating_sub(self.options.horizon.0);
@@ -400,27 +404,31 @@ impl Naive<'_> {
             let oldest = self.oldest().expect("something is open");
             self.cut(oldest, "requests_beyond_open_limit")?;
         }
-        self.push(item, None)
+        Ok(self.push(item))
     }
 
-    /// Takes an item in, and gives out the first of its sector if there are too many, unless that is `but`.
-    fn push(&mut self, mut item: Item, but: Option<u64>) -> io::Result<u64> {
+    fn push(&mut self, mut item: Item) -> u64 {
         self.number += 1;
         item.number = self.number;
         item.aged = self.number;
         let number = self.number;
-        let (device, at) = (item.row.device, item.at);
+        self.moved.push((item.row.device, item.at));
         self.items.push(item);
-        self.limit(device, at, but)?;
-        Ok(number)
+        number
     }
 
-    fn limit(&mut self, device: DeviceId, at: u64, but: Option<u64>) -> io::Result<()> {
-        let same: Vec<usize> = (0..self.items.len())
-            .filter(|&place| self.items[place].row.device == device && self.items[place].at == at)
-            .collect();
-        if same.len() > 256 && Some(self.items[same[0]].number) != but {
-            self.cut(same[0], "requests_beyond_open_limit")?;
+    /// After an event, gives out the oldest items of the sectors that it filled.
+    fn thin_out(&mut self) -> io::Result<()> {
+        while let Some((device, at)) = self.moved.pop() {
+            loop {
+                let same: Vec<usize> = (0..self.items.len())
+                    .filter(|&place| self.items[place].row.device == device && self.items[place].at == at)
+                    .collect();
+                if same.len() <= 256 {
+                    break;
+                }
+                self.cut(same[0], "requests_beyond_open_limit")?;
+            }
         }
         Ok(())
     }
@@ -442,8 +450,8 @@ impl Naive<'_> {
             self.bio_id += 1;
             item.bio_id = self.bio_id;
         }
-        let number = self.add(item)?;
         self.retire(now, false)?;
+        let number = self.add(item)?;
         if now.event.flags.contains(Flags::PREFLUSH) && now.at != FLUSH {
             let before = &mut self.shown(now.device).before_data;
             before.push(number);

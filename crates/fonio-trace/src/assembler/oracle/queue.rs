@@ -109,7 +109,7 @@ impl Naive<'_> {
         rest.merged = false;
         rest.is_rest = true;
         self.link(LinkKind::Split, (LinkEnd::Bio, parent_id), (LinkEnd::Bio, self.bio_id))?;
-        self.push(rest, Some(number))?;
+        self.push(rest);
         Ok(self.place(number))
     }
 

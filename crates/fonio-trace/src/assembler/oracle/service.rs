@@ -273,9 +273,9 @@ impl Naive<'_> {
             item.left -= now.bytes;
             item.latest = now.time;
             item.at = after(item.at, now.bytes);
-            let (device, at) = (item.row.device, item.at);
+            self.moved.push((item.row.device, item.at));
             self.items.push(item);
-            return self.limit(device, at, None);
+            return Ok(());
         }
         let returned = self.all(now, |item| item.stage == Stage::Returned && exact(item));
         if let Some(&place) = returned.first() {

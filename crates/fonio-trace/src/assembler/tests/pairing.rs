@@ -627,3 +627,31 @@ fn what_is_settled() {
     "#]]
     .assert_eq(&show(events, options, true));
 }
+
+/// An empty bio that grew is given up when an equal place is queued anew; it must not take in the new bio.
+#[test]
+fn what_is_given_up_leaves_the_newcomer_alone() {
+    check(
+        "
+        Q 10 W 100+0
+        I 11 W 100+8
+        Q 1000 W 100+0
+        I 1001 W 100+8
+        D 1010 W 100+0
+        Q 1011 W 100+8 t7
+        D 1012 W 100+8 t7
+        C 1020 W 100+8
+        ",
+        expect![[r#"
+            bio 2: write 100+0 Q1000 in request 1
+            bio 1: write 100+0 Q10 in request 2
+            request 2: write 100+8 Q10 I11
+            bio 3: write 100+8 Q1011 t7 in request 3
+            request 3: write 100+8 Q1011 D1012 C1020 t7
+            request 1: write 100+0 Q1000 I1001 D1010
+            ambiguous_issues 1
+            requests_open_at_end 1
+            superseded_bios 1
+        "#]],
+    );
+}

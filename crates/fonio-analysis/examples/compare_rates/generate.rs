@@ -40,6 +40,12 @@ impl Kind {
             Kind::Drifting => "drifting",
         }
     }
+
+    /// Whether a slower device must be found. One that wanders by half, or remembers for seconds, is as unlike itself as
+    /// the slower one is unlike it: there only equal devices must not be called different.
+    pub fn can_tell(self) -> bool {
+        !matches!(self, Kind::Wandering | Kind::Drifting)
+    }
 }
 
 /// A series to make.

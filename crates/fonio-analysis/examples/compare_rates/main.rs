@@ -62,8 +62,7 @@ fn main() -> ExitCode {
                 all.iter().filter(|comparison| answer(comparison, figure) == Some(Answer::Higher)).count()
             };
             let (reads, writes) = (of("latency.reads.response.p50"), of("latency.write_sync.response.p50"));
-            // Drifting series may honestly be too short.
-            if kind != Kind::Drifting {
+            if kind.can_tell() {
                 fine &= reads.min(writes) >= DOUBLED.0;
             }
             println!(
@@ -90,8 +89,7 @@ fn main() -> ExitCode {
                     })
                 })
                 .count();
-        // 20 percent are less than these wander themselves within the 60 s.
-        if !matches!(kind, Kind::Wandering | Kind::Drifting) {
+        if kind.can_tell() {
             fine &= found >= SLOWER.0;
         }
         println!("  {:<16} {:>4} of {} {:>16}", kind.name(), found, SLOWER.1, wrong(&all));

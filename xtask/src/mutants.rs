@@ -46,10 +46,9 @@ const AREAS: &[Area] = &[
         name: "statistics",
         package: "fonio-analysis",
         files: &[
-            "crates/fonio-analysis/src/compare.rs",
             "crates/fonio-analysis/src/compare/**/*.rs",
             "crates/fonio-analysis/src/interval.rs",
-            "crates/fonio-analysis/src/interval/**/*.rs",
+            "crates/fonio-analysis/src/statistics/**/*.rs",
         ],
         has_other_tests: false,
     },

@@ -36,13 +36,13 @@ pub struct Cpu {
     pub active_ticks: u64,
     /// Ticks spent idle, without I/O to wait for.
     pub idle_ticks: u64,
-    /// Ticks spent idle while a thread waited for I/O.
-    pub iowait_ticks: u64,
-    /// Ticks that the hypervisor took.
-    pub steal_ticks: u64,
-    /// Active over all ticks.
+    /// Ticks spent idle while a thread waited for I/O; absent where the recording does not tell them.
+    pub iowait_ticks: Option<u64>,
+    /// Ticks that the hypervisor took; absent where the recording does not tell them.
+    pub steal_ticks: Option<u64>,
+    /// Active over all known ticks.
     pub active_share: Option<f64>,
-    /// Iowait over all ticks.
+    /// Iowait over all known ticks.
     pub iowait_share: Option<f64>,
     /// Iowait over active and iowait ticks: of the time the processors had something to do, the part waiting for storage.
     pub iowait_of_not_idle_share: Option<f64>,
@@ -117,10 +117,10 @@ pub struct Frequency {
 pub struct Network {
     /// The interface.
     pub interface: String,
-    /// Bytes received.
-    pub receive_bytes: u64,
+    /// Bytes received; absent where they were not sampled twice, as with the other counters.
+    pub receive_bytes: Option<u64>,
     /// Bytes sent.
-    pub transmit_bytes: u64,
+    pub transmit_bytes: Option<u64>,
     /// Bytes received in a second of the sampled time.
     pub receive_bytes_per_s: Option<f64>,
     /// Bytes sent in a second of the sampled time.
@@ -138,10 +138,10 @@ pub struct Disk {
     pub name: String,
     /// Time with I/O in flight over the sampled time.
     pub busy_share: Option<f64>,
-    /// Bytes read.
-    pub read_bytes: u64,
+    /// Bytes read; absent where they were not sampled twice.
+    pub read_bytes: Option<u64>,
     /// Bytes written.
-    pub write_bytes: u64,
+    pub write_bytes: Option<u64>,
 }
 
 /// Quantities over time in bins of equal width.
@@ -400,17 +400,17 @@ impl MachineTally {
     fn cpu(&self) -> Option<Cpu> {
         let active_ticks = self.rise(Metric::CpuActiveTicks)?;
         let idle_ticks = self.rise(Metric::CpuIdleTicks)?;
-        let iowait_ticks = self.rise(Metric::CpuIowaitTicks).unwrap_or(0);
-        let steal_ticks = self.rise(Metric::CpuStealTicks).unwrap_or(0);
-        let all = active_ticks + idle_ticks + iowait_ticks + steal_ticks;
+        let iowait_ticks = self.rise(Metric::CpuIowaitTicks);
+        let steal_ticks = self.rise(Metric::CpuStealTicks);
+        let all = active_ticks + idle_ticks + iowait_ticks.unwrap_or(0) + steal_ticks.unwrap_or(0);
         Some(Cpu {
             active_ticks,
             idle_ticks,
             iowait_ticks,
             steal_ticks,
             active_share: ratio(active_ticks, all),
-            iowait_share: ratio(iowait_ticks, all),
-            iowait_of_not_idle_share: ratio(iowait_ticks, active_ticks + iowait_ticks),
+            iowait_share: iowait_ticks.and_then(|iowait| ratio(iowait, all)),
+            iowait_of_not_idle_share: iowait_ticks.and_then(|iowait| ratio(iowait, active_ticks + iowait)),
             busiest_share: ratio(self.processors.active_ns, self.processors.sampled_ns),
         })
     }
@@ -477,8 +477,8 @@ impl MachineTally {
             let rates = [receive_bytes_per_s, transmit_bytes_per_s].into_iter().flatten();
             Network {
                 interface: receive.subject.clone().unwrap_or_default(),
-                receive_bytes: receive.rise,
-                transmit_bytes: transmit.map_or(0, |transmit| transmit.rise),
+                receive_bytes: receive.known_rise(),
+                transmit_bytes: transmit.and_then(Reading::known_rise),
                 receive_bytes_per_s,
                 transmit_bytes_per_s,
                 link_bytes_per_s,
@@ -492,7 +492,7 @@ impl MachineTally {
 
     fn disks(&self) -> Vec<Disk> {
         let of_disk = |busy: &Reading| {
-            let rise = |metric| self.subject_of(metric, &busy.subject).map_or(0, |reading| reading.rise);
+            let rise = |metric| self.subject_of(metric, &busy.subject).and_then(Reading::known_rise);
             Disk {
                 name: busy.subject.clone().unwrap_or_default(),
                 busy_share: ratio(busy.rise.saturating_mul(1_000_000), busy.sampled()),
@@ -542,6 +542,11 @@ impl Reading {
         self.last_time.saturating_sub(self.first_time)
     }
 
+    /// How much a counter rose; `None` where it was sampled once.
+    fn known_rise(&self) -> Option<u64> {
+        (self.samples > 1).then_some(self.rise)
+    }
+
     fn mean(&self) -> f64 {
         self.sum as f64 / self.samples as f64
     }
@@ -578,7 +583,7 @@ mod tests {
             (2, Metric::CpuIowaitTicks, None, 90),
         ]);
         let cpu = machine.cpu.unwrap();
-        assert_eq!((cpu.active_ticks, cpu.idle_ticks, cpu.iowait_ticks), (80, 100, 20));
+        assert_eq!((cpu.active_ticks, cpu.idle_ticks, cpu.iowait_ticks), (80, 100, Some(20)));
         assert_eq!(
             (cpu.active_share, cpu.iowait_share, cpu.iowait_of_not_idle_share),
             (Some(0.4), Some(0.1), Some(0.2))
@@ -603,6 +608,7 @@ mod tests {
         let samples: Vec<_> = all.into_iter().chain(samples).chain(end).collect();
         let cpu = machine(&samples).cpu.unwrap();
         assert_eq!(cpu.busiest_share, Some(0.98));
+        assert_eq!((cpu.iowait_ticks, cpu.steal_ticks, cpu.iowait_share), (None, None, None));
         assert!(cpu.active_share.unwrap() < 0.6);
     }
 
@@ -635,7 +641,13 @@ mod tests {
         );
         assert_eq!(machine.frequency.unwrap().capped_to_share, Some(0.75));
         assert_eq!(machine.network.len(), 1);
-        assert_eq!(machine.network[0].receive_bytes_per_s, Some(1_000_000.0));
+        let network = &machine.network[0];
+        assert_eq!(
+            (network.receive_bytes, network.transmit_bytes),
+            (Some(2_000_000), None),
+            "unknown is not 0"
+        );
+        assert_eq!(network.receive_bytes_per_s, Some(1_000_000.0));
         assert_eq!(
             (machine.network[0].link_bytes_per_s, machine.network[0].link_share),
             (Some(2_000_000), Some(0.5))

@@ -111,12 +111,8 @@ fn table(about: &About<'_>) -> Table {
         );
     }
     for network in &machine.network {
-        fact(
-            &format!("Received, {}", network.interface),
-            Cell::count(network.receive_bytes, Unit::Bytes),
-            "",
-        );
-        fact(&format!("Sent, {}", network.interface), Cell::count(network.transmit_bytes, Unit::Bytes), "");
+        fact(&format!("Received, {}", network.interface), maybe(network.receive_bytes, Unit::Bytes), "");
+        fact(&format!("Sent, {}", network.interface), maybe(network.transmit_bytes, Unit::Bytes), "");
         fact(
             &format!("Link used, {}", network.interface),
             Cell::known(network.link_share, Unit::Share),

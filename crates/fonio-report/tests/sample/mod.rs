@@ -514,8 +514,8 @@ fn machine(dice: &mut Dice) -> Machine {
         cpu: Some(Cpu {
             active_ticks: 14_000,
             idle_ticks: 40_000,
-            iowait_ticks: 18_000,
-            steal_ticks: 0,
+            iowait_ticks: Some(18_000),
+            steal_ticks: Some(0),
             active_share: Some(0.194),
             iowait_share: Some(0.25),
             iowait_of_not_idle_share: Some(0.5625),

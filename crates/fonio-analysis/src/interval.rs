@@ -316,6 +316,13 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_must_lie_beyond_nothing() {
+        let of = |low, high| Change::of_difference(Bounds { low, value: 0.0, high }, false, 0.05).answer;
+        assert_eq!((of(-2.0, 0.0), of(0.0, 2.0)), (Answer::Unknown, Answer::Unknown));
+        assert_eq!((of(-2.0, -0.1), of(0.1, 2.0)), (Answer::Lower, Answer::Higher));
+    }
+
+    #[test]
     fn rounds_by_a_pilot() {
         let base = [10.0, 10.0, 10.0];
         assert_eq!(rounds_needed(&base, &[5.0, 5.0, 5.0], 1.25, 20), Some(3));

@@ -272,3 +272,23 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of reads and of writes, the longer memory holds.
+    #[test]
+    fn the_longest_memory_holds_for_all_figures() {
+        let mut analysis = Analysis::default();
+        assert_eq!(memory(&analysis), 1.0, "without latencies each slice stands for itself");
+        let slices = &mut analysis.slices;
+        slices.write_sync.response.count = vec![10; 100];
+        slices.write_sync.response.below_p50 = (0..100).map(|at| [0.0, 10.0][at % 2]).collect();
+        slices.read.response.count = vec![10; 100];
+        // Slow and quick in turn, ten slices each: correlations about 1, 0.8, 0.6, 0.4, 0.2; twice their sum less one is 5.
+        slices.read.response.below_p50 = (0..100).map(|at| [0.0, 10.0][at / 10 % 2]).collect();
+        let found = memory(&analysis);
+        assert!((4.5..5.5).contains(&found), "{found} slices");
+    }
+}

@@ -139,6 +139,15 @@ mod tests {
     }
 
     #[test]
+    fn autocorrelation_times_by_hand() {
+        // Correlations 1, 0.25, -0.5, -0.25: the first pair counts, the second is negative.
+        assert_eq!(autocorrelation_time(&[1.0, 1.0, -1.0, -1.0]), 1.5);
+        // What alternates cancels: it is worth more than its slices, and counts as them.
+        let alternating: Vec<f64> = (0..100).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).collect();
+        assert_eq!(autocorrelation_time(&alternating), 1.0);
+    }
+
+    #[test]
     fn few_pieces_say_nothing() {
         let slow = centred((0..100).map(|at| if at < 50 { 0.0 } else { 1.0 }).collect());
         assert_eq!(spread(&slow, &[1.0; 100], 1.0), None, "one step is one piece");

@@ -195,6 +195,20 @@ mod tests {
     }
 
     #[test]
+    fn slices_that_vary_alike_leave_few_values() {
+        // Each slice's share below varies as one cosine does, the twelfth. Its square is 100 / 2 times that of a slice's
+        // greatest residual, 0.1 / 100, and the variance is 100 times the mean square of the cosines that are used.
+        let wave = |at: usize| libm::cos(std::f64::consts::PI * 12.0 * (at as f64 + 0.5) / 100.0);
+        let below: Vec<f64> = (0..100).map(|at| 50.0 + 10.0 * wave(at)).collect();
+        let steps = [(10, 5_000), (20, 5_000)];
+        let estimate = Estimate::quantile(10.0, 0.5, &below, &[100; 100], &steps, 1.0).unwrap();
+        let Estimate::Quantile { effective, freedom, .. } = estimate else { panic!("{estimate:?}") };
+        let variance = 100.0 * 50.0 * (0.1 / 100.0) * (0.1 / 100.0) / freedom;
+        assert!((12.0..=16.0).contains(&freedom), "{freedom} cosines hold the twelfth");
+        assert!((effective * variance / 0.25 - 1.0).abs() < 1e-6, "{effective} independent values");
+    }
+
+    #[test]
     fn a_quantile_of_independent_values() {
         // 100 slices of 100 values each, evenly spread over 1..=100, so that each slice has half below.
         let steps: Vec<(u64, u64)> = (1..=100).map(|value| (value, 100)).collect();

@@ -2,32 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use fonio_core::Unit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Analysis, DeviceInfo, Distribution, Group};
-
-/// What a figure's value is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// Nanoseconds.
-    Ns,
-    /// Bytes.
-    Bytes,
-    /// Bytes in a second.
-    BytesPerS,
-    /// In a second.
-    PerS,
-    /// A share of a whole, 1 being all of it.
-    Share,
-    /// A ratio of two things of the same kind.
-    Ratio,
-    /// A number of things.
-    Count,
-    /// Thousandths of a degree Celsius.
-    Millicelsius,
-}
 
 /// A named value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,61 +24,8 @@ pub struct Figure {
 impl Figure {
     /// A figure with its text.
     pub fn new(name: impl Into<String>, value: f64, unit: Unit) -> Figure {
-        Figure { name: name.into(), value, unit, text: unit.text(value) }
+        Figure { name: name.into(), value, unit, text: unit.format(value) }
     }
-}
-
-impl Unit {
-    /// The value as a reader wants it, three digits long, with unit.
-    pub fn text(self, value: f64) -> String {
-        let scaled = |steps: &[(f64, &str)]| {
-            let (size, name) = steps.iter().rev().find(|(size, _)| value.abs() >= *size).unwrap_or(&steps[0]);
-            format!("{} {name}", digits(value / size))
-        };
-        match self {
-            Unit::Ns => scaled(&[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")]),
-            Unit::Bytes => scaled(&BINARY),
-            Unit::BytesPerS => format!("{}/s", scaled(&BINARY)),
-            Unit::PerS => format!("{}/s", digits(value)),
-            Unit::Share => format!("{} %", digits(value * 100.0)),
-            Unit::Ratio => digits(value),
-            Unit::Count => grouped(value),
-            Unit::Millicelsius => format!("{} °C", digits(value / 1000.0)),
-        }
-    }
-}
-
-const BINARY: [(f64, &str); 5] =
-    [(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB"), (1099511627776.0, "TiB")];
-
-/// Three digits; none behind the point that say nothing.
-fn digits(value: f64) -> String {
-    let places = match value.abs() {
-        least if least >= 99.95 => 0,
-        least if least >= 9.995 => 1,
-        _ => 2,
-    };
-    let text = format!("{value:.places$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
-}
-
-/// A whole number with its thousands apart; a mean of counts keeps its fraction.
-fn grouped(value: f64) -> String {
-    if value.fract() != 0.0 && value.abs() < 1000.0 {
-        return digits(value);
-    }
-    let plain = format!("{value:.0}");
-    let mut text = String::new();
-    for (at, digit) in plain.chars().enumerate() {
-        if at > 0 && digit.is_ascii_digit() && (plain.len() - at) % 3 == 0 && !text.ends_with('-') {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Figures and words by name. What is unknown is not in it.
@@ -331,7 +257,7 @@ fn of_outstanding(facts: &mut Facts, analysis: &Analysis) {
     if outstanding.timed > 0 {
         facts.count("long.count", outstanding.long.count);
         facts.count("long.background", outstanding.long.background);
-        let count = Unit::Count.text(outstanding.long.count as f64);
+        let count = Unit::Count.format(outstanding.long.count as f64);
         // Lost events may have hidden more of them.
         let least = if analysis.validity.has_loss() { "at least " } else { "" };
         match outstanding.long.count {
@@ -423,30 +349,5 @@ pub(crate) mod tests {
             .map(facts)
             .flat_map(|facts| facts.figures.into_keys().chain(facts.words.into_keys()))
             .collect()
-    }
-
-    #[test]
-    fn texts() {
-        for (unit, value, text) in [
-            (Unit::Ns, 0.0, "0 ns"),
-            (Unit::Ns, 999.0, "999 ns"),
-            (Unit::Ns, 1_870_000.0, "1.87 ms"),
-            (Unit::Ns, 25_000_000.0, "25 ms"),
-            (Unit::Ns, 7.4e12, "7400 s"),
-            (Unit::Bytes, 512.0, "512 B"),
-            (Unit::Bytes, 4096.0, "4 KiB"),
-            (Unit::Bytes, 1_572_864.0, "1.5 MiB"),
-            (Unit::BytesPerS, 1_048_576.0, "1 MiB/s"),
-            (Unit::PerS, 12.34, "12.3/s"),
-            (Unit::Share, 0.198508, "19.9 %"),
-            (Unit::Share, 0.0042, "0.42 %"),
-            (Unit::Ratio, 3.0, "3"),
-            (Unit::Count, 1_234_567.0, "1,234,567"),
-            (Unit::Count, -1234.0, "-1,234"),
-            (Unit::Count, 2.5, "2.5"),
-            (Unit::Millicelsius, 84_250.0, "84.2 °C"),
-        ] {
-            assert_eq!(unit.text(value), text);
-        }
     }
 }

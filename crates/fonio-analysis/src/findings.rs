@@ -240,7 +240,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::Unit;
+    use fonio_core::Unit;
 
     /// For each rule and verdict, figures with which it fires and others with which it does not.
     #[derive(Debug, Deserialize)]
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn unknown_parts_are_left_out() {
         let facts = facts_of(&BTreeMap::from([("a".to_owned(), 2.0)]));
-        assert_eq!(fill("It is {a}[, or {b}][, at {a}].", &facts).as_deref(), Some("It is 2, at 2."));
+        assert_eq!(fill("It is {a}[, or {b}][, at {a}].", &facts).as_deref(), Some("It is 2×, at 2×."));
         assert_eq!(fill("It is {b}.", &facts), None);
     }
 

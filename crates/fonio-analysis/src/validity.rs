@@ -198,8 +198,8 @@ impl ValidityTally {
             problems.push(format!(
                 "{} were lost while recording, over {} of {}.",
                 sentence_case(&lost_in_words(lost.events, lost.uncounted)),
-                crate::Unit::Ns.text(lost.uncounted_ns as f64),
-                crate::Unit::Ns.text(span.duration_ns as f64)
+                fonio_core::Unit::Ns.format(lost.uncounted_ns as f64),
+                fonio_core::Unit::Ns.format(span.duration_ns as f64)
             ));
         }
         if ratio(ambiguous, self.requests).is_some_and(|share| share >= AMBIGUOUS_SHARE_MAX) {
@@ -272,7 +272,7 @@ impl Validity {
 }
 
 fn lost_in_words(events: u64, uncounted: u64) -> String {
-    let number = crate::Unit::Count.text(events as f64);
+    let number = fonio_core::Unit::Count.format(events as f64);
     match (events, uncounted) {
         (0, 0) => "no event".to_owned(),
         (1, 0) => "1 event".to_owned(),

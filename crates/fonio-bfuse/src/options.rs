@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fonio_core::quantity::{parse_bytes, parse_duration};
 use rustix::mount::MountFlags as Flags;
 
 use crate::modes::Mode;
@@ -327,29 +328,12 @@ impl Options {
     }
 }
 
-/// Bytes, with `K`, `M` or `G` for powers of 1024.
 fn size(text: &str) -> Option<usize> {
-    let upper = text.to_ascii_uppercase();
-    let upper = upper.strip_suffix("IB").unwrap_or(&upper);
-    let (number, factor) = match upper.as_bytes().last()? {
-        b'K' => (&upper[..upper.len() - 1], 1 << 10),
-        b'M' => (&upper[..upper.len() - 1], 1 << 20),
-        b'G' => (&upper[..upper.len() - 1], 1 << 30),
-        _ => (upper, 1),
-    };
-    number.parse::<usize>().ok()?.checked_mul(factor)
+    parse_bytes(text).ok()?.try_into().ok()
 }
 
 fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let number: u64 = text[..digits].parse().ok()?;
-    match &text[digits..] {
-        "us" => Some(Duration::from_micros(number)),
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "min" => number.checked_mul(60).map(Duration::from_secs),
-        _ => None,
-    }
+    parse_duration(text).ok()
 }
 
 fn yes_or_no(text: &str) -> Option<bool> {

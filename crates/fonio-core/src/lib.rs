@@ -8,12 +8,14 @@ pub mod event;
 pub mod meta;
 mod names;
 pub mod op;
+pub mod quantity;
 pub mod rows;
 pub mod units;
 
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use meta::Meta;
 pub use op::{Flags, Op, parse_rwbs};
+pub use quantity::{Quantity, QuantityError, Unit};
 pub use rows::{
     Bio, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric, Request, RowSink, Sample,
     Severity, Thread, Wait,

@@ -3,12 +3,12 @@
 
 use fonio_analysis::Answer;
 use fonio_analysis::interval::RUNS_MIN;
+use fonio_core::Unit;
 use fonio_host::CpuShare;
 use fonio_report::Document;
 use fonio_report::document::{
     Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
 };
-use fonio_report::number::Unit;
 
 use crate::series::{RunFigures, Series, VariationResult};
 
@@ -31,7 +31,7 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
         findings: explained.findings,
         sections,
         terms: explained.terms,
-        provenance: [vec![Fact::new("Seed", Cell::count(series.seed, Unit::Plain))], explained.provenance]
+        provenance: [vec![Fact::new("Seed", Cell::count(series.seed, Unit::Number))], explained.provenance]
             .concat(),
     }
 }
@@ -73,7 +73,7 @@ fn shown(series: &Series) -> (Tone, String) {
     let Some((first, others)) = series.variations.split_first() else {
         return (Tone::Plain, "Nothing was run.".to_owned());
     };
-    let took = format!("{} on {} took {}", series.workload, first.name, Unit::Seconds.format(first.wall_s));
+    let took = format!("{} on {} took {}", series.workload, first.name, Unit::S.format(first.wall_s));
     let best = |safe: bool| {
         others
             .iter()
@@ -96,7 +96,7 @@ fn shown(series: &Series) -> (Tone, String) {
                 variation.name,
                 gain(variation),
                 variation.compared_with.as_deref().unwrap_or(&first.name),
-                Unit::Seconds.format(variation.wall_s)
+                Unit::S.format(variation.wall_s)
             ),
         ),
         (None, _) if best(false).is_some() => {
@@ -171,9 +171,9 @@ fn table(series: &Series) -> Table {
         };
         let gain = match (faster(variation), variation.speedup) {
             (Some((low, point, high)), _) => {
-                Cell::Range { low, point: Some(point), high, unit: Unit::Times, change: false }
+                Cell::Range { low, point: Some(point), high, unit: Unit::Ratio, change: false }
             }
-            (None, Some(speedup)) => Cell::Number(speedup, Unit::Times),
+            (None, Some(speedup)) => Cell::Number(speedup, Unit::Ratio),
             (None, None) => Cell::Unknown,
         };
         // A mean over some of the runs would stand for all of them.
@@ -213,9 +213,9 @@ fn table(series: &Series) -> Table {
 fn times(variation: &VariationResult) -> Cell {
     let VariationResult { wall_s, wall_s_min, wall_s_max, .. } = *variation;
     if variation.runs.len() < 2 {
-        return Cell::Number(wall_s, Unit::Seconds);
+        return Cell::Number(wall_s, Unit::S);
     }
-    Cell::Range { low: wall_s_min, point: Some(wall_s), high: wall_s_max, unit: Unit::Seconds, change: false }
+    Cell::Range { low: wall_s_min, point: Some(wall_s), high: wall_s_max, unit: Unit::S, change: false }
 }
 
 /// The run times on one axis.
@@ -241,7 +241,7 @@ fn figure(series: &Series) -> Option<Figure> {
         title: "Run time: mean, shortest and longest run".into(),
         caption: "Shorter is better.".into(),
         plot: Plot::Interval,
-        x: Axis::linear("Run time", Unit::Seconds),
+        x: Axis::linear("Run time", Unit::S),
         y: Axis::categories(
             "Setup",
             series.variations.iter().map(|variation| variation.name.clone()).collect(),

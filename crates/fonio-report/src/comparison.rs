@@ -6,8 +6,8 @@ use fonio_analysis::{Answer, Change, Comparison, ComparisonRow, Side, Unknown};
 use crate::document::{
     Axis, Cell, Column, Document, Fact, Figure, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,
 };
-use crate::number::Unit;
-use crate::questions::{figure_unit, listed};
+use crate::questions::listed;
+use fonio_core::Unit;
 
 /// A figure, and how it changed.
 type Changed<'a> = (&'a ComparisonRow, &'a Change);
@@ -190,8 +190,7 @@ fn section(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> Sec
 }
 
 fn value(row: &ComparisonRow, at: usize) -> Cell {
-    let (unit, divided) = figure_unit(row.unit);
-    Cell::known(row.values.get(at).copied().flatten().map(|value| value / divided), unit)
+    Cell::known(row.values.get(at).copied().flatten(), row.unit)
 }
 
 fn table(caption: &str, rows: &[Changed<'_>], at: usize, [first, side]: [&Side; 2], whole: bool) -> Table {

@@ -6,7 +6,7 @@
 use fonio_analysis::{Analysis, Comparison};
 use fonio_core::Meta;
 
-use crate::number::Unit;
+use fonio_core::Unit;
 
 /// A report: verdict first, then findings, then the questions one by one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -436,11 +436,11 @@ impl Axis {
 
     /// The recording's time in seconds since its beginning.
     pub fn time(length_s: f64) -> Axis {
-        Axis { scale: Scale::Time, bounds: Some((0.0, length_s)), ..Axis::linear("Time", Unit::Seconds) }
+        Axis { scale: Scale::Time, bounds: Some((0.0, length_s)), ..Axis::linear("Time", Unit::S) }
     }
 
     /// A place for each name.
     pub fn categories(label: &str, names: Vec<String>) -> Axis {
-        Axis { scale: Scale::Categories(names), ..Axis::linear(label, Unit::Plain) }
+        Axis { scale: Scale::Categories(names), ..Axis::linear(label, Unit::Number) }
     }
 }

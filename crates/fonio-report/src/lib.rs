@@ -12,7 +12,6 @@ pub mod document;
 pub mod html;
 pub mod json;
 pub mod markdown;
-pub mod number;
 mod questions;
 pub mod terminal;
 mod text;

@@ -123,7 +123,7 @@ fn table(out: &mut dyn io::Write, table: &Table) -> io::Result<()> {
     writeln!(out)?;
     let hidden = table.rows.len().saturating_sub(ROWS) as u64 + table.left_out;
     if hidden > 0 {
-        writeln!(out, "and {} more\n", crate::number::Unit::Count.format(hidden as f64))?;
+        writeln!(out, "and {} more\n", fonio_core::Unit::Count.format(hidden as f64))?;
     }
     Ok(())
 }

@@ -227,7 +227,7 @@ impl Terminal<'_> {
             self.paragraph(
                 Some(Ink::Faint),
                 "  ",
-                &format!("and {} more", crate::number::Unit::Count.format(hidden as f64)),
+                &format!("and {} more", fonio_core::Unit::Count.format(hidden as f64)),
             )?;
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! The HTML report is well formed, holds nothing foreign that could act, and asks for nothing.
 
+use fonio_core::Unit;
 use fonio_report::document::{Axis, Column, Figure, Plot, Series, Term};
 use fonio_report::document::{Card, Cell, Fact, Section, Table, Verdict};
-use fonio_report::number::Unit;
 use fonio_report::{Document, render_html};
 
 mod sample;

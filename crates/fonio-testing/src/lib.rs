@@ -64,6 +64,7 @@ needs! {
     Blktrace "blktrace" "The programs blkparse and btt are installed."
     Fusermount "fusermount" "The program fusermount3 is installed, and users may open `/dev/fuse`."
     Qemu "qemu" "The programs qemu-io and qemu-img are installed."
+    Node "node" "The program node is installed."
     Duckdb "duckdb" "A Python interpreter has DuckDB's package."
     Shared "shared" "The real traces lie beside the repository."
     PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone."
@@ -91,6 +92,7 @@ impl Need {
             Need::Blktrace => programs(&["blkparse", "btt"]),
             Need::Fusermount => programs(&["fusermount3"]),
             Need::Qemu => programs(&["qemu-io", "qemu-img"]),
+            Need::Node => programs(&["node"]),
             Need::PhoneTrace => variable("FONIO_MOBIGEN_TRACE"),
             Need::Long => variable("FONIO_LONG_TESTS"),
             Need::Tracefs

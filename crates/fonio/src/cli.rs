@@ -14,7 +14,7 @@ use fonio_core::Op;
 use fonio_trace::csv::Mapping;
 use fonio_trace::recognise::Format;
 
-use crate::quantity::{parse_duration, parse_size};
+use fonio_core::quantity::{parse_bytes, parse_duration};
 
 /// Shows what is using your flash, what it costs you, and which change fixes it.
 ///
@@ -136,13 +136,13 @@ pub struct Record {
     #[arg(long)]
     pub overwrite: bool,
     /// Memory for events; nothing is written before the end while they fit.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub buffer: u64,
     /// Where events go once the buffer is full; best on another device. Without it the recording ends there.
     #[arg(long = "spill-to", value_name = "DIR")]
     pub spill: Option<PathBuf>,
     /// The kernel's ring buffer for each processor; larger where events are lost.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub kernel_buffer: Option<u64>,
     /// How often the monitor samples CPU, memory, disks, network, pressure and temperature.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "500ms")]
@@ -336,7 +336,7 @@ pub struct BenchLayers {
     #[arg(long, value_name = "DEV", requires = "device")]
     pub yes_destroy: Option<PathBuf>,
     /// What is written and read at a time.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub size: u64,
     /// How often each layer is measured; the median counts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..100))]
@@ -381,13 +381,13 @@ pub struct Bench {
     #[arg(long)]
     pub dry_run: bool,
     /// The range of the tests.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "128MiB")]
     pub size: u64,
     /// The largest range of the address range test.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub range_max: u64,
     /// What the long write writes.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1GiB")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1GiB")]
     pub sustained: u64,
     /// The most runs of a test; fewer where the mean is known to 2 % before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]

@@ -7,7 +7,6 @@ mod filter;
 mod input;
 mod output;
 mod progress;
-mod quantity;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

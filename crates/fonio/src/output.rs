@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use fonio_analysis::Analysis;
+use fonio_core::Unit;
 use fonio_core::{ByteCount, Meta};
 use fonio_report::budget::{Budget, Outcome};
-use fonio_report::number::Unit;
 use fonio_report::{Document, TerminalStyle, json, render_html, render_markdown, render_terminal};
 
 use crate::cli::{Colour, Output};

@@ -1,6 +1,7 @@
 //! The figures that comparisons are made of, out of one recording's analysis.
 
-use crate::figures::Unit;
+use fonio_core::Unit;
+
 use crate::slices::SliceTimes;
 use crate::statistics::estimate::{self, Estimate};
 use crate::{Analysis, Distribution, Group};
@@ -208,7 +209,7 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
         (
             "io_share.latency_sum",
             "requests in flight, mean",
-            Unit::Ratio,
+            Unit::Number,
             None,
             Nearness::Explains,
             share.map(|share| share.latency_sum_share),

@@ -13,12 +13,13 @@
 
 mod headline;
 
+use fonio_core::Unit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Analysis;
 use crate::interval::{self, Change, Unknown, geometric_mean};
 use crate::statistics::{FAMILY_LEVEL, holm};
-use crate::{Analysis, Unit};
 use headline::{Headline, Within, headlines};
 
 /// Something with a name.
@@ -151,7 +152,7 @@ fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
         label: first.label.clone(),
         less_is_better: first.less_is_better,
         felt: first.nearness == headline::Nearness::Felt,
-        texts: values.iter().map(|value| value.map(|value| first.unit.text(value))).collect(),
+        texts: values.iter().map(|value| value.map(|value| first.unit.format(value))).collect(),
         values,
         runs,
         changes: Vec::new(),

@@ -192,13 +192,20 @@ mod tests {
             "error:op=fsync",
             expect!["fault `error:op=fsync`: no op `fsync`; there are read, write, flush and discard"],
         );
-        check("error:range=2M-1M", expect!["fault `error:range=2M-1M`: `2M-1M` is not a range like 1M-2M"]);
+        check("error:range=1MiB-2MiB", expect!["valid"]);
+        check("error:range=4096-2G", expect!["valid"]);
+        check("error:range=2M-1M", expect!["fault `error:range=2M-1M`: the range `2M-1M` is empty"]);
         check(
             "error:probability=2",
             expect!["fault `error:probability=2`: `2` is not a probability from 0 to 1"],
         );
         check("delay:op=read", expect!["fault `delay:op=read`: it needs `add`, such as add=50ms"]);
-        check("delay:add=50", expect!["fault `delay:add=50`: `50` is not a duration like 50ms, 2s or 100us"]);
+        check(
+            "delay:add=50",
+            expect![
+                "fault `delay:add=50`: `50` needs a unit; write a time in ns, us, ms, s, min or h, such as 30s"
+            ],
+        );
         check("vanish", expect!["fault `vanish`: it needs `after` (a duration) or `commands` (a number)"]);
         check("flip:colour=red", expect!["fault `flip:colour=red`: it knows no `colour`"]);
         check("flip:op=write", expect!["fault `flip:op=write`: it knows no `op`"]);

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use fonio_core::{Nanos, Op};
+use fonio_core::quantity::parse_bytes;
+use fonio_core::{Nanos, Op, QuantityError};
 use fonio_sim::Random;
 
 use super::Asked;
@@ -89,19 +90,10 @@ fn parse_ops(text: &str) -> Result<Vec<Op>, String> {
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
-    let ends = text.split_once('-').and_then(|(from, to)| Some(parse_bytes(from)?..parse_bytes(to)?));
-    ends.filter(|range| !range.is_empty()).ok_or_else(|| format!("`{text}` is not a range like 1M-2M"))
-}
-
-fn parse_bytes(text: &str) -> Option<u64> {
-    let shift = match text.chars().last()? {
-        'K' => 10,
-        'M' => 20,
-        'G' => 30,
-        _ => 0,
-    };
-    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+    let (from, to) = text.split_once('-').ok_or_else(|| format!("`{text}` is not a range like 1MiB-2MiB"))?;
+    let bytes = |text: &str| parse_bytes(text).map_err(|error| error.to_string());
+    let range = bytes(from)?..bytes(to)?;
+    if range.is_empty() { Err(format!("the range `{text}` is empty")) } else { Ok(range) }
 }
 
 /// Out of 2⁶⁴; `None` for 1.
@@ -111,16 +103,6 @@ fn parse_probability(text: &str) -> Result<Option<u64>, String> {
     Ok((number < 1.0).then_some((number * 2_f64.powi(64)) as u64))
 }
 
-/// A number and its unit.
 pub(super) fn parse_duration(text: &str) -> Result<Nanos, String> {
-    let wrong = || format!("`{text}` is not a duration like 50ms, 2s or 100us");
-    let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let scale = match &text[end..] {
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = text[..end].parse().map_err(|_| wrong())?;
-    number.checked_mul(scale).map(Nanos).ok_or_else(wrong)
+    text.parse().map_err(|error: QuantityError| error.to_string())
 }

@@ -1,9 +1,9 @@
 //! Launches as a report: the verdict, the parts of a launch in each place, and, below, the first launch's recording.
 
 use fonio_analysis::Answer;
+use fonio_core::Unit;
 use fonio_report::Document;
 use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
-use fonio_report::number::Unit;
 
 use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries};
 use crate::report::confined;
@@ -106,7 +106,7 @@ fn comparison(place: &LaunchResult) -> Option<String> {
 }
 
 fn section(series: &LaunchSeries) -> Section {
-    let took = |place: &LaunchResult| format!("{} {}", Unit::Seconds.format(place.wall_s), on(&place.name));
+    let took = |place: &LaunchResult| format!("{} {}", Unit::S.format(place.wall_s), on(&place.name));
     let mut notes: Vec<String> = Vec::new();
     for place in &series.places {
         let Some(dropped) = place.runs.first().and_then(|run: &LaunchFigures| run.dropped.as_ref()) else {
@@ -131,8 +131,8 @@ fn section(series: &LaunchSeries) -> Section {
 
 fn table(place: &LaunchResult) -> Table {
     let time = |mean: f64, min: f64, max: f64| match place.runs.len() {
-        1 => Cell::Number(mean, Unit::Seconds),
-        _ => Cell::Range { low: min, point: Some(mean), high: max, unit: Unit::Seconds, change: false },
+        1 => Cell::Number(mean, Unit::S),
+        _ => Cell::Range { low: min, point: Some(mean), high: max, unit: Unit::S, change: false },
     };
     let whole = time(place.wall_s, place.wall_s_min, place.wall_s_max);
     let mut rows = vec![vec![Cell::words("all of it"), Cell::Bar(1.0), whole]];

@@ -1,10 +1,10 @@
 //! Papers as a document: of each the numbers in a figure, ours over the published one, and all rows in a table.
 
+use fonio_core::Unit;
 use fonio_report::Document;
 use fonio_report::document::{
     Axis, Cell, Column, Figure, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,
 };
-use fonio_report::number::Unit;
 use serde::Deserialize;
 
 /// A table or figure of a study, as `cargo xtask paper --json` prints it.
@@ -139,7 +139,7 @@ fn figure(paper: &Paper) -> Option<Figure> {
         title: "Ours over the published number".into(),
         caption: "The dashed line is the published number; left of it ours is smaller.".into(),
         plot: Plot::Interval,
-        x: Axis { bounds: Some((low, high)), ..Axis::log("Ours over published", Unit::Times) },
+        x: Axis { bounds: Some((low, high)), ..Axis::log("Ours over published", Unit::Ratio) },
         y: Axis::categories("What", rows.iter().map(|(row, _)| row.what.clone()).collect()),
         z: None,
         series: series.into_iter().filter(|series| !series.x.is_empty()).collect(),
@@ -161,7 +161,7 @@ fn table(rows: &[Row]) -> Table {
             Cell::Text(row.what.clone()),
             published,
             ours,
-            Cell::known(ratio(row), Unit::Times),
+            Cell::known(ratio(row), Unit::Ratio),
             Cell::Judgement(tone, verdict.into()),
             Cell::Text(row.why.clone()),
         ]

@@ -7,8 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Amount, BudgetError};
-use crate::number::Unit;
-use crate::questions::figure_unit;
+use fonio_core::Unit;
 
 /// Fields that name the elements of an array, the first that is there and differs between all elements.
 const NAMES: [&str; 11] =
@@ -49,14 +48,11 @@ fn named(report: &Value) -> Vec<FigurePath> {
     let listed = report.get("figures").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let figures = listed.iter().filter_map(|figure| Figure::deserialize(figure).ok());
     figures
-        .map(|figure| {
-            let (unit, divisor) = figure_unit(figure.unit);
-            FigurePath {
-                segments: segments(&figure.name),
-                value: Some(figure.value / divisor),
-                unit,
-                path: figure.name,
-            }
+        .map(|figure| FigurePath {
+            segments: segments(&figure.name),
+            value: Some(figure.value),
+            unit: figure.unit,
+            path: figure.name,
         })
         .collect()
 }
@@ -142,10 +138,7 @@ fn figure(steps: &[Step], value: Option<f64>) -> FigurePath {
             }
         }
     }
-    // Temperatures come in thousandths; people state degrees.
     let unit = unit_of(steps);
-    let millicelsius = steps.last().is_some_and(|step| step.text().ends_with("_millicelsius"));
-    let value = if millicelsius { value.map(|value| value / 1000.0) } else { value };
     FigurePath { path, value, unit, segments: steps.iter().map(|step| step.text().to_owned()).collect() }
 }
 
@@ -164,7 +157,7 @@ fn unit_of(steps: &[Step]) -> Unit {
         .iter()
         .filter_map(|step| if let Step::Field(name) = step { Some(name.as_str()) } else { None })
         .collect();
-    let Some((last, before)) = fields.split_last() else { return Unit::Plain };
+    let Some((last, before)) = fields.split_last() else { return Unit::Number };
     if let Some(unit) = suffix_unit(last) {
         return unit;
     }
@@ -177,14 +170,14 @@ fn unit_of(steps: &[Step]) -> Unit {
 
 fn suffix_unit(name: &str) -> Option<Unit> {
     let unit = match name {
-        _ if name.ends_with("_ns") => Unit::Nanos,
-        _ if name.ends_with("bytes_per_s") => Unit::BytesPerSecond,
-        _ if name.ends_with("_per_s") => Unit::PerSecond,
+        _ if name.ends_with("_ns") => Unit::Ns,
+        _ if name.ends_with("bytes_per_s") => Unit::BytesPerS,
+        _ if name.ends_with("_per_s") => Unit::PerS,
         _ if name == "bytes" || name.ends_with("_bytes") || name.ends_with("bytes_per_flush") => Unit::Bytes,
         _ if name.ends_with("_share") || name == "relative_error" || name == "relative" => Unit::Share,
-        _ if name.ends_with("_ratio") || name.ends_with("_slowdown") => Unit::Times,
-        _ if name.ends_with("_millicelsius") => Unit::Celsius,
-        _ if name.contains("_per_") || name.starts_with("mean_") => Unit::Plain,
+        _ if name.ends_with("_ratio") || name.ends_with("_slowdown") => Unit::Ratio,
+        _ if name.ends_with("_millicelsius") => Unit::Millicelsius,
+        _ if name.contains("_per_") || name.starts_with("mean_") => Unit::Number,
         _ => return None,
     };
     Some(unit)

@@ -15,7 +15,7 @@ use thiserror::Error;
 pub use amount::Amount;
 pub use figures::{FigurePath, figures};
 
-use crate::number::Unit;
+use fonio_core::{QuantityError, Unit};
 
 /// A threshold for one figure.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,13 +67,8 @@ pub enum BudgetError {
         text: String,
     },
     /// The threshold is not a number with a known unit.
-    #[error(
-        "{text:?} is not an amount: write a number and a unit (ns us ms s min h, B kB KiB MB MiB GB GiB, %, /s, x)"
-    )]
-    BadAmount {
-        /// What was given.
-        text: String,
-    },
+    #[error(transparent)]
+    BadAmount(#[from] QuantityError),
     /// No figure has that path.
     #[error("the report has no figure {path:?}{}", near_words(near))]
     UnknownPath {
@@ -117,15 +112,15 @@ fn near_words(near: &[String]) -> String {
 
 fn unit_words(unit: Unit) -> &'static str {
     match unit {
-        Unit::Nanos | Unit::Seconds => "a duration",
+        Unit::Ns | Unit::S => "a duration",
         Unit::Bytes => "a number of bytes",
-        Unit::BytesPerSecond => "a rate in bytes per second",
+        Unit::BytesPerS => "a rate in bytes per second",
         Unit::Count => "a count",
-        Unit::PerSecond => "a rate per second",
+        Unit::PerS => "a rate per second",
         Unit::Share => "a share",
-        Unit::Times => "a ratio",
-        Unit::Celsius => "a temperature",
-        Unit::Plain => "a plain number",
+        Unit::Ratio => "a ratio",
+        Unit::Millicelsius => "a temperature",
+        Unit::Number => "a plain number",
     }
 }
 

@@ -5,7 +5,7 @@ use fonio_analysis::flushes::FlushGaps;
 
 use super::{About, Quantile, cdf, greatest, quantile};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let flushes = &about.analysis.flushes;
@@ -17,12 +17,12 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     } else {
         let mut answer = format!("{} flushes", Unit::Count.format(flushes.flushes as f64));
         if let Some(rate) = flushes.flushes_per_s {
-            answer += &format!(", {}", Unit::PerSecond.format(rate));
+            answer += &format!(", {}", Unit::PerS.format(rate));
         }
         if let (Some(writes), Some(bytes)) = (flushes.writes_per_flush, flushes.write_bytes_per_flush) {
             answer += &format!(
                 ": one for every {} write requests and {} written",
-                Unit::Plain.format(writes),
+                Unit::Number.format(writes),
                 Unit::Bytes.format(bytes)
             );
         }
@@ -47,7 +47,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                     Cell::Name(about.device(device.device)),
                     Cell::count(device.flushes, Unit::Count),
                     Cell::count(device.writes, Unit::Count),
-                    quantile(gaps.map(|gaps| &gaps.time_ns), Quantile::P50, Unit::Nanos),
+                    quantile(gaps.map(|gaps| &gaps.time_ns), Quantile::P50, Unit::Ns),
                     quantile(gaps.map(|gaps| &gaps.requests), Quantile::P50, Unit::Count),
                     quantile(gaps.map(|gaps| &gaps.bytes), Quantile::P50, Unit::Bytes),
                 ]
@@ -58,7 +58,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     let mut figures = Vec::new();
     if let Some(gaps) = &flushes.gaps {
         tables.push(gap_table(gaps));
-        figures.extend(gap_curve("flush-gap-time", "Time between flushes", Unit::Nanos, &gaps.time_ns));
+        figures.extend(gap_curve("flush-gap-time", "Time between flushes", Unit::Ns, &gaps.time_ns));
         figures.extend(gap_curve("flush-gap-bytes", "Bytes between flushes", Unit::Bytes, &gaps.bytes));
     }
     let counted = if flushes.fua_counted { "counted as flushes too" } else { "not counted as flushes" };
@@ -107,7 +107,7 @@ fn gap_table(gaps: &FlushGaps) -> Table {
         caption: "Between two flushes of a device".into(),
         columns: ["", "Mean", "Median", "90 %", "99 %", "Most"].map(Column::new).into(),
         rows: vec![
-            row("time", Unit::Nanos, &gaps.time_ns),
+            row("time", Unit::Ns, &gaps.time_ns),
             row("requests", Unit::Count, &gaps.requests),
             row("bytes", Unit::Bytes, &gaps.bytes),
         ],

@@ -1,12 +1,12 @@
 //! What stands at the top and at the bottom: verdict, figures to remember, findings, provenance.
 
 use fonio_analysis::findings::{Finding, Severity};
-use fonio_analysis::{Group, SpanSource, Unit as FigureUnit};
+use fonio_analysis::{Group, SpanSource};
 use fonio_core::meta::Device;
 
 use super::About;
 use crate::document::{Card, Cell, Fact, Tone, Verdict};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn title(about: &About<'_>) -> String {
     let meta = about.meta;
@@ -26,7 +26,7 @@ pub fn subtitle(about: &About<'_>) -> String {
         (Some(name), None) => name.clone(),
         (None, _) => device.device.clone(),
     }));
-    parts.push(Unit::Seconds.format(about.length_s()));
+    parts.push(Unit::S.format(about.length_s()));
     // Without a command the title is the host's name already.
     parts.retain(|part| *part != title(about));
     parts.join(" · ")
@@ -64,19 +64,17 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
     let analysis = about.analysis;
     let totals = &analysis.totals;
     let mut facts = vec![
-        Fact::new("Recorded", Cell::Number(about.length_s(), Unit::Seconds)).note(
-            match analysis.span.source {
-                SpanSource::Recording => "",
-                SpanSource::Filter => "the filter's range",
-                SpanSource::Requests => "first to last request; the recording may have been longer",
-            },
-        ),
+        Fact::new("Recorded", Cell::Number(about.length_s(), Unit::S)).note(match analysis.span.source {
+            SpanSource::Recording => "",
+            SpanSource::Filter => "the filter's range",
+            SpanSource::Requests => "first to last request; the recording may have been longer",
+        }),
         Fact::new("Requests", Cell::count(totals.requests, Unit::Count))
-            .note(rate_note(totals.requests_per_s, Unit::PerSecond)),
+            .note(rate_note(totals.requests_per_s, Unit::PerS)),
         Fact::new("Read", Cell::count(totals.read_bytes, Unit::Bytes))
-            .note(rate_note(totals.read_bytes_per_s, Unit::BytesPerSecond)),
+            .note(rate_note(totals.read_bytes_per_s, Unit::BytesPerS)),
         Fact::new("Written", Cell::count(totals.write_bytes, Unit::Bytes))
-            .note(rate_note(totals.write_bytes_per_s, Unit::BytesPerSecond)),
+            .note(rate_note(totals.write_bytes_per_s, Unit::BytesPerS)),
     ];
     if let Some(waited) = &analysis.outstanding.waited {
         facts.push(
@@ -97,7 +95,7 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         if let Some((quantile, value)) = quantile {
             let label = super::sentence_case(super::group_name(row.group));
             let note = lead.pick("", "; service, queueing not recorded");
-            facts.push(Fact::new(&label, Cell::count(value, Unit::Nanos)).note(format!("{quantile}{note}")));
+            facts.push(Fact::new(&label, Cell::count(value, Unit::Ns)).note(format!("{quantile}{note}")));
         }
     }
     let long = &analysis.outstanding.long;
@@ -105,14 +103,14 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         let took = longest.response_ns.or(longest.service_ns).unwrap_or(0);
         facts.push(Fact::new("Long waits", Cell::count(long.count, Unit::Count)).note(format!(
             "of {} or longer; the longest {}",
-            Unit::Nanos.format(long.threshold_ns as f64),
-            Unit::Nanos.format(took as f64)
+            Unit::Ns.format(long.threshold_ns as f64),
+            Unit::Ns.format(took as f64)
         )));
     }
     if analysis.flushes.flushes > 0 {
         facts.push(
             Fact::new("Flushes", Cell::count(analysis.flushes.flushes, Unit::Count))
-                .note(rate_note(analysis.flushes.flushes_per_s, Unit::PerSecond)),
+                .note(rate_note(analysis.flushes.flushes_per_s, Unit::PerS)),
         );
     }
     facts
@@ -130,7 +128,7 @@ fn card(finding: &Finding) -> Card {
     let evidence = finding.evidence.iter().map(|figure| {
         // The analysis has written its own text, so that findings read the same everywhere.
         let value = if figure.text.is_empty() {
-            Cell::Number(figure.value, figure_unit(figure.unit).0)
+            Cell::Number(figure.value, figure.unit)
         } else {
             Cell::Text(figure.text.clone())
         };
@@ -144,20 +142,6 @@ fn card(finding: &Finding) -> Card {
         consequence: finding.consequence.clone(),
         remedies: finding.fixes.clone(),
         source: if finding.source == "ours" { String::new() } else { finding.source.clone() },
-    }
-}
-
-/// A figure's unit in the report, and what its value is to be divided by.
-pub fn figure_unit(unit: FigureUnit) -> (Unit, f64) {
-    match unit {
-        FigureUnit::Ns => (Unit::Nanos, 1.0),
-        FigureUnit::Bytes => (Unit::Bytes, 1.0),
-        FigureUnit::BytesPerS => (Unit::BytesPerSecond, 1.0),
-        FigureUnit::PerS => (Unit::PerSecond, 1.0),
-        FigureUnit::Share => (Unit::Share, 1.0),
-        FigureUnit::Ratio => (Unit::Times, 1.0),
-        FigureUnit::Count => (Unit::Count, 1.0),
-        FigureUnit::Millicelsius => (Unit::Celsius, 1000.0),
     }
 }
 

@@ -4,7 +4,7 @@ use fonio_analysis::interference::{EqualDepth, Slowdown, SlowdownSide};
 
 use super::About;
 use crate::document::{Cell, Column, Section, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let interference = &about.analysis.interference;
@@ -80,7 +80,7 @@ fn answer(reads: &Slowdown) -> String {
         return "Unknown: too few reads found equally many requests outstanding with and without writes among them."
             .to_owned();
     };
-    let times = |value: f64| Unit::Times.format(value);
+    let times = |value: f64| Unit::Ratio.format(value);
     let interval =
         format!("{} (99 % interval {} to {})", times(equal.slowdown), times(equal.low), times(equal.high));
     if equal.low > 1.0 {
@@ -103,13 +103,13 @@ fn equal(name: &str, equal: &EqualDepth) -> Vec<Cell> {
         Cell::words(name),
         Cell::count(equal.with_requests, Unit::Count),
         Cell::count(equal.without_requests, Unit::Count),
-        Cell::Number(equal.with_mean_ns, Unit::Nanos),
-        Cell::Number(equal.without_mean_ns, Unit::Nanos),
+        Cell::Number(equal.with_mean_ns, Unit::Ns),
+        Cell::Number(equal.without_mean_ns, Unit::Ns),
         Cell::Range {
             low: equal.low,
             point: Some(equal.slowdown),
             high: equal.high,
-            unit: Unit::Times,
+            unit: Unit::Ratio,
             change: false,
         },
     ]
@@ -119,9 +119,9 @@ fn side(name: String, side: &SlowdownSide) -> Vec<Cell> {
     vec![
         Cell::Text(name),
         Cell::count(side.requests, Unit::Count),
-        Cell::known(side.mean_depth, Unit::Plain),
-        Cell::known(side.mean_response_ns, Unit::Nanos),
-        Cell::known(side.mean_service_ns, Unit::Nanos),
+        Cell::known(side.mean_depth, Unit::Number),
+        Cell::known(side.mean_response_ns, Unit::Ns),
+        Cell::known(side.mean_service_ns, Unit::Ns),
         Cell::known(side.mean_bytes, Unit::Bytes),
     ]
 }

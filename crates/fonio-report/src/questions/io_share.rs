@@ -6,21 +6,21 @@ use fonio_analysis::io_share::{Level, Share};
 
 use super::{About, bin_times};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let share = about.analysis.io_share.all.as_ref()?;
-    let length = Unit::Nanos.format(about.analysis.span.duration_ns as f64);
+    let length = Unit::Ns.format(about.analysis.span.duration_ns as f64);
     let busy = format!(
         "Storage was busy for {} of {length}; on average {} requests were in flight.",
         Unit::Share.format(share.busy_union_share),
-        Unit::Plain.format(share.latency_sum_share),
+        Unit::Number.format(share.latency_sum_share),
     );
     let answer = match &about.analysis.outstanding.waited {
         Some(waited) => format!(
             "For {} of the time ({} of {length}), a request was outstanding that a program may wait for. {busy}",
             Unit::Share.format(waited.share),
-            Unit::Nanos.format(waited.ns as f64),
+            Unit::Ns.format(waited.ns as f64),
         ),
         None => busy,
     };
@@ -55,10 +55,10 @@ fn table(about: &About<'_>, all: &Share) -> Table {
         vec![
             name,
             Cell::Bar(share.busy_union_share),
-            Cell::count(share.busy_union_ns, Unit::Nanos),
-            Cell::known(depth.and_then(|depth| depth.mean_depth_when_busy), Unit::Plain),
+            Cell::count(share.busy_union_ns, Unit::Ns),
+            Cell::known(depth.and_then(|depth| depth.mean_depth_when_busy), Unit::Number),
             depth.map_or(Cell::Unknown, |depth| Cell::count(depth.max_depth, Unit::Count)),
-            Cell::known(depth.and_then(|depth| depth.busy_per_request_ns), Unit::Nanos),
+            Cell::known(depth.and_then(|depth| depth.busy_per_request_ns), Unit::Ns),
             Cell::Number(share.latency_sum_share, Unit::Share),
         ]
     };

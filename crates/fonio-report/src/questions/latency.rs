@@ -9,7 +9,7 @@ use super::{
     sentence_case,
 };
 use crate::document::{Axis, Cell, Column, Figure, Mark, Plot, Section, Series, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let latency = &about.analysis.latency;
@@ -75,11 +75,11 @@ fn answer(about: &About<'_>) -> String {
     let row = rows.iter().find(|row| row.group == longest.group);
     if let Some(times) = row.and_then(|row| time_of(row, lead)) {
         if let Some(median) = times.p50 {
-            let median = Unit::Nanos.format(median as f64);
+            let median = Unit::Ns.format(median as f64);
             answer += &format!("; half of them complete within {median}{}", lead.aside());
         }
         if let Some(tail) = times.p99 {
-            answer += &format!(", one in a hundred takes {} or longer", Unit::Nanos.format(tail as f64));
+            answer += &format!(", one in a hundred takes {} or longer", Unit::Ns.format(tail as f64));
         }
     }
     answer += ".";
@@ -89,7 +89,7 @@ fn answer(about: &About<'_>) -> String {
             " {} {} that a program may wait for took {} or longer.",
             Unit::Count.format(long.count as f64),
             if long.count == 1 { "request" } else { "requests" },
-            Unit::Nanos.format(long.threshold_ns as f64)
+            Unit::Ns.format(long.threshold_ns as f64)
         );
     }
     answer
@@ -139,7 +139,7 @@ fn curves(about: &About<'_>) -> Option<Figure> {
         title: format!("{}, cumulative", lead.title()),
         caption: "The share of requests that complete within a time; the further right, the slower.".into(),
         plot: Plot::Step,
-        x: Axis::log(lead.axis(), Unit::Nanos),
+        x: Axis::log(lead.axis(), Unit::Ns),
         y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },
         z: None,
         series,
@@ -160,15 +160,15 @@ fn table(about: &About<'_>) -> Table {
                 group => outstanding_of(about, group).map(|row| row.time.share),
             }
             .map_or(Cell::Unknown, Cell::Bar),
-            times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Nanos)),
-            quantile(times, Quantile::P50, Unit::Nanos),
-            quantile(times, Quantile::P95, Unit::Nanos),
-            quantile(times, Quantile::P99, Unit::Nanos),
-            quantile(times, Quantile::P999, Unit::Nanos),
-            greatest(times, Unit::Nanos),
+            times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Ns)),
+            quantile(times, Quantile::P50, Unit::Ns),
+            quantile(times, Quantile::P95, Unit::Ns),
+            quantile(times, Quantile::P99, Unit::Ns),
+            quantile(times, Quantile::P999, Unit::Ns),
+            greatest(times, Unit::Ns),
         ];
         if lead == Lead::Response {
-            cells.push(quantile(row.service_ns.as_ref(), Quantile::P50, Unit::Nanos));
+            cells.push(quantile(row.service_ns.as_ref(), Quantile::P50, Unit::Ns));
         }
         cells
     };
@@ -206,12 +206,12 @@ fn service(rows: &[LatencyRow]) -> Table {
         vec![
             Cell::words(group_name(row.group)),
             row.latency_share.map_or(Cell::Unknown, Cell::Bar),
-            times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Nanos)),
-            quantile(times, Quantile::P50, Unit::Nanos),
-            quantile(times, Quantile::P95, Unit::Nanos),
-            quantile(times, Quantile::P99, Unit::Nanos),
-            quantile(times, Quantile::P999, Unit::Nanos),
-            greatest(times, Unit::Nanos),
+            times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Ns)),
+            quantile(times, Quantile::P50, Unit::Ns),
+            quantile(times, Quantile::P95, Unit::Ns),
+            quantile(times, Quantile::P99, Unit::Ns),
+            quantile(times, Quantile::P999, Unit::Ns),
+            greatest(times, Unit::Ns),
         ]
     };
     Table {

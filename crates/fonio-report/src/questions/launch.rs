@@ -4,7 +4,7 @@ use fonio_analysis::launch::{Launch, Parts};
 
 use super::{About, seconds};
 use crate::document::{Cell, Column, Section, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let launch = about.analysis.launch.as_ref()?;
@@ -12,7 +12,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         "{} It took {}, counted along its critical path: what a thread waited for is followed into the thread of the \
          launch that it waited for.",
         launch.verdict,
-        Unit::Seconds.format(seconds(launch.duration_ns)),
+        Unit::S.format(seconds(launch.duration_ns)),
     );
     let mut notes = Vec::new();
     if launch.storage_waits > 0 {
@@ -66,8 +66,8 @@ fn parts(launch: &Launch) -> Table {
         vec![
             Cell::words(name),
             Cell::Bar(ns / whole),
-            Cell::Number(ns, Unit::Nanos),
-            all.map_or(Cell::Unknown, |all| Cell::count(all, Unit::Nanos)),
+            Cell::Number(ns, Unit::Ns),
+            all.map_or(Cell::Unknown, |all| Cell::count(all, Unit::Ns)),
         ]
     });
     Table {
@@ -92,11 +92,11 @@ fn programs(launch: &Launch) -> Table {
         let path = &program.path;
         vec![
             Cell::Name(program.name.clone()),
-            Cell::count(path.sum_ns(), Unit::Nanos),
-            Cell::count(path.running_ns, Unit::Nanos),
-            Cell::count(path.storage_ns, Unit::Nanos),
-            Cell::count(path.network_ns, Unit::Nanos),
-            Cell::count(path.cpu_ns, Unit::Nanos),
+            Cell::count(path.sum_ns(), Unit::Ns),
+            Cell::count(path.running_ns, Unit::Ns),
+            Cell::count(path.storage_ns, Unit::Ns),
+            Cell::count(path.network_ns, Unit::Ns),
+            Cell::count(path.cpu_ns, Unit::Ns),
         ]
     });
     Table {

@@ -4,7 +4,7 @@ use fonio_analysis::machine::MetricSeries;
 
 use super::{About, bin_times, maybe};
 use crate::document::{Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let machine = &about.analysis.machine;
@@ -100,8 +100,8 @@ fn table(about: &About<'_>) -> Table {
         );
     }
     for zone in &machine.temperature {
-        let degrees = zone.max_millicelsius as f64 / 1000.0;
-        fact(&format!("Hottest, {}", zone.zone), Cell::Number(degrees, Unit::Celsius), "");
+        let hottest = Cell::Number(zone.max_millicelsius as f64, Unit::Millicelsius);
+        fact(&format!("Hottest, {}", zone.zone), hottest, "");
     }
     if let Some(frequency) = &machine.frequency {
         fact(
@@ -178,7 +178,7 @@ const PANELS: [Panel; 5] = [
     Panel {
         id: "network",
         title: "Network",
-        unit: Unit::BytesPerSecond,
+        unit: Unit::BytesPerS,
         plot: Plot::Line,
         metrics: &[
             ("net_receive_bytes", "received", Role::Read),
@@ -188,7 +188,7 @@ const PANELS: [Panel; 5] = [
     Panel {
         id: "temperature",
         title: "Temperature",
-        unit: Unit::Celsius,
+        unit: Unit::Millicelsius,
         plot: Plot::Line,
         metrics: &[("temperature_millicelsius", "", Role::Category(3))],
     },
@@ -230,8 +230,7 @@ fn figure(about: &About<'_>, panel: &Panel) -> Option<Figure> {
         let scale = |bin: usize, value: f64| match (&whole, panel.unit) {
             (Some(whole), _) if whole[bin] > 0.0 => value / whole[bin],
             (Some(_), _) => f64::NAN,
-            (None, Unit::BytesPerSecond) => value / bin_s,
-            (None, Unit::Celsius) => value / 1000.0,
+            (None, Unit::BytesPerS) => value / bin_s,
             (None, _) => value,
         };
         let y: Vec<f64> = metric

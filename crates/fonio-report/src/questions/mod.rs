@@ -24,10 +24,8 @@ use fonio_analysis::validity::Validity;
 use fonio_analysis::{Analysis, Bounds, Cdf, Class, Distribution, Group};
 use fonio_core::Meta;
 
-pub use head::figure_unit;
-
 use crate::document::{Cell, Document, Role, Section, Series};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn document(analysis: &Analysis, meta: &Meta) -> Document {
     let about = About { analysis, meta };

@@ -6,7 +6,7 @@ use fonio_core::units::SECTOR_BYTES;
 
 use super::{About, by_class, seconds};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 /// Devices with a picture of their own.
 const DEVICES: u32 = 3;
@@ -119,7 +119,7 @@ fn addresses(about: &About<'_>, device: u32) -> Option<[Figure; 2]> {
             format!("Where on {name} it takes long"),
             "Coloured by the time from issue to completion.".to_owned(),
             Plot::HeatScatter,
-            Some(Axis::log("Service", Unit::Nanos)),
+            Some(Axis::log("Service", Unit::Ns)),
             vec![heat],
         ),
     ])

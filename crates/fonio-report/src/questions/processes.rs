@@ -5,7 +5,7 @@ use fonio_analysis::processes::Process;
 
 use super::{About, maybe};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 /// Names in the picture; the table has them all.
 const DRAWN: usize = 10;
@@ -37,7 +37,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         Some((delay, share)) => format!(
             "{} had a request outstanding for {}, {} of the time in which any program may have waited for storage.",
             first.name,
-            Unit::Nanos.format(delay.time.ns as f64),
+            Unit::Ns.format(delay.time.ns as f64),
             Unit::Share.format(share),
         ),
         None => {
@@ -74,7 +74,7 @@ fn bars(lines: &[Line<'_>]) -> Option<Figure> {
             "The time in which at least one of its requests was outstanding that a program may wait for."
                 .into(),
         plot: Plot::StackedBar,
-        x: Axis::linear("Time outstanding", Unit::Nanos),
+        x: Axis::linear("Time outstanding", Unit::Ns),
         y: Axis::categories("Process", drawn.iter().map(|(process, _)| process.name.clone()).collect()),
         z: None,
         series: vec![Series {
@@ -95,10 +95,10 @@ fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
         vec![
             Cell::Name(process.name.clone()),
             delay.and_then(|delay| delay.of_waited_share).map_or(Cell::Unknown, Cell::Bar),
-            maybe(delay.map(|delay| delay.time.ns), Unit::Nanos),
+            maybe(delay.map(|delay| delay.time.ns), Unit::Ns),
             match delay.map(|delay| delay.longest_ns) {
-                Some(seen) if lossy => Cell::AtLeast(seen as f64, Unit::Nanos),
-                longest => maybe(longest, Unit::Nanos),
+                Some(seen) if lossy => Cell::AtLeast(seen as f64, Unit::Ns),
+                longest => maybe(longest, Unit::Ns),
             },
             match delay.map(|delay| delay.long) {
                 Some(seen) if lossy => Cell::AtLeast(seen as f64, Unit::Count),

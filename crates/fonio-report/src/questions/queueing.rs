@@ -2,7 +2,7 @@
 
 use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let queueing = &about.analysis.queueing;
@@ -33,7 +33,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             title: "Queue time, cumulative".into(),
             caption: "The share of requests that were issued within a time.".into(),
             plot: Plot::Step,
-            x: Axis::log("Queued to issue", Unit::Nanos),
+            x: Axis::log("Queued to issue", Unit::Ns),
             y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },
             z: None,
             series: curves,
@@ -60,11 +60,11 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                 vec![
                     Cell::words(group_name(row.group)),
                     Cell::count(queue.count, Unit::Count),
-                    Cell::Number(queue.mean, Unit::Nanos),
-                    quantile(Some(queue), Quantile::P50, Unit::Nanos),
-                    quantile(Some(queue), Quantile::P95, Unit::Nanos),
-                    quantile(Some(queue), Quantile::P99, Unit::Nanos),
-                    greatest(Some(queue), Unit::Nanos),
+                    Cell::Number(queue.mean, Unit::Ns),
+                    quantile(Some(queue), Quantile::P50, Unit::Ns),
+                    quantile(Some(queue), Quantile::P95, Unit::Ns),
+                    quantile(Some(queue), Quantile::P99, Unit::Ns),
+                    greatest(Some(queue), Unit::Ns),
                 ]
             })
             .collect(),
@@ -87,9 +87,9 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                 vec![
                     Cell::Name(about.device(device.device)),
                     device.busy_share.map_or(Cell::Unknown, Cell::Bar),
-                    Cell::known(device.mean_depth, Unit::Plain),
-                    Cell::known(device.mean_depth_when_busy, Unit::Plain),
-                    Cell::known(device.mean_depth_at_issue, Unit::Plain),
+                    Cell::known(device.mean_depth, Unit::Number),
+                    Cell::known(device.mean_depth_when_busy, Unit::Number),
+                    Cell::known(device.mean_depth_at_issue, Unit::Number),
                     Cell::count(device.max_depth, Unit::Count),
                 ]
             })
@@ -148,7 +148,7 @@ fn depths(about: &About<'_>) -> Option<Figure> {
         caption: "How long exactly this number of requests was in flight.".into(),
         plot: Plot::GroupedBar,
         x: Axis::categories("Requests in flight", names),
-        y: Axis::linear("Time", Unit::Nanos),
+        y: Axis::linear("Time", Unit::Ns),
         z: None,
         series: series.collect(),
         marks: Vec::new(),

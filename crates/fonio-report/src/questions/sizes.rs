@@ -5,7 +5,7 @@ use fonio_analysis::sizes::SizeRow;
 
 use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Section, Series, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let sizes = &about.analysis.sizes.groups;
@@ -102,7 +102,7 @@ fn latency_by_size(about: &About<'_>) -> Option<Figure> {
         caption: "Half of the requests of a size take no longer.".into(),
         plot: Plot::GroupedBar,
         x: Axis::categories("Size", classes.iter().map(|(over, up_to)| class_name(*over, *up_to)).collect()),
-        y: Axis::linear("Issue to completion", Unit::Nanos),
+        y: Axis::linear("Issue to completion", Unit::Ns),
         z: None,
         series,
         marks: Vec::new(),
@@ -166,10 +166,10 @@ fn latency_table(about: &About<'_>) -> Table {
                     Cell::words(group_name(row.group)),
                     Cell::Text(class_name(row.over_bytes, row.up_to_bytes)),
                     Cell::count(service.count, Unit::Count),
-                    Cell::Number(service.mean, Unit::Nanos),
-                    quantile(Some(service), Quantile::P50, Unit::Nanos),
-                    quantile(Some(service), Quantile::P99, Unit::Nanos),
-                    greatest(Some(service), Unit::Nanos),
+                    Cell::Number(service.mean, Unit::Ns),
+                    quantile(Some(service), Quantile::P50, Unit::Ns),
+                    quantile(Some(service), Quantile::P99, Unit::Ns),
+                    greatest(Some(service), Unit::Ns),
                 ]
             })
             .collect(),

@@ -4,7 +4,7 @@ use fonio_analysis::{Class, Group};
 
 use super::{About, group_name, maybe};
 use crate::document::{Cell, Column, Section, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let slowest = &about.analysis.points.slowest;
@@ -19,14 +19,14 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     let lossy = about.analysis.validity.has_loss();
     let rows = slowest.iter().map(|point| {
         vec![
-            Cell::Number(point.at_ns as f64, Unit::Nanos),
+            Cell::Number(point.at_ns as f64, Unit::Ns),
             Cell::words(group_name(Group::from(point.class))),
             about.process(point.process),
             Cell::Name(about.device(point.device)),
             maybe(point.sector, Unit::Count),
             Cell::count(point.bytes, Unit::Bytes),
-            maybe(point.response_ns, Unit::Nanos),
-            maybe(point.service_ns, Unit::Nanos),
+            maybe(point.response_ns, Unit::Ns),
+            maybe(point.service_ns, Unit::Ns),
             Cell::count(point.request_id, Unit::Count),
         ]
     });
@@ -39,8 +39,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             if lossy { "Events were lost. Of those seen: " } else { "" },
             all,
             first.class.one(),
-            Unit::Nanos.format(first.at_ns as f64),
-            Unit::Nanos.format(took as f64)
+            Unit::Ns.format(first.at_ns as f64),
+            Unit::Ns.format(took as f64)
         ),
         figures: Vec::new(),
         tables: vec![Table {

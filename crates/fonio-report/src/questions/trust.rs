@@ -4,7 +4,7 @@ use fonio_analysis::validity::Validity;
 
 use super::{About, maybe};
 use crate::document::{Cell, Column, Section, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let validity = &about.analysis.validity;
@@ -100,8 +100,8 @@ fn places(validity: &Validity) -> Option<Table> {
     let row = |place: &fonio_analysis::loss::LostPlace| {
         vec![
             place.cpu.map_or(Cell::Unknown, |cpu| Cell::words(cpu.to_string())),
-            Cell::count(place.after_ns, Unit::Nanos),
-            Cell::count(place.before_ns, Unit::Nanos),
+            Cell::count(place.after_ns, Unit::Ns),
+            Cell::count(place.before_ns, Unit::Ns),
             maybe(place.events, Unit::Count),
         ]
     };

@@ -2,7 +2,7 @@
 
 use super::{About, bin_times, by_class, loss_note, seconds};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
-use crate::number::Unit;
+use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let series = &about.analysis.series;
@@ -40,7 +40,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             "Throughput",
             "Bytes of the requests issued in each bin.",
             Plot::StackedArea,
-            Axis::linear("Per second", Unit::BytesPerSecond),
+            Axis::linear("Per second", Unit::BytesPerS),
             vec![
                 line("reads", Role::Read, per_second(&series.read_bytes)),
                 line("writes", Role::Write, per_second(&series.write_bytes)),
@@ -51,7 +51,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             "Requests",
             "Requests issued in each bin.",
             Plot::Line,
-            Axis::linear("Per second", Unit::PerSecond),
+            Axis::linear("Per second", Unit::PerS),
             vec![
                 line("reads", Role::Read, per_second(&series.reads)),
                 line("writes", Role::Write, per_second(&series.writes)),
@@ -63,7 +63,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             lead.title(),
             "Mean of the requests issued in each bin, and the longest.",
             Plot::Line,
-            Axis::log(lead.axis(), Unit::Nanos),
+            Axis::log(lead.axis(), Unit::Ns),
             vec![
                 line(
                     "reads, mean",
@@ -98,7 +98,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             ),
             &about.sample_note(),
             Plot::Scatter,
-            Axis::log(lead.axis(), Unit::Nanos),
+            Axis::log(lead.axis(), Unit::Ns),
             cloud,
         ));
     }
@@ -124,14 +124,14 @@ fn busiest(about: &About<'_>) -> String {
     match busiest {
         Some((at, (busy, covered))) if *busy > 0 => format!(
             "The busiest stretch of {} begins at {}: a request was in flight for {} of it.",
-            Unit::Nanos.format(*covered as f64),
-            Unit::Nanos.format(at as f64 * slices.slice_ns as f64),
-            Unit::Nanos.format(*busy as f64),
+            Unit::Ns.format(*covered as f64),
+            Unit::Ns.format(at as f64 * slices.slice_ns as f64),
+            Unit::Ns.format(*busy as f64),
         ),
         _ => format!(
             "{} requests in {}.",
             Unit::Count.format(about.analysis.totals.requests as f64),
-            Unit::Seconds.format(about.length_s())
+            Unit::S.format(about.length_s())
         ),
     }
 }
@@ -143,15 +143,15 @@ fn table(about: &About<'_>) -> Table {
     let rows = slices.covered_ns.iter().enumerate().map(|(at, covered)| {
         let count =
             |values: &[u64], unit| values.get(at).map_or(Cell::Unknown, |value| Cell::count(*value, unit));
-        let quantile = |values: &[Option<u64>]| super::maybe(values.get(at).copied().flatten(), Unit::Nanos);
+        let quantile = |values: &[Option<u64>]| super::maybe(values.get(at).copied().flatten(), Unit::Ns);
         vec![
-            Cell::Number(at as f64 * slices.slice_ns as f64, Unit::Nanos),
-            Cell::count(*covered, Unit::Nanos),
+            Cell::Number(at as f64 * slices.slice_ns as f64, Unit::Ns),
+            Cell::count(*covered, Unit::Ns),
             count(&slices.requests, Unit::Count),
             count(&slices.read_bytes, Unit::Bytes),
             count(&slices.write_bytes, Unit::Bytes),
             count(&slices.flushes, Unit::Count),
-            count(&slices.busy_ns, Unit::Nanos),
+            count(&slices.busy_ns, Unit::Ns),
             quantile(&lead.pick(&slices.read.response, &slices.read.service).p99_ns),
             quantile(&lead.pick(&slices.write_sync.response, &slices.write_sync.service).p99_ns),
         ]

@@ -28,12 +28,12 @@ use fonio_analysis::totals::{OpTotal, Totals};
 use fonio_analysis::validity::Validity;
 use fonio_analysis::{
     Analyser, Analysis, AnalysisOptions, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span,
-    SpanSource, Unit,
+    SpanSource,
 };
 use fonio_analysis::{Answer, Change, Unknown};
 use fonio_core::meta::{Clock, Device, Host, Lost, Mount, Source};
 use fonio_core::units::{ByteCount, DeviceId, Sector, Timestamp};
-use fonio_core::{Flags, Meta, Op, Request, RowSink as _};
+use fonio_core::{Flags, Meta, Op, Request, RowSink as _, Unit};
 
 const SECOND: u64 = 1_000_000_000;
 const LENGTH: u64 = 180 * SECOND;
@@ -705,7 +705,7 @@ pub fn comparison() -> Comparison {
             less_is_better,
             felt: figure == "run_time",
             values: values.map(Some).into(),
-            texts: values.map(|value| Some(unit.text(value))).into(),
+            texts: values.map(|value| Some(unit.format(value))).into(),
             runs: values.map(|value| vec![Some(value)]).into(),
             changes: changes.into(),
         }

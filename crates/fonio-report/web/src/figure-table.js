@@ -15,7 +15,7 @@ export function figureTable(host, read) {
 
 function build(figure) {
   const table = document.createElement("table");
-  table.className = "plain";
+  table.className = "number";
   const cloud = figure.plot.endsWith("scatter");
   const sideways = Boolean(figure.y.categories);
   const [place, measure] = sideways ? [figure.y, figure.x] : [figure.x, figure.y];

@@ -7,7 +7,7 @@ import { colour, faded, heatColour, seriesColour } from "./theme.js";
 const LARGE = 2000;
 
 /// Where powers of ten would be too far apart or no round numbers.
-const LOG_BASES = { bytes: 4, bytes_per_second: 4, times: 2 };
+const LOG_BASES = { bytes: 4, bytes_per_s: 4, ratio: 2 };
 
 /// The option, with what the caller needs beside it: the legend's entries and the division of the time axis.
 export function chartOption(figure, narrow) {
@@ -148,7 +148,7 @@ function axis(own, { factor, tick }, ink, narrow, name) {
   return {
     ...base, ...bounds, ...whole, type: "value",
     // Nought is not the natural end of this scale.
-    scale: own.unit === "celsius",
+    scale: own.unit === "millicelsius",
     splitNumber: name === "x" ? (narrow ? 4 : 8) : 4,
     splitLine: { show: name === "y", lineStyle: { color: ink.grid } },
     axisLabel: {

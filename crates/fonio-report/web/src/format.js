@@ -1,4 +1,5 @@
-// Numbers as people read them. The same rules as `number.rs`, which is where they are explained and tested.
+// Numbers as people read them. The same rules as `Unit::format` in fonio-core, which explains
+// them; a test holds both to the same texts.
 
 function grouped(value) {
   return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");
@@ -55,15 +56,15 @@ export function format(value, unit) {
   if (!Number.isFinite(value)) return "–";
   if (value < 0) return `-${format(-value, unit)}`;
   switch (unit) {
-    case "nanos": return duration(value);
-    case "seconds": return duration(value * 1e9);
+    case "ns": return duration(value);
+    case "s": return duration(value * 1e9);
     case "bytes": return binary(value, "");
-    case "bytes_per_second": return binary(value, "/s");
+    case "bytes_per_s": return binary(value, "/s");
     case "count": return Number.isInteger(value) ? grouped(value) : plain(value);
-    case "per_second": return `${plain(value)}/s`;
+    case "per_s": return `${plain(value)}/s`;
     case "share": return percent(value);
-    case "times": return `${plain(value)}×`;
-    case "celsius": return `${plain(value)} °C`;
+    case "ratio": return `${plain(value)}×`;
+    case "millicelsius": return `${plain(value / 1000)} °C`;
     default: return plain(value);
   }
 }
@@ -77,22 +78,23 @@ export function axisScale(unit, largest) {
     factor,
     tick: (value) => (value === 0 ? "0" : `${Number(value.toPrecision(6))}${suffix}`),
   });
-  if (unit === "bytes" || unit === "bytes_per_second") {
+  if (unit === "bytes" || unit === "bytes_per_s") {
     let at = 0;
     while (at + 1 < BINARY.length && largest / 1024 ** at >= 1024) at += 1;
     return by(1024 ** at, ` ${BINARY[at]}${unit === "bytes" ? "" : "/s"}`);
   }
-  if (unit === "seconds" && largest > 3 * 3600) return by(3600, " h");
-  if (unit === "seconds" && largest > 300) return by(60, " min");
-  if (unit === "seconds" || unit === "nanos") {
-    const perSecond = unit === "nanos" ? 1e9 : 1;
+  if (unit === "s" && largest > 3 * 3600) return by(3600, " h");
+  if (unit === "s" && largest > 300) return by(60, " min");
+  if (unit === "s" || unit === "ns") {
+    const perSecond = unit === "ns" ? 1e9 : 1;
     const [size, suffix] = DECIMAL.find(([size]) => largest >= size * perSecond) ?? DECIMAL.at(-1);
     return by(size * perSecond, suffix);
   }
   if (unit === "share") return by(0.01, " %");
-  if ((unit === "count" || unit === "per_second" || unit === "plain") && largest >= 1e4) {
+  if (unit === "millicelsius") return by(1000, " °C");
+  if ((unit === "count" || unit === "per_s" || unit === "number") && largest >= 1e4) {
     const [factor, suffix] = largest >= 1e9 ? [1e9, " G"] : largest >= 1e6 ? [1e6, " M"] : [1e3, " k"];
-    return by(factor, suffix + (unit === "per_second" ? "/s" : ""));
+    return by(factor, suffix + (unit === "per_s" ? "/s" : ""));
   }
   return { factor: 1, tick: (value) => (value === 0 ? "0" : format(value, unit)) };
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use fonio_core::ByteCount;
+use fonio_core::quantity::parse_bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
@@ -12,16 +14,6 @@ use crate::random::Random;
 #[serde(try_from = "String", into = "String")]
 pub struct Bytes(pub u64);
 
-const UNITS: &[(&str, u64)] = &[
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("GB", 1_000_000_000),
-    ("MB", 1_000_000),
-    ("kB", 1000),
-    ("B", 1),
-];
-
 /// Larger sizes are taken for mistakes: no phone's app writes a tebibyte.
 const BYTES_MAX: u64 = 1 << 40;
 
@@ -29,37 +21,17 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let trimmed = text.trim();
-        let number_and_unit =
-            UNITS.iter().find_map(|(unit, factor)| Some((trimmed.strip_suffix(unit)?, *factor)));
-        let Some((number, factor)) = number_and_unit else {
-            return Err(format!(
-                "`{text}` is no size; write a number with B, kB, KiB, MB, MiB, GB or GiB, such as \"4KiB\""
-            ));
-        };
-        let number: f64 = number
-            .trim()
-            .parse()
-            .map_err(|_| format!("`{text}` is no size; `{}` is no number", number.trim()))?;
-        let bytes = number * factor as f64;
-        if !(0.0..=BYTES_MAX as f64).contains(&bytes) {
-            return Err(format!("`{text}` is no size from 0 B to 1024 GiB"));
+        match parse_bytes(text) {
+            Ok(bytes) if bytes <= BYTES_MAX => Ok(Bytes(bytes)),
+            Ok(_) => Err(format!("`{text}` is more than 1 TiB")),
+            Err(error) => Err(error.to_string()),
         }
-        if bytes.fract() != 0.0 {
-            return Err(format!("`{text}` is no whole number of bytes"));
-        }
-        Ok(Bytes(bytes as u64))
     }
 }
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, factor) = UNITS
-            .iter()
-            .find(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor))
-            .copied()
-            .unwrap_or(("B", 1));
-        write!(f, "{}{unit}", self.0 / factor)
+        f.write_str(&ByteCount(self.0).to_exact_text())
     }
 }
 
@@ -201,15 +173,16 @@ mod tests {
             ("0B", Ok("0B")),
             ("1KiB..64KiB", Ok("1KiB..64KiB")),
             ("40x 1KiB..4KiB | 60x 32KiB", Ok("40x 1KiB..4KiB | 60x 32KiB")),
+            ("4096", Ok("4KiB")),
             (
-                "4096",
+                "4 potatoes",
                 Err(
-                    "`4096` is no size; write a number with B, kB, KiB, MB, MiB, GB or GiB, such as \"4KiB\"",
+                    "`4 potatoes` ends in `potatoes`; write a size in B, kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as 256MiB",
                 ),
             ),
+            ("2TiB", Err("`2TiB` is more than 1 TiB")),
             ("x B", Err("`` is no weight; write a whole number from 1 to 1000000 before the x")),
-            ("0.3B", Err("`0.3B` is no whole number of bytes")),
-            ("-4KiB", Err("`-4KiB` is no size from 0 B to 1024 GiB")),
+            ("-4KiB", Err("`-4KiB` is out of range, which is 0 to 8192TiB")),
             ("9KiB..1KiB", Err("`9KiB..1KiB` runs backwards")),
         ] {
             let got = text.parse::<Sizes>().map(|sizes| sizes.to_string());

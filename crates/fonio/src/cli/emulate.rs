@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::quantity::parse_size;
+use fonio_core::quantity::parse_bytes;
 
 /// `fonio device emulate`.
 #[derive(Debug, Args)]
@@ -20,10 +20,10 @@ pub struct Emulate {
     #[arg(required_unless_present = "floor")]
     pub profile: Option<String>,
     /// The device's size, such as 2GiB.
-    #[arg(long, value_parser = parse_size, default_value = "2GiB")]
+    #[arg(long, value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
     /// Begin with a device on which this much was written in order, such as 1GiB: one in use has no unwritten part.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0B")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0B")]
     pub written: u64,
     /// Keep the data in this file, which may exist and have just this size; else they are in memory and go with the
     /// device. Give it twice to let --fs overwrite what it holds.

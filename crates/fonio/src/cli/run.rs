@@ -8,7 +8,7 @@ use fonio_experiment::Change;
 use fonio_host::{CpuShare, Filesystem, LinkRates};
 use fonio_record::Quiet;
 
-use crate::quantity::{parse_duration, parse_size};
+use fonio_core::quantity::{parse_bytes, parse_duration};
 
 /// `fonio run`.
 #[derive(Debug, Args)]
@@ -108,7 +108,7 @@ pub struct SetupArgs {
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// The size of an emulated device.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2GiB")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
     /// The file system that is made on a device: ext4, ext3, xfs, btrfs.
     #[arg(long = "fs", value_name = "NAME", default_value = "ext4")]
@@ -190,7 +190,7 @@ fn parse_quiet(text: &str) -> Result<Quiet, String> {
     let below_share =
         percent.filter(|percent| *percent > 0.0 && *percent <= 100.0).map(|percent| percent / 100.0);
     let below_share = below_share.ok_or("write the share of a processor as above 0% to 100%")?;
-    Ok(Quiet { below_share, lasting: parse_duration(time)? })
+    Ok(Quiet { below_share, lasting: parse_duration(time).map_err(|error| error.to_string())? })
 }
 
 fn parse_link(text: &str) -> Result<LinkRates, String> {

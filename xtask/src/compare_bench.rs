@@ -17,27 +17,34 @@ const PROFILE: &str = "galaxy_s3_emmc";
 const PROFILE_TEXT: &str = include_str!("../../crates/fonio-sim/profiles/galaxy_s3_emmc.toml");
 const SIZE: &str = "1GiB";
 
-/// `[--pairs N]`, or `--real [--pairs N] [--seconds N] [--long N]`.
+/// `[--pairs N]`, or `--real [same] [doubled] [slower] [--pairs N] [--seconds N] [--long N]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let (real, rest) = match arguments.split_first() {
         Some((first, rest)) if first == "--real" => (true, rest),
         _ => (false, arguments),
     };
     let (mut pairs, mut seconds, mut long) = (None, 10, 60);
+    let mut chosen = Vec::new();
     let mut words = rest.iter();
     while let Some(word) = words.next() {
+        if let Some(case) = CASES.iter().find(|case| real && case.name == word) {
+            chosen.push(case);
+            continue;
+        }
         let number = words.next().and_then(|text| text.parse::<u32>().ok()).filter(|number| *number > 0);
         match (word.as_str(), number) {
             ("--pairs", Some(number)) => pairs = Some(number),
             ("--seconds", Some(number)) if real => seconds = number,
             ("--long", Some(number)) if real => long = number,
             _ => bail!(
-                "the options are --pairs N, and with --real also --seconds N and --long N, each above 0"
+                "the options are --pairs N, and with --real also --seconds N and --long N, each above 0, and the \
+                 cases same, doubled and slower"
             ),
         }
     }
     if real {
-        return measure(pairs.unwrap_or(20), seconds, long);
+        let chosen = if chosen.is_empty() { CASES.iter().collect() } else { chosen };
+        return measure(&chosen, pairs.unwrap_or(20), seconds, long);
     }
     tools::ensure(&[tools::BUILD])?;
     let mut generated = process::cargo();
@@ -47,11 +54,19 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
 /// One way of making pairs.
 struct Case {
-    what: String,
+    name: &'static str,
+    what: &'static str,
     /// What the second recording's device times are multiplied by.
     slow: f64,
-    seconds: u32,
+    /// Whether its recordings are the long ones.
+    is_long: bool,
 }
+
+const CASES: [Case; 3] = [
+    Case { name: "same", what: "the same device", slow: 1.0, is_long: false },
+    Case { name: "doubled", what: "every time doubled", slow: 2.0, is_long: false },
+    Case { name: "slower", what: "every time up by 20 %", slow: 1.2, is_long: true },
+];
 
 /// What is read of `fonio compare --json`.
 #[derive(Deserialize)]
@@ -82,23 +97,20 @@ impl Comparison {
     }
 }
 
-fn measure(pairs: u32, seconds: u32, long: u32) -> Result<()> {
+fn measure(cases: &[&Case], pairs: u32, seconds: u32, long: u32) -> Result<()> {
     let fonio = emulated::fonio()?;
     let dir = process::scratch("compare")?;
     process::outlive_signals()?;
     println!(
         "fio on an emulated eMMC ({PROFILE}): 2 threads, random, synchronous, 60 % reads, each run on a new device"
     );
-    for case in [
-        Case { what: "the same device".to_owned(), slow: 1.0, seconds },
-        Case { what: "every time doubled".to_owned(), slow: 2.0, seconds },
-        Case { what: "every time up by 20 %".to_owned(), slow: 1.2, seconds: long },
-    ] {
+    for case in cases {
+        let seconds = if case.is_long { long } else { seconds };
         let (mut any, mut found, mut wrong) = (0, 0, 0);
         let mut claims = Vec::new();
         for pair in 0..pairs {
-            let first = record(&fonio, &dir, 1.0, case.seconds, 2 * pair)?;
-            let other = record(&fonio, &dir, case.slow, case.seconds, 2 * pair + 1)?;
+            let first = record(&fonio, &dir, 1.0, seconds, 2 * pair)?;
+            let other = record(&fonio, &dir, case.slow, seconds, 2 * pair + 1)?;
             let comparison = compare(&fonio, &first, &other)?;
             let (higher, lower) = (comparison.with("higher"), comparison.with("lower"));
             any += u32::from(!higher.is_empty() || !lower.is_empty());
@@ -111,7 +123,7 @@ fn measure(pairs: u32, seconds: u32, long: u32) -> Result<()> {
         println!(
             "{}, {} s: a difference is claimed in {any} of {pairs} pairs; both medians are called higher in {found}, a \
              latency is called lower in {wrong}",
-            case.what, case.seconds
+            case.what, seconds
         );
     }
     Ok(())

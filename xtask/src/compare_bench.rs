@@ -146,7 +146,12 @@ fn record(fonio: &Path, dir: &Path, slow: f64, seconds: u32, seed: u32) -> Resul
     fio(&mut prepare);
     process::run(prepare.args(["--rw=write", "--bs=1M", "--end_fsync=1"]))?;
     let mut recorder = Command::new(fonio);
-    recorder.args(["record", "--overwrite", "--out"]).arg(&out).arg("--path").arg(&mount).args(["--", "fio"]);
+    recorder
+        .args(["record", "--overwrite", "--output"])
+        .arg(&out)
+        .arg("--path")
+        .arg(&mount)
+        .args(["--", "fio"]);
     fio(&mut recorder);
     recorder.args(["--rw=randrw", "--rwmixread=60", "--bs=4k", "--direct=1", "--sync=1", "--ioengine=psync"]);
     recorder.args(["--time_based", &format!("--runtime={seconds}"), &format!("--randseed={}", seed + 1)]);

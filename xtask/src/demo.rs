@@ -34,7 +34,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         let mut fix = Command::new(&fonio);
         fix.args(["fix", "--safe", "--no-hardware", "--best", "2", "--prove", "webbench"])
             .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--repeat", "auto"])
-            .arg("--out")
+            .arg("--output")
             .arg(&dir);
         // Ctrl-C goes to the whole process group: fonio undoes what it made, and this process waits for it.
         process::outlive_signals()?;

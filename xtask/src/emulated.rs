@@ -113,6 +113,6 @@ pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Res
     let emulated = Emulated::start(fonio, &Options::bare(profile, "1GiB"))?;
     let mut command = before_all_others(fonio);
     // Named twice it may be overwritten: it is new.
-    command.args(["bench", "device", &emulated.device, "--yes-destroy", &emulated.device]);
-    process::run(command.args(arguments).arg("--out").arg(out).stdout(Stdio::null()))
+    command.args(["bench", "device", &emulated.device, "--erase", &emulated.device]);
+    process::run(command.args(arguments).arg("--output").arg(out).stdout(Stdio::null()))
 }

@@ -1,4 +1,9 @@
-//! Figures by name: what rules and stated budgets refer to.
+//! The catalogue of figures: every number of an analysis that has a name.
+//!
+//! Budgets, rules, comparisons and `fonio report --figures` read figures from here and nowhere else. A name is stable; what
+//! people read is the label. A figure that the recording does not show is listed too, without a value.
+
+mod label;
 
 use std::collections::BTreeMap;
 
@@ -7,28 +12,59 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Analysis, DeviceInfo, Distribution, Group};
+pub(crate) use label::label;
 
-/// A named value.
+/// A figure: a name, what it is called, and its value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
-    /// The name: the path in the analysis, shortened (`io_share.busy_union`).
+    /// The stable name, which budgets and rules use: `latency.reads.response.p99`, `process[sqlite3].write_bytes`.
     pub name: String,
-    /// The value in its unit.
-    pub value: f64,
-    /// The unit.
+    /// What people read in its place: `read response, 99th percentile`.
+    pub label: String,
+    /// What the value counts.
     pub unit: Unit,
-    /// The value as a reader wants it, with unit: `1.8 ms`, `23 %`, `64 KiB`.
+    /// Which direction is better, where one is.
+    pub better: Option<Better>,
+    /// The value; absent where the recording does not show it.
+    pub value: Option<f64>,
+    /// The value with its unit, as reports write it: `1.8 ms`, `23 %`, `64 KiB`.
     pub text: String,
 }
 
+/// Which direction of a figure is better for who uses the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// A lower value.
+    Lower,
+    /// A higher value.
+    Higher,
+}
+
 impl Figure {
-    /// A figure with its text.
-    pub fn new(name: impl Into<String>, value: f64, unit: Unit) -> Figure {
-        Figure { name: name.into(), value, unit, text: unit.format(value) }
+    /// A figure with its label, direction and text.
+    pub fn new(name: impl Into<String>, value: Option<f64>, unit: Unit) -> Figure {
+        let name = name.into();
+        let text = value.map_or_else(|| "unknown".to_owned(), |value| unit.format(value));
+        Figure { label: label(&name), better: better(&name), name, unit, value, text }
     }
 }
 
-/// Figures and words by name. What is unknown is not in it.
+/// Which direction of a figure is better. Only what people feel has one: a service time can rise, and a rate can fall,
+/// because the work was done with fewer requests.
+pub(crate) fn better(name: &str) -> Option<Better> {
+    let parts: Vec<&str> = name.split('.').collect();
+    let is_felt = match parts.as_slice() {
+        ["latency", "reads" | "read" | "write_sync" | "flush", "response", statistic]
+        | ["outstanding", "response", statistic] => *statistic != "count",
+        ["run_time"] | ["launch", "storage"] | ["outstanding", "waited"] | ["validity", "errors"] => true,
+        ["long", figure] => matches!(*figure, "count" | "per_s" | "longest"),
+        _ => false,
+    };
+    is_felt.then_some(Better::Lower)
+}
+
+/// Figures and words by name.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) figures: BTreeMap<String, Figure>,
@@ -38,10 +74,19 @@ pub(crate) struct Facts {
 
 impl Facts {
     fn put(&mut self, name: impl Into<String>, value: impl Into<Option<f64>>, unit: Unit) {
-        if let Some(value) = value.into() {
-            let name = name.into();
-            self.figures.insert(name.clone(), Figure::new(name, value, unit));
-        }
+        let name = name.into();
+        self.figures.insert(name.clone(), Figure::new(name, value.into(), unit));
+    }
+
+    /// The value of a figure that is known.
+    pub(crate) fn value(&self, name: &str) -> Option<f64> {
+        self.figures.get(name)?.value
+    }
+
+    /// A figure that is known, with its unit; or a word.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        let figure = self.figures.get(name).filter(|figure| figure.value.is_some());
+        figure.map(|figure| figure.text.as_str()).or_else(|| self.words.get(name).map(String::as_str))
     }
 
     fn count(&mut self, name: impl Into<String>, value: impl Into<Option<u64>>) {
@@ -70,14 +115,13 @@ impl Facts {
         ] {
             self.put(format!("{name}.{part}"), value.map(|value| value as f64), unit);
         }
-        if let (Some(p999), Some(p50)) = (d.p999, d.p50.filter(|p50| *p50 > 0)) {
-            self.put(format!("{name}.p999_over_p50"), p999 as f64 / p50 as f64, Unit::Ratio);
-        }
+        let over = d.p999.zip(d.p50.filter(|p50| *p50 > 0)).map(|(p999, p50)| p999 as f64 / p50 as f64);
+        self.put(format!("{name}.p999_over_p50"), over, Unit::Ratio);
     }
 }
 
 impl Analysis {
-    /// Every figure that is known, by name. The names are stable; budgets and rules refer to them.
+    /// Every figure, by name. Those of a group, process or device that the recording does not have are not listed.
     pub fn figures(&self) -> Vec<Figure> {
         facts(self).figures.into_values().collect()
     }
@@ -92,6 +136,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
     of_places(&mut facts, analysis);
     of_waiting(&mut facts, analysis);
     of_machine(&mut facts, analysis);
+    of_parts(&mut facts, analysis);
     facts
 }
 
@@ -152,7 +197,7 @@ fn of_requests(facts: &mut Facts, analysis: &Analysis) {
     facts.count("flushes.count", flushes.flushes);
     facts.count("flushes.fua_writes", flushes.fua_writes);
     facts.put("flushes.per_s", flushes.flushes_per_s, Unit::PerS);
-    facts.put("flushes.writes_per_flush", flushes.writes_per_flush, Unit::Count);
+    facts.put("flushes.writes_per_flush", flushes.writes_per_flush, Unit::Number);
     facts.put("flushes.write_bytes_per_flush", flushes.write_bytes_per_flush, Unit::Bytes);
     if let Some(gaps) = &flushes.gaps {
         facts.distribution("flushes.gap_requests", &gaps.requests, Unit::Count);
@@ -181,8 +226,9 @@ fn of_places(facts: &mut Facts, analysis: &Analysis) {
 
 fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
     if let Some(all) = &analysis.io_share.all {
-        facts.put("io_share.latency_sum", all.latency_sum_share, Unit::Share);
+        facts.put("io_share.latency_sum", all.latency_sum_share, Unit::Number);
         facts.put("io_share.busy_union", all.busy_union_share, Unit::Share);
+        facts.put("io_share.busy_time", all.busy_union_ns as f64, Unit::Ns);
     }
     let queueing = &analysis.queueing;
     facts.put("queueing.queue_share", queueing.queue_share_of_response, Unit::Share);
@@ -192,8 +238,8 @@ fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
     if let Some(device) =
         queueing.devices.iter().max_by_key(|device| (device.busy_ns, u32::MAX - device.device))
     {
-        facts.put("queueing.mean_depth", device.mean_depth, Unit::Count);
-        facts.put("queueing.mean_depth_when_busy", device.mean_depth_when_busy, Unit::Count);
+        facts.put("queueing.mean_depth", device.mean_depth, Unit::Number);
+        facts.put("queueing.mean_depth_when_busy", device.mean_depth_when_busy, Unit::Number);
         facts.put("queueing.busy_per_request", device.busy_per_request_ns, Unit::Ns);
         facts.count("queueing.max_depth", device.max_depth);
     }
@@ -327,6 +373,55 @@ fn of_machine(facts: &mut Facts, analysis: &Analysis) {
     }
 }
 
+/// The figures of each process, device, thermal zone and network interface, which stands in brackets.
+fn of_parts(facts: &mut Facts, analysis: &Analysis) {
+    for (index, process) in analysis.processes.processes.iter().enumerate() {
+        let name = format!("process[{}]", process.name);
+        facts.count(format!("{name}.requests"), process.requests);
+        facts.count(format!("{name}.reads"), process.reads);
+        facts.count(format!("{name}.writes"), process.writes);
+        facts.count(format!("{name}.sync_writes"), process.sync_writes);
+        facts.count(format!("{name}.flushes"), process.flushes);
+        facts.put(format!("{name}.read_bytes"), process.read_bytes as f64, Unit::Bytes);
+        facts.put(format!("{name}.write_bytes"), process.write_bytes as f64, Unit::Bytes);
+        facts.put(format!("{name}.latency_share"), process.latency_share, Unit::Share);
+        facts.put(format!("{name}.service_max"), process.service_max_ns.map(|ns| ns as f64), Unit::Ns);
+        let delay = analysis.outstanding.processes.iter().find(|delay| delay.process as usize == index);
+        if let Some(delay) = delay {
+            facts.put(format!("{name}.delay"), delay.time.ns as f64, Unit::Ns);
+            facts.put(format!("{name}.delay_share"), delay.of_waited_share, Unit::Share);
+            facts.count(format!("{name}.long"), delay.long);
+        }
+    }
+    for (index, device) in analysis.devices.iter().enumerate() {
+        let name = format!("device[{}]", device.name.as_ref().unwrap_or(&device.device));
+        facts.count(format!("{name}.requests"), device.requests);
+        let share = analysis.io_share.devices.iter().find(|share| share.device as usize == index);
+        if let Some(share) = share {
+            facts.put(format!("{name}.busy_union"), share.share.busy_union_share, Unit::Share);
+            facts.put(format!("{name}.busy_time"), share.share.busy_union_ns as f64, Unit::Ns);
+        }
+        let depth = analysis.queueing.devices.iter().find(|depth| depth.device as usize == index);
+        if let Some(depth) = depth {
+            facts.put(format!("{name}.mean_depth"), depth.mean_depth, Unit::Number);
+            facts.put(format!("{name}.mean_depth_when_busy"), depth.mean_depth_when_busy, Unit::Number);
+            facts.count(format!("{name}.max_depth"), depth.max_depth);
+            facts.put(format!("{name}.busy_per_request"), depth.busy_per_request_ns, Unit::Ns);
+        }
+    }
+    for zone in &analysis.machine.temperature {
+        let name = format!("temperature[{}].max", zone.zone);
+        facts.put(name, zone.max_millicelsius as f64, Unit::Millicelsius);
+    }
+    for network in &analysis.machine.network {
+        let name = format!("network[{}]", network.interface);
+        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+        facts.put(format!("{name}.receive_bytes"), bytes(network.receive_bytes), Unit::Bytes);
+        facts.put(format!("{name}.transmit_bytes"), bytes(network.transmit_bytes), Unit::Bytes);
+        facts.put(format!("{name}.link_share"), network.link_share, Unit::Share);
+    }
+}
+
 fn share(part: u64, whole: u64) -> Option<f64> {
     crate::seen::ratio(part, whole)
 }
@@ -344,10 +439,49 @@ pub(crate) mod tests {
         let mut bare = request(0, "W 0+8 d0 c10");
         bare.flags_known = fonio_core::Flags::NONE;
         let bare = analyse_rows(&[bare], &fonio_core::Meta::default());
-        [everything(0), everything(60_000), bare]
+        let words = [everything(0), everything(60_000), bare].map(|analysis| facts(&analysis).words);
+        figures_of_everything().into_iter().chain(words.into_iter().flat_map(BTreeMap::into_keys)).collect()
+    }
+
+    /// The names of its figures alone.
+    pub(crate) fn figures_of_everything() -> BTreeSet<String> {
+        use crate::analyser::tests::everything;
+        [everything(0), everything(60_000)]
             .iter()
-            .map(facts)
-            .flat_map(|facts| facts.figures.into_keys().chain(facts.words.into_keys()))
+            .flat_map(|analysis| facts(analysis).figures.into_keys())
             .collect()
+    }
+
+    /// `docs/figures.md`; `UPDATE_EXPECT=1 cargo test` writes it anew.
+    #[test]
+    fn the_published_list_is_up_to_date() {
+        use crate::analyser::tests::everything;
+        let mut all: BTreeMap<String, Figure> = BTreeMap::new();
+        for analysis in [everything(0), everything(60_000)] {
+            for figure in analysis.figures() {
+                // One subject stands for all.
+                let name = match (figure.name.split_once('['), figure.name.rsplit_once("].")) {
+                    (Some((area, _)), Some((_, part))) => format!("{area}[NAME].{part}"),
+                    _ => figure.name.clone(),
+                };
+                all.entry(name).or_insert(figure);
+            }
+        }
+        let mut text = String::from(
+            "# Figures\n\nThe names that `--budget` takes, and `fonio report --figures` prints for a recording. A figure that \
+             the recording does\nnot show is *unknown*. `NAME` is the name of a process, device, thermal zone or network \
+             interface. \"Better\" says which direction\n`fonio compare` calls an improvement.\n\n\
+             | name | meaning | unit | better |\n|---|---|---|---|\n",
+        );
+        for (name, figure) in &all {
+            let label = label(name).replace("NAME, ", "");
+            let unit = serde_json::to_value(figure.unit).unwrap();
+            let better = figure.better.map_or("", |better| match better {
+                Better::Lower => "lower",
+                Better::Higher => "higher",
+            });
+            text += &format!("| `{name}` | {label} | {} | {better} |\n", unit.as_str().unwrap());
+        }
+        expect_test::expect_file!["../../../docs/figures.md"].assert_eq(&text);
     }
 }

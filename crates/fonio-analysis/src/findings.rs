@@ -135,12 +135,12 @@ impl TryFrom<String> for Condition {
 
 impl Condition {
     fn holds(&self, facts: &Facts) -> bool {
-        facts.figures.get(&self.figure).is_some_and(|figure| match self.relation {
-            Relation::Less => figure.value < self.value,
-            Relation::AtMost => figure.value <= self.value,
-            Relation::Equal => figure.value == self.value,
-            Relation::AtLeast => figure.value >= self.value,
-            Relation::More => figure.value > self.value,
+        facts.value(&self.figure).is_some_and(|value| match self.relation {
+            Relation::Less => value < self.value,
+            Relation::AtMost => value <= self.value,
+            Relation::Equal => value == self.value,
+            Relation::AtLeast => value >= self.value,
+            Relation::More => value > self.value,
         })
     }
 }
@@ -160,18 +160,13 @@ fn fill(template: &str, facts: &Facts) -> Option<String> {
         let end = at + rest[at..].find(close)?;
         let inner = &rest[at + 1..end];
         match close {
-            '}' => text.push_str(named(inner, facts)?),
+            '}' => text.push_str(facts.text(inner)?),
             _ => text.push_str(&fill(inner, facts).unwrap_or_default()),
         }
         rest = &rest[end + 1..];
     }
     text.push_str(rest);
     Some(text)
-}
-
-fn named<'a>(name: &str, facts: &'a Facts) -> Option<&'a str> {
-    let figure = facts.figures.get(name).map(|figure| figure.text.as_str());
-    figure.or_else(|| facts.words.get(name).map(String::as_str))
 }
 
 fn rules() -> Rules {
@@ -194,7 +189,7 @@ pub(crate) fn judge(analysis: &mut Analysis) {
 
 fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
     let mut ranked = Vec::new();
-    let few = |name: &str| facts.figures.get(name).is_none_or(|share| share.value < 0.5);
+    let few = |name: &str| facts.value(name).is_none_or(|share| share < 0.5);
     let flash = few(ROTATING) && few(LOOP);
     for rule in rules.rule {
         if !fires(&rule.when, &rule.any, facts) {
@@ -205,7 +200,7 @@ fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
         else {
             continue;
         };
-        let impact = rule.impact.and_then(|name| facts.figures.get(&name)).map_or(0.0, |figure| figure.value);
+        let impact = rule.impact.and_then(|name| facts.value(&name)).unwrap_or(0.0);
         let ours = rule.source.contains("ours") || rule.threshold.contains("ours");
         let source =
             if ours { format!("{}; threshold: {}", rule.source, rule.threshold) } else { rule.source };
@@ -217,7 +212,9 @@ fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
                 severity: rule.severity,
                 sentence,
                 evidence: (rule.evidence.iter())
-                    .filter_map(|name| facts.figures.get(name).cloned())
+                    .filter_map(|name| {
+                        facts.figures.get(name).filter(|figure| figure.value.is_some()).cloned()
+                    })
                     .collect(),
                 consequence,
                 fixes: rule.fixes.into_iter().chain(rule.flash_fixes.into_iter().filter(|_| flash)).collect(),
@@ -279,7 +276,7 @@ mod tests {
         Facts {
             figures: figures
                 .iter()
-                .map(|(name, value)| (name.clone(), Figure::new(name, *value, Unit::Ratio)))
+                .map(|(name, value)| (name.clone(), Figure::new(name, Some(*value), Unit::Ratio)))
                 .collect(),
             words: words.map(|name| (name.to_owned(), format!("<{name}>"))).into(),
         }

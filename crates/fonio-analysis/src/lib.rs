@@ -61,7 +61,7 @@ pub use analyser::{Analyser, Analysis, AnalysisOptions, DeviceInfo, Span, SpanSo
 pub use class::{Class, Group};
 pub use compare::{Comparison, ComparisonRow, Named, Side, compare};
 pub use distribution::{Bounds, Cdf, Distribution, Missing};
-pub use figures::Figure;
+pub use figures::{Better, Figure};
 pub use filter::{Filter, FilterError, FilterOptions};
 pub use findings::{Finding, Severity};
 pub use interval::{Answer, Change, Unknown};

@@ -59,7 +59,7 @@ pub enum BenchError {
     },
     /// The device holds data and was named once only.
     #[error(
-        "{} holds {found}, and the benchmark overwrites it; to lose them: --yes-destroy {}",
+        "{} holds {found}, which the benchmark would overwrite; confirm with --erase {}",
         path.display(), path.display()
     )]
     HoldsData {

@@ -34,19 +34,19 @@ pub struct Target {
 
 impl Target {
     /// Takes `path`: a folder, in which it makes a file, or a block device. A device that holds data has to be named in
-    /// `yes_destroy` too.
+    /// `erase` too.
     ///
     /// # Errors
     ///
     /// [`BenchError::NoTarget`], [`BenchError::HoldsData`], [`BenchError::Host`], [`BenchError::NoDirectIo`] and what the
     /// system refuses.
-    pub fn open(path: &Path, yes_destroy: Option<&Path>) -> Result<Target, BenchError> {
+    pub fn open(path: &Path, erase: Option<&Path>) -> Result<Target, BenchError> {
         let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
         let place = Place::of(path);
         if metadata.is_dir() {
             in_folder(path, place)
         } else if metadata.file_type().is_block_device() {
-            on_device(path, place, yes_destroy)
+            on_device(path, place, erase)
         } else {
             Err(BenchError::NoTarget { path: path.to_owned() })
         }
@@ -141,9 +141,8 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn on_device(path: &Path, place: Place, yes_destroy: Option<&Path>) -> Result<Target, BenchError> {
-    let confirmation =
-        if yes_destroy == Some(path) { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
+fn on_device(path: &Path, place: Place, erase: Option<&Path>) -> Result<Target, BenchError> {
+    let confirmation = if erase == Some(path) { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
     let held = fonio_host::claim(path, confirmation)?;
     check_direct(path, &place)?;
     let room_bytes = place.size_bytes;

@@ -315,7 +315,13 @@ impl Unit {
 
     /// A change of this unit, with its sign.
     pub fn format_change(self, value: f64) -> String {
-        if value > 0.0 { format!("+{}", self.format(value)) } else { self.format(value) }
+        // A change too small to be written is none.
+        let text = self.format(value.abs());
+        match text.starts_with('<') {
+            true => self.format(0.0),
+            false if value > 0.0 => format!("+{text}"),
+            false => self.format(value),
+        }
     }
 }
 
@@ -420,6 +426,7 @@ mod tests {
         }
         assert_eq!(Unit::Ns.format_change(1e6), "+1 ms");
         assert_eq!(Unit::Share.format_change(-0.5), "-50 %");
+        assert_eq!(Unit::Share.format_change(-0.00001), "0 %");
         assert_eq!(Unit::Number.format(f64::NAN), "–");
     }
 

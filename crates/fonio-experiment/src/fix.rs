@@ -63,7 +63,7 @@ impl Loss {
     /// As a sentence.
     pub fn sentence(self) -> &'static str {
         match self {
-            Loss::Nothing => "A power cut loses no more than before.",
+            Loss::Nothing => "A power cut loses no more data than without the fix.",
             Loss::Recent(text) | Loss::Content(text) => text,
         }
     }
@@ -85,7 +85,7 @@ pub const FIXES: &[Fix] = &[
         source: "SQLite's documentation",
         needs_hardware: false,
         real: Real::ByHand(
-            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; the first is kept in the file, the second is not.",
+            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL. The file keeps the first setting only.",
         ),
         change: |setup, workload| each_database(setup, workload, Journal::Wal, Synchronous::Normal),
     },
@@ -96,7 +96,7 @@ pub const FIXES: &[Fix] = &[
         source: "SQLite's documentation",
         needs_hardware: false,
         real: Real::ByHand(
-            "In the app, once for each database: PRAGMA journal_mode=WAL; it is kept in the file.",
+            "In the app, once for each database: PRAGMA journal_mode=WAL. The file keeps the setting.",
         ),
         change: |setup, workload| each_database(setup, workload, Journal::Wal, Synchronous::Full),
     },
@@ -107,7 +107,7 @@ pub const FIXES: &[Fix] = &[
         source: KIM,
         needs_hardware: false,
         real: Real::ByHand(
-            "Mount memory over the cache's folder, with its owner: mount -t tmpfs -o size=64M,uid=USER tmpfs CACHE; in /etc/fstab for good.",
+            "Mount a tmpfs over the cache directory: mount -t tmpfs -o size=64M,uid=USER tmpfs CACHE. Add it to /etc/fstab to keep it after a reboot.",
         ),
         change: |setup, workload| move_place(setup, workload, "cache", Medium::Memory),
     },
@@ -115,22 +115,22 @@ pub const FIXES: &[Fix] = &[
         name: "db-in-ram",
         does: "the place `database` in memory",
         loses: Loss::Content(
-            "A power cut or reboot loses the databases: only for what can be fetched again.",
+            "A power cut or reboot loses the databases. Use it only for data that can be fetched again.",
         ),
         source: KIM,
         needs_hardware: false,
         real: Real::ByHand(
-            "In the app: open the database in a folder of memory (/dev/shm, or a tmpfs of its own), and fill it again after a boot.",
+            "In the app: open the database on a tmpfs (such as /dev/shm), and fill it again after each boot.",
         ),
         change: |setup, workload| move_place(setup, workload, "database", Medium::Memory),
     },
     Fix {
         name: "all-in-ram",
-        does: "every place in memory: the bound of what storage can give",
-        loses: Loss::Content("A power cut or reboot loses everything: a bound, not a fix."),
+        does: "everything in memory: the upper bound of any storage fix",
+        loses: Loss::Content("A power cut or reboot loses everything: this is a bound, not a fix."),
         source: KIM,
         needs_hardware: false,
-        real: Real::ByHand("It is a bound of what storage can give, and nothing to do."),
+        real: Real::ByHand("This is the upper bound of any storage fix, not a setting."),
         change: |setup, workload| {
             for place in workload.places.keys() {
                 setup.moved.insert(place.clone(), Medium::Memory);
@@ -140,12 +140,12 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "no-sync",
-        does: "selective sync: none for the databases, nor for files of the places `cache` and `database`",
-        loses: Loss::Content("A power cut can leave them corrupt: only for what can be fetched again."),
+        does: "selective sync: no sync for databases and for files in `cache` and `database`",
+        loses: Loss::Content("A power cut can corrupt them. Use it only for data that can be fetched again."),
         source: KIM,
         needs_hardware: false,
         real: Real::ByHand(
-            "In the app, for databases that can be fetched again: PRAGMA synchronous=OFF, and delete them after a boot that followed no clean shutdown.",
+            "In the app, for databases that can be fetched again: PRAGMA synchronous=OFF, and delete them after an unclean shutdown.",
         ),
         change: |setup, workload| {
             let places = ["cache", "database"].map(str::to_owned);
@@ -159,11 +159,11 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "db-on-pcm",
-        does: "the place `database` on phase-change memory, as fast as this machine can serve it",
+        does: "databases on phase-change memory, as fast as this machine can emulate it",
         loses: Loss::Nothing,
         source: KIM,
         needs_hardware: true,
-        real: Real::ByHand("It needs a second, faster device: mount it, and open the database there."),
+        real: Real::ByHand("This needs a second, faster device: mount it and open the database there."),
         change: |setup, workload| {
             setup.at_floor = true;
             move_place(setup, workload, "database", Medium::Profile("pcm".to_owned()))
@@ -171,11 +171,11 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "pcm-buffer",
-        does: "16 MB of phase-change memory as a write buffer before the device, as fast as this machine can serve it",
+        does: "a write buffer of 16 MB of phase-change memory, as fast as this machine can emulate it",
         loses: Loss::Nothing,
         source: KIM,
         needs_hardware: true,
-        real: Real::ByHand("It needs a device with such a buffer: a write cache that survives a power cut."),
+        real: Real::ByHand("This needs a device whose write cache survives a power cut."),
         change: |setup, _| {
             setup.at_floor = true;
             another_device(setup, |profile| format!("buffered:pcm+{profile}"))
@@ -188,14 +188,14 @@ pub const FIXES: &[Fix] = &[
         source: KIM,
         needs_hardware: true,
         real: Real::ByHand(
-            "It needs a second device: mdadm --create /dev/md0 --level=0 --chunk=4 --raid-devices=2 DEVICE DEVICE destroys what both hold.",
+            "This needs a second device: mdadm --create /dev/md0 --level=0 --chunk=4 --raid-devices=2 DEVICE DEVICE. It destroys the data on both.",
         ),
         change: |setup, _| another_device(setup, |profile| format!("raid0:internal_2010+{profile}")),
     },
     Fix {
         name: "commit-30s",
-        does: "ext4 writes its journal back every 30 s instead of every 5 s",
-        loses: Loss::Recent("A power cut can lose the last 30 s of what was not synced."),
+        does: "ext4 commits its journal every 30 s instead of every 5 s",
+        loses: Loss::Recent("A power cut can lose the last 30 s of unsynced data."),
         source: "ext4's documentation",
         needs_hardware: false,
         real: Real::Setting(|| Setting::CommitInterval(30)),
@@ -203,7 +203,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "noatime",
-        does: "reading a file no longer writes its access time",
+        does: "reading a file does not update its access time",
         loses: Loss::Nothing,
         source: "mount's documentation",
         needs_hardware: false,
@@ -299,7 +299,7 @@ fn move_place(
     medium: Medium,
 ) -> Result<(), &'static str> {
     if !workload.places.contains_key(place) {
-        return Err("the workload has no such place");
+        return Err("the workload has no such directory");
     }
     setup.moved.insert(place.to_owned(), medium);
     Ok(())
@@ -328,16 +328,16 @@ fn another_device(setup: &mut Setup, profile: impl FnOnce(&str) -> String) -> Re
             *name = profile(name);
             Ok(())
         }
-        _ => Err("only an emulated device can be exchanged for another"),
+        _ => Err("only an emulated device can be replaced"),
     }
 }
 
 fn mount_option(setup: &mut Setup, option: &str, on: &[Filesystem]) -> Result<(), &'static str> {
     if !setup.owns_filesystem() {
-        return Err("the folder's file system is not ours to mount");
+        return Err("fonio does not remount the file system of a directory");
     }
     if !on.contains(&setup.filesystem) {
-        return Err("the file system does not know the option");
+        return Err("the file system does not have this option");
     }
     setup.mount_options.push(option.to_owned());
     Ok(())
@@ -345,7 +345,9 @@ fn mount_option(setup: &mut Setup, option: &str, on: &[Filesystem]) -> Result<()
 
 fn scheduler(setup: &mut Setup, name: &str) -> Result<(), &'static str> {
     if !setup.owns_filesystem() {
-        return Err("the folder's device is not ours to change; `fonio fix NAME --apply PATH` does it");
+        return Err(
+            "fonio run does not change the device of a directory; `fonio fix NAME --apply PATH` does",
+        );
     }
     setup.scheduler = name.to_owned();
     Ok(())

@@ -43,7 +43,7 @@ fn amount(series: &Series) -> String {
     let mut amount = if series.scale == 1.0 {
         repeated
     } else {
-        format!("{} of the full amount of work in the same mix, {repeated}", Unit::Share.format(series.scale))
+        format!("{} of the full amount of work, {repeated}", Unit::Share.format(series.scale))
     };
     if let Some(share) = series.cpu_share {
         amount = format!("{amount}, {}", confined(share));
@@ -62,7 +62,7 @@ fn verdict(series: &Series) -> Verdict {
     let invalid = series.variations.iter().filter(|variation| variation.runs.iter().any(|run| !run.valid));
     let reasons = invalid
         .map(|variation| {
-            format!("A measurement of {} does not hold; nothing should be concluded from it.", variation.name)
+            format!("A measurement of {} is not valid. Do not draw conclusions from it.", variation.name)
         })
         .collect();
     Verdict { tone, sentence, reasons }
@@ -99,10 +99,11 @@ fn shown(series: &Series) -> (Tone, String) {
                 Unit::S.format(variation.wall_s)
             ),
         ),
-        (None, _) if best(false).is_some() => {
-            (Tone::Notice, format!("{took}; only what a power cut can destroy was shown to be faster."))
-        }
-        _ => (Tone::Plain, format!("{took}; nothing that was tried was shown to be faster.")),
+        (None, _) if best(false).is_some() => (
+            Tone::Notice,
+            format!("{took}; the only fixes shown to be faster can lose or corrupt data at a power cut."),
+        ),
+        _ => (Tone::Plain, format!("{took}; no tested fix was shown to be faster.")),
     }
 }
 
@@ -128,7 +129,7 @@ fn section(series: &Series) -> Section {
     let tried = series.variations.len() - usize::from(!series.variations.is_empty());
     let faster = series.variations.iter().filter(|variation| answer(variation) == Answer::Lower).count();
     let (question, said) = match tried {
-        0 => ("How long did it take?", "One setup was run; there is nothing to compare.".to_owned()),
+        0 => ("How long did it take?", "Only one setup was run, so there is no comparison.".to_owned()),
         _ => (
             "What would make it faster?",
             format!("{faster} of {tried} {} shown to be faster.", if faster == 1 { "was" } else { "were" }),
@@ -141,8 +142,8 @@ fn section(series: &Series) -> Section {
         .collect();
     if tried > 0 {
         notes.push(
-            "Every setup was run in turn, round after round, each round with a seed of its own. Speeds are compared within \
-             rounds; their intervals together are right in 95 % (Student's t of the logarithms, Holm)."
+            "Each round runs every setup once, with the same seed. Speeds are compared within rounds. All intervals \
+             together hold with 95 % confidence (Student's t on logarithms, Holm)."
                 .into(),
         );
     }
@@ -196,13 +197,13 @@ fn table(series: &Series) -> Table {
             Column::noted("Run time", "Mean of the runs, with the shortest and the longest."),
             Column::noted(
                 "Speed",
-                "The run time of the same without the fix over this one, in the same round: geometric mean and interval.",
+                "Run time without the fix over run time with it, in the same round: geometric mean and interval.",
             ),
             Column::new("Answer"),
             Column::noted("Requests", "To the devices under test, mean of the runs."),
             Column::new("Written").or_drop(),
             Column::new("Flushes").or_drop(),
-            Column::noted("Busy", "Time with a request under way, over the run time.").or_drop(),
+            Column::noted("Busy", "Time with a request in flight, over the run time.").or_drop(),
         ],
         rows: series.variations.iter().map(row).collect(),
         ..Table::default()
@@ -286,7 +287,7 @@ mod tests {
         VariationResult {
             name: name.to_owned(),
             compared_with: (!is_base).then(|| "card".to_owned()),
-            power_cut: (!is_base).then(|| "A power cut loses something.".to_owned()),
+            power_cut: (!is_base).then(|| "A power cut can lose data.".to_owned()),
             safe,
             runs: times.iter().map(run).collect(),
             wall_s: times.iter().sum::<f64>() / times.len() as f64,
@@ -314,11 +315,11 @@ mod tests {
         );
         assert_eq!(
             of(vec![result("b", false, &unsafe_fast)]),
-            "web on card took 10 s; only what a power cut can destroy was shown to be faster."
+            "web on card took 10 s; the only fixes shown to be faster can lose or corrupt data at a power cut."
         );
         assert_eq!(
             of(vec![result("c", true, &BASE)]),
-            "web on card took 10 s; nothing that was tried was shown to be faster."
+            "web on card took 10 s; no tested fix was shown to be faster."
         );
         assert!(of(vec![result("c", true, &[5.0])]).contains("--repeat 3"));
     }

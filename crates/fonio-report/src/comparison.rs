@@ -1,7 +1,7 @@
 //! A comparison as a document: what differs, by how much, and what was not shown to differ.
 
 use fonio_analysis::interval::LEAST_EFFECT;
-use fonio_analysis::{Answer, Change, Comparison, ComparisonRow, Side, Unknown};
+use fonio_analysis::{Answer, Better, Change, Comparison, ComparisonRow, Side, Unknown};
 
 use crate::document::{
     Axis, Cell, Column, Document, Fact, Figure, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,
@@ -34,7 +34,7 @@ fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
         Answer::Higher => false,
         Answer::NoDifference | Answer::Unknown => return None,
     };
-    row.less_is_better.map(|less_is_better| lower == less_is_better)
+    row.better.map(|better| lower == (better == Better::Lower))
 }
 
 /// The rows of the side after the first with this number.
@@ -50,7 +50,7 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
         if !invalid.is_empty() {
             tones.push(Tone::Notice);
             sentences.push(format!(
-                "{} cannot be compared with {}: {} {} valid (`fonio report` says why).",
+                "{} cannot be compared with {}: {} {} valid (see `fonio report`).",
                 side.name,
                 first.name,
                 listed(&invalid),
@@ -69,7 +69,9 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
         _ => Tone::Notice,
     };
     let mut sentences = sentences.into_iter();
-    let sentence = sentences.next().unwrap_or_else(|| "There is nothing to compare with.".to_owned());
+    let sentence = sentences
+        .next()
+        .unwrap_or_else(|| "There is only one recording, so there is no comparison.".to_owned());
     Verdict { tone, sentence, reasons: sentences.collect() }
 }
 
@@ -80,7 +82,7 @@ fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, St
     let Some((row, change)) = work else {
         let (tone, said) = match responses {
             Some((tone, said)) => (tone, said),
-            None => (Tone::Plain, "no response is known to differ".to_owned()),
+            None => (Tone::Plain, "no response time was shown to differ".to_owned()),
         };
         return (tone, format!("{} against {}: {said}.", side.name, first.name), None);
     };
@@ -101,9 +103,10 @@ fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, St
                 first.name,
                 match change.unknown {
                     Some(Unknown::OneValueEach) =>
-                        "one run of each cannot show a difference: record each three times or more, and give them with \
+                        "one run of each cannot show a difference: record each at least three times, and pass them with \
                          --before and --after",
-                    Some(Unknown::TooFewRuns) => "three runs of each are the least that shows a difference",
+                    Some(Unknown::TooFewRuns) =>
+                        "at least three runs of each are needed to show a difference",
                     _ => "the runs vary too much to tell",
                 }
             ),
@@ -182,7 +185,7 @@ fn section(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> Sec
             .collect(),
         hints: Vec::new(),
         notes: vec![
-            "A difference is named where its whole interval lies beyond 5 %. \"No difference\" rules out a doubling and a \
+            "A figure differs if its whole interval lies beyond 5 %. \"No difference\" rules out a doubling and a \
              halving, not a small difference."
                 .into(),
         ],
@@ -220,7 +223,7 @@ fn table(caption: &str, rows: &[Changed<'_>], at: usize, [first, side]: [&Side; 
             Column::new("Change"),
             Column::noted(
                 "Interval",
-                "Where the change lies: stricter than 95 %, so that all figures together are wrong in 5 % at most.",
+                "Interval of the change, wider than 95 %, so that all figures together are wrong in at most 5 % of comparisons.",
             ),
             Column::new("Answer"),
         ],
@@ -277,7 +280,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Figure> {
     Some(Figure {
         id: format!("intervals-{}", at + 1),
         title: "Change, with its interval".into(),
-        caption: "An interval that crosses zero shows no difference; all of them together are right in 95 %."
+        caption: "An interval that crosses zero shows no difference. All intervals together hold with 95 % confidence."
             .into(),
         plot: Plot::Interval,
         x: Axis::linear("Change", Unit::Share),

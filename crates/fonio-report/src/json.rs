@@ -21,7 +21,7 @@ pub struct Report {
     pub schema: String,
     /// The report in one sentence.
     pub verdict: String,
-    /// The figures that findings rest on and that budgets can name; the names are stable.
+    /// Every figure that findings rest on and that budgets can name; docs/figures.md lists the names.
     pub figures: Vec<Figure>,
     /// Every answer.
     pub analysis: Analysis,
@@ -85,12 +85,6 @@ fn report(analysis: &Analysis) -> ReportRef<'_> {
 fn line(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
-}
-
-/// The report as a value, for [`Budget::evaluate`](crate::budget::Budget::evaluate) and
-/// [`figures`](fn@crate::budget::figures).
-pub fn to_value(analysis: &Analysis) -> serde_json::Value {
-    serde_json::to_value(report(analysis)).expect("the analysis has string keys only")
 }
 
 /// The schema of everything above (JSON Schema 2020-12).

@@ -1,4 +1,4 @@
-//! The command line: what can be said, and nothing of what it does.
+//! The command line: its words only; `commands` holds what they do.
 
 pub mod emulate;
 pub mod mount;
@@ -18,22 +18,24 @@ use fonio_core::quantity::{parse_bytes, parse_duration};
 
 /// Shows what is using your flash, what it costs you, and which change fixes it.
 ///
-/// Without a command: what is on flash on this machine, how full and worn it is, and who writes now.
+/// Without a command, fonio shows the machine's storage: devices, wear, free space, and which processes write now.
+///
+/// Start with `sudo fonio check`.
 #[derive(Debug, Parser)]
 #[command(name = "fonio", version, max_term_width = 100, subcommand_help_heading = "Commands")]
-#[command(after_help = "Exit codes: 0 fine, 1 a budget you stated is broken, 2 usage or bad input, \
-    3 the measurement is not valid.\n\nEvery command that takes a recording takes a foreign trace too: blktrace, \
+#[command(after_help = "Exit codes: 0 success, 1 a stated budget is broken, 2 wrong usage or bad input, \
+    3 the measurement is not valid.\n\nEvery command that reads a recording also reads traces of other tools: blktrace, \
     blkparse text, ftrace text, systrace HTML, CSV.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// Status card as JSON.
+    /// Print the storage summary as JSON.
     #[arg(long)]
     pub json: bool,
 
-    /// Colours in the terminal.
+    /// Colour the output.
     #[arg(long, value_enum, default_value_t = Colour::Auto, global = true)]
     pub color: Colour,
 }
@@ -53,44 +55,44 @@ pub enum Colour {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say whether storage is the problem: record for a while, or read a trace, and give the verdict.
+    /// Check whether storage is the problem, and say what to do. Example: sudo fonio check --for 30s
     Check(Check),
-    /// Record block I/O while a command runs, for a time, or until Ctrl-C.
+    /// Record block I/O: while a command runs, for a given time, or until Ctrl-C. Example: sudo fonio record -- apt update
     Record(Record),
-    /// Explain a recording or a trace: verdict, findings, tables, pictures.
+    /// Explain a recording or a trace: verdict, findings, tables, charts. Example: fonio report fonio-recording --html r.html
     Report(Report),
-    /// Say what differs between recordings, with intervals; "no difference" is an answer.
+    /// Compare recordings and name the differences that are not chance. Example: fonio compare before after
     Compare(Compare),
-    /// Turn a foreign trace into a recording: Parquet tables that any tool can read.
+    /// Convert a trace of another tool into a recording (Parquet). Example: fonio import trace.blktrace.0 -o rec
     Import(Import),
-    /// Write a recording or trace in another tool's format.
+    /// Convert a recording into another tool's format. Example: fonio export rec --format perfetto -o rec.json
     Export(Export),
-    /// Measure a device with fio: how fast it is, where its weak point is.
+    /// Measure the speed of a device with fio. Example: fonio bench device /mnt/card
     #[command(subcommand)]
     Bench(BenchWhat),
-    /// List, show, verify and emulate models of flash devices.
+    /// Work with models of flash devices: list, show, verify, emulate, fit. Example: sudo fonio device emulate kingston
     Device(Device),
-    /// Mount a directory a second time through FUSE, at the device's speed; `mount stats DIR` asks a mount what it does.
+    /// Mount a directory a second time through a buffered FUSE file system. Example: fonio mount /data /mnt/data
     Mount(mount::Mount),
-    /// Run an app's workload on a device, under the recorder, with and without fixes.
+    /// Run an app's workload on a device and record it. Example: sudo fonio run webbench --on kingston --fix wal+normal
     Run(Box<run::Run>),
-    /// List the fixes, each with what a power cut can lose; or prove what they are worth.
+    /// List the fixes, measure them on a workload, apply or undo them. Example: sudo fonio fix --prove webbench
     Fix(Box<run::Fix>),
-    /// What `run` starts this program as.
+    /// Run as one of the helper processes of `run`.
     #[command(hide = true)]
     Role {
         /// The role.
         #[command(subcommand)]
         role: crate::commands::run::Role,
     },
-    /// Print completions for a shell.
+    /// Print shell completions. Example: fonio completions bash > ~/.local/share/bash-completion/completions/fonio
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Write the manual pages into a folder.
+    /// Write the manual pages into a directory. Example: fonio man /usr/local/share/man/man1
     Man {
-        /// The folder; it is made where it is missing.
+        /// The directory; created if missing.
         dir: PathBuf,
     },
 }
@@ -98,21 +100,21 @@ pub enum Command {
 /// `fonio check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// A recording, a trace, a device (/dev/mmcblk0) or a folder on one; nothing records every device.
+    /// A recording or trace to read; or a device (/dev/mmcblk0), or a directory on one, to record. Default: record all devices.
     pub what: Option<PathBuf>,
-    /// How long to record where WHAT is not a recording or trace.
+    /// How long to record.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
     pub time: Duration,
-    /// Keep the recording here.
-    #[arg(short, long, value_name = "DIR")]
+    /// Keep the recording in this directory.
+    #[arg(short, long = "output", alias = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Reading foreign traces.
+    /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
-    /// What to look at.
+    /// Which requests are analysed.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// How to show it.
+    /// How the result is shown.
     #[command(flatten)]
     pub output: Output,
 }
@@ -120,37 +122,37 @@ pub struct Check {
 /// `fonio record`.
 #[derive(Debug, Args)]
 pub struct Record {
-    /// Only this device: /dev/mmcblk0, mmcblk0 or 179:0; may be given more than once.
+    /// Record this device only: /dev/mmcblk0, mmcblk0 or 179:0. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub device: Vec<String>,
-    /// Only the device that holds this file or folder.
+    /// Record only the device that holds this file or directory. Repeatable.
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
-    /// Stop after this time (30s, 5min); else when the command ends, else at Ctrl-C.
+    /// Stop after this time (30s, 5min). Default: when the command ends, or at Ctrl-C.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub time: Option<Duration>,
-    /// Where the recording goes.
-    #[arg(short, long, value_name = "DIR", default_value = "fonio-recording")]
+    /// Write the recording into this directory.
+    #[arg(short, long = "output", alias = "out", value_name = "DIR", default_value = "fonio-recording")]
     pub out: PathBuf,
-    /// Replace a recording that is there.
+    /// Replace an existing recording.
     #[arg(long)]
     pub overwrite: bool,
-    /// Memory for events; nothing is written before the end while they fit.
+    /// Memory for events. While they fit, the recorder writes nothing to disk before the end.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub buffer: u64,
-    /// Where events go once the buffer is full; best on another device. Without it the recording ends there.
+    /// Move events into this directory when the buffer is full, best on another device. Default: the recording ends then.
     #[arg(long = "spill-to", value_name = "DIR")]
     pub spill: Option<PathBuf>,
-    /// The kernel's ring buffer for each processor; larger where events are lost.
+    /// Size of the kernel's ring buffer for each processor. Increase it if events are lost.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub kernel_buffer: Option<u64>,
-    /// How often the monitor samples CPU, memory, disks, network, pressure and temperature.
+    /// Sample CPU, memory, disks, network, pressure and temperature this often.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "500ms")]
     pub interval: Duration,
-    /// Record also why the command's threads were blocked, and who woke them; the report then says where its time went.
+    /// Also record why the command's threads were blocked and what woke them, so that the report shows where time went.
     #[arg(long, requires = "command")]
     pub waits: bool,
-    /// The command to watch, after `--`.
+    /// The command to record, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -158,19 +160,19 @@ pub struct Record {
 /// `fonio report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// A recording, or a trace: one file, the common prefix of per-CPU files, several files, or - for standard input.
+    /// A recording; or a trace: one file, several files, the common prefix of per-CPU files, or - for standard input.
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
-    /// List every figure that a budget can name, and end.
+    /// List the figures that a budget can name, then exit.
     #[arg(long)]
     pub figures: bool,
-    /// Reading foreign traces.
+    /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
-    /// What to look at.
+    /// Which requests are analysed.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// How to show it.
+    /// How the result is shown.
     #[command(flatten)]
     pub output: Output,
 }
@@ -178,23 +180,23 @@ pub struct Report {
 /// `fonio compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Two or more recordings or traces; the others are compared with the first. How runs of the same thing differ, a
-    /// single recording of each cannot show: for that, give several with --before and --after.
+    /// Two or more recordings or traces; each is compared with the first. One recording of each setup cannot show how
+    /// much repeated runs differ; to allow for that, use --before and --after.
     #[arg(required_unless_present = "before", num_args = 2.., value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
-    /// Recordings of repeated runs before a change, three or more.
+    /// Recordings of repeated runs before a change; at least three.
     #[arg(long, num_args = 1.., value_name = "INPUT", requires = "after", conflicts_with = "inputs")]
     pub before: Vec<PathBuf>,
-    /// Recordings of repeated runs after it, three or more.
+    /// Recordings of repeated runs after the change; at least three.
     #[arg(long, num_args = 1.., value_name = "INPUT", requires = "before")]
     pub after: Vec<PathBuf>,
-    /// Reading foreign traces.
+    /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
-    /// What to look at.
+    /// Which requests are analysed.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// How to show it.
+    /// How the result is shown.
     #[command(flatten)]
     pub output: Output,
 }
@@ -202,19 +204,19 @@ pub struct Compare {
 /// `fonio import`.
 #[derive(Debug, Args)]
 pub struct Import {
-    /// A trace: one file, the common prefix of per-CPU files, several files, or - for standard input.
+    /// The trace: one file, several files, the common prefix of per-CPU files, or - for standard input.
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
-    /// Where the recording goes.
-    #[arg(short, long, value_name = "DIR")]
+    /// Write the recording into this directory.
+    #[arg(short, long = "output", alias = "out", value_name = "DIR")]
     pub out: PathBuf,
-    /// Replace a recording that is there.
+    /// Replace an existing recording.
     #[arg(long)]
     pub overwrite: bool,
-    /// Reading foreign traces.
+    /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
-    /// What to take over.
+    /// Which requests are converted.
     #[command(flatten)]
     pub filter: FilterArgs,
 }
@@ -225,16 +227,16 @@ pub struct Export {
     /// A recording or a trace.
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
-    /// The format.
+    /// The format to write.
     #[arg(long, value_enum)]
     pub format: ExportFormat,
-    /// The file; - is standard output.
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    /// Write into this file; - is standard output.
+    #[arg(short, long = "output", alias = "out", value_name = "FILE", default_value = "-")]
     pub out: PathBuf,
-    /// Reading foreign traces.
+    /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
-    /// What to export.
+    /// Which requests are exported.
     #[command(flatten)]
     pub filter: FilterArgs,
 }
@@ -250,63 +252,63 @@ pub struct Device {
 /// What `fonio device` can do.
 #[derive(Debug, Subcommand)]
 pub enum DeviceCommand {
-    /// List the profiles that come with fonio.
+    /// List the device profiles that come with fonio.
     List {
-        /// JSON on standard output; docs/devices.md describes it.
+        /// Print JSON, described in docs/devices.md.
         #[arg(long)]
         json: bool,
     },
-    /// Show a profile: every number with its source.
+    /// Show a profile, each number with its source.
     Show {
-        /// The name of a profile, or a file ending in .toml.
+        /// A profile name, or a file ending in .toml.
         profile: String,
-        /// JSON on standard output; docs/devices.md describes it.
+        /// Print JSON, described in docs/devices.md.
         #[arg(long, conflicts_with = "toml")]
         json: bool,
-        /// The profile as a file, to be changed and given back.
+        /// Print the profile as TOML, as a starting point for your own.
         #[arg(long)]
         toml: bool,
     },
-    /// Hold the models against published numbers that they were not fitted to.
+    /// Compare the models with published measurements, and say which of these were used to fit them.
     Verify {
-        /// The name of a profile; all of them without it.
+        /// A profile name. Default: all.
         profile: Option<String>,
-        /// JSON on standard output; docs/devices.md describes it.
+        /// Print JSON, described in docs/devices.md.
         #[arg(long)]
         json: bool,
     },
-    /// Be such a device: a block device with its times, faults on demand, power cuts. Needs root.
+    /// Run an emulated device: a block device with the model's timing, with faults and power cuts on demand. Needs root.
     Emulate(Box<emulate::Emulate>),
-    /// The process behind `emulate`, which alone starts it.
+    /// Serve an emulated device; started by `emulate` only.
     #[command(hide = true)]
     Serve,
-    /// Turn a benchmark of a device into a profile, with its uncertainty; or hold a profile against a benchmark.
+    /// Fit a profile to a measured device; or compare a profile with a measurement.
     Fit(Box<Fit>),
 }
 
 /// The formats of `fonio export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// For ui.perfetto.dev and chrome://tracing; right at any queue depth.
+    /// Trace for ui.perfetto.dev and chrome://tracing; correct at any queue depth.
     Perfetto,
-    /// fio's I/O log with times (version 3), for `fio --read_iolog` from fio 3.31 on.
+    /// fio's I/O log with times (version 3), for `fio --read_iolog` (fio 3.31 or later).
     Iolog,
-    /// The same without times (version 2), for older versions of fio.
+    /// fio's I/O log without times (version 2), for older versions of fio.
     #[value(name = "iolog-v2")]
     IologV2,
-    /// One request a line.
+    /// One request per line.
     Csv,
 }
 
 /// `fonio bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchWhat {
-    /// Sequential and 4 KiB random reads and writes, response times, concurrency, and the rate of a long write.
+    /// Measure sequential and 4 KiB random I/O, response times, concurrency, and a long write. Example: fonio bench device /mnt
     Device {
-        /// How it is done.
+        /// How the device is measured.
         #[command(flatten)]
-        bench: Bench,
-        /// What is measured: four, response, concurrency, address-range, sustained, near-full, fit, held-back.
+        measurement: Measurement,
+        /// The sets of tests to run: four, response, concurrency, address-range, sustained, near-full, fit, held-back.
         #[arg(
             long = "set",
             value_name = "SET",
@@ -316,32 +318,33 @@ pub enum BenchWhat {
         )]
         sets: Vec<Set>,
     },
-    /// 4 KiB random writes over growing ranges: shows how the device translates addresses.
-    AddressRange(Bench),
-    /// 1, 2, 4 and 8 processes at once.
-    Concurrency(Bench),
-    /// Where throughput is lost between a file and the device: device, scheduler, file system, FUSE.
+    /// Measure 4 KiB random writes over growing address ranges, which shows how the device maps addresses.
+    AddressRange(Measurement),
+    /// Measure with 1, 2, 4 and 8 concurrent processes.
+    Concurrency(Measurement),
+    /// Measure the throughput left after each layer: device, scheduler, file system, FUSE.
     Layers(BenchLayers),
 }
 
 /// `fonio bench layers`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchLayers {
-    /// A folder; what is written in it is removed again.
+    /// A directory on the device. The test files in it are removed again.
     pub dir: PathBuf,
-    /// Write to this device too, which loses what it holds; else the folder's device is only read. Name it twice.
-    #[arg(long, value_name = "DEV", requires = "yes_destroy")]
+    /// Also measure writes to this raw device, which destroys its data; confirm with --erase. Default: only read the device
+    /// that holds the directory.
+    #[arg(long, value_name = "DEVICE", requires = "erase")]
     pub device: Option<PathBuf>,
-    /// The device again, to say that what it holds may be lost.
-    #[arg(long, value_name = "DEV", requires = "device")]
-    pub yes_destroy: Option<PathBuf>,
-    /// What is written and read at a time.
+    /// Confirm that this device may be overwritten.
+    #[arg(long, alias = "yes-destroy", value_name = "DEVICE", requires = "device")]
+    pub erase: Option<PathBuf>,
+    /// Bytes written and read in each test.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub size: u64,
-    /// How often each layer is measured; the median counts.
+    /// How often each layer is measured; the result is the median.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..100))]
     pub rounds: u16,
-    /// JSON on standard output.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -349,19 +352,22 @@ pub struct BenchLayers {
 /// `fonio device fit`.
 #[derive(Debug, Args)]
 pub struct Fit {
-    /// What is measured, and how; a file that `fonio bench device --out` wrote is taken as it is.
+    /// What is measured, and how.
     #[command(flatten)]
     pub bench: Bench,
-    /// Where the profile goes.
-    #[arg(short = 'o', long, value_name = "FILE", default_value = "profile.toml")]
+    /// Also keep the measurement in this file.
+    #[arg(long, value_name = "FILE")]
+    pub save_measurement: Option<PathBuf>,
+    /// Write the profile into this file.
+    #[arg(short = 'o', long = "output", alias = "to", value_name = "FILE", default_value = "profile.toml")]
     pub to: PathBuf,
-    /// A benchmark with the set held-back, to hold the fitted profile against.
+    /// Compare the fitted profile with this benchmark, made with `--set held-back`.
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
-    /// Fit nothing: hold this profile against the benchmark.
+    /// Do not fit; compare this profile with the benchmark.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["against", "to"])]
     pub profile: Option<PathBuf>,
-    /// Resamples of the measurement, for the intervals; 0 leaves them out.
+    /// Bootstrap resamples for the intervals; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub resamples: u32,
 }
@@ -369,43 +375,52 @@ pub struct Fit {
 /// How a device is measured.
 #[derive(Clone, Debug, Args)]
 pub struct Bench {
-    /// A folder, in which one file is written and removed again, or a block device, which is overwritten.
+    /// A directory, where one file is written and removed again; or a block device, which is overwritten (see --erase).
+    /// `fonio device fit` also takes a measurement that `fonio bench device -o` wrote.
     pub target: PathBuf,
-    /// The device again, to say that what it holds may be lost.
-    #[arg(long, value_name = "DEV")]
-    pub yes_destroy: Option<PathBuf>,
-    /// Every test once and short; of the concurrency tests only those with 1 and 4 processes.
+    /// Confirm that this device may be overwritten.
+    #[arg(long, alias = "yes-destroy", value_name = "DEVICE")]
+    pub erase: Option<PathBuf>,
+    /// Run each test once, for a short time, and only two of the concurrency tests (1 and 4 processes).
     #[arg(long)]
     pub quick: bool,
-    /// Only say what would be written.
+    /// Print what would be written, then exit.
     #[arg(long)]
     pub dry_run: bool,
-    /// The range of the tests.
+    /// The address range of the tests.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "128MiB")]
     pub size: u64,
-    /// The largest range of the address range test.
+    /// The largest range of the address-range test.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub range_max: u64,
-    /// What the long write writes.
+    /// Bytes of the long write.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1GiB")]
     pub sustained: u64,
-    /// The most runs of a test; fewer where the mean is known to 2 % before.
+    /// The most runs of a test; it ends earlier when its mean is known to 2 %.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
     pub runs: Option<u32>,
-    /// The longest that a run takes, without its preparation [default: 10s].
+    /// The longest time of a run, without its preparation [default: 10s].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub run_time: Option<Duration>,
-    /// Begin no run after this time [default: 15min].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// Start no further run after this time [default: 15min].
+    #[arg(long = "for", alias = "time", value_name = "TIME", value_parser = parse_duration)]
     pub time: Option<Duration>,
-    /// The seed of the random places.
+    /// Seed of the random addresses.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// JSON on standard output; its shape is in docs/benchmark.md.
+    /// Print JSON, described in docs/benchmark.md.
     #[arg(long)]
     pub json: bool,
-    /// Write the JSON into this file too, for `fonio device fit`.
-    #[arg(long, value_name = "FILE")]
+}
+
+/// A measurement that can be kept.
+#[derive(Clone, Debug, Args)]
+pub struct Measurement {
+    /// How the device is measured.
+    #[command(flatten)]
+    pub bench: Bench,
+    /// Also write the JSON into this file, for `fonio device fit`.
+    #[arg(short, long = "output", alias = "out", value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
 
@@ -413,13 +428,14 @@ pub struct Bench {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Reading")]
 pub struct Reading {
-    /// The trace's format, where its content does not tell: blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv.
-    #[arg(id = "from_format", long, value_name = "FORMAT")]
+    /// Format of the trace, if it cannot be recognised: blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv.
+    #[arg(id = "from_format", long = "from-format", alias = "from_format", value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// Columns of a CSV trace: time=1:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us (see the manual).
+    /// Columns of a CSV trace, by number or by name in its first line, each with its unit:
+    /// time=1:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us. All columns and units are in docs/traces.md.
     #[arg(long, value_name = "MAPPING")]
     pub csv: Option<Mapping>,
-    /// Give a request out without completion after this time.
+    /// Treat a request as never completed after this time.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "600s")]
     pub horizon: Duration,
 }
@@ -428,19 +444,19 @@ pub struct Reading {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct FilterArgs {
-    /// Only requests of this device: a name in the recording, or major:minor.
+    /// Analyse only this device: a name in the recording, or major:minor. Repeatable.
     #[arg(long = "only-device", value_name = "DEVICE")]
     pub device: Vec<String>,
-    /// Only requests of processes with this name or thread id.
+    /// Analyse only processes with this name or thread id. Repeatable.
     #[arg(long = "process", value_name = "NAME")]
     pub process: Vec<String>,
-    /// Only these: read, write, flush, discard, write_zeroes, …
+    /// Analyse only these operations: read, write, flush, discard, write_zeroes, … Repeatable.
     #[arg(long = "op", value_name = "OP", value_parser = parse_op)]
     pub op: Vec<Op>,
-    /// Only from this time after the beginning on.
+    /// Start this long after the beginning of the recording.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub from: Option<Duration>,
-    /// Only until this time after the beginning.
+    /// Stop this long after the beginning of the recording.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub until: Option<Duration>,
 }
@@ -449,16 +465,16 @@ pub struct FilterArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct Output {
-    /// JSON on standard output; the schema is in docs/report.schema.json.
+    /// Print JSON; docs/report.schema.json describes it.
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
-    /// Markdown on standard output.
+    /// Print Markdown.
     #[arg(long)]
     pub markdown: bool,
-    /// One self-contained HTML file with charts.
+    /// Write a self-contained HTML page with charts into this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// A threshold on any figure: 'totals.requests<=5000'; exit code 1 where it is broken. May be given more than once.
+    /// Require a figure to keep a limit: 'totals.requests<=5000'. Exit code 1 if it does not. Repeatable.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
 }

@@ -39,7 +39,7 @@ fn device(name: &str, subject: &Subject) -> Result<String> {
     let short = name.strip_prefix("/dev/").unwrap_or(name);
     let Subject::Recording(recording) = subject else {
         bail!(
-            "a trace knows devices by number only: give `--only-device major:minor`, 179:0 say, not {name}"
+            "a trace contains device numbers only: use `--only-device major:minor`, such as 179:0, not {name}"
         );
     };
     let devices = &recording.meta().devices;

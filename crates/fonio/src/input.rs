@@ -40,11 +40,7 @@ impl Subject {
             if path != Path::new("-") && !path.exists() {
                 let set = per_cpu_files(path)?;
                 if set.is_empty() {
-                    bail!(
-                        "{}: there is no such file, and no {}.blktrace.0 either",
-                        path.display(),
-                        path.display()
-                    );
+                    bail!("{}: no such file, and no {}.blktrace.0", path.display(), path.display());
                 }
                 return Ok(Subject::Trace(Trace { paths: set }));
             }
@@ -52,10 +48,7 @@ impl Subject {
         }
         for path in paths {
             if path.is_dir() {
-                bail!(
-                    "{} is a folder; several inputs together must be the files of one trace",
-                    path.display()
-                );
+                bail!("{} is a directory; several inputs must be the files of one trace", path.display());
             }
             if path != Path::new("-") && !path.exists() {
                 bail!("{}: there is no such file", path.display());
@@ -80,15 +73,15 @@ impl Subject {
         prefixes.sort();
         match &prefixes[..] {
             [] => bail!(
-                "{} is neither a recording (meta.json and requests.parquet) nor does it hold per-CPU files of blktrace; \
-                 to record what is read and written there, run `fonio check {}`",
+                "{} is neither a recording (meta.json and requests.parquet) nor a directory of per-CPU blktrace files; \
+                 to record its I/O, run `fonio check {}`",
                 dir.display(),
                 dir.display()
             ),
             [prefix] => Ok(Subject::Trace(Trace { paths: per_cpu_files(prefix)? })),
             several => {
                 let names: Vec<String> = several.iter().map(|path| path.display().to_string()).collect();
-                bail!("{} holds more than one trace; name one of {}", dir.display(), names.join(", "))
+                bail!("{} contains several traces; name one of {}", dir.display(), names.join(", "))
             }
         }
     }
@@ -162,7 +155,10 @@ impl Trace {
             && let Some(prefix) = per_cpu_prefix(path)
             && per_cpu_files(&prefix)?.len() > 1
         {
-            eprintln!("note: only one processor's file is read; `{}` names the whole set", prefix.display());
+            eprintln!(
+                "note: reading the file of one processor only; `{}` names all of them",
+                prefix.display()
+            );
         }
         let _progress = Progress::bytes("reading", total, done);
         let mut reader = open(inputs, &ReadOptions { csv: reading.csv.clone(), format: reading.format })?;

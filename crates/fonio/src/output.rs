@@ -71,8 +71,8 @@ fn evaluate(analysis: &Analysis, budgets: &[Budget]) -> Result<Vec<Outcome>> {
     if budgets.is_empty() {
         return Ok(Vec::new());
     }
-    let report = json::to_value(analysis);
-    budgets.iter().map(|budget| Ok(budget.evaluate(&report)?)).collect()
+    let figures = analysis.figures();
+    budgets.iter().map(|budget| Ok(budget.evaluate(&figures)?)).collect()
 }
 
 /// Terminal, Markdown or HTML.

@@ -54,5 +54,5 @@ fn a_fit_needs_a_benchmark() {
     fs::write(&file, "{}").expect("it is written");
     let said = fonio(&["device", "fit", file.to_str().expect("its name is text")]);
     assert_eq!(said.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("fonio bench device --out"), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stderr).contains("fonio bench device -o"), "{said:?}");
 }

@@ -2,6 +2,7 @@
 
 use fonio_core::Unit;
 
+use crate::figures::{Better, better, label};
 use crate::slices::SliceTimes;
 use crate::statistics::estimate::{self, Estimate};
 use crate::{Analysis, Distribution, Group};
@@ -34,7 +35,7 @@ pub(super) struct Headline {
     pub(super) figure: String,
     pub(super) label: String,
     pub(super) unit: Unit,
-    pub(super) less_is_better: Option<bool>,
+    pub(super) better: Option<Better>,
     pub(super) nearness: Nearness,
     /// Over the whole span.
     pub(super) value: Option<f64>,
@@ -81,11 +82,11 @@ fn memory(analysis: &Analysis) -> f64 {
 
 /// What has one value in a recording.
 fn whole(analysis: &Analysis) -> Vec<Headline> {
-    let one = |figure: &str, label: &str, nearness, value: Option<u64>| Headline {
+    let one = |figure: &str, nearness, value: Option<u64>| Headline {
         figure: figure.to_owned(),
-        label: label.to_owned(),
+        label: label(figure),
         unit: Unit::Ns,
-        less_is_better: Some(true),
+        better: better(figure),
         nearness,
         value: value.map(|value| value as f64),
         within: Within::OneValue,
@@ -96,15 +97,10 @@ fn whole(analysis: &Analysis) -> Vec<Headline> {
     };
     let blocked = analysis.launch.as_ref().map(|launch| launch.path.storage_ns);
     vec![
-        one("run_time", "run time", Nearness::Felt, analysis.run_time_ns),
-        one("launch.storage", "time blocked on storage", Nearness::Felt, blocked),
-        one("latency.reads.response.max", "read response, maximum", Nearness::Waiting, longest(Group::Reads)),
-        one(
-            "latency.write_sync.response.max",
-            "sync write response, maximum",
-            Nearness::Waiting,
-            longest(Group::WriteSync),
-        ),
+        one("run_time", Nearness::Felt, analysis.run_time_ns),
+        one("launch.storage", Nearness::Felt, blocked),
+        one("latency.reads.response.max", Nearness::Waiting, longest(Group::Reads)),
+        one("latency.write_sync.response.max", Nearness::Waiting, longest(Group::WriteSync)),
     ]
 }
 
@@ -113,10 +109,10 @@ fn latencies(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
     let async_group = if analysis.latency.sync_known { Group::WriteAsync } else { Group::WriteUnknown };
     // Responses first: they are what people feel.
     for kind in ["response", "service"] {
-        for (group, name, label, of_slices) in [
-            (Group::Reads, "reads", "read", &slices.read),
-            (Group::WriteSync, "write_sync", "sync write", &slices.write_sync),
-            (async_group, async_group.name(), "other write", &slices.write_async),
+        for (group, name, of_slices) in [
+            (Group::Reads, "reads", &slices.read),
+            (Group::WriteSync, "write_sync", &slices.write_sync),
+            (async_group, async_group.name(), &slices.write_async),
         ] {
             let row = analysis.latency.groups.iter().find(|row| row.group == group);
             let (times, whole) = match kind {
@@ -124,16 +120,17 @@ fn latencies(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
                 _ => (&of_slices.service, row.and_then(|row| row.service_ns.as_ref())),
             };
             let waited_for = kind == "response" && group != async_group;
-            for (part, part_label, (value, estimate)) in [
-                ("p99", "99th percentile", p99(whole, times, memory)),
-                ("p50", "median", p50(whole, times, memory)),
-                ("mean", "mean", mean(whole, times, memory)),
+            for (part, (value, estimate)) in [
+                ("p99", p99(whole, times, memory)),
+                ("p50", p50(whole, times, memory)),
+                ("mean", mean(whole, times, memory)),
             ] {
+                let figure = format!("latency.{name}.{kind}.{part}");
                 all.push(Headline {
-                    figure: format!("latency.{name}.{kind}.{part}"),
-                    label: format!("{label} {kind}, {part_label}"),
+                    label: label(&figure),
+                    better: better(&figure),
+                    figure,
                     unit: Unit::Ns,
-                    less_is_better: waited_for.then_some(true),
                     nearness: if waited_for { Nearness::Waiting } else { Nearness::Explains },
                     value,
                     within: Within::of(estimate),
@@ -185,22 +182,11 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
         .any(|row| row.response_ns.is_some())
         .then(|| crate::seen::per_second(slices.long.iter().sum(), covered))
         .flatten();
-    for (figure, label, unit, less_is_better, nearness, value, parts, scale) in [
-        (
-            "long.per_s",
-            "responses of 100 ms or more",
-            Unit::PerS,
-            Some(true),
-            Nearness::Waiting,
-            long_per_s,
-            &slices.long,
-            NS_IN_S,
-        ),
+    for (figure, unit, nearness, value, parts, scale) in [
+        ("long.per_s", Unit::PerS, Nearness::Waiting, long_per_s, &slices.long, NS_IN_S),
         (
             "io_share.busy_union",
-            "time busy",
             Unit::Share,
-            None,
             Nearness::Explains,
             share.map(|share| share.busy_union_share),
             &slices.busy_ns,
@@ -208,9 +194,7 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
         ),
         (
             "io_share.latency_sum",
-            "requests in flight, mean",
             Unit::Number,
-            None,
             Nearness::Explains,
             share.map(|share| share.latency_sum_share),
             &slices.service_sum_ns,
@@ -218,9 +202,7 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
         ),
         (
             "flushes.per_s",
-            "flushes",
             Unit::PerS,
-            None,
             Nearness::Explains,
             analysis.flushes.flushes_per_s,
             &slices.flushes,
@@ -228,9 +210,7 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
         ),
         (
             "totals.requests_per_s",
-            "requests",
             Unit::PerS,
-            None,
             Nearness::Explains,
             totals.requests_per_s,
             &slices.requests,
@@ -238,9 +218,7 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
         ),
         (
             "totals.read_bytes_per_s",
-            "bytes read",
             Unit::BytesPerS,
-            None,
             Nearness::Explains,
             totals.read_bytes_per_s,
             &slices.read_bytes,
@@ -248,9 +226,7 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
         ),
         (
             "totals.write_bytes_per_s",
-            "bytes written",
             Unit::BytesPerS,
-            None,
             Nearness::Explains,
             totals.write_bytes_per_s,
             &slices.write_bytes,
@@ -264,9 +240,9 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
             .collect();
         all.push(Headline {
             figure: figure.to_owned(),
-            label: label.to_owned(),
+            label: label(figure),
             unit,
-            less_is_better,
+            better: better(figure),
             nearness,
             value,
             within: Within::of(value.and_then(|value| Estimate::ratio(value, &parts, memory))),

@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Analysis;
+use crate::figures::Better;
 use crate::interval::{self, Change, Unknown, geometric_mean};
 use crate::statistics::{FAMILY_LEVEL, holm};
 use headline::{Headline, Within, headlines};
@@ -62,8 +63,8 @@ pub struct ComparisonRow {
     pub unit: Unit,
     /// What a person calls it: `sync write response, 99th percentile`.
     pub label: String,
-    /// Whether less of it is better; absent where it only explains others.
-    pub less_is_better: Option<bool>,
+    /// Which direction is better; absent where the figure only explains others.
+    pub better: Option<Better>,
     /// Whether it is the work's own time: run time, or time blocked on storage.
     pub felt: bool,
     /// Its value on each side, of several recordings the geometric mean (the mean where one is 0); absent where unknown.
@@ -150,7 +151,7 @@ fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
         figure: first.figure.clone(),
         unit: first.unit,
         label: first.label.clone(),
-        less_is_better: first.less_is_better,
+        better: first.better,
         felt: first.nearness == headline::Nearness::Felt,
         texts: values.iter().map(|value| value.map(|value| first.unit.format(value))).collect(),
         values,

@@ -1,19 +1,20 @@
-//! Budgets: a threshold that the user states for a figure of the report's JSON.
+//! Budgets: limits that the user states for figures.
 //!
-//! `latency.groups[writes].service_ns.p99<=20ms` names a figure by its path and holds it against a number with a unit.
-//! A path may leave out segments and unit suffixes as long as one figure fits best: `flushes.per_s<2/s`,
-//! `io_share.busy_union<=20%`. [`figures`](fn@figures) lists every path.
+//! `latency.writes.service.p99<=20ms` names a figure and compares it with an amount. [`Analysis::figures`] lists every
+//! name. A name may leave out parts as long as it means one figure: `latency.p99.writes` does not, `sizes.reads.p50` does;
+//! paths of the report's JSON are understood too (`latency.groups[writes].service_ns.p99`).
+//!
+//! [`Analysis::figures`]: fonio_analysis::Analysis::figures
 
 mod amount;
 mod figures;
 
 use std::fmt;
 
-use serde_json::Value;
+use fonio_analysis::Figure;
 use thiserror::Error;
 
 pub use amount::Amount;
-pub use figures::{FigurePath, figures};
 
 use fonio_core::{QuantityError, Unit};
 
@@ -164,28 +165,28 @@ impl Budget {
         Ok(Budget { path: path.to_owned(), relation, limit })
     }
 
-    /// Holds the budget against a report's JSON: the whole envelope or the analysis alone.
+    /// Compares the figure that the budget names with its limit.
     ///
     /// # Errors
     /// [`BudgetError`]: no or no single such figure, one of another unit, or one that the recording does not show.
-    pub fn evaluate(&self, report: &Value) -> Result<Outcome, BudgetError> {
-        let figure = figures::resolve(report, &self.path, &self.limit)?;
+    pub fn evaluate(&self, figures: &[Figure]) -> Result<Outcome, BudgetError> {
+        let figure = figures::resolve(figures, &self.path, &self.limit)?;
         let limit = self.limit.in_unit(figure.unit).ok_or_else(|| BudgetError::WrongUnit {
-            path: figure.path.clone(),
+            path: figure.name.clone(),
             unit: figure.unit,
             limit: self.limit.text.clone(),
         })?;
-        let actual = figure.value.ok_or_else(|| BudgetError::NotKnown { path: figure.path.clone() })?;
+        let actual = figure.value.ok_or_else(|| BudgetError::NotKnown { path: figure.name.clone() })?;
         let passed = self.relation.holds(actual, limit);
         let sentence = format!(
             "{} is {}, {} the budget of {} {}",
-            figure.path,
-            figure.unit.format(actual),
+            figure.name,
+            figure.text,
             if passed { "within" } else { "outside" },
             self.relation,
             figure.unit.format(limit)
         );
-        Ok(Outcome { passed, path: figure.path, actual, sentence })
+        Ok(Outcome { passed, path: figure.name.clone(), actual, sentence })
     }
 }
 

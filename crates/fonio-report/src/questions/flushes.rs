@@ -21,7 +21,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         }
         if let (Some(writes), Some(bytes)) = (flushes.writes_per_flush, flushes.write_bytes_per_flush) {
             answer += &format!(
-                ": one for every {} write requests and {} written",
+                ": one per {} write requests and {} written",
                 Unit::Number.format(writes),
                 Unit::Bytes.format(bytes)
             );
@@ -34,7 +34,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             Column::new("Device"),
             Column::new("Flushes"),
             Column::new("Write requests"),
-            Column::noted("Median gap", "Half of the times from flush to flush are no longer."),
+            Column::noted("Median gap", "Median time between two flushes."),
             Column::noted("Requests in it", "Median number of reads and writes between two flushes."),
             Column::noted("Bytes in it", "Median bytes read and written between two flushes."),
         ],
@@ -64,7 +64,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     let counted = if flushes.fua_counted { "counted as flushes too" } else { "not counted as flushes" };
     Some(Section {
         id: "flushes".into(),
-        question: "How often must the device make data durable?".into(),
+        question: "How often is the device flushed?".into(),
         answer,
         figures,
         tables: tables.into_iter().filter(|table| !table.rows.is_empty()).collect(),

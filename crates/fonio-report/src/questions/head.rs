@@ -43,7 +43,7 @@ pub fn verdict(about: &About<'_>) -> Verdict {
     };
     let mut reasons = Vec::new();
     if analysis.filter.as_ref().is_some_and(|filter| !filter.is_empty()) {
-        reasons.push("This covers only the requests that passed the filter.".to_owned());
+        reasons.push("Only requests that pass the filter are analysed.".to_owned());
     }
     if !analysis.validity.ok {
         reasons.push("Do not rely on this measurement.".to_owned());
@@ -79,7 +79,7 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
     if let Some(waited) = &analysis.outstanding.waited {
         facts.push(
             Fact::new("In demand", Cell::Number(waited.share, Unit::Share))
-                .note("of the time, by requests that a program may wait for"),
+                .note("of the time: a read, synchronous write or flush was outstanding"),
         );
     }
     let lead = about.lead();
@@ -102,7 +102,7 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
     if let Some(longest) = long.longest.first() {
         let took = longest.response_ns.or(longest.service_ns).unwrap_or(0);
         facts.push(Fact::new("Long waits", Cell::count(long.count, Unit::Count)).note(format!(
-            "of {} or longer; the longest {}",
+            "of {} or longer; the slowest {}",
             Unit::Ns.format(long.threshold_ns as f64),
             Unit::Ns.format(took as f64)
         )));
@@ -125,15 +125,9 @@ pub fn findings(about: &About<'_>) -> Vec<Card> {
 }
 
 fn card(finding: &Finding) -> Card {
-    let evidence = finding.evidence.iter().map(|figure| {
-        // The analysis has written its own text, so that findings read the same everywhere.
-        let value = if figure.text.is_empty() {
-            Cell::Number(figure.value, figure.unit)
-        } else {
-            Cell::Text(figure.text.clone())
-        };
-        Fact::new(&figure.name, value)
-    });
+    let fact =
+        |figure: &fonio_analysis::Figure| Fact::new(&figure.label, Cell::known(figure.value, figure.unit));
+    let evidence = finding.evidence.iter().map(fact);
     Card {
         id: finding.id.clone(),
         tone: severity_tone(finding.severity),

@@ -14,8 +14,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     }
     let mut met = Vec::new();
     for (own, other, slowdown) in pairs {
-        met.push(side(format!("{own} that found no {other}"), &slowdown.without));
-        met.push(side(format!("{own} that found {other}"), &slowdown.with));
+        met.push(side(format!("{own}, no {other} outstanding"), &slowdown.without));
+        met.push(side(format!("{own}, {other} outstanding"), &slowdown.with));
     }
     let compared: Vec<Vec<Cell>> = pairs
         .into_iter()
@@ -29,18 +29,18 @@ pub fn section(about: &About<'_>) -> Option<Section> {
                 Column::new("Requests"),
                 Column::noted(
                     "Met the other",
-                    "Requests that found the other kind outstanding and have their like.",
+                    "Requests with the other kind outstanding that could be matched.",
                 ),
                 Column::noted(
                     "Met their own",
-                    "Requests that found only their own kind outstanding and have their like.",
+                    "Requests with only their own kind outstanding that could be matched.",
                 ),
                 Column::noted("With", "Weighted mean time to completion with the other kind outstanding."),
                 Column::noted(
                     "Without",
                     "Weighted mean time to completion with only the own kind outstanding.",
                 ),
-                Column::noted("Slowdown", "With over without, and its 99 % interval."),
+                Column::noted("Slowdown", "Ratio of the means, with its 99 % interval."),
             ],
             rows: compared,
             ..Table::default()
@@ -67,9 +67,9 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         tables,
         hints: Vec::new(),
         notes: vec![
-            "Requests that met the other kind mostly met more requests, so the plain means differ without any \
-             interference. The slowdown compares requests of like size that found equally many others outstanding. \
-             It is seen in the wild: a measured slowdown keeps everything else equal."
+            "Requests that meet the other kind also meet more requests, so plain means differ even without interference. \
+             The slowdown compares requests of similar size that found equally many requests outstanding. It is an \
+             observation: only an experiment keeps everything else equal."
                 .into(),
         ],
     })
@@ -77,23 +77,19 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 
 fn answer(reads: &Slowdown) -> String {
     let Some(equal) = &reads.equal_depth else {
-        return "Unknown: too few reads found equally many requests outstanding with and without writes among them."
+        return "Unknown: too few reads can be compared at equal depth, with and without writes outstanding."
             .to_owned();
     };
     let times = |value: f64| Unit::Ratio.format(value);
     let interval =
         format!("{} (99 % interval {} to {})", times(equal.slowdown), times(equal.low), times(equal.high));
     if equal.low > 1.0 {
-        format!(
-            "Yes: at equal depth, reads that found a write outstanding took {interval} as long as those that did not."
-        )
+        format!("Yes: at equal depth, reads took {interval} as long with writes outstanding as without.")
     } else if equal.high < 1.0 {
-        format!(
-            "No: at equal depth, reads that found a write outstanding took {interval} as long as those that did not."
-        )
+        format!("No: at equal depth, reads took {interval} as long with writes outstanding as without.")
     } else {
         format!(
-            "Not shown: at equal depth, reads that found a write outstanding took {interval} as long as those that did not."
+            "Not shown: at equal depth, reads took {interval} as long with writes outstanding as without."
         )
     }
 }

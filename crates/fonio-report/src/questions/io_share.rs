@@ -18,7 +18,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     );
     let answer = match &about.analysis.outstanding.waited {
         Some(waited) => format!(
-            "For {} of the time ({} of {length}), a request was outstanding that a program may wait for. {busy}",
+            "For {} of the time ({} of {length}), programs may have been waiting for storage. {busy}",
             Unit::Share.format(waited.share),
             Unit::Ns.format(waited.ns as f64),
         ),
@@ -32,9 +32,9 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         tables: vec![table(about, share)],
         hints: Vec::new(),
         notes: vec![format!(
-            "The block-trace study adds up all service times, overlapping ones and write-back too: here {} of the \
-                 time, which is {} (light is below 9 % in the study; heavy from 15 % is our own bound). The verdict \
-                 does not rest on it.",
+            "The block-trace study sums all service times, including overlapping requests and write-back: here {} of \
+                 the time, which is {} (light is below 9 % in the study; heavy from 15 % is our own bound). The verdict \
+                 does not use this sum.",
             Unit::Share.format(share.latency_sum_share),
             level_words(share.level)
         )],
@@ -78,9 +78,9 @@ fn table(about: &About<'_>, all: &Share) -> Table {
             Column::new("Device"),
             Column::noted("Busy", "Time with at least one request in flight, over the time recorded."),
             Column::noted("Busy time", "Time with at least one request in flight."),
-            Column::noted("Depth when busy", "Mean number of requests in flight while there is one."),
+            Column::noted("Depth when busy", "Mean number of requests in flight while the device is busy."),
             Column::noted("Deepest", "Most requests in flight at once.").or_drop(),
-            Column::noted("One every", "Busy time over requests: how often the device completes one while busy."),
+            Column::noted("One every", "Busy time over requests: the time per completed request while the device is busy."),
             Column::noted(
                 "Summed service",
                 "Summed service time over the time recorded, the block-trace study's I/O share; exceeds 100 % where \

@@ -20,7 +20,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     if !about.shows_response() {
         notes.push(
             "The recording does not show when requests were queued, so response time is unknown. The tables and \
-             pictures show service time instead, which leaves out the wait in the queue."
+             pictures show service time instead, which does not include queueing."
                 .to_owned(),
         );
     }
@@ -30,7 +30,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         .collect();
     if about.shows_response() && !bare.is_empty() {
         notes.push(format!(
-            "The queueing of {} is not seen (the kernel makes flushes itself): their service time stands in.",
+            "The recording does not show the queueing of {} (the kernel issues flushes itself); the tables use their service time.",
             super::listed(&bare)
         ));
     }
@@ -65,7 +65,7 @@ fn answer(about: &About<'_>) -> String {
     let longest = about.analysis.outstanding.groups.iter().filter(|row| is_single(row.group));
     let longest = longest.max_by_key(|row| (row.of_waited_share.is_some(), row.time.ns));
     let Some(longest) = longest else {
-        return "No request is known to have completed, so no time is known.".to_owned();
+        return "No completion was recorded, so no latency is known.".to_owned();
     };
     let mut answer = format!(
         "{}: outstanding for {} of the time",
@@ -76,17 +76,17 @@ fn answer(about: &About<'_>) -> String {
     if let Some(times) = row.and_then(|row| time_of(row, lead)) {
         if let Some(median) = times.p50 {
             let median = Unit::Ns.format(median as f64);
-            answer += &format!("; half of them complete within {median}{}", lead.aside());
+            answer += &format!("; the median is {median}{}", lead.aside());
         }
         if let Some(tail) = times.p99 {
-            answer += &format!(", one in a hundred takes {} or longer", Unit::Ns.format(tail as f64));
+            answer += &format!(", the 99th percentile {}", Unit::Ns.format(tail as f64));
         }
     }
     answer += ".";
     let long = &about.analysis.outstanding.long;
     if long.count > 0 {
         answer += &format!(
-            " {} {} that a program may wait for took {} or longer.",
+            " {} {} took {} or longer (write-back not counted).",
             Unit::Count.format(long.count as f64),
             if long.count == 1 { "request" } else { "requests" },
             Unit::Ns.format(long.threshold_ns as f64)
@@ -113,9 +113,8 @@ fn outstanding(about: &About<'_>) -> Option<Figure> {
     Some(Figure {
         id: "outstanding".into(),
         title: "Time outstanding".into(),
-        caption:
-            "The part of the time in which at least one request of the kind was outstanding. Kinds overlap."
-                .into(),
+        caption: "Share of the time with at least one request of this kind outstanding. Kinds overlap."
+            .into(),
         plot: Plot::StackedBar,
         x: Axis::linear("Share of the time", Unit::Share),
         y: Axis::categories("Kind", names),
@@ -137,7 +136,7 @@ fn curves(about: &About<'_>) -> Option<Figure> {
     Some(Figure {
         id: "latency-cdf".into(),
         title: format!("{}, cumulative", lead.title()),
-        caption: "The share of requests that complete within a time; the further right, the slower.".into(),
+        caption: "Share of requests that complete within a time. Curves further right are slower.".into(),
         plot: Plot::Step,
         x: Axis::log(lead.axis(), Unit::Ns),
         y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },
@@ -179,7 +178,7 @@ fn table(about: &About<'_>) -> Table {
         Column::new("Count"),
         Column::noted(
             "Outstanding",
-            "The part of the time in which at least one was outstanding. All: only requests that a program may wait for.",
+            "Share of the time with at least one outstanding. In the row All: only reads, synchronous writes and flushes.",
         ),
         noted("Mean", lead.pick(": queued to completion.", ": issue to completion.")),
         noted("Median", ": half of the requests take no longer."),

@@ -9,15 +9,14 @@ use fonio_core::Unit;
 pub fn section(about: &About<'_>) -> Option<Section> {
     let launch = about.analysis.launch.as_ref()?;
     let answer = format!(
-        "{} It took {}, counted along its critical path: what a thread waited for is followed into the thread of the \
-         launch that it waited for.",
+        "{} It took {} along its critical path, which follows each wait into the thread that ended it.",
         launch.verdict,
         Unit::S.format(seconds(launch.duration_ns)),
     );
     let mut notes = Vec::new();
     if launch.storage_waits > 0 {
         notes.push(format!(
-            "The critical path waited for storage {} times; of {} it is known which request ended the wait.",
+            "The critical path waited for storage {} times; for {} of the waits the request is known.",
             Unit::Count.format(launch.storage_waits as f64),
             Unit::Count.format(launch.storage_waits_with_request as f64),
         ));
@@ -50,11 +49,11 @@ fn named(launch: &Launch) -> Vec<(&'static str, f64, Option<u64>)> {
     let waits: [Wait; 7] = [
         ("waiting for storage", |parts| parts.storage_ns),
         ("waiting for the network", |parts| parts.network_ns),
-        ("waiting for a time that it set", |parts| parts.timer_ns),
+        ("sleeping (timer)", |parts| parts.timer_ns),
         ("waiting for other processes", |parts| parts.thread_ns),
         ("waiting for locks", |parts| parts.lock_ns),
         ("waiting for a processor", |parts| parts.cpu_ns),
-        ("waiting, not seen for what", |parts| parts.unknown_ns),
+        ("waiting, reason unknown", |parts| parts.unknown_ns),
     ];
     parts.extend(waits.map(|(name, of)| (name, of(&launch.path) as f64, Some(of(&launch.all_threads)))));
     parts
@@ -74,11 +73,11 @@ fn parts(launch: &Launch) -> Table {
         caption: "Parts of the launch".into(),
         columns: vec![
             Column::new("Part"),
-            Column::noted("Share", "Of the launch. Every moment of its critical path counts once."),
+            Column::noted("Share", "Share of the launch. Each moment of the critical path counts once."),
             Column::new("Time"),
             Column::noted(
                 "All threads",
-                "What its threads waited, summed: they wait at the same time, and for each other.",
+                "Waits of all threads, summed; threads wait at the same time and for each other.",
             )
             .or_drop(),
         ],
@@ -103,11 +102,11 @@ fn programs(launch: &Launch) -> Table {
         caption: "Programs on the critical path".into(),
         columns: vec![
             Column::new("Program"),
-            Column::noted("Time", "Of the critical path that lay in it."),
+            Column::noted("Time", "Share of the critical path in this program."),
             Column::new("Running"),
             Column::new("Storage"),
             Column::new("Network"),
-            Column::noted("No processor", "Ready to run, while others had the processors."),
+            Column::noted("No processor", "Ready to run while other threads used the processors."),
         ],
         rows: rows.collect(),
         ..Table::default()

@@ -21,7 +21,10 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             cpu.active_share
                 .map(|active| format!("processors were active {} of the time{busiest}", share(active))),
         );
-        parts.extend(cpu.iowait_share.map(|iowait| format!("idle with I/O to wait for {}", share(iowait))));
+        parts.extend(
+            cpu.iowait_share
+                .map(|iowait| format!("idle with I/O outstanding {} (iowait, all devices)", share(iowait))),
+        );
     }
     if let Some(memory) = &machine.memory {
         parts.extend(
@@ -58,7 +61,7 @@ fn table(about: &About<'_>) -> Table {
     if let Some(cpu) = &machine.cpu {
         fact("Processors active", Cell::known(cpu.active_share, Unit::Share), "of all processor time");
         fact(
-            "Processors waiting for I/O",
+            "Processors in iowait (all devices)",
             Cell::known(cpu.iowait_share, Unit::Share),
             "of all processor time",
         );
@@ -67,11 +70,7 @@ fn table(about: &About<'_>) -> Table {
             Cell::known(cpu.busiest_share, Unit::Share),
             "of the time; the busiest of each interval between samples",
         );
-        fact(
-            "Waiting for I/O when not idle",
-            Cell::known(cpu.iowait_of_not_idle_share, Unit::Share),
-            "of the time there was something to do",
-        );
+        fact("Iowait, of busy and iowait time", Cell::known(cpu.iowait_of_not_idle_share, Unit::Share), "");
     }
     if let Some(memory) = &machine.memory {
         fact("Memory", maybe(memory.total_bytes, Unit::Bytes), "installed");
@@ -167,7 +166,7 @@ const PANELS: [Panel; 5] = [
     },
     Panel {
         id: "dirty",
-        title: "Page cache to be written",
+        title: "Dirty page cache",
         unit: Unit::Bytes,
         plot: Plot::Line,
         metrics: &[

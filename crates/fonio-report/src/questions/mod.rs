@@ -112,9 +112,8 @@ impl About<'_> {
 fn loss_note(validity: &Validity) -> Option<String> {
     validity.has_loss().then(|| {
         format!(
-            "{} were lost, and each can have cost a request its latency. Longest times are therefore at least those shown, \
-             percentiles are the range that the missing requests leave, and means, sums and curves are of the requests \
-             that were seen.",
+            "{} were lost, each of which can hide a request's latency. Maxima are therefore lower bounds, percentiles are \
+             ranges, and means, sums and curves cover the recorded requests only.",
             sentence_case(&validity.lost_in_words())
         )
     })

@@ -42,7 +42,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     };
     Some(Section {
         id: "place".into(),
-        question: "Where on the device, and in what order?".into(),
+        question: "Which addresses are accessed, and in what order?".into(),
         answer: if parts.is_empty() { String::new() } else { format!("{}.", super::listed(&parts)) },
         figures,
         tables: vec![Table {
@@ -108,7 +108,7 @@ fn addresses(about: &About<'_>, device: u32) -> Option<[Figure; 2]> {
     Some([
         figure(
             "address",
-            format!("What goes where on {name}"),
+            format!("Accesses by address on {name}"),
             about.sample_note(),
             Plot::Scatter,
             None,
@@ -116,7 +116,7 @@ fn addresses(about: &About<'_>, device: u32) -> Option<[Figure; 2]> {
         ),
         figure(
             "address-heat",
-            format!("Where on {name} it takes long"),
+            format!("Service time by address on {name}"),
             "Coloured by the time from issue to completion.".to_owned(),
             Plot::HeatScatter,
             Some(Axis::log("Service", Unit::Ns)),
@@ -172,11 +172,12 @@ pub fn again(about: &About<'_>) -> Option<Section> {
     let answer = match locality.written.again_share {
         Some(share) => {
             let mut answer = format!(
-                "{} of the writes to 4 KiB places go to one written before",
+                "{} of the writes to 4 KiB pages rewrite a page that was written before",
                 Unit::Share.format(share)
             );
             if let Some(top) = locality.written.top_10_share {
-                answer += &format!("; the ten most written take {} of them", Unit::Share.format(top));
+                answer +=
+                    &format!("; the ten most written pages take {} of the writes", Unit::Share.format(top));
             }
             answer + "."
         }
@@ -197,17 +198,17 @@ pub fn again(about: &About<'_>) -> Option<Section> {
         ]
     };
     let mut tables = vec![Table {
-        caption: "Places of 4 KiB".into(),
+        caption: "Pages of 4 KiB".into(),
         columns: vec![
             Column::new(""),
-            Column::noted("Touches", "A request touches each place it covers once."),
+            Column::noted("Touches", "A request counts once for each page that it covers."),
             Column::noted("Places", "Distinct places."),
-            Column::noted("More than once", "Places touched more than once.").or_drop(),
-            Column::noted("Again", "Share of the touches that go to a place touched before."),
-            Column::noted("Top ten", "Share of the touches that the ten most touched places take."),
-            Column::noted("Most", "Touches of the most touched place.").or_drop(),
-            Column::noted("Half", "Fewest places that together take half of the touches."),
-            Column::noted("90 %", "Fewest places that together take 90 % of the touches.").or_drop(),
+            Column::noted("More than once", "Pages accessed more than once.").or_drop(),
+            Column::noted("Again", "Share of the accesses to a page that was accessed before."),
+            Column::noted("Top ten", "Share of the accesses that go to the ten most accessed pages."),
+            Column::noted("Most", "Accesses to the most accessed page.").or_drop(),
+            Column::noted("Half", "Smallest number of pages that take half of the accesses."),
+            Column::noted("90 %", "Smallest number of pages that take 90 % of the accesses.").or_drop(),
         ],
         rows: vec![row("writes", &locality.written), row("reads", &locality.read)],
         ..Table::default()
@@ -239,8 +240,8 @@ pub fn again(about: &About<'_>) -> Option<Section> {
     }
     let ranks = (places.len() > 1).then(|| Figure {
         id: "rank".into(),
-        title: "Writes to the most written places, by rank".into(),
-        caption: "A steep fall means that few places take most of the writes.".into(),
+        title: "Writes to the most written pages, by rank".into(),
+        caption: "A steep fall means that few pages take most of the writes.".into(),
         plot: Plot::Line,
         x: Axis::log("Rank", Unit::Count),
         y: Axis::log("Writes", Unit::Count),
@@ -257,14 +258,14 @@ pub fn again(about: &About<'_>) -> Option<Section> {
     let mut notes = Vec::new();
     if locality.sampled_share < 1.0 {
         notes.push(format!(
-            "{} of the address space was followed; counts of places are scaled up, and the ranking holds only what was \
-             followed.",
+            "Only {} of the address space was counted. Numbers of pages are scaled up; the ranking covers the counted \
+             part only.",
             Unit::Share.format(locality.sampled_share)
         ));
     }
     Some(Section {
         id: "again".into(),
-        question: "Is the same place written again and again?".into(),
+        question: "Are the same pages rewritten?".into(),
         answer,
         figures: ranks.into_iter().collect(),
         tables,

@@ -35,13 +35,13 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     let share = delay.and_then(|delay| Some((delay, delay.of_waited_share?)));
     let answer = match share {
         Some((delay, share)) => format!(
-            "{} had a request outstanding for {}, {} of the time in which any program may have waited for storage.",
+            "{} had requests outstanding for {}: {} of the time in which programs may have been waiting for storage.",
             first.name,
             Unit::Ns.format(delay.time.ns as f64),
             Unit::Share.format(share),
         ),
         None => {
-            format!("{} makes the most requests: {}.", first.name, Unit::Count.format(first.requests as f64))
+            format!("{} issued the most requests: {}.", first.name, Unit::Count.format(first.requests as f64))
         }
     };
     Some(Section {
@@ -70,9 +70,7 @@ fn bars(lines: &[Line<'_>]) -> Option<Figure> {
     Some(Figure {
         id: "process-outstanding".into(),
         title: "Time outstanding by process".into(),
-        caption:
-            "The time in which at least one of its requests was outstanding that a program may wait for."
-                .into(),
+        caption: "Time with at least one read, synchronous write or flush of the process outstanding.".into(),
         plot: Plot::StackedBar,
         x: Axis::linear("Time outstanding", Unit::Ns),
         y: Axis::categories("Process", drawn.iter().map(|(process, _)| process.name.clone()).collect()),
@@ -116,13 +114,10 @@ fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
         caption: "Processes".into(),
         columns: vec![
             Column::new("Process"),
-            Column::noted(
-                "Of the wait",
-                "Time with a request of it outstanding that a program may wait for, over the same of all processes.",
-            ),
+            Column::noted("Of the wait", "The time outstanding of this process over that of all processes."),
             Column::noted(
                 "Outstanding",
-                "Time with a request of it outstanding that a program may wait for.",
+                "Time with at least one read, synchronous write or flush of the process outstanding.",
             ),
             Column::noted(
                 lead.pick("Longest", "Longest service"),
@@ -135,8 +130,7 @@ fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
             Column::new("Requests"),
             Column::new("Reads").or_drop(),
             Column::new("Writes").or_drop(),
-            Column::noted("Sync writes", "Writes that a program waits for, as with fsync or O_SYNC.")
-                .or_drop(),
+            Column::noted("Sync writes", "Synchronous writes (fsync, O_SYNC).").or_drop(),
             Column::new("Read"),
             Column::new("Written"),
         ],

@@ -11,14 +11,13 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     }
     let mut answer = match queueing.queue_share_of_response {
         Some(share) => format!(
-            "{} of the summed response time was spent queued, before the issue.",
+            "Requests spent {} of their response time in the queue, before they were issued.",
             Unit::Share.format(share)
         ),
         None => "The source does not show when requests were queued.".to_owned(),
     };
     if let Some(requeues) = queueing.requeues.as_ref().filter(|requeues| requeues.requests > 0) {
-        answer +=
-            &format!(" The driver gave {} requests back.", Unit::Count.format(requeues.requests as f64));
+        answer += &format!(" The driver requeued {} requests.", Unit::Count.format(requeues.requests as f64));
     }
     let curves: Vec<Series> = queueing
         .groups
@@ -31,7 +30,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         figures.push(Figure {
             id: "queue-cdf".into(),
             title: "Queue time, cumulative".into(),
-            caption: "The share of requests that were issued within a time.".into(),
+            caption: "Share of requests issued within a time.".into(),
             plot: Plot::Step,
             x: Axis::log("Queued to issue", Unit::Ns),
             y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },
@@ -75,8 +74,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         columns: vec![
             Column::new("Device"),
             Column::noted("Busy", "Busy time over the time recorded."),
-            Column::noted("Mean", "Mean number of requests in flight, over all of the time."),
-            Column::noted("Mean when busy", "Mean number of requests in flight, while there is one."),
+            Column::noted("Mean", "Mean number of requests in flight, over the time recorded."),
+            Column::noted("Mean when busy", "Mean number of requests in flight while the device is busy."),
             Column::noted("Found at issue", "Mean number of requests already in flight when one was issued."),
             Column::new("Most"),
         ],
@@ -116,8 +115,8 @@ fn notes(about: &About<'_>) -> Vec<String> {
         return Vec::new();
     }
     vec![format!(
-        "Service time includes the queue of the loop driver and of the device below ({}): it is not what the device takes \
-         for one request.",
+        "The service time of {} includes the queue of the loop driver and of the device below, so it is longer than the \
+         device takes for one request.",
         super::listed(&loops)
     )]
 }
@@ -145,7 +144,7 @@ fn depths(about: &About<'_>) -> Option<Figure> {
     Some(Figure {
         id: "time-at-depth".into(),
         title: "Time at each depth".into(),
-        caption: "How long exactly this number of requests was in flight.".into(),
+        caption: "Time with exactly this number of requests in flight.".into(),
         plot: Plot::GroupedBar,
         x: Axis::categories("Requests in flight", names),
         y: Axis::linear("Time", Unit::Ns),

@@ -14,7 +14,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     }
     Some(Section {
         id: "sizes".into(),
-        question: "How large are the requests, and do large ones take longer?".into(),
+        question: "How large are the requests, and how does size affect latency?".into(),
         answer: answer(sizes),
         figures: [size_curves(sizes), latency_by_size(about)].into_iter().flatten().collect(),
         tables: vec![size_table(sizes), latency_table(about)]
@@ -53,7 +53,7 @@ fn size_curves(rows: &[SizeRow]) -> Option<Figure> {
     Some(Figure {
         id: "size-cdf".into(),
         title: "Size, cumulative".into(),
-        caption: "The share of requests up to a size.".into(),
+        caption: "Share of requests up to a size.".into(),
         plot: Plot::Step,
         x: Axis::log("Size", Unit::Bytes),
         y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },
@@ -99,7 +99,7 @@ fn latency_by_size(about: &About<'_>) -> Option<Figure> {
     Some(Figure {
         id: "latency-by-size".into(),
         title: "Median service time by size".into(),
-        caption: "Half of the requests of a size take no longer.".into(),
+        caption: "The median latency of requests of each size.".into(),
         plot: Plot::GroupedBar,
         x: Axis::categories("Size", classes.iter().map(|(over, up_to)| class_name(*over, *up_to)).collect()),
         y: Axis::linear("Issue to completion", Unit::Ns),

@@ -30,13 +30,13 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             Cell::count(point.request_id, Unit::Count),
         ]
     });
-    let all = if felt.is_some() { "The slowest that a program may wait for" } else { "The slowest" };
+    let all = if felt.is_some() { "The slowest read, synchronous write or flush" } else { "The slowest" };
     Some(Section {
         id: "slowest".into(),
         question: "Which requests were the slowest?".into(),
         answer: format!(
             "{}{} was {} at {}, which took {} {what}.",
-            if lossy { "Events were lost. Of those seen: " } else { "" },
+            if lossy { "Events were lost. Of the recorded requests: " } else { "" },
             all,
             first.class.one(),
             Unit::Ns.format(first.at_ns as f64),

@@ -16,12 +16,11 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         );
         if validity.has_loss() {
             format!(
-                "Mostly, but not the longest times and the far percentiles: {} were lost, which may have been of the \
-                 slowest requests. {seen}",
+                "Mostly. Do not rely on maxima and high percentiles: {} were lost, possibly of the slowest requests. {seen}",
                 validity.lost_in_words()
             )
         } else {
-            format!("Yes: no event is known to be lost, and {seen}")
+            format!("Yes: no events were lost, and {seen}")
         }
     } else {
         format!("No. {}", validity.problems.join(" "))
@@ -35,7 +34,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         ("Times out of order", validity.out_of_order_times, "completed before they were issued or queued"),
         ("Rows out of order", validity.out_of_order_rows, "arrived after a later one"),
         ("Errors", validity.errors, "ended with an error"),
-        ("Ambiguous events", validity.ambiguous, "more than one request could have been meant"),
+        ("Ambiguous events", validity.ambiguous, "events that fit more than one request"),
     ];
     let row = |label: &str, count: u64, note: &str| {
         vec![Cell::words(label), Cell::count(count, Unit::Count), Cell::words(note)]
@@ -48,7 +47,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         (
             "In flight at the end",
             validity.in_flight_at_end,
-            "of those without completion: issued just before",
+            "of those without completion: issued just before the end",
         ),
         ("Never issued", validity.never_issued, "queued, and not issued before the recording ended"),
     ];
@@ -71,7 +70,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         answer,
         figures: Vec::new(),
         tables: std::iter::once(Table {
-            caption: "What was seen and what was not".into(),
+            caption: "Complete and incomplete requests".into(),
             columns: ["What", "Count", ""].map(Column::new).into(),
             rows,
             ..Table::default()
@@ -109,8 +108,8 @@ fn places(validity: &Validity) -> Option<Table> {
         caption: "Where events were lost".into(),
         columns: vec![
             Column::new("Processor"),
-            Column::noted("From", "Since the beginning: the last instant known to be complete."),
-            Column::noted("Until", "The first instant known to be complete again."),
+            Column::noted("From", "End of the last complete period, since the beginning."),
+            Column::noted("Until", "Begin of the next complete period."),
             Column::noted("Events", "A dash where only the gap is known."),
         ],
         rows: validity.lost_where.iter().map(row).collect(),

@@ -61,7 +61,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         figure(
             "mean-latency",
             lead.title(),
-            "Mean of the requests issued in each bin, and the longest.",
+            "Mean and maximum of the requests issued in each bin.",
             Plot::Line,
             Axis::log(lead.axis(), Unit::Ns),
             vec![
@@ -110,8 +110,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         tables: vec![table(about)],
         notes: loss_note(&about.analysis.validity).into_iter().collect(),
         hints: vec![
-            "Drag across a chart to look at a stretch of time in all of them; double-click to see all again."
-                .into(),
+            "Drag across a chart to zoom all charts to that period; double-click to zoom out.".into(),
         ],
     })
 }
@@ -123,7 +122,7 @@ fn busiest(about: &About<'_>) -> String {
     let busiest = busiest.max_by(|(_, (a, _)), (_, (b, _))| a.cmp(b).then(std::cmp::Ordering::Greater));
     match busiest {
         Some((at, (busy, covered))) if *busy > 0 => format!(
-            "The busiest stretch of {} begins at {}: a request was in flight for {} of it.",
+            "The busiest period of {} begins at {}: the devices were busy for {} of it.",
             Unit::Ns.format(*covered as f64),
             Unit::Ns.format(at as f64 * slices.slice_ns as f64),
             Unit::Ns.format(*busy as f64),
@@ -166,11 +165,10 @@ fn table(about: &About<'_>) -> Table {
             Column::new("Written"),
             Column::new("Flushes"),
             Column::noted("Busy", "Time with a request in flight."),
-            Column::noted("Reads 99 %", &format!("{}: 99 % of the reads do not exceed it.", lead.title()))
-                .or_drop(),
+            Column::noted("Reads 99 %", &format!("{}: 99th percentile of reads.", lead.title())).or_drop(),
             Column::noted(
                 "Sync writes 99 %",
-                &format!("{}: 99 % of the synchronous writes do not exceed it.", lead.title()),
+                &format!("{}: 99th percentile of synchronous writes.", lead.title()),
             )
             .or_drop(),
         ],

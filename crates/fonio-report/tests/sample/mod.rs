@@ -196,12 +196,7 @@ fn share() -> Share {
 }
 
 fn findings() -> Vec<Finding> {
-    let figure = |name: &str, value: f64, unit: Unit, text: &str| Figure {
-        name: name.into(),
-        value,
-        unit,
-        text: text.into(),
-    };
+    let figure = |name: &str, value: f64, unit: Unit| Figure::new(name, Some(value), unit);
     vec![
         Finding {
             id: "sync-writes-dominate".into(),
@@ -209,9 +204,9 @@ fn findings() -> Vec<Finding> {
             severity: Severity::High,
             sentence: "Sync writes take 71 % of the summed latency.".into(),
             evidence: vec![
-                figure("sync writes' share of latency", 0.71, Unit::Share, "71 %"),
-                figure("sync write service, 99 %", 31.2e6, Unit::Ns, "31.2 ms"),
-                figure("sync writes", 41_230.0, Unit::Count, "41,230"),
+                figure("outstanding.write_sync", 0.71, Unit::Share),
+                figure("latency.write_sync.service.p99", 31.2e6, Unit::Ns),
+                figure("latency.write_sync.service.count", 41_230.0, Unit::Count),
             ],
             consequence: "An application that calls fsync stands still for 31 ms in one call of a hundred."
                 .into(),
@@ -226,7 +221,7 @@ fn findings() -> Vec<Finding> {
             rank: 2,
             severity: Severity::Medium,
             sentence: "The device is flushed every 9 writes.".into(),
-            evidence: vec![figure("writes to a flush", 9.1, Unit::Ratio, "9.1")],
+            evidence: vec![figure("flushes.writes_per_flush", 9.1, Unit::Number)],
             consequence:
                 "A flush empties the device's write cache and keeps it from putting writes together.".into(),
             fixes: vec!["Find who calls fsync with `fonio record --calls`.".into()],
@@ -237,7 +232,7 @@ fn findings() -> Vec<Finding> {
             rank: 3,
             severity: Severity::Note,
             sentence: "43 % of the writes are of 4 KiB or less.".into(),
-            evidence: vec![figure("writes up to 4 KiB", 0.431, Unit::Share, "43.1 %")],
+            evidence: vec![figure("sizes.writes.up_to_4k_share", 0.431, Unit::Share)],
             consequence: "Small writes wear flash more than their bytes say.".into(),
             fixes: Vec::new(),
             source: "Kim et al., section 3".into(),
@@ -697,12 +692,13 @@ pub fn comparison() -> Comparison {
         answer,
         unknown: None,
     };
-    let row = |figure: &str, label: &str, unit, less_is_better, values: [f64; 3], changes: [Change; 2]| {
+    let row = |figure: &str, unit, values: [f64; 3], changes: [Change; 2]| {
+        let Figure { label, better, .. } = Figure::new(figure, None, unit);
         ComparisonRow {
             figure: figure.into(),
             unit,
-            label: label.into(),
-            less_is_better,
+            label,
+            better,
             felt: figure == "run_time",
             values: values.map(Some).into(),
             texts: values.map(|value| Some(unit.format(value))).into(),
@@ -728,43 +724,28 @@ pub fn comparison() -> Comparison {
         method: "slices of time".into(),
         sides: vec![side("before", true), side("wal", true), side("bfuse", false)],
         rows: vec![
-            row(
-                "run_time",
-                "run time",
-                Unit::Ns,
-                Some(true),
-                [6.4e9, 2.2e9, 6.3e9],
-                [once(0.344), once(0.984)],
-            ),
+            row("run_time", Unit::Ns, [6.4e9, 2.2e9, 6.3e9], [once(0.344), once(0.984)]),
             row(
                 "latency.write_sync.response.p99",
-                "sync write response, 99th percentile",
                 Unit::Ns,
-                Some(true),
                 [31.2e6, 12.1e6, 30.0e6],
                 [change(0.388, 1.3, lower), change(0.962, 1.2, same)],
             ),
             row(
                 "io_share.busy_union",
-                "time busy",
                 Unit::Share,
-                None,
                 [0.384, 0.201, 0.45],
                 [change(0.523, 1.1, lower), change(1.172, 1.05, higher)],
             ),
             row(
                 "flushes.per_s",
-                "flushes",
                 Unit::PerS,
-                None,
                 [39.0, 11.0, 38.0],
                 [change(0.282, 1.2, lower), change(0.974, 1.1, same)],
             ),
             row(
                 "totals.read_bytes_per_s",
-                "bytes read",
                 Unit::BytesPerS,
-                None,
                 [5.1e6, 5.5e6, 5.0e6],
                 [change(1.078, 1.02, higher), change(0.98, 1.05, same)],
             ),

@@ -1,4 +1,4 @@
-//! What can be said to `fonio device emulate`.
+//! `fonio device emulate`.
 
 use std::path::PathBuf;
 
@@ -13,67 +13,66 @@ use fonio_core::quantity::parse_bytes;
     vanish:after=10s  vanish:commands=1000  flip:range=0-64M,probability=0.001\n\n\
     Power cuts: fonio device emulate kingston --power-cuts 100 --check 'sqlite3 $FONIO_MOUNT/db \"PRAGMA \
     integrity_check\" | grep -qx ok' -- ./workload.sh\n\n\
-    Exit codes: 0 fine, 1 a power cut was not survived, 2 usage or an error, 3 the workload failed."
+    Exit codes: 0 success, 1 the check failed after a power cut, 2 wrong usage or an error, 3 the workload failed."
 )]
 pub struct Emulate {
-    /// The device: a shipped profile (`fonio device list`) or a profile's file.
+    /// The profile: a name of `fonio device list`, or a TOML file.
     #[arg(required_unless_present = "floor")]
     pub profile: Option<String>,
-    /// The device's size, such as 2GiB.
+    /// Size of the device, such as 2GiB.
     #[arg(long, value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
-    /// Begin with a device on which this much was written in order, such as 1GiB: one in use has no unwritten part.
+    /// Start with this much of the device written sequentially, such as 1GiB, as on a device in use.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0B")]
     pub written: u64,
-    /// Keep the data in this file, which may exist and have just this size; else they are in memory and go with the
-    /// device. Give it twice to let --fs overwrite what it holds.
+    /// Keep the data in this file; an existing one must have the size of the device. Default: in memory, lost at the end.
+    /// Give the file twice to let --fs overwrite its data.
     #[arg(long, value_name = "FILE")]
     pub image: Vec<PathBuf>,
-    /// Serve a virtual machine through NBD on this Unix socket, instead of making a block device; needs no root.
+    /// Serve the device through NBD on this Unix socket, for a virtual machine; needs no root.
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["filesystem", "mount", "power_cuts", "floor"])]
     pub nbd: Option<PathBuf>,
-    /// Make this file system on it: ext4, ext3, xfs, btrfs.
+    /// Make this file system on the device: ext4, ext3, xfs, btrfs.
     #[arg(long = "fs", value_name = "NAME")]
     pub filesystem: Option<fonio_host::Filesystem>,
-    /// Mount it on this folder. Without a folder, on one of its own.
+    /// Mount the file system on this directory. Without DIR, on a temporary one.
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "", value_parser = any_path)]
     pub mount: Option<PathBuf>,
     /// Mount options, separated by commas.
     #[arg(long, value_name = "OPTIONS", default_value = "", hide_default_value = true)]
     pub mount_options: String,
-    /// The block device's scheduler.
+    /// I/O scheduler of the block device.
     #[arg(long, value_name = "NAME", default_value = "mq-deadline")]
     pub scheduler: String,
-    /// Let this many seconds pass for one of the device's, where this machine is too slow for it.
+    /// Slow the device down by this factor, if this machine is too slow to emulate it in real time.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_dilation)]
     pub dilate: f64,
-    /// A fault; can be given several times.
+    /// Inject a fault, see below. Repeatable.
     #[arg(long, value_name = "KIND:SETTINGS")]
     pub fault: Vec<String>,
-    /// Log every write and flush with its data.
+    /// Log every write and flush with its data into this file.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// After the workload, cut the power at this many random moments of it, and check each time what is left.
+    /// Simulate this many power cuts at random moments of the workload, and run --check after each.
     #[arg(long, value_name = "COUNT", requires_all = ["check", "workload"], conflicts_with = "image")]
     pub power_cuts: Option<u32>,
-    /// A shell command that looks at the file system in $FONIO_MOUNT (the image is $FONIO_IMAGE) and exits with 0
-    /// where it is as it should be.
+    /// Shell command that checks the file system in $FONIO_MOUNT (image: $FONIO_IMAGE) and exits with 0 if it is intact.
     #[arg(long, value_name = "COMMAND", requires = "power_cuts")]
     pub check: Option<String>,
-    /// Into which units unflushed writes tear.
+    /// Unit at which a power cut tears unflushed writes.
     #[arg(long, value_enum, default_value_t = Tear::Page, requires = "power_cuts")]
     pub tear: Tear,
-    /// For everything random.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// JSON on standard output: a line when the device is ready and one at the end; docs/emulator.md describes them.
+    /// Print JSON: one line when the device is ready, one at the end. docs/emulator.md describes them.
     #[arg(long)]
     pub json: bool,
-    /// Only measure the least time in which this machine can answer, and say it.
+    /// Measure the shortest latency that this machine can emulate, then exit.
     #[arg(long)]
     pub floor: bool,
-    /// Run this on the device and stop when it ends; it finds the mount in $FONIO_MOUNT and the device in
-    /// $FONIO_DEVICE. Without it the device is there until Ctrl-C.
+    /// Run this command, then remove the device. $FONIO_MOUNT names the mount, $FONIO_DEVICE the device. Default: keep
+    /// the device until Ctrl-C.
     #[arg(last = true, value_name = "WORKLOAD")]
     pub workload: Vec<String>,
 }
@@ -87,7 +86,7 @@ pub enum Tear {
     Sector,
 }
 
-/// Also the empty one, which stands for a folder of its own.
+/// Accepts the empty path, which stands for a temporary directory.
 fn any_path(text: &str) -> Result<PathBuf, String> {
     Ok(text.into())
 }

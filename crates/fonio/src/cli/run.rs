@@ -13,21 +13,21 @@ use fonio_core::quantity::{parse_bytes, parse_duration};
 /// `fonio run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The workload: a shipped one's name, or a TOML file (docs/workloads.md). Without it, the list.
+    /// The workload: a name from the list, or a TOML file (docs/workloads.md). Default: print the list.
     pub workload: Option<String>,
-    /// Where and how.
+    /// Where and how the workload runs.
     #[command(flatten)]
     pub setup: SetupArgs,
-    /// Also run it with these fixes, each by itself (`fonio fix` lists them); several are separated by commas.
+    /// Also run the workload with each of these fixes, separated by commas (`fonio fix` lists them).
     #[arg(long, value_name = "FIX", value_delimiter = ',', value_parser = parse_change)]
     pub fix: Vec<Change>,
-    /// Replay a phone's system calls: a trace in mobigen's format, at its times.
+    /// Replay the system calls of a phone with their original timing, from a trace in mobigen's format.
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub mobigen: Option<PathBuf>,
-    /// Launches of the command that follows `--`.
+    /// How the command after `--` is launched.
     #[command(flatten)]
     pub launch: LaunchArgs,
-    /// With --launch, the command; with the workload `mobibench`, Mobibench's own options (`-- -f 1024 -r 4 -a 1`).
+    /// The command for --launch; or, with the workload `mobibench`, Mobibench's options (`-- -f 1024 -r 4 -a 1`).
     #[arg(last = true, value_name = "ARGUMENTS", help_heading = "Arguments")]
     pub arguments: Vec<OsString>,
 }
@@ -36,17 +36,17 @@ pub struct Run {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Launches")]
 pub struct LaunchArgs {
-    /// Launch the command that follows `--`, and say where its time goes: processor, storage, network, others.
+    /// Launch the command after `--` and report where its time goes: processor, storage, network, other waits.
     #[arg(long, conflicts_with_all = ["workload", "mobigen", "fix", "scale"], requires = "arguments")]
     pub launch: bool,
-    /// Cold launches: what the page cache holds of the files that the command opens is dropped before each. The default.
+    /// Launch cold: drop the command's files from the page cache before each launch. This is the default.
     #[arg(long, requires = "launch", conflicts_with = "warm")]
     pub cold: bool,
-    /// Warm launches: it has run before.
+    /// Launch warm: run the command once before measuring.
     #[arg(long, requires = "launch")]
     pub warm: bool,
-    /// For a command that does not end by itself: the launch is over, and the command is ended, when its threads take
-    /// less than this share of a processor, and none waits for storage, for this time.
+    /// For a command that does not exit: end the launch, and the command, once its threads use less than SHARE of a
+    /// processor and none waits for storage, for TIME.
     #[arg(
         long,
         requires = "launch",
@@ -57,10 +57,10 @@ pub struct LaunchArgs {
         default_missing_value = "10%:500ms"
     )]
     pub until_idle: Option<Quiet>,
-    /// Files and folders that are copied to the device on which the command is launched, whose top is its folder.
+    /// Copy these files and directories to the device first; the command starts in the top directory of the device.
     #[arg(long, requires = "launch", value_name = "PATH", value_delimiter = ',')]
     pub with: Vec<PathBuf>,
-    /// Show what the command says, on standard error.
+    /// Show the command's output on standard error.
     #[arg(long, requires = "launch")]
     pub show_output: bool,
 }
@@ -68,31 +68,31 @@ pub struct LaunchArgs {
 /// `fonio fix`.
 #[derive(Debug, Args)]
 pub struct Fix {
-    /// The fix; without it, all of them are listed, or with --prove all that can be tried are.
+    /// The fix. Default: list all fixes, or with --prove measure all that can be tried here.
     #[arg(value_parser = parse_change)]
     pub name: Option<Change>,
-    /// Measure it on this workload: before and after, with intervals.
+    /// Run this workload with and without the fix, and report the gain with its interval.
     #[arg(long, value_name = "WORKLOAD")]
     pub prove: Option<String>,
-    /// Set it on this machine: on the device or mount of this path. `--undo` brings back what was there.
+    /// Apply the fix to the device or mount that holds this path. `--undo` restores the previous setting.
     #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "prove")]
     pub apply: Option<PathBuf>,
-    /// Bring back what was in force before --apply; without a name, of all that was applied.
+    /// Restore the settings from before --apply: of this fix, or without a name of all fixes.
     #[arg(long, conflicts_with_all = ["prove", "apply"])]
     pub undo: bool,
-    /// With --apply or --undo: say what would be done, and do nothing.
+    /// With --apply or --undo: print what would change, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Only fixes with which nothing is lost that an app was told is durable, but for the last seconds.
+    /// Only fixes that lose at most the last seconds of synced data at a power cut.
     #[arg(long)]
     pub safe: bool,
-    /// Only fixes that need no other hardware.
+    /// Only fixes that need no new hardware.
     #[arg(long)]
     pub no_hardware: bool,
-    /// With --prove: run every fix once, and then measure only the so many fastest.
+    /// With --prove: run every fix once, then measure only the N fastest.
     #[arg(long, value_name = "N", requires = "prove")]
     pub best: Option<usize>,
-    /// Where and how.
+    /// Where and how the workload runs.
     #[command(flatten)]
     pub setup: SetupArgs,
 }
@@ -100,55 +100,55 @@ pub struct Fix {
 /// Where a workload runs, on what, how often.
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
-    /// A folder, a block device, or the profile of an emulated device (`fonio device list`); several are separated by
+    /// Run on this directory, block device, or emulated device (a profile of `fonio device list`). Separate several by
     /// commas.
     #[arg(long, value_name = "PLACE", value_delimiter = ',', default_value = SetupArgs::ON_DEFAULT)]
     pub on: Vec<String>,
-    /// A block device that may be overwritten although it holds data: its name a second time.
+    /// Confirm that this block device may be overwritten.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
-    /// The size of an emulated device.
+    /// Size of an emulated device.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
-    /// The file system that is made on a device: ext4, ext3, xfs, btrfs.
+    /// Make this file system on the device: ext4, ext3, xfs, btrfs.
     #[arg(long = "fs", value_name = "NAME", default_value = "ext4")]
     pub filesystem: Filesystem,
     /// Mount options, separated by commas.
     #[arg(long, value_name = "OPTIONS", value_delimiter = ',')]
     pub mount_options: Vec<String>,
-    /// The I/O scheduler; several are separated by commas.
+    /// Use this I/O scheduler. Separate several by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "none")]
     pub scheduler: Vec<String>,
-    /// The share of one processor that the workload may use, such as 0.25, for the slow processor of a phone. It runs for
-    /// 1 ms and then stands still for the rest of a period (0.25: 3 ms), so single latencies are coarser.
+    /// Limit the workload to this share of one processor, such as 0.25, to imitate a phone's slow processor. The workload
+    /// runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25), which makes single latencies coarser.
     #[arg(long, value_name = "SHARE", value_parser = parse_cpu)]
     pub cpu: Option<CpuShare>,
-    /// The link to the server: wifi or usb, with the rates of the first study. Without it, none.
+    /// Limit the link to the server to the rate of the phone study: wifi or usb. Default: no limit.
     #[arg(long, value_name = "NAME", value_parser = parse_link)]
     pub link: Option<LinkRates>,
-    /// How often each is run, or `auto`: three rounds show how much run times spread, and as many follow as bring every gain
-    /// within 25 percent, for three minutes at most.
+    /// Number of rounds, each of which runs every setup once; or `auto`: three rounds show how much run times vary, then
+    /// as many follow as are needed to know every gain within 25 %, for three minutes at most.
     #[arg(long, value_name = "N|auto", default_value = "3", value_parser = parse_repeat)]
     pub repeat: Repeat,
-    /// The share of the full amount of work: 0.1 keeps the mix and does a tenth.
+    /// Scale the amount of work: 0.1 does a tenth in the same mix.
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     pub scale: f64,
-    /// What the workload's pauses are multiplied by: 0 leaves none.
+    /// Multiply the workload's pauses: 0 for none.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub pace: f64,
-    /// Record until what the workload left in memory is written back; the run time does not count it.
+    /// Record until the page cache is written back. The run time does not include this.
     #[arg(long)]
     pub write_back: bool,
-    /// The seed of all content and of the device model.
+    /// Seed of file contents and of the device model.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Where the recordings go.
-    #[arg(short, long, value_name = "DIR", default_value = "fonio-runs")]
+    /// Write the recordings into this directory.
+    #[arg(short, long = "output", alias = "out", value_name = "DIR", default_value = "fonio-runs")]
     pub out: PathBuf,
-    /// Where the report goes, instead of `report.html` beside the recordings.
+    /// Write the report into this file, not into `report.html` beside the recordings.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// JSON on standard output; docs/runs.md describes it.
+    /// Print JSON, described in docs/runs.md.
     #[arg(long)]
     pub json: bool,
 }

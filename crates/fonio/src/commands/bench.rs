@@ -16,19 +16,19 @@ use fonio_bench::verdict;
 use fonio_core::ByteCount;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::cli::{Bench, BenchWhat, Colour};
+use crate::cli::{Bench, BenchWhat, Colour, Measurement};
 use crate::exit::Exit;
 use crate::output;
 
 /// Says what will be written, measures, and gives the verdict.
 pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
-    let (bench, sets) = match what {
-        BenchWhat::Device { bench, sets } => (bench, sets.clone()),
-        BenchWhat::AddressRange(bench) => (bench, vec![Set::AddressRange]),
-        BenchWhat::Concurrency(bench) => (bench, vec![Set::Concurrency]),
+    let (Measurement { bench, out }, sets) = match what {
+        BenchWhat::Device { measurement, sets } => (measurement, sets.clone()),
+        BenchWhat::AddressRange(measurement) => (measurement, vec![Set::AddressRange]),
+        BenchWhat::Concurrency(measurement) => (measurement, vec![Set::Concurrency]),
         BenchWhat::Layers(layers) => return super::layers::run(layers, colour),
     };
-    let Some(benchmark) = measure(bench, &sets)? else { return Ok(Exit::Fine) };
+    let Some(benchmark) = measure(bench, &sets, out.as_deref())? else { return Ok(Exit::Fine) };
     let mut out = BufWriter::new(io::stdout().lock());
     if bench.json {
         serde_json::to_writer_pretty(&mut out, &benchmark)?;
@@ -40,8 +40,8 @@ pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Measures; `None` after `--dry-run`.
-pub fn measure(bench: &Bench, sets: &[Set]) -> Result<Option<Benchmark>> {
+/// Measures, and keeps the result in `out`; `None` after `--dry-run`.
+pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option<Benchmark>> {
     let room = room_bytes(&bench.target)?;
     let tests = tests(bench, sets, room);
     let effort = effort(bench);
@@ -62,7 +62,7 @@ pub fn measure(bench: &Bench, sets: &[Set]) -> Result<Option<Benchmark>> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for Ctrl-C")?;
     }
-    let target = Target::open(&bench.target, bench.yes_destroy.as_deref())?;
+    let target = Target::open(&bench.target, bench.erase.as_deref())?;
     writeln!(err, "{}", announcement(bench, &tests, &volume, &effort))?;
     let live = err.is_terminal();
     let benchmark = run_plan(&fio, &target, &tests, &effort, &stop, |name, number| {
@@ -74,7 +74,7 @@ pub fn measure(bench: &Bench, sets: &[Set]) -> Result<Option<Benchmark>> {
         eprint!("\r\x1b[K");
     }
     let benchmark = benchmark?;
-    if let Some(path) = &bench.out {
+    if let Some(path) = out {
         save(&benchmark, path)?;
     }
     Ok(Some(benchmark))
@@ -113,7 +113,7 @@ fn effort(bench: &Bench) -> Effort {
 fn announcement(bench: &Bench, tests: &[Test], volume: &Volume, effort: &Effort) -> String {
     let bytes = |count| output::bytes(ByteCount(count));
     format!(
-        "{} tests on {}: writes {} to {} in the first {}, and begins no run after {} min.",
+        "{} tests on {}: they write {} to {} in the first {}; no run starts after {} min.",
         tests.len(),
         bench.target.display(),
         bytes(volume.writes_min_bytes),

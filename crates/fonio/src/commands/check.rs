@@ -40,7 +40,7 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
             let dir = tempfile::Builder::new()
                 .prefix("fonio-check-")
                 .tempdir()
-                .context("no temporary folder can be made for the recording; name a place with --out")?;
+                .context("cannot create a temporary directory for the recording; name one with --output")?;
             (dir.path().join("recording"), Some(dir))
         }
     };

@@ -38,7 +38,7 @@ fn list(as_json: bool) -> Result<Exit> {
     for (name, about) in SHIPPED {
         writeln!(out, "{name:<16} {about}")?;
     }
-    writeln!(out, "\nNext: `fonio device show NAME` for its numbers and where each comes from.")?;
+    writeln!(out, "\nNext: `fonio device show NAME` shows each number with its source.")?;
     Ok(Exit::Fine)
 }
 
@@ -117,7 +117,7 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
         }
     }
     if !unpublished.is_empty() {
-        writeln!(out, "\nNothing is published to compare these with: {}.", unpublished.join(", "))?;
+        writeln!(out, "\nNo published measurements exist for: {}.", unpublished.join(", "))?;
     }
     Ok(Exit::Fine)
 }
@@ -127,7 +127,7 @@ fn write_headline(out: &mut impl Write, checks: &[&Check]) -> io::Result<()> {
     let tally = |class| Tally::of(class, checks.iter().copied());
     let Tally { checks: predicted, within } = tally(Class::Predicted);
     if predicted == 0 {
-        writeln!(out, "No published number is a prediction of these models.")?;
+        writeln!(out, "None of the published numbers tests these models: all were used to make them.")?;
     } else {
         writeln!(out, "{within} of {predicted} predictions agree with the published numbers.")?;
     }
@@ -135,7 +135,7 @@ fn write_headline(out: &mut impl Write, checks: &[&Check]) -> io::Result<()> {
     if under_cfq > 0 {
         writeln!(
             out,
-            "{under_cfq} of them were published under the CFQ scheduler, which the models do not include."
+            "{under_cfq} of them were measured under the CFQ scheduler, which the models do not include."
         )?;
     }
     writeln!(out, "\n  {:<10} {:>6}  within the tolerance", "class", "checks")?;
@@ -182,7 +182,7 @@ fn load(name: &str) -> Result<Profile> {
         return Ok(profile);
     }
     if !name.ends_with(".toml") {
-        bail!("`{name}` is no shipped profile (`fonio device list`) and no file ending in .toml");
+        bail!("`{name}` is neither a profile (see `fonio device list`) nor a file ending in .toml");
     }
     let text = std::fs::read_to_string(name).with_context(|| format!("{name} cannot be read"))?;
     Ok(Profile::parse(name, &text)?)

@@ -130,7 +130,7 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
 }
 
 fn server() -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("cannot find this program's file")?);
+    let mut command = Command::new(std::env::current_exe().context("cannot find the fonio executable")?);
     command.args(["device", "serve"]);
     Ok(command)
 }
@@ -169,10 +169,7 @@ fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
         writeln!(out, "{}", json!({ "floor": floor, "ublk": fonio_emulator::has_ublk() }))?;
         return Ok(Exit::Fine);
     }
-    writeln!(
-        out,
-        "The least time in which this machine answers a command, one at a time (half of them took no longer):"
-    )?;
+    writeln!(out, "Shortest latency that this machine can emulate, one command at a time (median):")?;
     for (what, nanos) in [
         ("4 KiB read", floor.read_4k_median_ns),
         ("4 KiB write", floor.write_4k_median_ns),
@@ -182,9 +179,9 @@ fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
     ] {
         writeln!(out, "  {what:<14} {:>9}", micros(nanos))?;
     }
-    writeln!(out, "One 4 KiB read in a hundred took longer than {}.", micros(floor.read_4k_p99_ns))?;
+    writeln!(out, "99th percentile of 4 KiB reads: {}.", micros(floor.read_4k_p99_ns))?;
     let ublk = if fonio_emulator::has_ublk() { "has ublk, which fonio does not use" } else { "has no ublk" };
-    writeln!(out, "The way is a loop device over FUSE; this kernel {ublk}.")?;
+    writeln!(out, "The I/O path is a loop device over FUSE; this kernel {ublk}.")?;
     Ok(Exit::Fine)
 }
 
@@ -223,7 +220,7 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
     let yes = |yes| if yes { "yes" } else { "no" };
     writeln!(
         out,
-        "  {} bytes; takes {} commands at once, of at most {} KiB; volatile cache: {}; seed {}",
+        "  {} bytes; queue depth {}, commands of at most {} KiB; volatile cache: {}; seed {}",
         limits.capacity.0,
         emulated.depth(),
         limits.command_max.0 >> 10,
@@ -233,15 +230,15 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
     if emulated.device().is_some() && emulated.depth() != limits.depth {
         writeln!(
             out,
-            "  (a loop device has between 4 and 128; the model takes {} and queues the rest)",
+            "  (a loop device has a queue depth between 4 and 128; the model serves {} and queues the rest)",
             limits.depth
         )?;
     }
     if let Some(overheads) = emulated.overheads() {
         writeln!(
             out,
-            "  this machine adds {} to a 4 KiB read and {} to a write, {} and {} where they take milliseconds; that is taken \
-             off the model's times",
+            "  this machine adds {} to a 4 KiB read and {} to a write ({} and {} to slow ones); the emulator subtracts that \
+             from the model's times",
             micros(overheads.short.read.at(4096)),
             micros(overheads.short.write.at(4096)),
             micros(overheads.long.read.at(4096)),
@@ -251,12 +248,16 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
     if !emulated.cpus_awake() {
         writeln!(
             out,
-            "  the CPUs may sleep in between, so that completions are late by what waking up takes; root can keep them \
-             awake where the kernel has /dev/cpu_dma_latency"
+            "  idle CPUs may sleep, which delays completions by their wake-up time; root can prevent this on kernels with \
+             /dev/cpu_dma_latency"
         )?;
     }
     if options.serve.dilate > 1.0 {
-        writeln!(out, "  dilated: every time that you measure is {} times too long", options.serve.dilate)?;
+        writeln!(
+            out,
+            "  dilated: the device runs {} times slower than the model; divide measured times by this factor",
+            options.serve.dilate
+        )?;
     }
     if let Some(dir) = emulated.mount_dir() {
         writeln!(out, "  mounted on {}", dir.display())?;
@@ -303,7 +304,7 @@ fn tell_end(
     let late = &report.lateness;
     writeln!(
         out,
-        "Served {} commands in {:.1} s: {} bytes written, {} read, {} failed on demand.",
+        "Served {} commands in {:.1} s: {} bytes written, {} bytes read, {} injected errors.",
         late.commands,
         served.as_secs_f64(),
         report.host_written.0,
@@ -312,15 +313,11 @@ fn tell_end(
     )?;
     if report.host_written.0 > 0 {
         let amplification = report.programmed.0 as f64 / report.host_written.0 as f64;
-        writeln!(
-            out,
-            "The model programmed {amplification:.2} bytes of flash for each, in {} erases.",
-            report.erases
-        )?;
+        writeln!(out, "Write amplification: {amplification:.2}, with {} erases.", report.erases)?;
     }
     writeln!(
         out,
-        "Completed {} after the model's time in the mean, one in a hundred after {}; serving took {share:.0} % of a CPU.",
+        "Commands completed {} later than in the model on average (99th percentile {}); serving used {share:.0} % of a CPU.",
         micros(late.mean_ns),
         micros(late.p99_ns)
     )?;

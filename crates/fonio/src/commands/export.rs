@@ -48,7 +48,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
             for (op, requests) in sink.finish()?.left_out {
                 writeln!(
                     io::stderr(),
-                    "note: fio has no word for {}; {requests} requests are left out",
+                    "note: fio's log cannot express {}; {requests} requests are left out",
                     op.name()
                 )?;
             }

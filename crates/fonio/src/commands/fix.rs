@@ -51,7 +51,7 @@ pub(super) fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static Listed> {
 fn listed(change: &Change) -> Result<&'static Listed> {
     match change {
         Change::Listed(fix) => Ok(*fix),
-        Change::Device(_) => bail!("another device is bought, not set"),
+        Change::Device(_) => bail!("a device cannot be applied; it has to be replaced"),
     }
 }
 
@@ -60,7 +60,7 @@ fn apply(change: &Change, path: &Path, arguments: &Fix) -> Result<Exit> {
     let setting = match fix.real {
         Real::Setting(setting) => setting(),
         Real::ByHand(how) => {
-            bail!("{} is no setting of this machine. {how} {}", fix.name, fix.loses.sentence())
+            bail!("{} is not a setting of this machine. {how} {}", fix.name, fix.loses.sentence())
         }
     };
     let planned = Settings::plan(&setting, path)?;
@@ -80,9 +80,9 @@ fn apply(change: &Change, path: &Path, arguments: &Fix) -> Result<Exit> {
     let Applied { target, old, new } = &planned;
     writeln!(out, "{}{target}: {old} -> {new}", if arguments.dry_run { "Would set " } else { "Set " })?;
     writeln!(out, "{}", fix.loses.sentence())?;
-    writeln!(out, "It holds until the next boot. For good, {place}:\n  {line}")?;
+    writeln!(out, "It lasts until the next boot. To make it permanent, {place}:\n  {line}")?;
     if let Some(brings_back) = brings_back {
-        writeln!(out, "Next: `fonio fix {} --undo` brings back {brings_back}.", fix.name)?;
+        writeln!(out, "Next: `fonio fix {} --undo` restores {brings_back}.", fix.name)?;
     }
     Ok(Exit::Fine)
 }
@@ -93,7 +93,8 @@ fn undo(arguments: &Fix) -> Result<Exit> {
         Some(change) => {
             let fix = listed(change)?;
             let setting = fix.real.setting();
-            let setting = setting.with_context(|| format!("{} is no setting of this machine", fix.name))?;
+            let setting =
+                setting.with_context(|| format!("{} is not a setting of this machine", fix.name))?;
             Some((fix.name, setting))
         }
         None => None,
@@ -105,8 +106,8 @@ fn undo(arguments: &Fix) -> Result<Exit> {
         .cloned()
         .collect();
     if chosen.is_empty() {
-        let what = wanted.map_or("no fix", |(name, _)| name);
-        bail!("{what} is applied here; settings last until the next boot, and so does the record of them");
+        let what = wanted.map_or("no fix is".to_owned(), |(name, _)| format!("{name} is not"));
+        bail!("{what} applied here; settings, and fonio's record of them, last until the next boot");
     }
     let mut done = Vec::new();
     for applied in &chosen {
@@ -138,9 +139,9 @@ fn sentence(done: &Done<'_>) -> String {
         ("would_restore", _) => format!("Would set {target}: {new} -> {old}"),
         ("restored", _) => format!("Set {target}: {new} -> {old}"),
         (_, Some(now)) => format!(
-            "Left {target} alone: {new} was set here, but somebody has set {now} since; before it was {old}."
+            "Left {target} unchanged: fonio had set {new}, but it is {now} now; before fonio it was {old}."
         ),
-        _ => format!("Nothing to bring back: {target} is {old} already, or gone."),
+        _ => format!("Nothing to restore: {target} is already {old}, or does not exist any more."),
     }
 }
 
@@ -150,12 +151,11 @@ fn json(out: &mut impl Write, done: &[Done<'_>]) -> Result<Exit> {
 }
 
 fn open() -> Result<Settings> {
-    Settings::open(&Ledger::default_dir())
-        .with_context(|| "cannot keep a record of what is changed".to_owned())
+    Settings::open(&Ledger::default_dir()).with_context(|| "cannot record the previous settings".to_owned())
 }
 
 fn needs_root() -> String {
-    "the machine's settings are root's to change: run it with sudo".to_owned()
+    "changing settings needs root: run it with sudo".to_owned()
 }
 
 fn list(arguments: &Fix) -> Result<Exit> {
@@ -172,7 +172,7 @@ fn list(arguments: &Fix) -> Result<Exit> {
     }
     writeln!(
         out,
-        "\nNext: `fonio fix NAME --prove WORKLOAD --on PLACE` measures before and after; `fonio fix NAME --apply PATH` sets it."
+        "\nNext: `fonio fix NAME --prove WORKLOAD --on PLACE` measures the gain; `fonio fix NAME --apply PATH` applies the fix."
     )?;
     Ok(Exit::Fine)
 }

@@ -20,7 +20,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
             let setup = setup(place, scheduler, at)?;
             if matches!(setup.place, Place::Directory(_)) && !how.with.is_empty() {
                 bail!(
-                    "--with copies to a device that is formatted for the launch; {place} is a folder, copy it there yourself"
+                    "--with copies files to a device that fonio formats; {place} is a directory: copy the files there yourself"
                 );
             }
             places.push(PlaceToLaunch { name: plain_name(place, scheduler, at), setup });
@@ -39,7 +39,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
         stop: &stop,
     };
     let Repeat::Times(repeat) = at.repeat else {
-        bail!("--repeat auto is for workloads; give launches a number, such as --repeat 10")
+        bail!("--repeat auto works with workloads only; give a number, such as --repeat 10")
     };
     let count = places.len() * repeat as usize;
     let mut number = 0;

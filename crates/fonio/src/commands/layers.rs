@@ -28,12 +28,12 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
             .with_context(|| format!("cannot find {}", arguments.dir.display()))?,
         bytes: arguments.size,
         rounds: usize::from(arguments.rounds),
-        destroy: arguments.device.clone().zip(arguments.yes_destroy.clone()),
+        destroy: arguments.device.clone().zip(arguments.erase.clone()),
         modes: MODES.map(str::to_owned).into(),
     };
     let recovered = Ledger::recover(&Ledger::default_dir())?;
     for sentence in recovered.undone {
-        eprintln!("Left by a run that was killed: {sentence}.");
+        eprintln!("Cleaned up after an interrupted run: {sentence}.");
     }
     let ledger = Rc::new(RefCell::new(Ledger::open(&Ledger::default_dir())?));
     let stop = Arc::new(AtomicBool::new(false));
@@ -125,7 +125,7 @@ fn mount(source: &Path, dir: &Path, options: &str, ledger: &Rc<RefCell<Ledger>>)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .context("cannot start our own program")?;
+        .context("cannot start the fonio executable")?;
     let (output, mut errors) = (child.stdout.take(), child.stderr.take());
     let mut served = Served { child, noted: vec![mounted] };
     if let Some(id) = ProcessId::of(served.child.id()) {
@@ -172,7 +172,7 @@ fn show(found: &Layers, colour: bool, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\n{dim}{} at a time by 512 KiB, medians of {}; kernel {}{plain}",
+        "\n{dim}{} in requests of 512 KiB, medians of {}; kernel {}{plain}",
         output::bytes(fonio_core::ByteCount(found.bytes)),
         found.rounds,
         found.place.kernel

@@ -74,7 +74,7 @@ fn serve(arguments: &Mount, options: Options, when_ready: impl FnOnce(&Mounted))
 fn announcement(mounted: &Mounted) -> String {
     let mut line = format!("Mounted at {}, mode {}.", mounted.dir().display(), mounted.mode().name());
     for dir in mounted.detached() {
-        line += &format!(" A dead mount at {} was taken away.", dir.display());
+        line += &format!(" Removed a dead mount at {}.", dir.display());
     }
     line
 }
@@ -121,7 +121,7 @@ fn print(out: &mut impl Write, found: &Report) -> io::Result<()> {
     writeln!(out, "below    {} write calls", found.write_calls_below)?;
     writeln!(
         out,
-        "buffer   {} of {} bytes held; {} writes became {} calls; {} went past it, {} waited, {} bytes were refused below",
+        "buffer   {} of {} bytes used; {} writes merged into {} calls; {} bypassed it, {} waited, {} bytes failed below",
         buffer.fill_bytes,
         buffer.entries * buffer.entry_bytes,
         buffer.writes,
@@ -132,7 +132,7 @@ fn print(out: &mut impl Write, found: &Report) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "early    {} bytes of passed-through streams were handed to the device as they came",
+        "early    {} bytes of passed-through streams were written to the device early",
         found.written_behind_bytes
     )?;
     let opened: Vec<String> =
@@ -140,7 +140,7 @@ fn print(out: &mut impl Write, found: &Report) -> io::Result<()> {
     writeln!(out, "opened   {}; {} refused by the kernel", opened.join(", "), found.passthrough_refused)?;
     writeln!(
         out,
-        "holds    {} inodes, {} open files, {} threads; {} of {} descriptors, {} times the kernel was asked to forget",
+        "holds    {} inodes, {} open files, {} threads; {} of {} descriptors; asked the kernel {} times to forget inodes",
         found.inodes, found.open_files, found.threads, found.descriptors, found.descriptors_max, found.prunes
     )?;
     writeln!(

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use anyhow::Result;
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::Meta;
-use fonio_report::{budget, json};
 
 use crate::cli::{Colour, FilterArgs, Reading, Report};
 use crate::exit::Exit;
@@ -20,9 +19,8 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     let explained = explain(&arguments.input, &arguments.reading, &arguments.filter)?;
     if arguments.figures {
         let mut out = io::stdout().lock();
-        for figure in budget::figures(&json::to_value(&explained.analysis)) {
-            let value = figure.value.map_or_else(|| "unknown".to_owned(), |value| figure.unit.format(value));
-            writeln!(out, "{:<60} {value}", figure.path)?;
+        for figure in explained.analysis.figures() {
+            writeln!(out, "{:<48} {:>12}  {}", figure.name, figure.text, figure.label)?;
         }
         return Ok(Exit::Fine);
     }

@@ -80,7 +80,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
             let parsed = fonio_workload::mobibench::parse(&words)?;
             if let Some(directory) = parsed.directory {
                 if setup.on != [SetupArgs::ON_DEFAULT] {
-                    bail!("-p and --on both say where Mobibench is to run: leave one of them out");
+                    bail!("-p and --on both set the directory of Mobibench: use only one of them");
                 }
                 setup.to_mut().on = vec![directory];
             }
@@ -89,7 +89,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
         (None, Some(name)) => Workload::load(name)?,
     };
     if !arguments.arguments.is_empty() && arguments.workload.as_deref() != Some(MOBIBENCH) {
-        bail!("what follows `--` is for --launch, and for the workload {MOBIBENCH}");
+        bail!("arguments after `--` need --launch or the workload {MOBIBENCH}");
     }
     let tried = Tried { changes: &arguments.fix, refusal: Refusal::Error, best: None };
     measure(&workload, &setup, &tried, colour)
@@ -201,12 +201,12 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
         Repeat::Auto => Rounds::Pilot { factor: AUTO_FACTOR, budget: AUTO_BUDGET },
     };
     if let Some(best) = tried.best {
-        eprintln!("Every fix once, to find the {best} fastest:");
+        eprintln!("Running every fix once to find the {best} fastest:");
         let once = run(&variations, Rounds::Fixed(1), &arguments.out.join("once"))?;
         variations = fastest(&variations, &once, best);
         match arguments.repeat {
-            Repeat::Times(times) => eprintln!("These again, {times} times each:"),
-            Repeat::Auto => eprintln!("These again, first three times each:"),
+            Repeat::Times(times) => eprintln!("Measuring the fastest, {times} times each:"),
+            Repeat::Auto => eprintln!("Measuring the fastest, at first three times each:"),
         }
     }
     let series = run(&variations, rounds, &arguments.out)?;
@@ -224,7 +224,7 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
         writeln!(io::stdout(), "{text}")?;
     } else {
         output::show_on_terminal(&document(&series, short), colour)?;
-        writeln!(io::stdout(), "\nThe whole report, with pictures: {}", page.display())?;
+        writeln!(io::stdout(), "\nFull report with charts: {}", page.display())?;
     }
     let valid = series.variations.iter().flat_map(|variation| &variation.runs).all(|run| run.valid);
     Ok(if valid { Exit::Fine } else { Exit::NotValid })
@@ -275,13 +275,15 @@ pub(super) fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Resu
         _ => {
             // Says what is wrong with it before anything is begun.
             fonio_emulator::profile::device(place, ByteCount(arguments.size), arguments.seed)
-                .with_context(|| format!("{place} is no folder and no block device"))?;
+                .with_context(|| format!("{place} is neither a directory nor a block device"))?;
             Place::Profile(place.to_owned())
         }
     };
     let in_folder = matches!(place, Place::Directory(_));
     if in_folder && (!arguments.mount_options.is_empty() || scheduler != "none") {
-        bail!("a folder has its own file system and device: mount options and schedulers are for the others");
+        bail!(
+            "a directory keeps its file system and device; --mount-options and --scheduler need a device or a profile"
+        );
     }
     Ok(Setup {
         size: ByteCount(arguments.size),
@@ -297,7 +299,7 @@ pub(super) fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Resu
 pub(super) fn roles() -> Result<Roles> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     Ok(Roles {
-        program: std::env::current_exe().context("cannot find this program's file")?,
+        program: std::env::current_exe().context("cannot find the fonio executable")?,
         serve_device: words(&["device", "serve"]),
         serve_http: words(&["role", "http"]),
         do_task: words(&["role", "task"]),
@@ -310,7 +312,7 @@ fn list_workloads() -> Result<Exit> {
     for workload in shipped() {
         writeln!(out, "{:<18} {}", workload.name, Workload::load(workload.name)?.title)?;
     }
-    writeln!(out, "{MOBIBENCH:<18} Mobibench's modes, by its own options behind `--`")?;
+    writeln!(out, "{MOBIBENCH:<18} Mobibench, with its own options after `--`")?;
     writeln!(out, "\nNext: `fonio run NAME --on FOLDER`, or `--on PROFILE` (`fonio device list`) as root.")?;
     Ok(Exit::Fine)
 }

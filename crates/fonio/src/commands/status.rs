@@ -129,7 +129,7 @@ fn verdict(status: &Status) -> String {
         .filter_map(|device| device.device.name.as_deref())
         .collect();
     match &flash[..] {
-        [] => "No device here says that it is flash.".to_owned(),
+        [] => "No flash device was found.".to_owned(),
         [one] => format!("{one} is flash; nothing on it looks worn or full."),
         several => format!("{} are flash; nothing on them looks worn or full.", several.join(", ")),
     }
@@ -170,7 +170,11 @@ fn mounted(mount: &Mount) -> String {
 fn health_line(health: &Health) -> String {
     let mut parts = Vec::new();
     parts.extend(health.life_used_percent.map(|used| format!("at most {used} % of its life used")));
-    parts.extend(health.life_used_b_percent.map(|used| format!("at most {used} % in its second memory")));
+    parts.extend(
+        health
+            .life_used_b_percent
+            .map(|used| format!("at most {used} % of the life of its second memory type used")),
+    );
     parts.extend(health.reserved_blocks.as_ref().map(|state| format!("reserved blocks {state}")));
     parts.extend(health.temperature_millicelsius.map(|milli| format!("{} °C", milli / 1000)));
     parts.extend(health.made.as_ref().map(|made| format!("made {made}")));

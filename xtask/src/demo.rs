@@ -4,9 +4,10 @@
 //! tried, and the two best measured. What is made for it (devices, mounts, a network namespace) is fonio's own to undo.
 //! Without root: the report on a recording of the same.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::{process, tools};
 
@@ -35,7 +36,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         fix.args(["fix", "--safe", "--no-hardware", "--best", "2", "--prove", "webbench"])
             .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--repeat", "auto"])
             .arg("--output")
-            .arg(&dir);
+            .arg(emptied(&dir.join("runs"))?);
         // Ctrl-C goes to the whole process group: fonio undoes what it made, and this process waits for it.
         process::outlive_signals()?;
         return process::run(&mut fix);
@@ -51,4 +52,12 @@ pub fn run(arguments: &[String]) -> Result<()> {
     process::run(Command::new(&fonio).arg("report").arg(&recording))?;
     println!("\nThe same with pictures to zoom into: {}", report.display());
     Ok(())
+}
+
+/// The folder, without what an earlier run left there.
+fn emptied(dir: &Path) -> Result<PathBuf> {
+    if dir.exists() {
+        std::fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+    }
+    Ok(dir.to_owned())
 }

@@ -17,7 +17,7 @@ pub enum Class {
     WriteSync,
     /// Write-back: a write that no program waits for.
     WriteAsync,
-    /// A write of which the source does not show whether it is synchronous.
+    /// A write that the source does not show to be synchronous or not.
     WriteUnknown,
     /// A flush request without data.
     Flush,
@@ -104,7 +104,7 @@ pub enum Group {
     WriteSync,
     /// Write-back.
     WriteAsync,
-    /// Writes of which the source does not show whether they are synchronous.
+    /// Writes that the source does not show to be synchronous or not.
     WriteUnknown,
     /// Flush requests without data.
     Flush,

@@ -456,31 +456,47 @@ pub(crate) mod tests {
     #[test]
     fn the_published_list_is_up_to_date() {
         use crate::analyser::tests::everything;
+        const INTRODUCTION: &str = "\
+# Figures
+
+The names that `--budget` takes. `fonio report RECORDING --figures` prints them with their values. A figure that the
+recording does not show is *unknown*.
+
+- `NAME` is the name of a process, device, thermal zone or network interface.
+- `STATISTIC` is `count`, `mean`, `min`, `p50` (median), `p80`, `p90`, `p95`, `p99`, `p999` (99.9th percentile), `p9999`,
+  `max`, `sum` or `p999_over_p50`. The unit is that of the values; `count` is a number, `p999_over_p50` a ratio.
+- \"Better\" is the direction that `fonio compare` calls an improvement.
+
+| name | meaning | unit | better |
+|---|---|---|---|
+";
         let mut all: BTreeMap<String, Figure> = BTreeMap::new();
         for analysis in [everything(0), everything(60_000)] {
-            for figure in analysis.figures() {
-                // One subject stands for all.
-                let name = match (figure.name.split_once('['), figure.name.rsplit_once("].")) {
+            let figures = facts(&analysis).figures;
+            for figure in figures.values() {
+                // One subject stands for all, and the median for all statistics of a distribution.
+                let name = match (figure.name.split_once('['), figure.name.rsplit_once('.')) {
                     (Some((area, _)), Some((_, part))) => format!("{area}[NAME].{part}"),
+                    (None, Some((of, "p50"))) => format!("{of}.STATISTIC"),
+                    (None, Some((of, _))) if figures.contains_key(&format!("{of}.p50")) => continue,
                     _ => figure.name.clone(),
                 };
-                all.entry(name).or_insert(figure);
+                all.entry(name).or_insert_with(|| figure.clone());
             }
         }
-        let mut text = String::from(
-            "# Figures\n\nThe names that `--budget` takes, and `fonio report --figures` prints for a recording. A figure that \
-             the recording does\nnot show is *unknown*. `NAME` is the name of a process, device, thermal zone or network \
-             interface. \"Better\" says which direction\n`fonio compare` calls an improvement.\n\n\
-             | name | meaning | unit | better |\n|---|---|---|---|\n",
-        );
+        let mut text = INTRODUCTION.to_owned();
         for (name, figure) in &all {
-            let label = label(name).replace("NAME, ", "");
+            let meaning = match name.strip_suffix(".STATISTIC") {
+                Some(_) => figure.label.trim_end_matches(", median").to_owned(),
+                None => label(name).replace("NAME, ", ""),
+            };
             let unit = serde_json::to_value(figure.unit).unwrap();
-            let better = figure.better.map_or("", |better| match better {
-                Better::Lower => "lower",
-                Better::Higher => "higher",
-            });
-            text += &format!("| `{name}` | {label} | {} | {better} |\n", unit.as_str().unwrap());
+            let better = match figure.better {
+                None => "",
+                Some(Better::Lower) => "lower",
+                Some(Better::Higher) => "higher",
+            };
+            text += &format!("| `{name}` | {meaning} | {} | {better} |\n", unit.as_str().unwrap());
         }
         expect_test::expect_file!["../../../docs/figures.md"].assert_eq(&text);
     }

@@ -36,7 +36,7 @@ pub struct Finding {
     pub sentence: String,
     /// The figures it rests on.
     pub evidence: Vec<Figure>,
-    /// What that means for whoever uses the machine.
+    /// What that means for the users of the machine.
     pub consequence: String,
     /// What can be done.
     pub fixes: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Finding {
 
 /// The share of requests that went to disks that are known to rotate: advice for flash does not fit them.
 const ROTATING: &str = "devices.rotating_share";
-/// The share of requests that went to loop devices, of which the medium is unknown.
+/// The share of requests that went to loop devices, whose medium is unknown.
 const LOOP: &str = "devices.loop_share";
 
 /// The rules, as data.
@@ -321,7 +321,7 @@ mod tests {
         }
     }
 
-    /// A figure that no analysis has would never hold, and nobody would notice.
+    /// A misspelt figure would never hold, and no other test would notice.
     #[test]
     fn rules_name_figures_that_exist() {
         let rules = rules();

@@ -47,7 +47,7 @@ pub struct LatencyShares {
     pub write_sync: f64,
     /// Write-back.
     pub write_async: f64,
-    /// Writes of which that is unknown.
+    /// Writes for which this is unknown.
     pub write_unknown: f64,
     /// Flush requests.
     pub flush: f64,

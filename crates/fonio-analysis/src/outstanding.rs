@@ -36,7 +36,7 @@ pub struct Outstanding {
     /// Responses of all requests that a program may wait for, in nanoseconds; service times where the source shows no
     /// queueing.
     pub response_ns: Option<Distribution>,
-    /// Share of their summed response that they spent queued, over those of which both are known.
+    /// Share of their summed response that they spent queued, over requests for which both are known.
     pub queue_share: Option<f64>,
     /// Single long responses.
     pub long: LongResponses,

@@ -26,7 +26,7 @@ pub struct Process {
     pub reads: u64,
     /// Of those, writes.
     pub writes: u64,
-    /// Of those, writes that somebody waits for.
+    /// Of those, synchronous writes.
     pub sync_writes: u64,
     /// Of those, flushes.
     pub flushes: u64,

@@ -13,9 +13,9 @@ use crate::{Distribution, Group};
 /// Where requests wait, and how many are in flight.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queueing {
-    /// Time from queueing to first issue, by group; only groups of which the source shows it.
+    /// Time from queueing to first issue, by group; only groups for which the source shows it.
     pub groups: Vec<QueueRow>,
-    /// Share of the summed response that was spent queued, over requests of which both are known.
+    /// Share of the summed response that was spent queued, over requests for which both are known.
     pub queue_share_of_response: Option<f64>,
     /// Requests that the driver gave back, and how often; absent where the source shows no requeues.
     pub requeues: Option<Requeues>,

@@ -28,7 +28,7 @@ pub struct Slices {
     pub read: SliceLatency,
     /// Synchronous writes.
     pub write_sync: SliceLatency,
-    /// Other writes, and writes of which it is unknown.
+    /// Other writes, and writes for which this is unknown.
     pub write_async: SliceLatency,
 }
 

@@ -74,7 +74,7 @@ const QUEUE_FULL: u64 = 64;
 /// A device may pause for so long, in garbage collection say, before a request in flight counts as one whose completion
 /// was missed.
 const PAUSE_MAX_NS: u64 = 1_000_000_000;
-/// Incomplete requests of which the times are kept; with more than these the latest are judged.
+/// Incomplete requests whose times are kept; if there are more, only the latest are judged.
 const INCOMPLETE_MAX: usize = 64 * 1024;
 /// Events that a request leaves in a trace at least: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;

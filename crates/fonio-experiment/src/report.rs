@@ -21,15 +21,14 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
         verdict.reasons.push(format!("Recorded on {name}: {}", explained.verdict.sentence));
         verdict.reasons.extend(explained.verdict.reasons);
     }
-    let mut sections = vec![section(series)];
-    sections.extend(explained.sections);
     Document {
         title: format!("{} on {name}", series.workload),
         subtitle: amount(series),
         verdict,
         facts: explained.facts,
+        opening: vec![section(series)],
         findings: explained.findings,
-        sections,
+        sections: explained.sections,
         terms: explained.terms,
         provenance: [vec![Fact::new("Seed", Cell::count(series.seed, Unit::Number))], explained.provenance]
             .concat(),

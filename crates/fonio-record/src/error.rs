@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum RecordError {
     /// The process may not trace.
-    #[error("fonio record needs root to trace block I/O: run `sudo fonio record …`")]
+    #[error("tracing block I/O needs root: run the same command with sudo")]
     NotRoot,
     /// The kernel has no tracefs.
     #[error(

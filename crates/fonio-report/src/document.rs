@@ -8,7 +8,7 @@ use fonio_core::Meta;
 
 use fonio_core::Unit;
 
-/// A report: verdict first, then findings, then the questions one by one.
+/// A report: the verdict, the questions that it answers, the findings, then all other questions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
     /// What the report is about: the recording's name or the command that was watched.
@@ -19,9 +19,11 @@ pub struct Document {
     pub verdict: Verdict,
     /// The handful of numbers worth remembering.
     pub facts: Vec<Fact>,
+    /// Questions before the findings: in a report on fixes, which of them helped.
+    pub opening: Vec<Section>,
     /// What was found, the costliest first.
     pub findings: Vec<Card>,
-    /// The questions.
+    /// All other questions.
     pub sections: Vec<Section>,
     /// Words of the report with their definitions.
     pub terms: Vec<Term>,

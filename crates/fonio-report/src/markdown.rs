@@ -17,7 +17,8 @@ const COURSE: usize = 60;
 /// # Errors
 /// Those of `out`.
 pub fn render_markdown(document: &Document, out: &mut dyn io::Write) -> io::Result<()> {
-    let Document { title, subtitle, verdict, facts, findings, sections, terms, provenance } = document;
+    let Document { title, subtitle, verdict, facts, opening, findings, sections, terms, provenance } =
+        document;
     writeln!(out, "# {}\n", escaped(title))?;
     if !subtitle.is_empty() {
         writeln!(out, "{}\n", escaped(subtitle))?;
@@ -28,6 +29,9 @@ pub fn render_markdown(document: &Document, out: &mut dyn io::Write) -> io::Resu
     }
     writeln!(out)?;
     list(out, facts)?;
+    for section in opening {
+        question(out, section)?;
+    }
     if !findings.is_empty() {
         writeln!(out, "## What was found\n")?;
         for (at, card) in findings.iter().enumerate() {

@@ -52,7 +52,8 @@ struct Terminal<'a> {
 
 impl Terminal<'_> {
     fn document(&mut self, document: &Document) -> io::Result<()> {
-        let Document { title, subtitle, verdict, facts, findings, sections, provenance, .. } = document;
+        let Document { title, subtitle, verdict, facts, opening, findings, sections, provenance, .. } =
+            document;
         let symbol = self.symbol(verdict.tone);
         self.paragraph(Some(Ink::Tone(verdict.tone)), &format!("{symbol} "), &verdict.sentence)?;
         for reason in &verdict.reasons {
@@ -68,6 +69,9 @@ impl Terminal<'_> {
         if !facts.is_empty() {
             self.line("")?;
             self.facts(facts)?;
+        }
+        for section in opening {
+            self.section(section)?;
         }
         if !findings.is_empty() {
             self.heading("What was found")?;

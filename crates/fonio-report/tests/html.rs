@@ -93,6 +93,7 @@ fn foreign_text_stays_text() {
             source: text(),
             ..Card::default()
         }],
+        opening: Vec::new(),
         sections: vec![Section {
             id: "s".into(),
             question: text(),

@@ -26,7 +26,7 @@ pub enum WorkloadError {
         source: io::Error,
     },
     /// The text is no workload: the message holds line, key and what was expected there.
-    #[error("{origin}: {source}")]
+    #[error("{origin}: not a workload")]
     Toml {
         /// The file's path, or the shipped workload's name.
         origin: String,

@@ -9,17 +9,19 @@ pub enum Exit {
     Fine,
     /// 1: a threshold that the user stated is broken.
     BudgetBroken,
-    /// 3: there was nothing to measure, or what was measured does not stand.
+    /// 3: there was nothing to measure, or the measurement is not valid.
     NotValid,
+    /// The code of the recorded command, or of the signal that ended it.
+    Command(u8),
 }
 
 impl Exit {
-    /// The one of two that must be told.
+    /// The more severe of two.
     pub fn worse(self, other: Exit) -> Exit {
         let weight = |exit| match exit {
             Exit::Fine => 0,
             Exit::BudgetBroken => 1,
-            Exit::NotValid => 2,
+            Exit::NotValid | Exit::Command(_) => 2,
         };
         if weight(other) > weight(self) { other } else { self }
     }
@@ -28,12 +30,20 @@ impl Exit {
 /// The exit code of usage errors and bad input.
 pub const USAGE: u8 = 2;
 
+/// Before `-- COMMAND`, as `env` and `timeout` have them: fonio itself failed, the command cannot be run, there is none.
+pub const FAILED: u8 = 125;
+/// See [`FAILED`].
+pub const CANNOT_RUN: u8 = 126;
+/// See [`FAILED`].
+pub const NOT_FOUND: u8 = 127;
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(match exit {
             Exit::Fine => 0,
             Exit::BudgetBroken => 1,
             Exit::NotValid => 3,
+            Exit::Command(code) => code,
         })
     }
 }

@@ -7,6 +7,7 @@ mod filter;
 mod input;
 mod output;
 mod progress;
+mod signals;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -39,12 +40,17 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(exit) => exit.into(),
-        // Whoever reads our output has seen enough: `fonio report X | head`.
+        // The reader of our output has seen enough: `fonio report X | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Standard error may be closed too; there is nobody left to tell then.
-            let _ = writeln!(io::stderr(), "fonio: {error:#}");
-            ExitCode::from(exit::USAGE)
+            let (text, code) = match signals::exit_code() {
+                // What failed then, failed because of the signal.
+                Some(code) => ("interrupted".to_owned(), code),
+                None => (format!("{error:#}"), exit::USAGE),
+            };
+            // Standard error may be closed too.
+            let _ = writeln!(io::stderr(), "fonio: {text}");
+            ExitCode::from(code)
         }
     }
 }

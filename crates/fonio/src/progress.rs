@@ -69,3 +69,54 @@ impl Drop for Progress {
         }
     }
 }
+
+/// How far a series of runs is, and how long the rest takes if they take as long as those before.
+pub struct Estimate {
+    began: Instant,
+    done: usize,
+}
+
+impl Estimate {
+    pub fn new() -> Estimate {
+        Estimate { began: Instant::now(), done: 0 }
+    }
+
+    /// For the run that begins now, of `count`: `3/12`, and `, about 4 min left`.
+    pub fn next(&mut self, count: usize) -> (String, String) {
+        let at = format!("{}/{count}", self.done + 1);
+        let left = match self.done {
+            0 => String::new(),
+            done => {
+                let each = self.began.elapsed().as_secs_f64() / done as f64;
+                let left = each * count.saturating_sub(done) as f64;
+                format!(", about {} left", rounded(left))
+            }
+        };
+        self.done += 1;
+        (at, left)
+    }
+}
+
+/// Whole minutes from two minutes on, else tens of seconds.
+fn rounded(seconds: f64) -> String {
+    if seconds >= 120.0 {
+        format!("{:.0} min", seconds / 60.0)
+    } else {
+        format!("{:.0} s", (seconds / 10.0).ceil() * 10.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_are_rounded() {
+        for (seconds, text) in [(3.0, "10 s"), (61.0, "70 s"), (150.0, "2 min"), (3600.0, "60 min")] {
+            assert_eq!(rounded(seconds), text);
+        }
+        let mut estimate = Estimate::new();
+        assert_eq!(estimate.next(3), ("1/3".to_owned(), String::new()));
+        assert!(estimate.next(3).1.ends_with(" left"));
+    }
+}

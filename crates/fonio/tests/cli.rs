@@ -324,7 +324,7 @@ fn a_command_is_recorded_and_explained() {
     assert_eq!(json["analysis"]["validity"]["lost_events"], 0);
     assert_eq!(
         code(&fonio(&[&"record", &"--output", &recording, &"--", &"true"])),
-        2,
+        125,
         "nothing is overwritten"
     );
 }

@@ -56,7 +56,10 @@ fn what_does_not_exist_is_named() {
     for (arguments, says) in [
         (&["run", "no-such-app"][..], "no-such-app"),
         (&["run", "webbench", "--fix", "magic"], "there is no fix \"magic\"; there are wal-normal"),
-        (&["run", "webbench", "--on", "no-such-card"], "no-such-card is neither a directory nor a block device"),
+        (
+            &["run", "webbench", "--on", "no-such-card"],
+            "no-such-card is neither a directory nor a block device",
+        ),
         (&["run", "webbench", "--on", ".", "--scheduler", "bfq"], "a directory keeps its file system"),
         (&["run", "webbench", "--on", ".", "--scale", "0"], "scale"),
         (&["run", "webbench", "--cpu", "2"], "2 is no share of a processor"),
@@ -288,14 +291,18 @@ fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
     )
     .unwrap();
     let (trace, place) = (trace.to_str().unwrap(), place.to_str().unwrap());
-    let common = ["--repeat", "1", "--json", "--cpu", "0.5", "-o", out.to_str().unwrap()];
     for (what, name) in
         [(vec!["run", "--mobigen", trace, "--on", place], "mobigen"), (vec!["run", "mobibench"], "mobibench")]
     {
         let behind: &[&str] =
             if name == "mobibench" { &["--", "-p", place, "-f", "64", "-a", "1", "-y", "2"] } else { &[] };
+        let out = out.join(name);
+        let common = ["--repeat", "1", "--json", "--cpu", "0.5", "-o", out.to_str().unwrap()];
         let run = fonio(&[&what[..], &common, behind].concat());
         assert!(run.status.success(), "{name}: {}", text(&run.stderr));
+        let again = fonio(&[&what[..], &common, behind].concat());
+        assert_eq!(again.status.code(), Some(2), "results are never mixed");
+        assert!(text(&again.stderr).contains("is not empty"), "{name}: {}", text(&again.stderr));
         let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
         assert_eq!(series["cpu_share"], 0.5, "{name}");
         let figures = &series["variations"][0]["runs"][0];

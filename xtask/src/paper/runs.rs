@@ -376,6 +376,9 @@ impl Runs {
         let out = process::scratch("paper-runs")?.join(format!("{}", self.series.len()));
         let mut words: Vec<&OsStr> = vec!["run".as_ref()];
         words.extend(arguments.iter().map(OsStr::new));
+        if out.exists() {
+            std::fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
+        }
         words.extend(["--output".as_ref(), out.as_os_str()]);
         let series: Series = self.asked(&words)?;
         let invalid = series.variations.iter().flat_map(|variation| &variation.runs).find(|run| !run.valid);

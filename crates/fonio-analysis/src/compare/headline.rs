@@ -12,7 +12,7 @@ use crate::{Analysis, Distribution, Group};
 pub(super) enum Nearness {
     /// How long the work took, and how long it was blocked on storage.
     Felt,
-    /// Responses of what somebody waits for.
+    /// Responses of reads and synchronous writes, which programs wait for.
     Waiting,
     /// What explains them: service times, shares, rates, write-back.
     Explains,

@@ -11,15 +11,14 @@ use crate::report::confined;
 /// The report on `series`. `explained` is that on the recording of the first launch, whose questions follow.
 pub fn launch_document(series: &LaunchSeries, explained: Option<Document>) -> Document {
     let explained = explained.unwrap_or_default();
-    let mut sections = vec![section(series)];
-    sections.extend(explained.sections);
     Document {
         title: format!("Launch of {}", series.command.join(" ")),
         subtitle: amount(series),
         verdict: verdict(series),
         facts: explained.facts,
+        opening: vec![section(series)],
         findings: explained.findings,
-        sections,
+        sections: explained.sections,
         terms: explained.terms,
         provenance: explained.provenance,
     }

@@ -37,7 +37,7 @@ struct Page<'a> {
 
 impl fmt::Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Document { title, subtitle, findings, sections, .. } = self.document;
+        let Document { title, subtitle, opening, findings, sections, .. } = self.document;
         write!(
             f,
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -60,6 +60,9 @@ impl fmt::Display for Page<'_> {
         self.contents(f)?;
         f.write_str("<main id=\"main\">\n")?;
         self.verdict(f)?;
+        for section in opening {
+            self.section(f, section)?;
+        }
         if !findings.is_empty() {
             f.write_str("<section class=\"findings\" id=\"findings\"><h2>What was found</h2>\n")?;
             for (at, card) in findings.iter().enumerate() {
@@ -84,6 +87,9 @@ impl Page<'_> {
             write!(f, "<li><a href=\"#{}\">{}</a></li>", Escaped(id), Escaped(label))
         };
         entry(f, "verdict", "Verdict")?;
+        for section in &self.document.opening {
+            entry(f, &section.id, &section.question)?;
+        }
         if !self.document.findings.is_empty() {
             entry(f, "findings", "What was found")?;
         }

@@ -147,7 +147,9 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
             facts.push(Fact::new(label, Cell::Name(value)));
         }
     };
-    text("Recorded by", Some(meta.writer.clone()));
+    // A trace was recorded by another tool, which it does not name.
+    let live = meta.source.format.is_empty() || meta.source.format == "tracefs";
+    text(if live { "Recorded by" } else { "Imported by" }, Some(meta.writer.clone()));
     text("Reported by", Some(format!("fonio {}", env!("CARGO_PKG_VERSION"))));
     text("Source", Some(meta.source.format.clone()));
     text("Files", Some(meta.source.files.join(", ")));

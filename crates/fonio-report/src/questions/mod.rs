@@ -51,6 +51,7 @@ pub fn document(analysis: &Analysis, meta: &Meta) -> Document {
         subtitle: head::subtitle(&about),
         verdict: head::verdict(&about),
         facts: head::facts(&about),
+        opening: Vec::new(),
         findings: head::findings(&about),
         sections: questions.iter().filter_map(|question| question(&about)).collect(),
         terms: terms::all(),

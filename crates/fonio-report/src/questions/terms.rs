@@ -3,35 +3,32 @@
 use crate::document::Term;
 
 const TERMS: [(&str, &str); 15] = [
-    (
-        "response time",
-        "From the queueing of a request to its completion: queue time and service time. What a program waits for it.",
-    ),
+    ("response time", "Time from the queueing of a request to its completion: queue time plus service time."),
     (
         "service time",
-        "From the issue of a request to the device to its completion; what the studies call latency. It includes waiting \
-         inside the device and its driver.",
+        "Time from the issue of a request to the device to its completion, which the studies call latency. It includes \
+         waiting inside the device and its driver.",
     ),
-    ("queue time", "From the queueing of a request to its first issue to the device."),
+    ("queue time", "Time from the queueing of a request to its first issue to the device."),
     ("outstanding", "Queued and not yet completed."),
     ("in flight", "Issued to the device and not yet completed."),
     (
         "in demand",
-        "The time in which at least one request was outstanding that a program may wait for: a read, a synchronous write \
-         or a flush, not write-back or a discard.",
+        "Share of the time with at least one read, synchronous write or flush outstanding, for which programs may have \
+         been waiting. Write-back and discards do not count.",
     ),
-    ("summed service time", "The service times of all requests added up, whether they overlap or not."),
-    ("sync writes", "Synchronous writes: a program waits for them, as with fsync or O_SYNC."),
-    ("write-back", "Writes from the page cache that no program waits for."),
-    ("readahead", "Reads that the kernel makes ahead of need."),
+    ("summed service time", "Sum of the service times of all requests, including overlapping ones."),
+    ("sync writes", "Synchronous writes (fsync, O_SYNC): the program waits for them."),
+    ("write-back", "Writes from the page cache. Programs do not wait for them."),
+    ("readahead", "Reads that the kernel issues before a program asks for the data."),
     ("flush", "A command to the device to make its volatile write cache durable."),
     ("flushes", "Commands to the device to make its volatile write cache durable."),
     (
         "FUA",
         "Force unit access: a write that is durable before it completes, without a flush of the whole cache.",
     ),
-    ("sequential", "Starting where an earlier request of the same op on the same device ended."),
-    ("preflush", "A flush of the device's cache asked for with a write, before it."),
+    ("sequential", "Starting where an earlier request of the same operation on the same device ended."),
+    ("preflush", "A flush of the device's cache that comes with a write and precedes it."),
 ];
 
 pub fn all() -> Vec<Term> {

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ProfileError {
     /// The text is not TOML.
-    #[error("{profile}: not TOML: {source}")]
+    #[error("{profile}: not TOML")]
     Toml {
         /// The profile's name or file.
         profile: String,

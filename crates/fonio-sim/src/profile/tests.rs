@@ -44,13 +44,7 @@ fn errors_say_what_is_wrong_where() {
     check(
         "[device]",
         "[device",
-        expect![[r#"
-        x.toml: not TOML: TOML parse error at line 2, column 8
-          |
-        2 | [device
-          |        ^
-        unclosed table, expected `]`
-    "#]],
+        expect!["x.toml: not TOML"],
     );
     check("depth", "dept", expect!["x.toml: there is no key `device.dept`; did you mean `device.depth`?"]);
     check(

@@ -161,22 +161,22 @@ mod tests {
         check_steps(
             "{ do = 'wriet', files = 'photo' }",
             expect![[r#"
-            own.toml: TOML parse error at line 16, column 17
-               |
-            16 | steps = [{ do = 'wriet', files = 'photo' }]
-               |                 ^^^^^^^
-            unknown variant `wriet`, expected one of `repeat`, `transaction`, `write`, `append`, `overwrite`, `read`, `replace`, `rename`, `delete`, `evict`, `sql`, `get`, `think`, `work`, `replay`
-        "#]],
+                own.toml: not a workload: TOML parse error at line 16, column 17
+                   |
+                16 | steps = [{ do = 'wriet', files = 'photo' }]
+                   |                 ^^^^^^^
+                unknown variant `wriet`, expected one of `repeat`, `transaction`, `write`, `append`, `overwrite`, `read`, `replace`, `rename`, `delete`, `evict`, `sql`, `get`, `think`, `work`, `replay`
+            "#]],
         );
         check_steps(
             "{ do = 'write', files = 'photo', size = '4KiB', cuont = 3 }",
             expect![[r#"
-            own.toml: TOML parse error at line 16, column 9
-               |
-            16 | steps = [{ do = 'write', files = 'photo', size = '4KiB', cuont = 3 }]
-               |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-            unknown field `cuont`, expected one of `files`, `count`, `size`, `request`, `sync`
-        "#]],
+                own.toml: not a workload: TOML parse error at line 16, column 9
+                   |
+                16 | steps = [{ do = 'write', files = 'photo', size = '4KiB', cuont = 3 }]
+                   |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+                unknown field `cuont`, expected one of `files`, `count`, `size`, `request`, `sync`
+            "#]],
         );
         check_steps(
             "{ do = 'sql', database = 'main', statement = 'INSRT INTO t VALUES(1, 2)' }",

@@ -142,9 +142,9 @@ pub struct SetupArgs {
     /// Seed of file contents and of the device model.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write the recordings into this directory.
-    #[arg(short, long = "output", alias = "out", value_name = "DIR", default_value = "fonio-runs")]
-    pub out: PathBuf,
+    /// Write the recordings into this new directory. Default: fonio-runs, or the first free one of fonio-runs-2, …
+    #[arg(short, long = "output", alias = "out", value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Write the report into this file, not into `report.html` beside the recordings.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use fonio_bench::fio::Fio;
@@ -14,11 +12,11 @@ use fonio_bench::run::{Effort, run as run_plan};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_bench::verdict;
 use fonio_core::ByteCount;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{Bench, BenchWhat, Colour, Measurement};
 use crate::exit::Exit;
 use crate::output;
+use crate::signals;
 
 /// Says what will be written, measures, and gives the verdict.
 pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
@@ -58,10 +56,7 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
         return Ok(None);
     }
     let fio = Fio::find()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for Ctrl-C")?;
-    }
+    let stop = signals::watch()?;
     let target = Target::open(&bench.target, bench.erase.as_deref())?;
     writeln!(err, "{}", announcement(bench, &tests, &volume, &effort))?;
     let live = err.is_terminal();

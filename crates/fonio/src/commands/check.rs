@@ -1,5 +1,6 @@
 //! `fonio check`: is storage the problem?
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -37,8 +38,9 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
     let (out, temporary) = match &arguments.out {
         Some(out) => (out.clone(), None),
         None => {
+            sweep();
             let dir = tempfile::Builder::new()
-                .prefix("fonio-check-")
+                .prefix(&format!("{PREFIX}{}-", std::process::id()))
                 .tempdir()
                 .context("cannot create a temporary directory for the recording; name one with --output")?;
             (dir.path().join("recording"), Some(dir))
@@ -56,4 +58,22 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
         .collect();
     record::capture(&options)?;
     Ok((out, temporary))
+}
+
+/// Begins the name of a temporary recording; then comes the process that made it.
+const PREFIX: &str = "fonio-check-";
+
+/// Removes temporary recordings of processes that were killed. What cannot be removed is another user's, or gone.
+fn sweep() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-')?.0.parse::<u32>().ok());
+        if let Some(owner) = owner
+            && !Path::new("/proc").join(owner.to_string()).exists()
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }

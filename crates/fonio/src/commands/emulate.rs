@@ -3,8 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,10 +15,10 @@ use fonio_emulator::{
 };
 use fonio_host::{Confirmation, Filesystem, Ledger, Step};
 use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::emulate::{self as arguments, Emulate};
 use crate::exit::Exit;
+use crate::signals;
 
 /// How often it is looked whether the user or the serving process has ended it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -32,10 +31,7 @@ pub fn serve() -> Result<Exit> {
 
 /// Emulates a device until the workload ends or the user stops it.
 pub fn run(arguments: &Emulate) -> Result<Exit> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stop = signals::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let state_dir = Ledger::default_dir();
     let recovery = Ledger::recover(&state_dir)?;
@@ -300,7 +296,7 @@ fn tell_end(
         writeln!(out, "{}", json!({ "end": end }))?;
         return Ok(());
     }
-    let share = report.cpu_ns.0 as f64 / served.as_nanos().max(1) as f64 * 100.0;
+    let cpu_s = report.cpu_ns.as_secs_f64();
     let late = &report.lateness;
     writeln!(
         out,
@@ -317,7 +313,7 @@ fn tell_end(
     }
     writeln!(
         out,
-        "Commands completed {} later than in the model on average (99th percentile {}); serving used {share:.0} % of a CPU.",
+        "Commands completed {} later than in the model on average (99th percentile {}); serving used {cpu_s:.2} s of processor time.",
         micros(late.mean_ns),
         micros(late.p99_ns)
     )?;

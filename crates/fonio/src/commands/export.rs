@@ -45,6 +45,11 @@ pub fn run(arguments: &Export) -> Result<Exit> {
             let version = if arguments.format == ExportFormat::Iolog { Version::V3 } else { Version::V2 };
             let mut sink = FioIolog::new(&mut out, version, &devices)?;
             pour(&mut sink)?;
+            writeln!(
+                io::stderr(),
+                "note: the log names the recorded devices, and its writes overwrite them; replay it elsewhere with \
+                 fio --read_iolog=FILE --replay_redirect=/dev/DEVICE"
+            )?;
             for (op, requests) in sink.finish()?.left_out {
                 writeln!(
                     io::stderr(),

@@ -7,9 +7,10 @@ use fonio_experiment::{CacheState, LaunchOptions, Place, PlaceToLaunch, launch_d
 
 use crate::cli::Colour;
 use crate::cli::run::{Repeat, Run};
-use crate::commands::run::{begin, explain, page, plain_name, roles, setup, summarise};
+use crate::commands::run::{begin, explain, page, plain_name, results_directory, roles, setup, summarise};
 use crate::exit::Exit;
 use crate::output;
+use crate::progress::Estimate;
 
 /// Launches, and says where the time went.
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
@@ -42,14 +43,15 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
         bail!("--repeat auto works with workloads only; give a number, such as --repeat 10")
     };
     let count = places.len() * repeat as usize;
-    let mut number = 0;
+    let mut estimate = Estimate::new();
     let mut say = |round: u32, _: u32, name: &str| {
-        number += 1;
-        eprintln!("[{number}/{count}] round {round}: launch on {name} …");
+        let (at, left) = estimate.next(count);
+        eprintln!("[{at}] round {round}: launch on {name}{left} …");
     };
-    let series = launch_series(&places, repeat, &options, &at.out, &mut say)?;
-    let text = summarise(&series, &at.out)?;
-    let page = page(at);
+    let out = results_directory(at.out.as_deref())?;
+    let series = launch_series(&places, repeat, &options, &out, &mut say)?;
+    let text = summarise(&series, &out)?;
+    let page = page(at, &out);
     let first = series.places.first().and_then(|place| place.runs.first());
     let explained = first.map(|run| explain(&run.recording)).transpose()?;
     output::write_html(&launch_document(&series, explained), Some(&page))?;
@@ -57,7 +59,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
         writeln!(io::stdout(), "{text}")?;
     } else {
         output::show_on_terminal(&launch_document(&series, None), colour)?;
-        writeln!(io::stdout(), "\nWhy, with pictures: {}", page.display())?;
+        writeln!(io::stdout(), "\nFull report with charts: {}", page.display())?;
     }
     let valid = series.places.iter().flat_map(|place| &place.runs).all(|run| run.valid);
     Ok(if valid { Exit::Fine } else { Exit::NotValid })

@@ -5,17 +5,16 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use fonio_bench::layers::{Held, Layers, Machine, Plan, measure};
 use fonio_host::{Entry, Ledger, ProcessId, Queue, Step};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{BenchLayers, Colour};
 use crate::exit::Exit;
 use crate::output;
+use crate::signals;
 
 /// From the study's baseline to what `fonio mount` takes by itself.
 const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=writeback", "mode=auto"];
@@ -36,10 +35,7 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
         eprintln!("Cleaned up after an interrupted run: {sentence}.");
     }
     let ledger = Rc::new(RefCell::new(Ledger::open(&Ledger::default_dir())?));
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for Ctrl-C")?;
-    }
+    let stop = signals::watch()?;
     let live = io::stderr().is_terminal();
     let found = measure(
         &plan,

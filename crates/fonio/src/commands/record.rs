@@ -4,13 +4,34 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use fonio_core::ByteCount;
-use fonio_record::{Progress, RecordOptions, RecordSummary, Selector, StopReason};
+use fonio_record::{Progress, RecordError, RecordOptions, RecordSummary, Selector, StopReason};
 
 use crate::cli::Record;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 
-/// Records, says what was recorded, and names the next command. The exit code is fonio's, not the command's.
+/// Records, says what was recorded, and names the next command. The exit code is that of the recorded command, so that a
+/// script can put `fonio record --` before any command.
 pub fn run(arguments: &Record) -> Result<Exit> {
+    match record(arguments) {
+        Err(error) if !arguments.command.is_empty() => {
+            writeln!(io::stderr(), "fonio: {error:#}")?;
+            Ok(Exit::Command(exit_code(&error)))
+        }
+        outcome => outcome,
+    }
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<RecordError>() {
+        Some(RecordError::Command { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            exit::NOT_FOUND
+        }
+        Some(RecordError::Command { .. }) => exit::CANNOT_RUN,
+        _ => exit::FAILED,
+    }
+}
+
+fn record(arguments: &Record) -> Result<Exit> {
     let mut options = RecordOptions::new(&arguments.out);
     options.select = arguments
         .device
@@ -29,8 +50,15 @@ pub fn run(arguments: &Record) -> Result<Exit> {
     let summary = capture(&options)?;
     writeln!(io::stdout(), "{}", sentence(&summary))?;
     writeln!(io::stdout(), "Next: fonio report {}", summary.out.display())?;
-    // Nothing was read or written: that is an answer too.
-    Ok(Exit::Fine)
+    Ok(match (summary.command_exit, summary.command_signal, summary.stopped_by) {
+        (Some(0), ..) => Exit::Fine,
+        (Some(code), ..) => Exit::Command(code as u8),
+        (None, Some(signal), _) => Exit::Command(128 + signal as u8),
+        // Without an end of its own, a recording ends with Ctrl-C.
+        (None, None, StopReason::Interrupted) if arguments.time.is_some() => Exit::Command(130),
+        (None, None, StopReason::Terminated) => Exit::Command(143),
+        _ => Exit::Fine,
+    })
 }
 
 /// Records with progress on standard error.

@@ -1,6 +1,7 @@
 //! `fonio run` and `fonio fix --prove`: workloads on devices, with and without fixes.
 
 use std::borrow::Cow;
+use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use fonio_analysis::{Analyser, AnalysisOptions};
 use fonio_core::ByteCount;
 use fonio_experiment::{
@@ -20,13 +21,14 @@ use fonio_host::{Confirmation, Ledger};
 use fonio_recording::{Recording, Tables};
 use fonio_report::Document;
 use fonio_workload::definition::{Workload, shipped};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::Colour;
 use crate::cli::run::{Fix, Repeat, Run, SetupArgs};
 use crate::commands::{fix, launch};
 use crate::exit::Exit;
 use crate::output;
+use crate::progress::Estimate;
+use crate::signals;
 
 /// The workload that takes Mobibench's options.
 const MOBIBENCH: &str = "mobibench";
@@ -130,10 +132,7 @@ enum Refusal {
 
 /// Gives what the signals that end a program set; and undoes what a killed run left.
 pub(super) fn begin() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stop = signals::watch()?;
     let recovery = Ledger::recover(&Ledger::default_dir())?;
     for undone in &recovery.undone {
         eprintln!("Cleaned up after an interrupted run: {undone}");
@@ -187,12 +186,12 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
         roles: &roles,
         stop: &stop,
     };
+    let out = results_directory(arguments.out.as_deref())?;
     let run = |variations: &[Variation], rounds: Rounds, out: &Path| {
-        let mut at = 0;
+        let mut estimate = Estimate::new();
         let mut say = |round: u32, rounds: u32, name: &str| {
-            at += 1;
-            let count = variations.len() * rounds as usize;
-            eprintln!("[{at}/{count}] round {round}: {} on {name} …", workload.name);
+            let (at, left) = estimate.next(variations.len() * rounds as usize);
+            eprintln!("[{at}] round {round}: {} on {name}{left} …", workload.name);
         };
         run_series(variations, rounds, &options, out, &mut say)
     };
@@ -202,16 +201,16 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
     };
     if let Some(best) = tried.best {
         eprintln!("Running every fix once to find the {best} fastest:");
-        let once = run(&variations, Rounds::Fixed(1), &arguments.out.join("once"))?;
+        let once = run(&variations, Rounds::Fixed(1), &out.join("once"))?;
         variations = fastest(&variations, &once, best);
         match arguments.repeat {
             Repeat::Times(times) => eprintln!("Measuring the fastest, {times} times each:"),
             Repeat::Auto => eprintln!("Measuring the fastest, at first three times each:"),
         }
     }
-    let series = run(&variations, rounds, &arguments.out)?;
-    let text = summarise(&series, &arguments.out)?;
-    let page = page(arguments);
+    let series = run(&variations, rounds, &out)?;
+    let text = summarise(&series, &out)?;
+    let page = page(arguments, &out);
     let explained = explain_first(&series)?;
     // Here and now: what was found, and what helps; the page has the other questions.
     let short = explained.clone().map(|document| Document {
@@ -246,8 +245,35 @@ pub(super) fn explain(recording: &Path) -> Result<Document> {
 }
 
 /// Where the HTML report goes.
-pub(super) fn page(arguments: &SetupArgs) -> PathBuf {
-    arguments.html.clone().unwrap_or_else(|| arguments.out.join("report.html"))
+pub(super) fn page(arguments: &SetupArgs, out: &Path) -> PathBuf {
+    arguments.html.clone().unwrap_or_else(|| out.join("report.html"))
+}
+
+/// The default name of the directory of a series' results.
+const RESULTS: &str = "fonio-runs";
+
+/// A directory that no other series has used or uses: the one that was named, or the first free one.
+pub(super) fn results_directory(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(named) = named {
+        fs::create_dir_all(named).with_context(|| format!("cannot create {}", named.display()))?;
+        let mut entries = fs::read_dir(named).with_context(|| format!("cannot list {}", named.display()))?;
+        ensure!(
+            entries.next().is_none(),
+            "{} is not empty; name a new directory with --output",
+            named.display()
+        );
+        return Ok(named.to_owned());
+    }
+    for number in 1_u32.. {
+        let name = if number == 1 { RESULTS.to_owned() } else { format!("{RESULTS}-{number}") };
+        // Who creates it has it: two that start at once get two.
+        match fs::create_dir(&name) {
+            Ok(()) => return Ok(name.into()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot create {name}")),
+        }
+    }
+    unreachable!("a directory holds fewer than 2^32 names")
 }
 
 /// Writes `summary.json`, and gives it.

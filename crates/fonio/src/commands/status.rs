@@ -79,9 +79,10 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
     for note in &status.notes {
         writeln!(out, "{dim}note: {note}{plain}")?;
     }
+    let sudo = if rustix::process::geteuid().is_root() { "" } else { "sudo " };
     writeln!(
         out,
-        "\nNext: {bold}fonio check{plain} records for 30 s and says whether storage is the problem."
+        "\nNext: {bold}{sudo}fonio check{plain} records for 30 s and says whether storage is the problem."
     )
 }
 

@@ -248,9 +248,13 @@ fn answer(row: &ComparisonRow, change: &Change) -> Cell {
     }
 }
 
-/// The intervals of the changes, as shares of the first side's value, so that all of them fit one axis.
+/// The widest change that the picture of intervals shows, either way: a greater one would flatten the others.
+const WIDEST: f64 = 16.0;
+
+/// The intervals of the ratios on a logarithmic axis, where halved and doubled are equally far from equal.
 fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Figure> {
     let mut names = Vec::new();
+    let mut is_cut = false;
     let kinds = [
         ("better", Role::Discard),
         ("worse", Role::Flush),
@@ -267,26 +271,37 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Figure> {
             None if change.answer == Answer::NoDifference => 3,
             None => 2,
         }];
-        series.x.push(ratio - 1.0);
+        let shown = |ratio: f64| ratio.clamp(1.0 / WIDEST, WIDEST);
+        series.x.push(shown(ratio));
         series.y.push(names.len() as f64);
-        series.low.push(low - 1.0);
-        series.high.push(high - 1.0);
+        series.low.push(shown(low));
+        series.high.push(shown(high));
+        is_cut |= low < 1.0 / WIDEST || high > WIDEST;
         names.push(row.label.clone());
     }
     let series: Vec<Series> = series.into_iter().filter(|series| !series.x.is_empty()).collect();
     if series.is_empty() {
         return None;
     }
+    let ends = series.iter().flat_map(|series| series.low.iter().chain(&series.high));
+    let end = ends.map(|end| end.max(1.0 / end)).fold(1.0, f64::max);
+    // A power of two, as the ticks are.
+    let mut widest = 2.0;
+    while widest < end {
+        widest *= 2.0;
+    }
+    let cut = if is_cut { " Ends beyond a sixteenth or sixteen times are drawn there." } else { "" };
     Some(Figure {
         id: format!("intervals-{}", at + 1),
-        title: "Change, with its interval".into(),
-        caption: "An interval that crosses zero shows no difference. All intervals together hold with 95 % confidence."
-            .into(),
+        title: "Ratio, with its interval".into(),
+        caption: format!(
+            "An interval that crosses 1× shows no difference. All intervals together hold with 95 % confidence.{cut}"
+        ),
         plot: Plot::Interval,
-        x: Axis::linear("Change", Unit::Share),
+        x: Axis { bounds: Some((1.0 / widest, widest)), ..Axis::log("Ratio", Unit::Ratio) },
         y: Axis::categories("Figure", names),
         z: None,
         series,
-        marks: vec![Mark::AtX { x: 0.0, label: "no change".into() }],
+        marks: vec![Mark::AtX { x: 1.0, label: "equal".into() }],
     })
 }

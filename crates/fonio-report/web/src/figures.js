@@ -166,7 +166,8 @@ function pairs(figure, series, xf, yf) {
   const logY = figure.y.scale === "log";
   const out = [];
   for (let at = 0; at < x.length; at += 1) {
-    if ((logX && !(x[at] > 0)) || (logY && !(y[at] > 0))) continue;
+    // What is unknown breaks a line; what a logarithm has no place for is left out.
+    if ((logX && x[at] <= 0) || (logY && y[at] <= 0)) continue;
     out.push([x[at] / xf, Number.isNaN(y[at]) ? null : y[at] / yf]);
   }
   return out;
@@ -191,17 +192,24 @@ function legendOf(series) {
 function lines(extra) {
   return (figure, xf, yf) => ({
     legend: legendOf(figure.series),
-    series: figure.series.map((series) => ({
-      type: "line",
-      name: series.name,
-      data: pairs(figure, series, xf, yf),
-      showSymbol: series.x.length === 1,
-      symbolSize: 5,
-      lineStyle: { width: 1.5 },
-      itemStyle: { color: seriesColour(series.role) },
-      emphasis: { disabled: true },
-      ...extra(series, figure),
-    })),
+    series: figure.series.map((series) => {
+      const data = pairs(figure, series, xf, yf);
+      const known = (at) => data[at] !== undefined && data[at][1] !== null;
+      return {
+        type: "line",
+        name: series.name,
+        data,
+        showSymbol: true,
+        // A point between two that are unknown has no line.
+        symbol: (value, { dataIndex: at }) =>
+          known(at) && !known(at - 1) && !known(at + 1) ? "circle" : "none",
+        symbolSize: series.x.length === 1 ? 5 : 3,
+        lineStyle: { width: 1.5 },
+        itemStyle: { color: seriesColour(series.role) },
+        emphasis: { disabled: true },
+        ...extra(series, figure),
+      };
+    }),
   });
 }
 

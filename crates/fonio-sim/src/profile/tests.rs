@@ -41,11 +41,7 @@ fn check(from: &str, to: &str, want: Expect) {
 
 #[test]
 fn errors_say_what_is_wrong_where() {
-    check(
-        "[device]",
-        "[device",
-        expect!["x.toml: not TOML"],
-    );
+    check("[device]", "[device", expect!["x.toml: not TOML"]);
     check("depth", "dept", expect!["x.toml: there is no key `device.dept`; did you mean `device.depth`?"]);
     check(
         "[memory]",

@@ -86,7 +86,7 @@ fn subject(parts: &[&str]) -> Option<String> {
     Some(match parts {
         ["latency", group, "response"] => format!("{} response", adjective(group)?),
         ["latency", group, "service"] => format!("{} service", adjective(group)?),
-        ["wait", group] => format!("{} response (service if queueing is unknown)", adjective(group)?),
+        ["wait", group] => format!("{} wait", adjective(group)?),
         ["queueing", group] => format!("{} queueing time", adjective(group)?),
         ["sizes", group] => format!("{} size", adjective(group)?),
         ["outstanding", "response"] => "response of reads, synchronous writes and flushes".to_owned(),

@@ -366,7 +366,9 @@ function marks(figure, xf, yf, ink) {
     if (mark.from !== undefined) {
       areas.push([{ xAxis: mark.from / xf, name: mark.label }, { xAxis: mark.to / xf }]);
     } else if (mark.x !== undefined) {
-      lines.push({ xAxis: mark.x / xf, name: mark.label, label: { ...label, position: "end", distance: 3, formatter: "{b}" } });
+      // Categories run downwards, so that the end of a vertical line is at the axis.
+      const position = figure.y.categories ? "start" : "end";
+      lines.push({ xAxis: mark.x / xf, name: mark.label, label: { ...label, position, distance: 3, formatter: "{b}" } });
     } else {
       lines.push({ yAxis: mark.y / yf, name: mark.label, label: { ...label, position: "insideEndTop", formatter: "{b}" } });
     }

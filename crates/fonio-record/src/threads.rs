@@ -123,6 +123,26 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_is_looked_up_once_and_completes_its_row() {
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let mut threads = Threads::default();
+        threads.add(own);
+        threads.add(own);
+        assert_eq!(threads.due, [own]);
+        let mut row = Thread { tid: own, ..Thread::default() };
+        threads.complete(&mut row);
+        assert_eq!(row.pid, None, "before it is looked up");
+        threads.look_up(&Machine::here());
+        assert!(threads.due.is_empty());
+        threads.complete(&mut row);
+        assert_eq!(row.pid, Some(std::process::id()));
+        for tid in 0..KNOWN_MAX as u32 + 10 {
+            threads.add(tid + (1 << 24));
+        }
+        assert_eq!(threads.known.len(), KNOWN_MAX, "a storm of threads takes no more memory");
+    }
+
+    #[test]
     fn this_thread_is_known() {
         let identity =
             read_identity(&Machine::here(), rustix::thread::gettid().as_raw_nonzero().get() as u32);

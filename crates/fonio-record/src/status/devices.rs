@@ -306,8 +306,9 @@ mod tests {
         write(sd.join("manfid"), "0x000099\n");
         let ufs = sys.join("devices/platform/1d84000.ufshc");
         write(ufs.join("health_descriptor/life_time_estimation_a"), "0x01\n");
-        write(ufs.join("health_descriptor/life_time_estimation_b"), "0x00\n");
+        write(ufs.join("health_descriptor/life_time_estimation_b"), "0x02\n");
         write(ufs.join("health_descriptor/eol_info"), "0x01\n");
+        write(ufs.join("string_descriptors/manufacturer_name"), "KIOXIA\n");
         let nvme = sys.join("devices/pci0000:00/nvme/nvme0");
         symlink(&nvme, nvme.join("nvme0n1/device")).unwrap();
         write(nvme.join("hwmon1/temp1_input"), "40850\n");
@@ -357,7 +358,7 @@ mod tests {
             mmcblk1 SdCard flash=true encrypted=None below=[] mounts=[]
                 used None None, reserve None, by Some("0x000099") None, None, 1 files
             sda Ufs flash=true encrypted=None below=[] mounts=[]
-                used Some(10) None, reserve Some("normal"), by None None, None, 3 files
+                used Some(10) Some(20), reserve Some("normal"), by Some("KIOXIA") None, None, 4 files
             nvme0n1 Nvme flash=true encrypted=None below=[] mounts=[]
                 used None None, reserve None, by None None, Some(40850), 1 files
             dm-0 DeviceMapper flash=false encrypted=Some(true) below=["179:0"] mounts=["/no-such-data"]

@@ -192,6 +192,32 @@ mod tests {
         assert_eq!(shown, [(3, 700), (2, 500)]);
     }
 
+    /// The counters of a group contain those of its children, which are counted instead, and once.
+    #[test]
+    fn counters_of_nested_cgroups() {
+        let top = tempfile::tempdir().unwrap();
+        for (group, stat) in [
+            ("", "179:0 rbytes=1 wbytes=700\n"),
+            ("apps", "179:0 rbytes=1 wbytes=600\n"),
+            ("apps/browser", "179:0 rbytes=1 wbytes=500\n8:0 rbytes=1 wbytes=5\n"),
+            ("apps/idle", ""),
+            ("system", "179:0 rbytes=1 wbytes=100\n"),
+        ] {
+            let dir = top.path().join(group);
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("io.stat"), stat).unwrap();
+        }
+        let mut counters = Counters::default();
+        assert!(counters.read_cgroup(top.path(), String::new(), 5, &mut 100));
+        let found: Vec<(&str, String, u64)> = counters
+            .cgroups
+            .iter()
+            .map(|((path, device), bytes)| (path.as_str(), device.to_string(), *bytes))
+            .collect();
+        let expected = [("/apps/browser", "8:0", 5), ("/apps/browser", "179:0", 500), ("/system", "179:0", 100)];
+        assert_eq!(found, expected.map(|(path, device, bytes)| (path, device.to_owned(), bytes)));
+    }
+
     #[test]
     fn disk_counters() {
         let text = " 179 0 mmcblk0 10 0 80 5 20 1 160 9 0 12 14\n 7 0 loop0 1\n";

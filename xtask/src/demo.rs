@@ -49,7 +49,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // The pictures go to a file; the terminal's version of the same is for here and now.
     let mut pictures = Command::new(&fonio);
     process::run(pictures.arg("report").arg(&recording).arg("--html").arg(&report).stdout(Stdio::null()))?;
-    process::run(Command::new(&fonio).arg("report").arg(&recording))?;
+    process::run(Command::new(&fonio).arg("report").arg("--all").arg(&recording))?;
     println!("\nThe same with pictures to zoom into: {}", report.display());
     Ok(())
 }

@@ -32,6 +32,7 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
         terms: explained.terms,
         provenance: [vec![Fact::new("Seed", Cell::count(series.seed, Unit::Number))], explained.provenance]
             .concat(),
+        next: Vec::new(),
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Document {
     pub terms: Vec<Term>,
     /// Where the numbers come from: machine, kernel, source, lost events.
     pub provenance: Vec<Fact>,
+    /// Commands to run next, for the first screen of a terminal.
+    pub next: Vec<String>,
 }
 
 /// How good or bad a statement is; decides a colour and a symbol, never the words.

@@ -17,7 +17,7 @@ const COURSE: usize = 60;
 /// # Errors
 /// Those of `out`.
 pub fn render_markdown(document: &Document, out: &mut dyn io::Write) -> io::Result<()> {
-    let Document { title, subtitle, verdict, facts, opening, findings, sections, terms, provenance } =
+    let Document { title, subtitle, verdict, facts, opening, findings, sections, terms, provenance, next: _ } =
         document;
     writeln!(out, "# {}\n", escaped(title))?;
     if !subtitle.is_empty() {

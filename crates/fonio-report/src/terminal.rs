@@ -19,14 +19,19 @@ pub struct TerminalStyle {
     pub unicode: bool,
     /// How many rows of a table are shown.
     pub rows: usize,
-    /// Whether questions get their answers only, without tables and pictures.
-    pub brief: bool,
+    /// Whether only the first screen is written: the verdict, the main findings and the next commands.
+    pub first_screen: bool,
 }
+
+/// Lines of the first screen, which scrolls off no terminal.
+const SCREEN_LINES: usize = 30;
+/// Findings on it.
+const SCREEN_FINDINGS: usize = 5;
 
 impl TerminalStyle {
     /// What a file or a pipe gets.
     pub const PLAIN: TerminalStyle =
-        TerminalStyle { colour: false, width: 100, unicode: true, rows: 10, brief: false };
+        TerminalStyle { colour: false, width: 100, unicode: true, rows: 10, first_screen: false };
 }
 
 /// Writes the document for a terminal.
@@ -35,7 +40,8 @@ impl TerminalStyle {
 /// Those of `out`.
 pub fn render_terminal(document: &Document, style: TerminalStyle, out: &mut dyn io::Write) -> io::Result<()> {
     let style = TerminalStyle { width: style.width.max(40), ..style };
-    Terminal { style, out }.document(document)
+    let mut terminal = Terminal { style, out };
+    if style.first_screen { terminal.screen(document) } else { terminal.document(document) }
 }
 
 #[derive(Clone, Copy)]
@@ -89,6 +95,67 @@ impl Terminal<'_> {
         Ok(())
     }
 
+    /// The verdict, the main numbers, the findings that there is room for, and what to run next.
+    fn screen(&mut self, document: &Document) -> io::Result<()> {
+        let Document { title, subtitle, verdict, facts, findings, next, .. } = document;
+        let mut head = self.lines(|terminal| {
+            let symbol = terminal.symbol(verdict.tone);
+            terminal.paragraph(Some(Ink::Tone(verdict.tone)), &format!("{symbol} "), &verdict.sentence)?;
+            for reason in &verdict.reasons {
+                terminal.paragraph(None, "  ", reason)?;
+            }
+            let about: Vec<&str> =
+                [title.as_str(), subtitle].into_iter().filter(|text| !text.is_empty()).collect();
+            terminal.paragraph(Some(Ink::Faint), "", &about.join(" · "))?;
+            let facts: Vec<String> =
+                facts.iter().map(|fact| format!("{} {}", fact.label, fact.value.text())).collect();
+            terminal.paragraph(Some(Ink::Faint), "", &facts.join(" · "))
+        })?;
+        let foot = self.lines(|terminal| {
+            for (at, command) in next.iter().enumerate() {
+                terminal.paragraph(None, if at == 0 { "Next: " } else { "      " }, command)?;
+            }
+            Ok(())
+        })?;
+        // A blank line before the findings and one before the foot, and one that says how many more there are.
+        let mut room = SCREEN_LINES.saturating_sub(head.len() + foot.len() + 3);
+        let mut shown = 0;
+        for (at, card) in findings.iter().take(SCREEN_FINDINGS).enumerate() {
+            let lines = self.lines(|terminal| terminal.finding(at + 1, card))?;
+            if lines.len() > room {
+                break;
+            }
+            room -= lines.len();
+            if shown == 0 {
+                head.push(String::new());
+            }
+            head.extend(lines);
+            shown += 1;
+        }
+        if shown < findings.len() {
+            head.push(format!("  and {} more", findings.len() - shown));
+        }
+        if !foot.is_empty() {
+            head.push(String::new());
+        }
+        head.iter().chain(&foot).try_for_each(|line| self.line(line))
+    }
+
+    /// A finding on the first screen: what was found, and the first thing to do.
+    fn finding(&mut self, rank: usize, card: &Card) -> io::Result<()> {
+        let symbol = self.symbol(card.tone);
+        self.paragraph(Some(Ink::Tone(card.tone)), &format!("{symbol} {rank}. "), &card.headline)?;
+        let arrow = if self.style.unicode { "   → " } else { "   > " };
+        card.remedies.first().map_or(Ok(()), |remedy| self.paragraph(None, arrow, remedy))
+    }
+
+    /// What `write` writes, by line.
+    fn lines(&self, write: impl FnOnce(&mut Terminal<'_>) -> io::Result<()>) -> io::Result<Vec<String>> {
+        let mut out = Vec::new();
+        write(&mut Terminal { style: self.style, out: &mut out })?;
+        Ok(String::from_utf8_lossy(&out).lines().map(str::to_owned).collect())
+    }
+
     fn facts(&mut self, facts: &[Fact]) -> io::Result<()> {
         let widest = facts.iter().map(|fact| width(&fact.label)).max().unwrap_or(0);
         for Fact { label, value, note } in facts {
@@ -119,9 +186,6 @@ impl Terminal<'_> {
     fn section(&mut self, section: &Section) -> io::Result<()> {
         self.heading(&section.question)?;
         self.paragraph(None, "", &section.answer)?;
-        if self.style.brief {
-            return Ok(());
-        }
         for figure in &section.figures {
             self.figure(figure)?;
         }

@@ -32,9 +32,20 @@ fn terminal_that_is_narrow_and_knows_only_ascii() {
 }
 
 #[test]
-fn terminal_in_brief() {
-    let style = TerminalStyle { width: 80, brief: true, ..TerminalStyle::PLAIN };
-    expect_file!["golden/terminal-brief.txt"].assert_eq(&terminal(&document(), style));
+fn the_first_screen() {
+    let next =
+        ["fonio report home.fonio --all", "fonio report home.fonio --html report.html"].map(str::to_owned);
+    let mut document = Document { next: next.into(), ..document() };
+    let style = TerminalStyle { width: 80, first_screen: true, ..TerminalStyle::PLAIN };
+    expect_file!["golden/first-screen.txt"].assert_eq(&terminal(&document, style));
+    // However many findings there are, and however narrow the terminal is.
+    document.findings.extend(document.findings.clone());
+    for width in 60..=200 {
+        let text = terminal(&document, TerminalStyle { width, ..style });
+        assert!(text.lines().count() <= 30, "{width} columns:\n{text}");
+        assert!(text.contains("more") && text.contains("--html"), "{width} columns:\n{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{width} columns:\n{text}");
+    }
 }
 
 #[test]

@@ -120,6 +120,7 @@ fn foreign_text_stays_text() {
         }],
         terms: vec![Term { name: text(), definition: text() }],
         provenance: vec![Fact::new(evil, Cell::Name(text())).note(evil)],
+        next: vec![text()],
     };
     let html = html(&document);
     let elements = elements(&html);

@@ -105,6 +105,9 @@ pub struct Check {
     /// How long to record.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
     pub time: Duration,
+    /// Print everything: all findings, tables and notes.
+    #[arg(long)]
+    pub all: bool,
     /// Keep the recording in this directory.
     #[arg(short, long = "output", alias = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -163,6 +166,9 @@ pub struct Report {
     /// A recording; or a trace: one file, several files, the common prefix of per-CPU files, or - for standard input.
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
+    /// Print everything: all findings, tables and notes.
+    #[arg(long)]
+    pub all: bool,
     /// List the figures that a budget can name, then exit.
     #[arg(long)]
     pub figures: bool,

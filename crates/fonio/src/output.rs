@@ -29,16 +29,34 @@ pub fn budgets(output: &Output) -> Result<Vec<Budget>> {
     output.budget.iter().map(|text| Ok(Budget::parse(text)?)).collect()
 }
 
-/// Shows the analysis and holds it against the budgets.
-pub fn show(explained: &Explained, output: &Output, budgets: &[Budget], colour: Colour) -> Result<Exit> {
+/// How much of a report a terminal gets.
+#[derive(Clone, Copy, Debug)]
+pub enum Extent<'a> {
+    /// One screen, which ends with these commands.
+    FirstScreen(&'a [String]),
+    /// Everything.
+    All,
+}
+
+/// Shows the analysis and compares it with the budgets.
+pub fn show(
+    explained: &Explained,
+    output: &Output,
+    budgets: &[Budget],
+    extent: Extent<'_>,
+    colour: Colour,
+) -> Result<Exit> {
     let outcomes = evaluate(&explained.analysis, budgets)?;
     if output.json {
         let mut out = io::stdout().lock();
         json::render_json(&explained.analysis, &mut out)?;
         writeln!(out)?;
     } else {
-        let document = Document::from_analysis(&explained.analysis, &explained.meta);
-        show_document(&document, output, colour)?;
+        let mut document = Document::from_analysis(&explained.analysis, &explained.meta);
+        if let Extent::FirstScreen(next) = extent {
+            document.next = next.to_vec();
+        }
+        show_document(&document, output, extent, colour)?;
     }
     if output.json && output.html.is_some() {
         let document = Document::from_analysis(&explained.analysis, &explained.meta);
@@ -76,7 +94,7 @@ fn evaluate(analysis: &Analysis, budgets: &[Budget]) -> Result<Vec<Outcome>> {
 }
 
 /// Terminal, Markdown or HTML.
-pub fn show_document(document: &Document, output: &Output, colour: Colour) -> Result<()> {
+pub fn show_document(document: &Document, output: &Output, extent: Extent<'_>, colour: Colour) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     if output.markdown {
         render_markdown(document, &mut out)?;
@@ -84,7 +102,8 @@ pub fn show_document(document: &Document, output: &Output, colour: Colour) -> Re
         writeln!(out, "{}", document.verdict.sentence)?;
         writeln!(out, "The report is in {}.", path.display())?;
     } else {
-        render_terminal(document, terminal_style(colour), &mut out)?;
+        let first_screen = matches!(extent, Extent::FirstScreen(_));
+        render_terminal(document, TerminalStyle { first_screen, ..terminal_style(colour) }, &mut out)?;
     }
     out.flush()?;
     write_html(document, output.html.as_deref())

@@ -21,6 +21,7 @@ pub fn launch_document(series: &LaunchSeries, explained: Option<Document>) -> Do
         sections: explained.sections,
         terms: explained.terms,
         provenance: explained.provenance,
+        next: Vec::new(),
     }
 }
 

@@ -214,7 +214,8 @@ mod tests {
             .iter()
             .map(|((path, device), bytes)| (path.as_str(), device.to_string(), *bytes))
             .collect();
-        let expected = [("/apps/browser", "8:0", 5), ("/apps/browser", "179:0", 500), ("/system", "179:0", 100)];
+        let expected =
+            [("/apps/browser", "8:0", 5), ("/apps/browser", "179:0", 500), ("/system", "179:0", 100)];
         assert_eq!(found, expected.map(|(path, device, bytes)| (path, device.to_owned(), bytes)));
     }
 

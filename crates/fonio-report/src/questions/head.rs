@@ -49,6 +49,8 @@ pub fn verdict(about: &About<'_>) -> Verdict {
         reasons.push("Do not rely on this measurement.".to_owned());
         reasons.extend(analysis.validity.problems.iter().cloned());
     }
+    // Of several, the last question lists all.
+    reasons.extend(analysis.validity.input.first().cloned());
     Verdict { tone, sentence: analysis.verdict.clone(), reasons }
 }
 

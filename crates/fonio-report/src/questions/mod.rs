@@ -56,6 +56,7 @@ pub fn document(analysis: &Analysis, meta: &Meta) -> Document {
         sections: questions.iter().filter_map(|question| question(&about)).collect(),
         terms: terms::all(),
         provenance: head::provenance(&about),
+        next: Vec::new(),
     }
 }
 

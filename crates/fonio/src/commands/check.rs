@@ -9,7 +9,7 @@ use fonio_record::{RecordOptions, Selector};
 use crate::cli::{Check, Colour};
 use crate::commands::{record, report};
 use crate::exit::Exit;
-use crate::output;
+use crate::output::{self, Extent};
 
 /// Reads WHAT where it is a recording or a trace, else records it for a while; then gives the verdict.
 pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
@@ -24,7 +24,19 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     let explained = report::explain(&[input], &arguments.reading, &arguments.filter)?;
     // The recording is read; where nobody asked to keep it, it goes.
     drop(temporary);
-    output::show(&explained, &arguments.output, &budgets, colour)
+    let kept = arguments.out.as_ref().map(|out| out.display().to_string());
+    let next = match (kept, arguments.what.as_deref().filter(|what| !is_to_be_recorded(what))) {
+        (Some(kept), _) => {
+            vec![format!("fonio report {kept} --all"), format!("fonio report {kept} --html report.html")]
+        }
+        (None, Some(what)) => vec![format!("fonio report {} --all", what.display())],
+        (None, None) => vec![
+            "fonio check --output recording, then fonio report recording --all".to_owned(),
+            "fonio fix (the fixes, and how to measure them)".to_owned(),
+        ],
+    };
+    let extent = if arguments.all { Extent::All } else { Extent::FirstScreen(&next) };
+    output::show(&explained, &arguments.output, &budgets, extent, colour)
 }
 
 /// Devices, and folders that are neither a recording nor hold a trace, are recorded.

@@ -11,7 +11,7 @@ use fonio_report::{Document, json};
 use crate::cli::{Colour, Compare};
 use crate::commands::report;
 use crate::exit::Exit;
-use crate::output::{self, Explained};
+use crate::output::{self, Explained, Extent};
 
 /// Compares each side with the first.
 pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
@@ -43,7 +43,12 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
             output::write_html(&Document::from_comparison(&comparison), arguments.output.html.as_deref())?;
         }
     } else {
-        output::show_document(&Document::from_comparison(&comparison), &arguments.output, colour)?;
+        output::show_document(
+            &Document::from_comparison(&comparison),
+            &arguments.output,
+            Extent::All,
+            colour,
+        )?;
     }
     // A budget on a comparison is a budget on each recording in it.
     let mut exit = Exit::Fine;

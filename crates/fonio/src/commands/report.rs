@@ -11,7 +11,7 @@ use crate::cli::{Colour, FilterArgs, Reading, Report};
 use crate::exit::Exit;
 use crate::filter;
 use crate::input::Subject;
-use crate::output::{self, Explained};
+use crate::output::{self, Explained, Extent};
 
 /// Explains one recording or trace.
 pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
@@ -24,7 +24,11 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         }
         return Ok(Exit::Fine);
     }
-    output::show(&explained, &arguments.output, &budgets, colour)
+    let input: Vec<String> = arguments.input.iter().map(|path| path.display().to_string()).collect();
+    let command = format!("fonio report {}", input.join(" "));
+    let next = [format!("{command} --all"), format!("{command} --html report.html")];
+    let extent = if arguments.all { Extent::All } else { Extent::FirstScreen(&next) };
+    output::show(&explained, &arguments.output, &budgets, extent, colour)
 }
 
 /// Analyses what `input` names.

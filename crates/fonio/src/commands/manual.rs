@@ -4,8 +4,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use clap::CommandFactory;
+use clap::builder::PossibleValuesParser;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use fonio_experiment::FIXES;
+use fonio_sim::profile::SHIPPED;
+use fonio_workload::definition::shipped;
 
 use crate::cli::Cli;
 use crate::exit::Exit;
@@ -27,7 +31,48 @@ pub fn pages(dir: &Path) -> Result<Exit> {
 /// Prints completions for `shell`.
 pub fn completions(shell: Shell) -> Result<Exit> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "fonio", &mut text);
+    clap_complete::generate(shell, &mut with_names(Cli::command()), "fonio", &mut text);
     io::stdout().write_all(&text)?;
     Ok(Exit::Fine)
+}
+
+/// The command line with the names of workloads, fixes and profiles, which it takes beside files.
+fn with_names(command: Command) -> Command {
+    let workloads: Vec<&str> = shipped().iter().map(|workload| workload.name).collect();
+    let fixes: Vec<&str> = FIXES.iter().map(|fix| fix.name).collect();
+    let profiles: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+    let offer = |command: Command, argument: &'static str, names: &[&'static str]| {
+        let names = PossibleValuesParser::new(names.to_vec());
+        command.mut_arg(argument, |argument| argument.value_parser(names))
+    };
+    command
+        .mut_subcommand("run", |run| {
+            let run = offer(run, "workload", &workloads);
+            offer(offer(run, "fix", &fixes), "on", &profiles)
+        })
+        .mut_subcommand("fix", |fix| {
+            let fix = offer(fix, "name", &fixes);
+            offer(offer(fix, "prove", &workloads), "on", &profiles)
+        })
+        .mut_subcommand("device", |device| {
+            ["show", "verify", "emulate"].into_iter().fold(device, |device, name| {
+                device.mut_subcommand(name, |command| offer(command, "profile", &profiles))
+            })
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_offer_names() {
+        let mut text = Vec::new();
+        clap_complete::generate(Shell::Bash, &mut with_names(Cli::command()), "fonio", &mut text);
+        let text = String::from_utf8(text).expect("a script is text");
+        for name in ["webbench", "wal-normal", "kingston"] {
+            assert!(text.contains(name), "{name}");
+        }
+        Cli::command().debug_assert();
+    }
 }

@@ -100,7 +100,7 @@ pub struct Usage {
 /// Runs it with its output thrown away and measures it.
 pub fn measure(command: &mut Command) -> Result<Usage> {
     let began = Instant::now();
-    let child = command
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::inherit())

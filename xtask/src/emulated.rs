@@ -84,7 +84,9 @@ impl Emulated {
 
     fn hear(&mut self) -> Result<Value> {
         let mut line = String::new();
-        self.output.read_line(&mut line)?;
+        if self.output.read_line(&mut line)? == 0 {
+            bail!("it ended; it says why above");
+        }
         Ok(serde_json::from_str(&line)?)
     }
 

@@ -60,6 +60,13 @@ pub const FUSE: &[Tool] = &[
     tool("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's example"),
 ];
 
+/// For the studies' tables and figures that are measured.
+pub const PAPER: &[Tool] = &[
+    tool("mkfs.xfs", "xfsprogs", "the write buffer on XFS"),
+    tool("mkfs.btrfs", "btrfs-progs", "the write buffer on Btrfs"),
+    tool("fio", "fio", "raw rates"),
+];
+
 /// For virtual machines.
 pub const GUEST: &[Tool] = &[
     tool("qemu-system-x86_64", "qemu-system-x86", "virtual machines"),
@@ -67,7 +74,7 @@ pub const GUEST: &[Tool] = &[
 ];
 
 /// All of them.
-pub const ALL: &[&[Tool]] = &[BUILD, TEST, DEMO, BENCH, FUSE, GUEST];
+pub const ALL: &[&[Tool]] = &[BUILD, TEST, DEMO, BENCH, FUSE, PAPER, GUEST];
 
 /// Installs what is missing as root by apt; else fails with the exact line that would.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {

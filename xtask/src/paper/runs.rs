@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::measured::Measured;
 use super::row::RUNS_MIN;
-use crate::{emulated, process};
+use crate::{emulated, process, tools};
 
 /// Runs workloads; what was run once in the same way is not run again.
 #[derive(Default)]
@@ -404,7 +404,10 @@ impl Runs {
     fn asked<T: DeserializeOwned>(&mut self, words: &[&OsStr]) -> Result<T> {
         let program = match &self.program {
             Some(program) => program,
-            None => self.program.insert(emulated::fonio()?),
+            None => {
+                tools::ensure(&[tools::DEMO, tools::PAPER])?;
+                self.program.insert(emulated::fonio()?)
+            }
         };
         let mut command = Command::new(program);
         command.args(words).arg("--json").stderr(Stdio::inherit());

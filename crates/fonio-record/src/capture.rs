@@ -371,3 +371,17 @@ fn sleep(timeout: Duration, command: Option<&Command>) -> Result<(), RecordError
         Err(errno) => Err(RecordError::File { path: "poll".into(), doing: "waiting", source: errno.into() }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_the_kernels() {
+        let before = clock_gettime(ClockId::Monotonic);
+        let between = now().0;
+        let after = clock_gettime(ClockId::Monotonic);
+        let nanos = |time: rustix::time::Timespec| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        assert!((nanos(before)..=nanos(after)).contains(&between), "{between}");
+    }
+}

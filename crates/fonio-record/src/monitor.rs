@@ -261,6 +261,16 @@ mod tests {
     }
 
     #[test]
+    fn entries_are_sorted_by_number() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["cpu10", "cpu2", "cpuidle", "other"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        assert_eq!(entries(dir.path(), "cpu"), ["cpu2", "cpu10", "cpuidle"]);
+        assert_eq!(entries(&dir.path().join("absent"), "cpu"), [""; 0]);
+    }
+
+    #[test]
     fn texts() {
         check(
             Kind::Stat,

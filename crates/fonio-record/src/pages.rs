@@ -432,3 +432,26 @@ impl PageSource for CpuSource {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fonio_trace::ring_buffer::ByteOrder;
+
+    use super::*;
+
+    const HEADER: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+        \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
+        \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+
+    /// A processor that has nothing left is complete, and keeps its number.
+    #[test]
+    fn nothing_is_left_out_where_nothing_is_left() {
+        let layout = PageLayout::parse(HEADER, ByteOrder::NATIVE).unwrap();
+        let idle = || tempfile::tempfile().unwrap();
+        let store = PageStore::new(layout, [(3, idle()), (5, idle())], ByteCount(1 << 20), None);
+        let left = store.leave_out_rest().unwrap();
+        assert_eq!(left.complete_until, Some(Timestamp(u64::MAX)));
+        let nothing = |cpu| LeftOnCpu { cpu, ..LeftOnCpu::default() };
+        assert_eq!(left.cpus, [nothing(3), nothing(5)]);
+    }
+}

@@ -308,3 +308,19 @@ fn check_out(out: &Path, overwrite: bool) -> Result<(), RecordError> {
     rustix::fs::access(parent, access)
         .map_err(|errno| RecordError::Write { out: out.to_owned(), source: errno.into() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_machine_gets_the_least_kernel_buffer() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        std::fs::write(root.path().join("proc/meminfo"), "MemTotal:  16384 kB\n").unwrap();
+        let options = RecordOptions::new("recording");
+        assert_eq!(kernel_buffer(&Machine::at(root.path()), &options), ByteCount(1 << 20));
+        let asked = RecordOptions { kernel_buffer_per_cpu: Some(ByteCount(4096)), ..options };
+        assert_eq!(kernel_buffer(&Machine::at(root.path()), &asked), ByteCount(4096));
+    }
+}

@@ -108,3 +108,18 @@ fn path_devices(machine: &Machine, path: &Path) -> Result<Vec<DeviceId>, RecordE
         None => Err(RecordError::NoDeviceBelow { path: path.to_owned(), fs: "unknown".to_owned() }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_named_and_what_passes() {
+        let (card, looped) = (DeviceId::new(179, 0), DeviceId::new(7, 1));
+        let only = Watched::Only(vec![card]);
+        assert_eq!((only.named(), only.event_filter()), (&[card][..], Some(format!("dev=={}", card.0))));
+        let all_but = Watched::AllBut(vec![looped]);
+        assert_eq!((all_but.named(), all_but.event_filter()), (&[][..], Some(format!("dev!={}", looped.0))));
+        assert_eq!(Watched::AllBut(Vec::new()).event_filter(), None);
+    }
+}

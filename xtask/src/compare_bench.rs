@@ -172,7 +172,7 @@ fn compare(fonio: &Path, first: &Path, other: &Path) -> Result<Comparison> {
 
 /// The profile with every time multiplied and every rate divided.
 fn slower(factor: f64) -> Result<String> {
-    let mut profile: toml::Table = PROFILE_TEXT.parse().context("the shipped profile is no TOML")?;
+    let mut profile: toml::Table = PROFILE_TEXT.parse().context("the shipped profile is not TOML")?;
     for (section, names) in [
         ("interface", &["read_command", "write_command", "flush_command", "read_rate", "write_rate"][..]),
         ("flash", &["t_read", "t_program", "t_erase"][..]),

@@ -131,7 +131,15 @@ impl Run {
                 command.arg(format!("-max_total_time={seconds}")).arg(corpus);
             }
             Effort::Repeat => {
+                // libFuzzer writes what it finds into the first folder, which must not be the seeds; and nothing that an
+                // earlier run found may be in it.
+                let found = process::scratch("fuzz")?.join("found").join(name);
+                if found.exists() {
+                    std::fs::remove_dir_all(&found)?;
+                }
+                std::fs::create_dir_all(&found)?;
                 command
+                    .arg(found)
                     .args(["-seed=1", &format!("-runs={REPEATED_INPUTS}")])
                     .arg(format!("-max_total_time={REPEATED_SECONDS}"));
             }

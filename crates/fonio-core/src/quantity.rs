@@ -1,8 +1,7 @@
 //! Amounts: a number and its unit, read from people and written for them with one spelling everywhere.
 //!
 //! The command line, budgets, workloads, faults and mount options read amounts with [`FromStr`]; reports, findings and
-//! errors write them with [`Unit::format`]. What is read is bounded: a number that a `f64` does not hold exactly is
-//! refused.
+//! errors write them with [`Unit::format`]. Sizes and times beyond what an `f64` holds exactly are refused.
 
 use std::fmt;
 use std::str::FromStr;
@@ -52,7 +51,7 @@ pub struct Quantity {
 /// An amount that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
-    /// There is no number in front.
+    /// The text does not begin with a number.
     #[error("`{text}` does not begin with a number; write {expected}")]
     NoNumber {
         /// As it was written.
@@ -60,7 +59,7 @@ pub enum QuantityError {
         /// What would have been right.
         expected: Expected,
     },
-    /// A number alone where a unit is needed.
+    /// The unit is missing.
     #[error("`{text}` needs a unit; write {expected}")]
     NoUnit {
         /// As it was written.
@@ -68,7 +67,7 @@ pub enum QuantityError {
         /// What would have been right.
         expected: Expected,
     },
-    /// The unit is unknown, or one of something else.
+    /// The unit is unknown, or does not fit.
     #[error("`{text}` ends in `{unit}`; write {expected}")]
     OtherUnit {
         /// As it was written.

@@ -136,9 +136,9 @@ impl Log {
         let mut input = BufReader::with_capacity(1 << 16, file);
         let damaged = |offset, reason| EmulatorError::Log { path: path.to_owned(), offset, reason };
         let mut header = [0; HEADER_BYTES as usize];
-        input.read_exact(&mut header).map_err(|_| damaged(0, "this is no log of an emulated device"))?;
+        input.read_exact(&mut header).map_err(|_| damaged(0, "this is not a log of an emulated device"))?;
         if header[..8] != MAGIC {
-            return Err(damaged(0, "this is no log of an emulated device"));
+            return Err(damaged(0, "this is not a log of an emulated device"));
         }
         let (capacity, volatile) = (u64_at(&header, 8), u64_at(&header, 16));
         let (mut records, mut at, mut cut_short) = (Vec::new(), HEADER_BYTES, false);

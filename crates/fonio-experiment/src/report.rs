@@ -129,7 +129,10 @@ fn section(series: &Series) -> Section {
     let tried = series.variations.len() - usize::from(!series.variations.is_empty());
     let faster = series.variations.iter().filter(|variation| answer(variation) == Answer::Lower).count();
     let (question, said) = match tried {
-        0 => ("How long did it take?", "Only one setup was run, so there is no comparison.".to_owned()),
+        0 => (
+            "How long did it take?",
+            "Only one setup was run; add --fix or another --on to compare.".to_owned(),
+        ),
         _ => (
             "What would make it faster?",
             format!("{faster} of {tried} {} shown to be faster.", if faster == 1 { "was" } else { "were" }),

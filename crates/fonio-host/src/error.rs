@@ -95,7 +95,7 @@ pub enum HostError {
         reason: String,
     },
     /// A share of a processor that cannot be had.
-    #[error("{share} is no share of a processor: write a number from 0.01 to below 1, such as 0.25")]
+    #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
     CpuShare {
         /// What was asked for.
         share: String,

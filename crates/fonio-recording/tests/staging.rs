@@ -84,7 +84,7 @@ fn what_is_not_a_recording_is_never_replaced() {
             fs::create_dir(dir).unwrap();
             fs::write(dir.join("thesis.txt"), "text").unwrap();
         },
-        "\"thesis.txt\", which is no part of a recording",
+        "\"thesis.txt\", which is not part of a recording",
     );
     check(
         "annotated",

@@ -69,9 +69,8 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
         _ => Tone::Notice,
     };
     let mut sentences = sentences.into_iter();
-    let sentence = sentences
-        .next()
-        .unwrap_or_else(|| "There is only one recording, so there is no comparison.".to_owned());
+    let sentence =
+        sentences.next().unwrap_or_else(|| "A comparison needs at least two recordings.".to_owned());
     Verdict { tone, sentence, reasons: sentences.collect() }
 }
 

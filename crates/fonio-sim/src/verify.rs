@@ -453,7 +453,7 @@ fn peaks(
             numbers: Some((f64::from(published), f64::from(given))),
             origin,
             what,
-            // Without a gain there is no best range.
+            // If concurrency gains nothing, no number of processes is the best.
             within: given == published && best > 1.05,
             tolerance: "the least number within 1 % of the best".to_owned(),
         });

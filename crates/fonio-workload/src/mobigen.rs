@@ -259,7 +259,7 @@ fn relative(path: &str) -> Result<String, String> {
     let mut parts = Vec::new();
     for part in Path::new(path).components() {
         match part {
-            Component::Normal(part) => parts.push(part.to_str().ok_or("a path that is no text")?),
+            Component::Normal(part) => parts.push(part.to_str().ok_or("a path that is not text")?),
             Component::RootDir | Component::CurDir => {}
             Component::ParentDir if !parts.is_empty() => {
                 parts.pop();

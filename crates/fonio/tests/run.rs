@@ -62,7 +62,7 @@ fn what_does_not_exist_is_named() {
         ),
         (&["run", "webbench", "--on", ".", "--scheduler", "bfq"], "a directory keeps its file system"),
         (&["run", "webbench", "--on", ".", "--scale", "0"], "scale"),
-        (&["run", "webbench", "--cpu", "2"], "2 is no share of a processor"),
+        (&["run", "webbench", "--cpu", "2"], "2 is not a share of a processor"),
         (&["run", "webbench", "--", "x"], "need --launch"),
         (&["run", "mobibench", "--", "-a", "9"], "write one of: 0 write, 1 random write"),
         (&["run", "--mobigen", "/no/such/trace"], "cannot find the trace /no/such/trace"),

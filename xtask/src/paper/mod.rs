@@ -321,7 +321,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// installs it.
 fn write_page(outcomes: &[Outcome], file: &Path) -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
-    let file = std::path::absolute(file).with_context(|| format!("{} is no path", file.display()))?;
+    let file = std::path::absolute(file).with_context(|| format!("{} is not a path", file.display()))?;
     let mut page = process::cargo();
     page.args(["run", "--quiet", "--package", "fonio-report", "--example", "paper_page", "--"]).arg(&file);
     let mut child = page.stdin(Stdio::piped()).spawn().context("cannot start cargo")?;

@@ -55,7 +55,7 @@ pub(super) fn limits(profile: &Profile, capacity: Option<ByteCount>) -> Result<L
     };
     if capacity == 0 || capacity % SECTOR_BYTES != 0 {
         return Err(profile.contradiction(format!(
-            "a capacity of {capacity} bytes is no whole number of {SECTOR_BYTES}-byte sectors"
+            "a capacity of {capacity} bytes is not a whole number of {SECTOR_BYTES}-byte sectors"
         )));
     }
     Ok(Limits {

@@ -128,7 +128,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// Where the capacity is too large for the model or is no whole number of sectors.
+    /// Where the capacity is too large for the model or is not a whole number of sectors.
     pub fn device(&self, capacity: Option<ByteCount>, seed: u64) -> Result<Box<dyn Device>, ProfileError> {
         build::device(self, capacity, seed)
     }
@@ -137,7 +137,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// Where the capacity is no whole number of sectors.
+    /// Where the capacity is not a whole number of sectors.
     pub fn limits(&self, capacity: Option<ByteCount>) -> Result<Limits, ProfileError> {
         build::limits(self, capacity)
     }

@@ -43,7 +43,7 @@ pub(super) enum Parsed<'a> {
         /// What.
         text: &'a [u8],
     },
-    /// An action that is no event of the model: a zone's write plug.
+    /// An action that is not an event of the model: a zone's write plug.
     NotShown,
 }
 

@@ -324,7 +324,7 @@ impl Header {
 /// Why a record gives no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoEvent {
-    /// A known action that is no event of the model: a driver's own data, a zone's write plug.
+    /// A known action that is not an event of the model: a driver's own data, a zone's write plug.
     NotShown,
     /// An action number that the format does not have.
     UnknownAction,

@@ -50,8 +50,9 @@ impl FromStr for Param {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, rest) =
-            text.split_once(':').ok_or_else(|| format!("`{text}` is no parameter; write one of {KINDS}"))?;
+        let (kind, rest) = text
+            .split_once(':')
+            .ok_or_else(|| format!("`{text}` is not a parameter; write one of {KINDS}"))?;
         let rest = rest.trim();
         match kind.trim() {
             "next" => name(rest).map(Param::Next),
@@ -68,8 +69,10 @@ impl FromStr for Param {
                 }
                 Ok(Param::Spelled(low, high))
             }
-            "scaled" => rest.parse().map(Param::Scaled).map_err(|_| format!("`{rest}` is no whole number")),
-            other => Err(format!("`{other}` is no kind of parameter; write one of {KINDS}")),
+            "scaled" => {
+                rest.parse().map(Param::Scaled).map_err(|_| format!("`{rest}` is not a whole number"))
+            }
+            other => Err(format!("`{other}` is not a kind of parameter; write one of {KINDS}")),
         }
     }
 }
@@ -83,8 +86,9 @@ fn name(text: &str) -> Result<String, String> {
 
 fn range(text: &str) -> Result<(i64, i64), String> {
     let (low, high) =
-        text.split_once("..").ok_or_else(|| format!("`{text}` is no range; write it as 0..100"))?;
-    let number = |part: &str| part.trim().parse::<i64>().map_err(|_| format!("`{part}` is no whole number"));
+        text.split_once("..").ok_or_else(|| format!("`{text}` is not a range; write it as 0..100"))?;
+    let number =
+        |part: &str| part.trim().parse::<i64>().map_err(|_| format!("`{part}` is not a whole number"));
     let (low, high) = (number(low)?, number(high)?);
     if low > high || high.checked_sub(low).is_none() {
         return Err(format!("`{text}` runs backwards or is too wide"));
@@ -166,12 +170,12 @@ mod tests {
             assert_eq!(text.parse::<Param>().map(|param| param.to_string()).as_deref(), Ok(text));
         }
         for (text, complaint) in [
-            ("row", "`row` is no parameter"),
+            ("row", "`row` is not a parameter"),
             ("next:", "a counter needs a name"),
             ("int:9..1", "runs backwards"),
-            ("int:1", "is no range"),
+            ("int:1", "is not a range"),
             ("spelled:0..9999999", "are spelled from 0"),
-            ("uuid:4", "`uuid` is no kind of parameter; write one of next:NAME"),
+            ("uuid:4", "`uuid` is not a kind of parameter; write one of next:NAME"),
         ] {
             let got = text.parse::<Param>().expect_err(text);
             assert!(got.contains(complaint), "{got}");

@@ -107,7 +107,7 @@ impl FromStr for Alternative {
                 weight.trim().parse().ok().filter(|weight| (1..=1_000_000).contains(weight)).ok_or_else(
                     || {
                         format!(
-                            "`{weight}` is no weight; write a whole number from 1 to 1000000 before the x"
+                            "`{weight}` is not a weight; write a whole number from 1 to 1000000 before the x"
                         )
                     },
                 )?,
@@ -181,7 +181,7 @@ mod tests {
                 ),
             ),
             ("2TiB", Err("`2TiB` is more than 1 TiB")),
-            ("x B", Err("`` is no weight; write a whole number from 1 to 1000000 before the x")),
+            ("x B", Err("`` is not a weight; write a whole number from 1 to 1000000 before the x")),
             ("-4KiB", Err("`-4KiB` is out of range, which is 0 to 8192TiB")),
             ("9KiB..1KiB", Err("`9KiB..1KiB` runs backwards")),
         ] {

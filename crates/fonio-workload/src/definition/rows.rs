@@ -10,7 +10,7 @@ use toml::{Table, Value};
 pub(super) fn expand(mut document: Table) -> Result<Table, String> {
     let Some(rows) = document.remove("rows") else { return Ok(document) };
     let Value::Table(rows) = rows else {
-        return Err("`rows` is no table of lists; write [[rows.NAME]] before each row".to_owned());
+        return Err("`rows` is not a table of lists; write [[rows.NAME]] before each row".to_owned());
     };
     let mut expanded = Table::new();
     for (key, value) in document {
@@ -64,7 +64,7 @@ fn referred<'a>(item: &Value, rows: &'a Table) -> Result<Option<Vec<&'a Table>>,
         format!("each = \"{name}\", but [[rows.{name}]] is missing; there are: {}", known())
     })?;
     let tables: Option<Vec<&Table>> = list.iter().map(Value::as_table).collect();
-    tables.map(Some).ok_or_else(|| format!("[[rows.{name}]] holds something that is no table"))
+    tables.map(Some).ok_or_else(|| format!("[[rows.{name}]] holds something that is not a table"))
 }
 
 fn without_each(item: &Value) -> Value {

@@ -37,7 +37,7 @@ fn read_head(stream: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
             && name.eq_ignore_ascii_case("content-length")
         {
             body_bytes = value.trim().parse().map_err(|_| {
-                io::Error::new(io::ErrorKind::InvalidData, "a content-length that is no number")
+                io::Error::new(io::ErrorKind::InvalidData, "a content-length that is not a number")
             })?;
         }
     }

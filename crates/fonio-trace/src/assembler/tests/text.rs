@@ -77,7 +77,7 @@ fn event(line: &str) -> BlockEvent {
         "X" => EventKind::Split { new_sector },
         "A" => EventKind::Remap { from_device: from.0, from_sector: from.1 },
         "RA" => EventKind::RequestRemap { from_device: from.0, from_sector: from.1 },
-        other => panic!("{other} is no event"),
+        other => panic!("{other} is not an event"),
     };
     event
 }

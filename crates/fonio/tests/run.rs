@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::cargo_bin_cmd;
 use fonio_core::{Mark, RowSink};
@@ -30,6 +31,34 @@ fn left_behind(dir: &Path) -> Vec<String> {
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .filter(|name| name.starts_with("fonio-run-"))
         .collect()
+}
+
+/// Between two recordings of a series the recorder listens to no signal; the series must.
+#[test]
+fn ctrl_c_between_two_runs_leaves_nothing() {
+    if !can_emulate() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("fonio"))
+        .args(["run", "maps", "--on", "sd_a2", "--scale", "0.02", "--pace", "0", "--repeat", "50", "-o"])
+        .arg(dir.path().join("runs"))
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.starts_with("[3/50]")), "the third run begins");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let last = said.last().unwrap_or_default();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130), "{last}");
+    assert_eq!(last, "fonio: interrupted");
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(&format!("/run/fonio/{pid}-")), "{mounts}");
+    let left = fs::read_dir("/run/fonio").unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with(&format!("{pid}-"))));
 }
 
 #[derive(Default)]

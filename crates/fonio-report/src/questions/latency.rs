@@ -159,13 +159,8 @@ fn table(about: &About<'_>) -> Table {
                 group => outstanding_of(about, group).map(|row| row.time.share),
             }
             .map_or(Cell::Unknown, Cell::Bar),
-            times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Ns)),
-            quantile(times, Quantile::P50, Unit::Ns),
-            quantile(times, Quantile::P95, Unit::Ns),
-            quantile(times, Quantile::P99, Unit::Ns),
-            quantile(times, Quantile::P999, Unit::Ns),
-            greatest(times, Unit::Ns),
         ];
+        cells.extend(statistics(times));
         if lead == Lead::Response {
             cells.push(quantile(row.service_ns.as_ref(), Quantile::P50, Unit::Ns));
         }
@@ -198,20 +193,26 @@ fn table(about: &About<'_>) -> Table {
     }
 }
 
+/// Mean, median, further percentiles and maximum.
+fn statistics(times: Option<&Distribution>) -> [Cell; 6] {
+    [
+        times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Ns)),
+        quantile(times, Quantile::P50, Unit::Ns),
+        quantile(times, Quantile::P95, Unit::Ns),
+        quantile(times, Quantile::P99, Unit::Ns),
+        quantile(times, Quantile::P999, Unit::Ns),
+        greatest(times, Unit::Ns),
+    ]
+}
+
 /// Service time, which explains response, for readers who look closer.
 fn service(rows: &[LatencyRow]) -> Table {
     let line = |row: &LatencyRow| {
         let times = row.service_ns.as_ref();
-        vec![
-            Cell::words(group_name(row.group)),
-            row.latency_share.map_or(Cell::Unknown, Cell::Bar),
-            times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Ns)),
-            quantile(times, Quantile::P50, Unit::Ns),
-            quantile(times, Quantile::P95, Unit::Ns),
-            quantile(times, Quantile::P99, Unit::Ns),
-            quantile(times, Quantile::P999, Unit::Ns),
-            greatest(times, Unit::Ns),
-        ]
+        let mut cells =
+            vec![Cell::words(group_name(row.group)), row.latency_share.map_or(Cell::Unknown, Cell::Bar)];
+        cells.extend(statistics(times));
+        cells
     };
     Table {
         caption: "Service time by kind".into(),

@@ -493,11 +493,13 @@ fn a_spill_file_that_fails_costs_no_event_that_memory_can_hold() {
 
 #[test]
 fn what_does_not_exist_is_named() {
-    let out = std::env::temp_dir().join("fonio-never-written");
+    let dir = scratch();
+    let out = dir.path().join("recording");
     let unknown =
         |select| record(&RecordOptions { select: vec![select], ..RecordOptions::new(&out) }, &mut |_| {});
     let error = unknown(Selector::Device("mmcblk99".into())).unwrap_err();
-    assert!(error.to_string().starts_with("there is no block device \"mmcblk99\" here; those present are: "));
+    let expected = "there is no block device \"mmcblk99\" here; those present are: ";
+    assert!(error.to_string().starts_with(expected), "{error}");
     let error = unknown(Selector::Path("/no/such/path".into())).unwrap_err();
     assert!(error.to_string().starts_with("/no/such/path cannot be looked up"));
     let error = unknown(Selector::Path("/proc".into())).unwrap_err();

@@ -31,6 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-record",
             "fonio-analysis",
             "fonio-report",
+            "fonio-bench",
             "fonio-host",
             "fonio-emulator",
             "fonio-workload",

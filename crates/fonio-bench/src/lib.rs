@@ -7,7 +7,6 @@
 mod error;
 pub mod fio;
 pub mod fit;
-pub mod layers;
 pub mod model;
 pub mod place;
 pub mod plan;
@@ -15,6 +14,7 @@ pub mod result;
 pub mod run;
 pub mod stable;
 pub mod target;
+pub mod throughput;
 pub mod verdict;
 
 pub use error::BenchError;

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use fonio_bench::BenchError;
 use fonio_emulator::EmulatorError;
 use fonio_host::HostError;
 use fonio_record::RecordError;
@@ -32,6 +33,9 @@ pub enum ExperimentError {
     /// The test bed.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// A device or directory whose throughput is measured.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
     /// The emulated device.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),

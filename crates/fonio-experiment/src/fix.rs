@@ -9,7 +9,7 @@ use fonio_host::{Filesystem, Setting};
 use fonio_workload::definition::{Journal, Synchronous, Workload};
 
 use crate::error::ExperimentError;
-use crate::setup::{Medium, Place, Setup};
+use crate::setup::{Medium, Setup, Storage};
 
 /// A change of a setup.
 #[derive(Clone, Copy, Debug)]
@@ -231,32 +231,32 @@ pub const FIXES: &[Fix] = &[
 ];
 
 impl Fix {
-    /// The fix of this name. `device=PROFILE` is one too, with a name of its own in [`Change`].
+    /// The fix of this name. `device=PROFILE` is not listed; [`Candidate`] has it.
     pub fn named(name: &str) -> Option<&'static Fix> {
         FIXES.iter().find(|fix| fix.name == name)
     }
 }
 
-/// What is tried on a setup: a listed fix, or another device.
+/// Something to try on a setup: a listed fix, or another device.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum Candidate {
     /// A fix of [`FIXES`].
     Listed(&'static Fix),
     /// The same on another device's profile.
     Device(String),
 }
 
-impl Change {
+impl Candidate {
     /// Reads `wal-normal` or `device=kingston`.
     ///
     /// # Errors
     ///
     /// [`ExperimentError::UnknownFix`], which names those that there are.
-    pub fn parse(text: &str) -> Result<Change, ExperimentError> {
+    pub fn parse(text: &str) -> Result<Candidate, ExperimentError> {
         if let Some(profile) = text.strip_prefix("device=").filter(|profile| !profile.is_empty()) {
-            return Ok(Change::Device(profile.to_owned()));
+            return Ok(Candidate::Device(profile.to_owned()));
         }
-        Fix::named(text).map(Change::Listed).ok_or_else(|| ExperimentError::UnknownFix {
+        Fix::named(text).map(Candidate::Listed).ok_or_else(|| ExperimentError::UnknownFix {
             name: text.to_owned(),
             known: FIXES.iter().map(|fix| fix.name).collect(),
         })
@@ -265,16 +265,16 @@ impl Change {
     /// Its name.
     pub fn name(&self) -> String {
         match self {
-            Change::Listed(fix) => fix.name.to_owned(),
-            Change::Device(profile) => format!("device={profile}"),
+            Candidate::Listed(fix) => fix.name.to_owned(),
+            Candidate::Device(profile) => format!("device={profile}"),
         }
     }
 
     /// What a power cut can lose with it.
     pub fn loses(&self) -> Loss {
         match self {
-            Change::Listed(fix) => fix.loses,
-            Change::Device(_) => Loss::Nothing,
+            Candidate::Listed(fix) => fix.loses,
+            Candidate::Device(_) => Loss::Nothing,
         }
     }
 
@@ -285,8 +285,8 @@ impl Change {
     /// [`ExperimentError::NotApplicable`] with the reason.
     pub fn apply(&self, setup: &mut Setup, workload: &Workload) -> Result<(), ExperimentError> {
         let changed = match self {
-            Change::Listed(fix) => (fix.change)(setup, workload),
-            Change::Device(profile) => another_device(setup, |_| profile.clone()),
+            Candidate::Listed(fix) => (fix.change)(setup, workload),
+            Candidate::Device(profile) => another_device(setup, |_| profile.clone()),
         };
         changed.map_err(|reason| ExperimentError::NotApplicable { fix: self.name(), reason })
     }
@@ -323,8 +323,8 @@ fn each_database(
 }
 
 fn another_device(setup: &mut Setup, profile: impl FnOnce(&str) -> String) -> Result<(), &'static str> {
-    match &mut setup.place {
-        Place::Profile(name) => {
+    match &mut setup.storage {
+        Storage::Profile(name) => {
             *name = profile(name);
             Ok(())
         }

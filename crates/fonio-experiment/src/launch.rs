@@ -1,10 +1,10 @@
-//! Launches: any command, how long it takes, and what it waits for.
+//! Launches: how long a command takes, and what it waits for.
 //!
-//! A launch is run under the recorder with its waits; [`fonio_analysis::launch`] says where the time went. Before the
-//! first measured launch in a place it is run once without being measured: for a warm launch that is all, for a cold one
-//! it shows which files the command opens, and what the page cache holds of these is dropped before each launch. Nobody
-//! else's cache is touched, so what others have in use stays: a library that runs in another process cannot be dropped,
-//! and names and inodes stay cached. What stayed is told.
+//! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time. Before the
+//! first measured launch in a place the command runs once without being measured. For warm launches that fills the cache.
+//! For cold ones it shows which files the command opens, and their cached pages are dropped before each launch. Only these
+//! files are dropped: pages that other processes map stay cached, and so do names and inodes. [`Dropped`] reports what
+//! stayed.
 
 mod caches;
 mod report;
@@ -16,7 +16,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use fonio_analysis::{Analyser, AnalysisOptions};
 use fonio_core::{RowSink, Wait};
 use fonio_host::{ConfinedCpu, OpenWatch, ProcessId, Step};
 use fonio_record::{
@@ -24,43 +23,43 @@ use fonio_record::{
 };
 use fonio_recording::{Recording, Table, Tables};
 
-use crate::bed::{Bed, Roles};
+use crate::analysed::Analysed;
 use crate::error::ExperimentError;
-use crate::run::check;
-use crate::series::file_name;
-use crate::setup::{Place, Setup};
+use crate::setup::{Setup, Storage};
+use crate::test_bed::{Roles, TestBed};
+use crate::trial::{Arm, Plan, Rounds, Trial, check_stop};
 
 pub use caches::{Dropped, Kept};
 pub use report::launch_document;
-pub use results::{LaunchFigures, LaunchPart, LaunchResult, LaunchSeries};
+pub use results::{LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 
 /// The variable in which a command finds the server behind the link: `ADDRESS:PORT`.
 const HTTP_VARIABLE: &str = "FONIO_HTTP";
 
 /// What the page cache holds when a launch begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
-    /// Of the files that the command opens, nothing but what others use.
+    /// Of the files that the command opens, only pages that other processes map.
     Cold,
-    /// What an earlier launch left.
+    /// The pages that an earlier launch left.
     Warm,
 }
 
-/// What is launched, however often.
+/// The command of a launch, and how it is launched.
 #[derive(Clone, Debug)]
 pub struct LaunchOptions<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
-    /// How it begins.
+    /// The state of the cache when it begins.
     pub cache: CacheState,
-    /// For a command that does not end by itself: when it is done.
+    /// For a command that does not end by itself: when it counts as done.
     pub until_idle: Option<Quiet>,
-    /// What is copied to a device that is formatted for the launch.
+    /// Files to copy to a device that is formatted for the launch.
     pub with: &'a [PathBuf],
-    /// Show what the command says, on standard error.
+    /// Whether the command's output is shown, on standard error.
     pub show_output: bool,
-    /// Of the device model.
+    /// The seed of the device model.
     pub seed: u64,
     /// How this program starts itself.
     pub roles: &'a Roles,
@@ -68,17 +67,8 @@ pub struct LaunchOptions<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// A place with a name.
-#[derive(Clone, Debug)]
-pub struct PlaceToLaunch {
-    /// Its name, which is also that of its recordings' folder.
-    pub name: String,
-    /// The setup.
-    pub setup: Setup,
-}
-
-/// Launches in every place `repeat` times, in rounds, and compares the places with the first. `say` hears which launch
-/// begins: round, rounds, place.
+/// Launches in every place in rounds, records and analyses each launch once, and compares the places with the first. Also
+/// returns the analysis of the first launch. `begins` is called before each launch; recordings go to folders in `out`.
 ///
 /// # Errors
 ///
@@ -86,61 +76,59 @@ pub struct PlaceToLaunch {
 ///
 /// # Panics
 ///
-/// Without a place, or with a repeat of 0.
+/// As [`Plan::run`].
 pub fn launch_series(
-    places: &[PlaceToLaunch],
-    repeat: u32,
+    places: &[Arm<Setup>],
+    rounds: Rounds,
     options: &LaunchOptions<'_>,
     out: &Path,
-    say: &mut dyn FnMut(u32, u32, &str),
-) -> Result<LaunchSeries, ExperimentError> {
-    assert!(!places.is_empty() && repeat > 0, "there is something to launch");
+    begins: &mut dyn FnMut(&Trial<'_, Setup>),
+) -> Result<(LaunchSeries, Analysed), ExperimentError> {
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
-    let mut runs: Vec<Vec<LaunchFigures>> = vec![Vec::new(); places.len()];
-    // The files that the command opens in a folder are the same ones each time.
-    let mut known: BTreeMap<usize, BTreeSet<PathBuf>> = BTreeMap::new();
-    let mut told = Told::default();
-    for round in 1..=repeat {
-        for (at, place) in places.iter().enumerate() {
-            check(options.stop)?;
-            say(round, repeat, &place.name);
-            let dir = out.join(file_name(&place.name, round));
-            let known = known.entry(at).or_default();
-            let figures = launch_once(&place.setup, options, &dir, known, &mut told).inspect_err(|_| {
-                // Nothing is left of a command that could not be started; what has been recorded stays.
-                let _ = std::fs::remove_dir(out);
-            })?;
-            runs[at].push(figures);
-        }
-    }
-    Ok(results::series(places, runs, options))
+    // The files that the command opens in a directory are the same ones each time.
+    let mut opened: BTreeMap<usize, BTreeSet<PathBuf>> = BTreeMap::new();
+    let mut notes = Notes::default();
+    let mut first = None;
+    let plan = Plan { arms: places, rounds, seed: options.seed, stop: options.stop };
+    let runs = plan.run(begins, &mut |trial| {
+        let of_round = LaunchOptions { seed: trial.seed, ..options.clone() };
+        let opened = opened.entry(trial.arm).or_default();
+        let launched = launch_once(trial.setup, &of_round, &trial.recording(out), opened, &mut notes);
+        let (figures, analysed) = launched.inspect_err(|_| {
+            // Removes the folder of a command that could not be started; it fails where a recording has been made.
+            let _ = std::fs::remove_dir(out);
+        })?;
+        first.get_or_insert(analysed);
+        Ok(figures)
+    })?;
+    Ok((results::series(places, runs, options), first.expect("a plan has at least one trial")))
 }
 
-/// The notes of recordings, each told once: they are the same for each launch.
+/// The notes of recordings, each printed once: they are the same for each launch.
 #[derive(Default)]
-struct Told(BTreeSet<String>);
+struct Notes(BTreeSet<String>);
 
-impl Told {
-    fn note(&mut self, note: &str) {
+impl Notes {
+    fn print(&mut self, note: &str) {
         if self.0.insert(note.to_owned()) {
             eprintln!("note: {note}");
         }
     }
 }
 
-/// Makes the place, launches, undoes it. `known` holds the files that a launch in this place opened, once one has.
+/// Makes the test bed, launches, undoes it. `opened` holds the files that an earlier launch in this place opened.
 fn launch_once(
     setup: &Setup,
     options: &LaunchOptions<'_>,
     out: &Path,
-    known: &mut BTreeSet<PathBuf>,
-    told: &mut Told,
-) -> Result<LaunchFigures, ExperimentError> {
-    let mut bed = Bed::for_command(setup, options.with, options.seed, options.roles)?;
-    let is_made = !matches!(setup.place, Place::Directory(_));
-    if is_made || known.is_empty() {
-        *known = first_launch(&mut bed, options, told)?;
-        check(options.stop)?;
+    opened: &mut BTreeSet<PathBuf>,
+    notes: &mut Notes,
+) -> Result<(LaunchFigures, Analysed), ExperimentError> {
+    let mut bed = TestBed::for_command(setup, options.with, options.seed, options.roles)?;
+    let is_made = !matches!(setup.storage, Storage::Directory(_));
+    if is_made || opened.is_empty() {
+        *opened = first_launch(&mut bed, options, notes)?;
+        check_stop(options.stop)?;
     }
     let confined = match setup.cpu {
         Some(share) => Some(ConfinedCpu::make(bed.ledger(), share)?),
@@ -151,32 +139,32 @@ fn launch_once(
             if is_made {
                 bed.forget_caches()?;
             }
-            Some(Dropped::files(known))
+            Some(Dropped::files(opened))
         }
         CacheState::Warm => None,
     };
     bed.pace()?;
     let record_options = record_options(&bed, options, confined.as_ref(), out);
-    let summary = record_launch(&mut bed, &record_options, told)?;
-    check(options.stop)?;
+    let summary = record_launch(&mut bed, &record_options, notes)?;
+    check_stop(options.stop)?;
     bed.close()?;
 
-    let recording = Recording::open(out)?;
-    let mut analyser = Analyser::new(AnalysisOptions::default());
-    recording.replay(&mut analyser, Tables::ALL)?;
-    let analysis = analyser.finish(recording.meta());
+    let analysed = Analysed::of(out)?;
     let command = || options.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    LaunchFigures::of(&analysis, &summary, dropped).ok_or_else(|| ExperimentError::NotSeen {
-        command: command(),
-        reason: "the recording holds no waits of it; `fonio report` on it says what was lost",
-    })
+    match LaunchFigures::of(&analysed.analysis, &summary, dropped) {
+        Some(figures) => Ok((figures, analysed)),
+        None => Err(ExperimentError::NotSeen {
+            command: command(),
+            reason: "the recording holds no waits of it; `fonio report` on it says what was lost",
+        }),
+    }
 }
 
 /// A launch that is not measured, and the files that it opened.
 fn first_launch(
-    bed: &mut Bed,
+    bed: &mut TestBed,
     options: &LaunchOptions<'_>,
-    told: &mut Told,
+    notes: &mut Notes,
 ) -> Result<BTreeSet<PathBuf>, ExperimentError> {
     let out = bed.scratch().join("first");
     let watch = match options.cache {
@@ -184,7 +172,7 @@ fn first_launch(
         CacheState::Warm => None,
     };
     let record_options = record_options(bed, options, None, &out);
-    record_launch(bed, &record_options, told)?;
+    record_launch(bed, &record_options, notes)?;
     let Some(watch) = watch else { return Ok(BTreeSet::new()) };
     let opened = watch.finish()?;
     let mut threads = Tids::default();
@@ -194,7 +182,7 @@ fn first_launch(
 }
 
 fn record_options(
-    bed: &Bed,
+    bed: &TestBed,
     options: &LaunchOptions<'_>,
     confined: Option<&ConfinedCpu>,
     out: &Path,
@@ -218,13 +206,13 @@ fn record_options(
 
 /// Records, with the command in the ledger for as long as it runs.
 fn record_launch(
-    bed: &mut Bed,
+    bed: &mut TestBed,
     options: &RecordOptions,
-    told: &mut Told,
+    notes: &mut Notes,
 ) -> Result<RecordSummary, ExperimentError> {
     let mut entry = None;
     let summary = record(options, &mut |progress| match progress {
-        Progress::Note(note) => told.note(note),
+        Progress::Note(note) => notes.print(note),
         Progress::CommandStarted { pid } => {
             // One that has ended already leaves nothing behind; a ledger that cannot be written stops the next step.
             entry = ProcessId::of(pid)

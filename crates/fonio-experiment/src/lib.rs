@@ -1,33 +1,43 @@
 //! Runs workloads on devices under the recorder, applies fixes, and proves by measurement what they are worth.
 //!
-//! This crate alone knows the test bed ([`fonio_host`]), the emulator and the workloads together. A [`Setup`] says what
-//! stands between a workload and the flash; a [`Change`] is a fix, that is a change of a setup; [`run_once`] makes the
-//! setup real, runs the workload on it and records; [`run_series`] does so for several setups in turn and says how they
-//! differ; [`document()`] makes it a report. [`launch_series`] does the same for any command: how long it takes, and what
-//! it waits for.
+//! This crate alone knows the test bed ([`fonio_host`]), the emulator and the workloads together. Every experiment is a
+//! [`Plan`] of trials in interleaved rounds, whose results are compared with intervals:
+//!
+//! - [`run_series`] runs a workload in several [`Setup`]s, as they are and with a [`Candidate`] fix each; [`document()`]
+//!   makes a report of the series;
+//! - [`launch_series`] launches a command in several places and divides the time that it takes;
+//! - [`measure_layers`] measures the throughput after each layer between a file and the device.
+//!
+//! Of the first two every trial is recorded, and analysed once ([`Analysed`]).
 
-mod bed;
+mod analysed;
 mod error;
 pub mod fix;
 mod launch;
+mod layers;
 mod report;
 mod run;
 mod series;
 mod setup;
 mod task;
+mod test_bed;
+mod trial;
 
-pub use bed::{Bed, Roles};
+pub use analysed::Analysed;
 pub use error::ExperimentError;
-pub use fix::{Change, FIXES, Fix, Loss, Real};
+pub use fix::{Candidate, FIXES, Fix, Loss, Real};
 pub use launch::{
     CacheState, Dropped, Kept, LaunchFigures, LaunchOptions, LaunchPart, LaunchResult, LaunchSeries,
-    PlaceToLaunch, launch_document, launch_series,
+    PartKind, launch_document, launch_series,
 };
+pub use layers::{Layer, LayerResult, Layers, LayersOptions, measure_layers};
 pub use report::document;
 pub use run::{Run, RunOptions, run_once};
-pub use series::{Rounds, RunFigures, Series, Variation, VariationResult, fastest, run_series};
-pub use setup::{Medium, Place, Setup};
+pub use series::{RunFigures, Series, Variation, VariationResult, fastest, run_series, variations};
+pub use setup::{Medium, Setup, Storage};
 pub use task::{do_task, start_task};
+pub use test_bed::{Roles, TestBed};
+pub use trial::{Arm, PILOT_ROUNDS, Plan, Rounds, RunTimes, Timed, Trial};
 
 /// Serves the workloads' objects on `address` (port 0 lets the kernel choose), says `listening ADDRESS` on standard
 /// output, and ends when standard input does.

@@ -11,6 +11,7 @@ use fonio_report::document::{
 };
 
 use crate::series::{RunFigures, Series, VariationResult};
+use crate::trial::RunTimes;
 
 /// The report on `series`. `explained` is that on the recording of the first run, whose questions follow.
 pub fn document(series: &Series, explained: Option<Document>) -> Document {
@@ -73,12 +74,12 @@ fn shown(series: &Series) -> (Tone, String) {
     let Some((first, others)) = series.variations.split_first() else {
         return (Tone::Plain, "Nothing was run.".to_owned());
     };
-    let took = format!("{} on {} took {}", series.workload, first.name, Unit::S.format(first.wall_s));
+    let took = format!("{} on {} took {}", series.workload, first.name, Unit::S.format(first.times.wall_s));
     let best = |safe: bool| {
         others
             .iter()
             .filter(|variation| answer(variation) == Answer::Lower && (!safe || variation.safe))
-            .max_by(|a, b| a.speedup.unwrap_or(0.0).total_cmp(&b.speedup.unwrap_or(0.0)))
+            .max_by(|a, b| a.times.speedup.unwrap_or(0.0).total_cmp(&b.times.speedup.unwrap_or(0.0)))
     };
     let few = series.variations.iter().any(|variation| variation.runs.len() < RUNS_MIN);
     match (best(true), others.is_empty()) {
@@ -96,7 +97,7 @@ fn shown(series: &Series) -> (Tone, String) {
                 variation.name,
                 gain(variation),
                 variation.compared_with.as_deref().unwrap_or(&first.name),
-                Unit::S.format(variation.wall_s)
+                Unit::S.format(variation.times.wall_s)
             ),
         ),
         (None, _) if best(false).is_some() => (
@@ -108,7 +109,7 @@ fn shown(series: &Series) -> (Tone, String) {
 }
 
 fn answer(variation: &VariationResult) -> Answer {
-    variation.change.as_ref().map_or(Answer::Unknown, |change| change.answer)
+    variation.times.change.as_ref().map_or(Answer::Unknown, |change| change.answer)
 }
 
 /// How many times as fast, with the interval.
@@ -121,7 +122,7 @@ fn gain(variation: &VariationResult) -> String {
 
 /// How many times as fast: lower end of the interval, value, upper end.
 fn faster(variation: &VariationResult) -> Option<(f64, f64, f64)> {
-    let change = variation.change.as_ref()?;
+    let change = variation.times.change.as_ref()?;
     Some((1.0 / change.high?, 1.0 / change.ratio?, 1.0 / change.low?))
 }
 
@@ -173,7 +174,7 @@ fn table(series: &Series) -> Table {
                 Cell::Judgement(Tone::Plain, format!("not shown (n = {})", variation.runs.len()))
             }
         };
-        let gain = match (faster(variation), variation.speedup) {
+        let gain = match (faster(variation), variation.times.speedup) {
             (Some((low, point, high)), _) => {
                 Cell::Range { low, point: Some(point), high, unit: Unit::Ratio, change: false }
             }
@@ -215,7 +216,7 @@ fn table(series: &Series) -> Table {
 
 /// The mean run time between the shortest and the longest.
 fn times(variation: &VariationResult) -> Cell {
-    let VariationResult { wall_s, wall_s_min, wall_s_max, .. } = *variation;
+    let RunTimes { wall_s, wall_s_min, wall_s_max, .. } = variation.times;
     if variation.runs.len() < 2 {
         return Cell::Number(wall_s, Unit::S);
     }
@@ -235,10 +236,10 @@ fn figure(series: &Series) -> Option<Figure> {
             (Some(_), true) => &mut curves[1],
             (Some(_), false) => &mut curves[2],
         };
-        curve.x.push(variation.wall_s);
+        curve.x.push(variation.times.wall_s);
         curve.y.push(at as f64);
-        curve.low.push(variation.wall_s_min);
-        curve.high.push(variation.wall_s_max);
+        curve.low.push(variation.times.wall_s_min);
+        curve.high.push(variation.times.wall_s_max);
     }
     Some(Figure {
         id: "run-times".into(),
@@ -292,12 +293,14 @@ mod tests {
             compared_with: (!is_base).then(|| "card".to_owned()),
             power_cut: (!is_base).then(|| "A power cut can lose data.".to_owned()),
             safe,
+            times: RunTimes {
+                wall_s: times.iter().sum::<f64>() / times.len() as f64,
+                wall_s_min: times.iter().copied().fold(f64::INFINITY, f64::min),
+                wall_s_max: times.iter().copied().fold(0.0, f64::max),
+                speedup: if is_base { None } else { change.ratio.map(|ratio| 1.0 / ratio) },
+                change: (!is_base).then_some(change),
+            },
             runs: times.iter().map(run).collect(),
-            wall_s: times.iter().sum::<f64>() / times.len() as f64,
-            wall_s_min: times.iter().copied().fold(f64::INFINITY, f64::min),
-            wall_s_max: times.iter().copied().fold(0.0, f64::max),
-            speedup: if is_base { None } else { change.ratio.map(|ratio| 1.0 / ratio) },
-            change: (!is_base).then_some(change),
         }
     }
 

@@ -1,25 +1,25 @@
-//! One run: a bed, the workload on it under the recorder, and what came of it.
+//! One run: a test bed, the workload on it under the recorder, and the results.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::{Mark, RowSink, Timestamp};
 use fonio_emulator::ServeReport;
 use fonio_host::{ConfinedCpu, Entry, ProcessId, Step};
 use fonio_record::{Progress, RecordOptions, StopReason, record_with};
-use fonio_recording::{Recording, Tables};
 use fonio_workload::definition::Workload;
 use fonio_workload::{Options, Outcome};
 
-use crate::bed::{Bed, Roles};
+use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::setup::Setup;
-use crate::task::{PREPARED, Task, Told};
+use crate::task::{PREPARED, Task, TaskResult};
+use crate::test_bed::{Roles, TestBed};
+use crate::trial::check_stop;
 
-/// What is run, however often.
+/// The workload of a run, and how much of it.
 #[derive(Clone, Debug)]
 pub struct RunOptions<'a> {
     /// The workload.
@@ -28,9 +28,9 @@ pub struct RunOptions<'a> {
     pub scale: f64,
     /// What its pauses are multiplied by.
     pub pace: f64,
-    /// Whether the recording goes on until what the workload left in memory is written back. The run time does not.
+    /// Whether the recording goes on until the workload's dirty pages are written back. The run time does not include that.
     pub write_back: bool,
-    /// Of the content and of the device model.
+    /// The seed of content and device model.
     pub seed: u64,
     /// How this program starts itself.
     pub roles: &'a Roles,
@@ -38,16 +38,16 @@ pub struct RunOptions<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Run {
     /// What the workload did and how long it took.
     pub outcome: Outcome,
     /// The recording.
     pub recording: PathBuf,
-    /// Its analysis.
-    pub analysis: Analysis,
-    /// What the workload marked, in the order in which it ended.
+    /// The recording's analysis.
+    pub analysed: Analysed,
+    /// The spans that the workload marked, in the order in which they ended.
     pub marks: Vec<fonio_workload::Mark>,
     /// What each emulated device did, by profile.
     pub devices: Vec<(String, ServeReport)>,
@@ -59,8 +59,8 @@ pub struct Run {
 ///
 /// [`ExperimentError`]; everything that was made is undone, but for a recording that was begun.
 pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<Run, ExperimentError> {
-    let mut bed = Bed::make(setup, options.workload, options.seed, options.roles)?;
-    let (told, socket) = (bed.scratch().join("told.json"), bed.scratch().join("call"));
+    let mut bed = TestBed::make(setup, options.workload, options.seed, options.roles)?;
+    let (result, socket) = (bed.scratch().join("result.json"), bed.scratch().join("call"));
     let task = Task {
         workload: options.workload.clone(),
         places: bed.places().clone(),
@@ -72,35 +72,52 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
             overrides: setup.overrides.clone(),
         },
         socket: socket.clone(),
-        told: told.clone(),
+        result: result.clone(),
         write_back: options.write_back,
     };
     bed.unpace()?;
     let mut worker = Worker::prepare(&mut bed, &task, options)?;
     if let Some(share) = setup.cpu {
-        // What it prepared took all that it wanted. The group goes with the bed.
+        // Preparing was not confined. The ledger removes the group with the test bed.
         ConfinedCpu::make(bed.ledger(), share)?.add(worker.child.id())?;
     }
     bed.forget_caches()?;
     bed.pace()?;
-    check(options.stop)?;
+    check_stop(options.stop)?;
 
+    let finished = record_task(&bed, options, socket, &result, out)?;
+    check_stop(options.stop)?;
+    let Some(TaskResult { marks, outcome }) = finished else { return Err(worker.failure()) };
+    worker.end(&mut bed)?;
+    let devices = bed.reports()?;
+    bed.close()?;
+    Ok(Run { outcome, recording: out.to_owned(), analysed: Analysed::of(out)?, marks, devices })
+}
+
+/// Starts the prepared task under the recorder and waits for its end. `None` where the task has written no result.
+fn record_task(
+    bed: &TestBed,
+    options: &RunOptions<'_>,
+    socket: PathBuf,
+    result: &Path,
+    out: &Path,
+) -> Result<Option<TaskResult>, ExperimentError> {
     let mut command = vec![options.roles.program.clone().into_os_string()];
     command.extend(options.roles.start_task.iter().map(Into::into));
     command.push(socket.into());
     let record_options = RecordOptions {
         select: bed.watched().to_vec(),
         command: Some(command),
-        // What was really started is this program, to wake the one that has prepared.
-        told_command: Some(told_command(options)),
+        // The command that really runs only wakes the prepared process.
+        told_command: Some(command_line(options)),
         overwrite: true,
         ..RecordOptions::new(out)
     };
-    let mut result: Option<Told> = None;
-    let mut beside = |sink: &mut dyn RowSink| -> io::Result<()> {
-        // Without it the command failed, which is said below.
-        let Ok(text) = std::fs::read(&told) else { return Ok(()) };
-        let found: Told = serde_json::from_slice(&text)?;
+    let mut finished: Option<TaskResult> = None;
+    let mut add_marks = |sink: &mut dyn RowSink| -> io::Result<()> {
+        // A task that failed has written no result; the caller reports it.
+        let Ok(text) = std::fs::read(result) else { return Ok(()) };
+        let found: TaskResult = serde_json::from_slice(&text)?;
         for mark in &found.marks {
             sink.mark(&Mark {
                 at: Timestamp(mark.start_ns),
@@ -109,10 +126,10 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
                 tid: u32::try_from(mark.tid).ok(),
             })?;
         }
-        result = Some(found);
+        finished = Some(found);
         Ok(())
     };
-    let summary = record_with(&record_options, &mut beside, &mut |progress| {
+    let summary = record_with(&record_options, &mut add_marks, &mut |progress| {
         if let Progress::Note(note) = progress {
             eprintln!("note: {note}");
         }
@@ -120,20 +137,11 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     if matches!(summary.stopped_by, StopReason::Interrupted | StopReason::Terminated) {
         return Err(ExperimentError::Interrupted);
     }
-    check(options.stop)?;
-    let Some(told) = result else { return Err(worker.failure()) };
-    worker.end(&mut bed)?;
-    let devices = bed.reports()?;
-    bed.close()?;
-    let recording = Recording::open(out)?;
-    let mut analyser = Analyser::new(AnalysisOptions::default());
-    recording.replay(&mut analyser, Tables::ALL)?;
-    let analysis = analyser.finish(recording.meta());
-    Ok(Run { outcome: told.outcome, recording: out.to_owned(), analysis, marks: told.marks, devices })
+    Ok(finished)
 }
 
-/// The command line of a run by itself.
-fn told_command(options: &RunOptions<'_>) -> Vec<String> {
+/// The command line that repeats this run.
+fn command_line(options: &RunOptions<'_>) -> Vec<String> {
     let mut words = vec!["fonio".to_owned(), "run".to_owned(), options.workload.name.clone()];
     if options.scale != 1.0 {
         words.extend(["--scale".to_owned(), options.scale.to_string()]);
@@ -141,7 +149,7 @@ fn told_command(options: &RunOptions<'_>) -> Vec<String> {
     words
 }
 
-/// The process that does the task.
+/// The workload's process.
 struct Worker {
     child: Child,
     entry: Option<Entry>,
@@ -149,7 +157,7 @@ struct Worker {
 
 impl Worker {
     /// Starts it and waits until it is prepared.
-    fn prepare(bed: &mut Bed, task: &Task, options: &RunOptions<'_>) -> Result<Worker, ExperimentError> {
+    fn prepare(bed: &mut TestBed, task: &Task, options: &RunOptions<'_>) -> Result<Worker, ExperimentError> {
         let path = bed.scratch().join("task.json");
         let text = serde_json::to_vec(task).expect("a workload that was read can be written");
         std::fs::write(&path, text).map_err(ExperimentError::system("write", &path))?;
@@ -157,28 +165,28 @@ impl Worker {
         let mut command = Command::new(program);
         command.args(&options.roles.do_task).arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(ExperimentError::system("start", program))?;
-        // One that has ended already left nothing behind.
+        // A process that has ended already left nothing behind.
         let entry = match ProcessId::of(child.id()) {
             Some(id) => Some(bed.ledger().begin(Step::Process { id, leads_group: false })?),
             None => None,
         };
         let mut line = String::new();
         let out = child.stdout.take().expect("its output is piped");
-        BufReader::new(out).read_line(&mut line).map_err(ExperimentError::system("hear", program))?;
+        BufReader::new(out).read_line(&mut line).map_err(ExperimentError::system("read from", program))?;
         let mut worker = Worker { child, entry };
-        check(options.stop)?;
+        check_stop(options.stop)?;
         if line.trim() == PREPARED { Ok(worker) } else { Err(worker.failure()) }
     }
 
-    /// Why there is no outcome; the process has said more on standard error.
+    /// The error for a task without a result. The process has printed the reason on standard error.
     fn failure(&mut self) -> ExperimentError {
         let _ = self.child.kill();
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         ExperimentError::TaskFailed { status, complaint: "it says why above".to_owned() }
     }
 
-    /// It has told its outcome; it ends by itself.
-    fn end(&mut self, bed: &mut Bed) -> Result<(), ExperimentError> {
+    /// Waits for the end of a process that has given its result.
+    fn end(&mut self, bed: &mut TestBed) -> Result<(), ExperimentError> {
         let waited = self.child.wait();
         waited.map_err(ExperimentError::system("wait for", "the workload's process"))?;
         match self.entry.take() {
@@ -186,8 +194,4 @@ impl Worker {
             None => Ok(()),
         }
     }
-}
-
-pub(crate) fn check(stop: &AtomicBool) -> Result<(), ExperimentError> {
-    if stop.load(Ordering::Relaxed) { Err(ExperimentError::Interrupted) } else { Ok(()) }
 }

@@ -1,56 +1,67 @@
-//! Several setups, each run several times in turn, and how those with a fix differ from those without.
-//!
-//! Rounds are interleaved (every setup once, then every setup again), so that what changes on the machine meanwhile falls
-//! on all of them alike. Each round has a seed of its own, the same for all setups. So runs are compared within rounds.
+//! A workload in several setups, each run in interleaved rounds, and how those with a fix differ from those without.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use fonio_analysis::Change;
-use fonio_analysis::interval::{compare_rounds, rounds_needed};
 use fonio_host::CpuShare;
+use fonio_workload::definition::Workload;
 use fonio_workload::{FilesOutcome, Mark};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::analysed::Analysed;
 use crate::error::ExperimentError;
-use crate::fix::Loss;
-use crate::run::{Run, RunOptions, check, run_once};
+use crate::fix::{Candidate, Loss};
+use crate::run::{Run, RunOptions, run_once};
 use crate::setup::Setup;
+use crate::trial::{Arm, Plan, Rounds, RunTimes, Timed, Trial, run_times};
 
-/// A setup with a name.
+/// A setup as it is, or with a fix.
 #[derive(Clone, Debug)]
 pub struct Variation {
-    /// Its name, which is also that of its recordings' folder.
-    pub name: String,
-    /// The place of what it is compared with among the variations; `None` for the first.
-    pub compared_with: Option<usize>,
-    /// What a power cut can lose with it; `None` for a setup without a fix.
+    /// What a power cut can lose with the fix; `None` for a setup without one.
     pub loses: Option<Loss>,
     /// The setup.
     pub setup: Setup,
 }
 
-/// How many rounds are run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rounds {
-    /// This many, at least 1.
-    Fixed(u32),
-    /// As many as bring the interval of every fix's gain within `factor` of the gain, judging from a pilot of
-    /// three rounds, which count as well; fewer where they would not fit into `budget`.
-    Pilot {
-        /// Above 1: 1.25 is within 25 percent.
-        factor: f64,
-        /// For all rounds together.
-        budget: Duration,
-    },
+/// The arms of a comparison: each of `setups` as it is, and with each of `candidates`. A fix is compared with its own setup
+/// without it, each further setup with the first. `refused` decides about a fix that means nothing for a setup: an error
+/// ends the planning, `Ok` leaves the fix out.
+///
+/// # Errors
+///
+/// That of `refused`.
+pub fn variations(
+    setups: &[(String, Setup)],
+    candidates: &[Candidate],
+    workload: &Workload,
+    refused: &mut dyn FnMut(ExperimentError) -> Result<(), ExperimentError>,
+) -> Result<Vec<Arm<Variation>>, ExperimentError> {
+    let mut arms: Vec<Arm<Variation>> = Vec::new();
+    for (name, plain) in setups {
+        let base = arms.len();
+        arms.push(Arm {
+            name: name.clone(),
+            compared_with: (base > 0).then_some(0),
+            setup: Variation { loses: None, setup: plain.clone() },
+        });
+        for candidate in candidates {
+            let mut setup = plain.clone();
+            match candidate.apply(&mut setup, workload) {
+                Ok(()) => arms.push(Arm {
+                    name: format!("{name}, {}", candidate.name()),
+                    compared_with: Some(base),
+                    setup: Variation { loses: Some(candidate.loses()), setup },
+                }),
+                Err(error) => refused(error)?,
+            }
+        }
+    }
+    Ok(arms)
 }
 
-/// Rounds of a pilot: the least that have a spread.
-pub const PILOT_ROUNDS: u32 = fonio_analysis::interval::RUNS_MIN as u32;
-
 /// The results of a series.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// The workload's name.
     pub workload: String,
@@ -64,34 +75,26 @@ pub struct Series {
     pub variations: Vec<VariationResult>,
 }
 
-/// What came of one setup.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The results of one setup.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VariationResult {
     /// Its name.
     pub name: String,
-    /// The name of what it is compared with: the same without a fix, or the first setup.
+    /// The name of the setup that it is compared with: the same without a fix, or the first.
     pub compared_with: Option<String>,
     /// What a power cut can lose with it, a sentence; `None` without a fix.
     pub power_cut: Option<String>,
-    /// Whether what was promised to be durable stays so, or is lost as a recent piece only.
+    /// Whether promised durability holds, or only a recent piece can be lost.
     pub safe: bool,
+    /// Its run times.
+    #[serde(flatten)]
+    pub times: RunTimes,
     /// Each run.
     pub runs: Vec<RunFigures>,
-    /// Mean run time in seconds.
-    pub wall_s: f64,
-    /// The shortest run in seconds.
-    pub wall_s_min: f64,
-    /// The longest run in seconds.
-    pub wall_s_max: f64,
-    /// How many times as fast as what it is compared with: the geometric mean of the rounds' ratios. Above 1 is faster;
-    /// `None` for what all others are compared with.
-    pub speedup: Option<f64>,
-    /// Its run time over that of what it is compared with, with the interval by rounds.
-    pub change: Option<Change>,
 }
 
 /// The figures of one run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunFigures {
     /// Run time in seconds.
     pub wall_s: f64,
@@ -129,9 +132,15 @@ pub struct RunFigures {
     pub recording: PathBuf,
 }
 
+impl Timed for RunFigures {
+    fn wall_s(&self) -> f64 {
+        self.wall_s
+    }
+}
+
 impl RunFigures {
     fn of(run: &Run) -> RunFigures {
-        let analysis = &run.analysis;
+        let analysis = &run.analysed.analysis;
         RunFigures {
             wall_s: run.outcome.wall_ns as f64 / 1e9,
             think_s: run.outcome.amounts.think_ns as f64 / 1e9,
@@ -167,7 +176,8 @@ fn seconds<'a>(marks: impl Iterator<Item = &'a Mark>) -> BTreeMap<String, f64> {
     seconds
 }
 
-/// Runs every setup in rounds and compares. `say` hears which run begins: round, rounds as far as known, setup.
+/// Runs every setup in rounds, records and analyses each run once, and compares. Also returns the analysis of the first
+/// run. `begins` is called before each run; recordings go to folders in `out`.
 ///
 /// # Errors
 ///
@@ -175,167 +185,106 @@ fn seconds<'a>(marks: impl Iterator<Item = &'a Mark>) -> BTreeMap<String, f64> {
 ///
 /// # Panics
 ///
-/// Without a setup or a round, or where one is compared with what is not there.
+/// As [`Plan::run`].
 pub fn run_series(
-    variations: &[Variation],
+    arms: &[Arm<Variation>],
     rounds: Rounds,
     options: &RunOptions<'_>,
     out: &Path,
-    say: &mut dyn FnMut(u32, u32, &str),
-) -> Result<Series, ExperimentError> {
-    let mut count = match rounds {
-        Rounds::Fixed(count) => count,
-        Rounds::Pilot { .. } => PILOT_ROUNDS,
-    };
-    assert!(!variations.is_empty() && count > 0, "there is something to run");
+    begins: &mut dyn FnMut(&Trial<'_, Variation>),
+) -> Result<(Series, Analysed), ExperimentError> {
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
-    let mut runs: Vec<Vec<RunFigures>> = vec![Vec::new(); variations.len()];
-    let began = Instant::now();
-    let mut round = 0;
-    while round < count {
-        round += 1;
-        // Equal within a round, so that only the setup differs; another in the next, so that one lucky seed decides nothing.
-        let of_round =
-            RunOptions { seed: options.seed.wrapping_add(u64::from(round - 1)), ..options.clone() };
-        for (variation, runs) in variations.iter().zip(&mut runs) {
-            check(options.stop)?;
-            say(round, count, &variation.name);
-            let dir = out.join(file_name(&variation.name, round));
-            runs.push(RunFigures::of(&run_once(&variation.setup, &of_round, &dir)?));
-        }
-        if let Rounds::Pilot { factor, budget } = rounds
-            && round == PILOT_ROUNDS
-        {
-            count = rounds_after_pilot(variations, &runs, factor, budget, began.elapsed());
-        }
-    }
-    Ok(Series {
+    let plan = Plan { arms, rounds, seed: options.seed, stop: options.stop };
+    let mut first = None;
+    let runs = plan.run(begins, &mut |trial| {
+        let of_round = RunOptions { seed: trial.seed, ..options.clone() };
+        let run = run_once(&trial.setup.setup, &of_round, &trial.recording(out))?;
+        let figures = RunFigures::of(&run);
+        first.get_or_insert(run.analysed);
+        Ok(figures)
+    })?;
+    let series = Series {
         workload: options.workload.name.clone(),
         scale: options.scale,
         seed: options.seed,
-        cpu_share: variations[0].setup.cpu,
-        variations: results(variations, runs),
-    })
+        cpu_share: arms[0].setup.setup.cpu,
+        variations: results(arms, runs),
+    };
+    Ok((series, first.expect("a plan has at least one trial")))
 }
 
-fn times(runs: &[RunFigures]) -> Vec<f64> {
-    runs.iter().map(|run| run.wall_s).collect()
+fn results(arms: &[Arm<Variation>], runs: Vec<Vec<RunFigures>>) -> Vec<VariationResult> {
+    let times = run_times(arms, &runs);
+    let result = |((arm, runs), times): ((&Arm<Variation>, Vec<RunFigures>), RunTimes)| VariationResult {
+        name: arm.name.clone(),
+        compared_with: arm.compared_with.map(|at| arms[at].name.clone()),
+        power_cut: arm.setup.loses.map(|loss| loss.sentence().to_owned()),
+        safe: arm.setup.loses.is_none_or(Loss::is_safe),
+        times,
+        runs,
+    };
+    arms.iter().zip(runs).zip(times).map(result).collect()
 }
 
-/// The rounds in all: what every fix's interval needs, as far as the budget allows.
-fn rounds_after_pilot(
-    variations: &[Variation],
-    runs: &[Vec<RunFigures>],
-    factor: f64,
-    budget: Duration,
-    pilot: Duration,
-) -> u32 {
-    let fit = PILOT_ROUNDS as f64 * budget.as_secs_f64() / pilot.as_secs_f64().max(f64::MIN_POSITIVE);
-    // A budget of a year would not be meant.
-    let most = fit.clamp(f64::from(PILOT_ROUNDS), 1000.0) as usize;
-    let needed = variations.iter().zip(runs).filter_map(|(variation, own)| {
-        rounds_needed(&times(&runs[variation.compared_with?]), &times(own), factor, most)
-    });
-    needed.max().map_or(PILOT_ROUNDS, |needed| needed as u32)
-}
-
-fn results(variations: &[Variation], runs: Vec<Vec<RunFigures>>) -> Vec<VariationResult> {
-    let all: Vec<Vec<f64>> = runs.iter().map(|runs| times(runs)).collect();
-    let pairs: Vec<(&[f64], &[f64])> = variations
-        .iter()
-        .zip(&all)
-        .filter_map(|(variation, own)| Some((all[variation.compared_with?].as_slice(), own.as_slice())))
-        .collect();
-    // In the order of the variations that are compared.
-    let mut changes = compare_rounds(&pairs).into_iter();
-    let mut results = Vec::new();
-    for ((variation, runs), times) in variations.iter().zip(runs).zip(&all) {
-        let change = variation.compared_with.and_then(|_| changes.next());
-        results.push(VariationResult {
-            name: variation.name.clone(),
-            compared_with: variation.compared_with.map(|at| variations[at].name.clone()),
-            power_cut: variation.loses.map(|loss| loss.sentence().to_owned()),
-            safe: variation.loses.is_none_or(Loss::is_safe),
-            runs,
-            wall_s: times.iter().sum::<f64>() / times.len() as f64,
-            wall_s_min: times.iter().copied().fold(f64::INFINITY, f64::min),
-            wall_s_max: times.iter().copied().fold(0.0, f64::max),
-            speedup: change.as_ref().and_then(|change| Some(1.0 / change.ratio?)),
-            change,
-        });
-    }
-    results
-}
-
-/// Those of `variations` that are worth repeating after each was run once: every setup without a fix, and of each one's
-/// fixes the `count` fastest.
+/// Those of `arms` that are worth repeating after each was run once: every setup without a fix, and the `count` fastest
+/// fixes of each.
 ///
 /// # Panics
 ///
-/// Where `once` is the series of other variations.
-pub fn fastest(variations: &[Variation], once: &Series, count: usize) -> Vec<Variation> {
-    assert_eq!(variations.len(), once.variations.len(), "each was run");
+/// Where `once` is the series of other arms.
+pub fn fastest(arms: &[Arm<Variation>], once: &Series, count: usize) -> Vec<Arm<Variation>> {
+    assert_eq!(arms.len(), once.variations.len(), "each was run");
     let mut kept: Vec<usize> = Vec::new();
-    for (base, _) in variations.iter().enumerate().filter(|(_, variation)| variation.loses.is_none()) {
-        let of_base =
-            |at: &usize| variations[*at].loses.is_some() && variations[*at].compared_with == Some(base);
-        let mut fixes: Vec<usize> = (0..variations.len()).filter(of_base).collect();
-        fixes.sort_by(|a, b| once.variations[*a].wall_s.total_cmp(&once.variations[*b].wall_s));
+    for (base, _) in arms.iter().enumerate().filter(|(_, arm)| arm.setup.loses.is_none()) {
+        let of_base = |at: &usize| arms[*at].setup.loses.is_some() && arms[*at].compared_with == Some(base);
+        let mut fixes: Vec<usize> = (0..arms.len()).filter(of_base).collect();
+        let wall_s = |at: usize| once.variations[at].times.wall_s;
+        fixes.sort_by(|a, b| wall_s(*a).total_cmp(&wall_s(*b)));
         kept.push(base);
         kept.extend(fixes.into_iter().take(count));
     }
     let moved = |from: usize| kept.iter().position(|at| *at == from);
     kept.iter()
         .map(|at| {
-            let variation = variations[*at].clone();
-            Variation { compared_with: variation.compared_with.and_then(moved), ..variation }
+            let arm = arms[*at].clone();
+            Arm { compared_with: arm.compared_with.and_then(moved), ..arm }
         })
         .collect()
-}
-
-/// A name that every file system takes, and that is not hidden.
-pub(crate) fn file_name(variation: &str, round: u32) -> String {
-    let variation = if variation == "." { "here" } else { variation };
-    let plain =
-        |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
-    format!("{}-{round}", variation.chars().map(plain).collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setup::Place;
+    use crate::setup::Storage;
 
-    #[test]
-    fn the_fastest_fixes_of_each_setup_stay() {
-        let setup = Setup::on(Place::Directory(PathBuf::from("/")));
-        let variation = |name: &str, compared_with, loses| Variation {
-            name: name.to_owned(),
-            compared_with,
-            loses,
-            setup: setup.clone(),
-        };
-        let fix = Some(Loss::Nothing);
-        let variations = [
-            variation("a", None, None),
-            variation("a, slow", Some(0), fix),
-            variation("a, fast", Some(0), fix),
-            variation("b", Some(0), None),
-            variation("b, slow", Some(3), fix),
-            variation("b, fast", Some(3), fix),
-        ];
-        let result = |wall_s| VariationResult {
+    fn result(wall_s: f64) -> VariationResult {
+        VariationResult {
             name: String::new(),
             compared_with: None,
             power_cut: None,
             safe: true,
+            times: RunTimes { wall_s, wall_s_min: wall_s, wall_s_max: wall_s, speedup: None, change: None },
             runs: Vec::new(),
-            wall_s,
-            wall_s_min: wall_s,
-            wall_s_max: wall_s,
-            speedup: None,
-            change: None,
+        }
+    }
+
+    #[test]
+    fn the_fastest_fixes_of_each_setup_stay() {
+        let setup = Setup::on(Storage::Directory(PathBuf::from("/")));
+        let arm = |name: &str, compared_with, loses| Arm {
+            name: name.to_owned(),
+            compared_with,
+            setup: Variation { loses, setup: setup.clone() },
         };
+        let fix = Some(Loss::Nothing);
+        let arms = [
+            arm("a", None, None),
+            arm("a, slow", Some(0), fix),
+            arm("a, fast", Some(0), fix),
+            arm("b", Some(0), None),
+            arm("b, slow", Some(3), fix),
+            arm("b, fast", Some(3), fix),
+        ];
         let once = Series {
             workload: String::new(),
             scale: 1.0,
@@ -343,16 +292,49 @@ mod tests {
             cpu_share: None,
             variations: [5.0, 4.0, 1.0, 9.0, 8.0, 7.0].map(result).into(),
         };
-        let kept = fastest(&variations, &once, 1);
-        let told: Vec<_> =
-            kept.iter().map(|variation| (variation.name.as_str(), variation.compared_with)).collect();
-        assert_eq!(told, [("a", None), ("a, fast", Some(0)), ("b", Some(0)), ("b, fast", Some(2))]);
+        let kept = fastest(&arms, &once, 1);
+        let kept: Vec<_> = kept.iter().map(|arm| (arm.name.as_str(), arm.compared_with)).collect();
+        assert_eq!(kept, [("a", None), ("a, fast", Some(0)), ("b", Some(0)), ("b, fast", Some(2))]);
     }
 
     #[test]
-    fn names_of_recordings() {
-        assert_eq!(file_name("ridata, wal-normal", 2), "ridata--wal-normal-2");
-        assert_eq!(file_name(".", 1), "here-1");
-        assert_eq!(file_name("raid0:internal_2010+ridata", 1), "raid0-internal_2010-ridata-1");
+    fn each_setup_is_varied_and_a_fix_that_means_nothing_is_refused() {
+        let workload = Workload::load("webbench").expect("it is shipped");
+        let folder = Setup::on(Storage::Directory(PathBuf::from("/")));
+        let card = Setup::on(Storage::Profile("ridata".to_owned()));
+        let setups = [("card".to_owned(), card), (".".to_owned(), folder)];
+        let candidates = ["wal-full", "noatime"].map(|name| Candidate::parse(name).expect("it is listed"));
+        let mut refused = Vec::new();
+        let arms = variations(&setups, &candidates, &workload, &mut |error| {
+            refused.push(error.to_string());
+            Ok(())
+        });
+        let arms = arms.expect("refusals were allowed");
+        let named: Vec<_> = arms.iter().map(|arm| (arm.name.as_str(), arm.compared_with)).collect();
+        let expected = [
+            ("card", None),
+            ("card, wal-full", Some(0)),
+            ("card, noatime", Some(0)),
+            (".", Some(0)),
+            ("., wal-full", Some(3)),
+        ];
+        assert_eq!(named, expected);
+        assert!(refused.len() == 1 && refused[0].contains("noatime"), "{refused:?}");
+        let strict = variations(&setups, &candidates, &workload, &mut Err);
+        assert!(matches!(strict, Err(ExperimentError::NotApplicable { .. })));
+    }
+
+    #[test]
+    fn a_series_comes_back_from_its_json() {
+        let series = Series {
+            workload: "web".to_owned(),
+            scale: 0.5,
+            seed: 7,
+            cpu_share: None,
+            variations: vec![result(2.0)],
+        };
+        let text = serde_json::to_string(&series).expect("it can be written");
+        assert!(text.contains(r#""wall_s":2.0"#), "run times stand beside the name: {text}");
+        assert_eq!(serde_json::from_str::<Series>(&text).expect("it can be read"), series);
     }
 }

@@ -1,4 +1,4 @@
-//! What stands between a workload and the flash: a setup is all of it, and a fix is a change of it.
+//! A setup: everything between a workload and the flash. A fix is a change of a setup.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,23 +7,23 @@ use fonio_core::ByteCount;
 use fonio_host::{Confirmation, CpuShare, Filesystem, LinkRates};
 use fonio_workload::Overrides;
 
-/// Where a workload runs.
+/// The storage that a workload runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In a folder of the machine's own file systems.
+pub enum Storage {
+    /// A directory of the machine's own file systems.
     Directory(PathBuf),
-    /// On a block device that is formatted for it.
+    /// A block device that is formatted for it.
     Device {
         /// The device's node.
         path: PathBuf,
         /// How the user confirmed that it may be overwritten.
         confirmation: Confirmation,
     },
-    /// On a device that is emulated from this profile.
+    /// A device that is emulated from this profile.
     Profile(String),
 }
 
-/// What one of a workload's places is moved to.
+/// The medium that one of a workload's directories is moved to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// The machine's memory.
@@ -32,11 +32,11 @@ pub enum Medium {
     Profile(String),
 }
 
-/// A setup.
+/// Everything between a workload and the flash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// Where.
-    pub place: Place,
+    /// The storage that it runs on.
+    pub storage: Storage,
     /// The size of an emulated device.
     pub size: ByteCount,
     /// The file system that is made there; not in a folder, which has one.
@@ -47,21 +47,21 @@ pub struct Setup {
     pub scheduler: String,
     /// The link to the server; loopback without one.
     pub link: Option<LinkRates>,
-    /// Places of the workload that lie elsewhere.
+    /// Directories of the workload that lie on another medium.
     pub moved: BTreeMap<String, Medium>,
-    /// Devices faster than this machine can serve are served as fast as it can.
+    /// Whether a device faster than this machine can serve is served as fast as the machine can.
     pub at_floor: bool,
-    /// The share of one processor that the workload's process may use; all that it wants without one.
+    /// The share of one processor that the workload's process may use; `None` for no limit.
     pub cpu: Option<CpuShare>,
-    /// What the workload does otherwise than it says.
+    /// Changes to what the workload's definition says.
     pub overrides: Overrides,
 }
 
 impl Setup {
-    /// The plain setup on `place`: ext4, no scheduler, no link, 2 GiB.
-    pub fn on(place: Place) -> Setup {
+    /// The plain setup on `storage`: ext4, no scheduler, no link, 2 GiB.
+    pub fn on(storage: Storage) -> Setup {
         Setup {
-            place,
+            storage,
             size: ByteCount(2 << 30),
             filesystem: Filesystem::Ext4,
             mount_options: Vec::new(),
@@ -76,6 +76,6 @@ impl Setup {
 
     /// Whether the file system below the workload is made for it, so that its options can be chosen.
     pub fn owns_filesystem(&self) -> bool {
-        !matches!(self.place, Place::Directory(_))
+        !matches!(self.storage, Storage::Directory(_))
     }
 }

@@ -1,8 +1,8 @@
-//! What the workload's own process is told, and what it tells.
+//! The workload's own process: its task, and its result.
 //!
-//! That process is this program again and does nothing else. It prepares, says so, and waits to be called: the recorder's
-//! command is a [`start_task`] that calls it and ends when it has ended, so that preparing is not in the recording.
-//! Marks and outcome go to a file that is not on the device under test.
+//! The process is this program again and does nothing else. It prepares the workload, says so, and waits to be called. The
+//! recorder's command is a [`start_task`], which calls the process and ends with it, so that the recording does not hold
+//! the preparation. Marks and outcome go to a file that is not on the device under test.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 
-/// A task.
+/// The task of a workload's process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) workload: Workload,
@@ -24,30 +24,30 @@ pub(crate) struct Task {
     pub(crate) options: Options,
     /// Where it can be called once it is prepared.
     pub(crate) socket: PathBuf,
-    /// Where [`Told`] goes.
-    pub(crate) told: PathBuf,
-    /// Whether what is left in memory at the end is written back before the caller is answered.
+    /// The file that takes the [`TaskResult`].
+    pub(crate) result: PathBuf,
+    /// Whether dirty pages are written back before the caller is answered.
     pub(crate) write_back: bool,
 }
 
-/// What the process says on standard output when it is prepared.
+/// The line that the process prints when it is prepared.
 pub(crate) const PREPARED: &str = "prepared";
 
-/// What it answers when the run is over.
+/// Its answer to the caller after a run without an error.
 const DONE: &str = "done";
 
-/// What a run tells.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct TaskResult {
     pub(crate) marks: Vec<Mark>,
     pub(crate) outcome: Outcome,
 }
 
-/// Does the task in `file`: prepares, waits to be called, runs. Progress goes to standard error where that is a terminal.
+/// Does the task in `file`: prepares, waits to be called, runs. Progress goes to standard error if that is a terminal.
 ///
 /// # Errors
 ///
-/// [`ExperimentError`]; the caller says it on standard error and ends with a failure.
+/// [`ExperimentError`]; the caller prints it on standard error and exits with an error code.
 pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
     let text = std::fs::read(file).map_err(ExperimentError::system("read", file))?;
     let task: Task = serde_json::from_slice(&text)
@@ -71,23 +71,23 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
         ran = Err(error);
     }
     listening.end();
-    let told = ran
+    let written = ran
         .map_err(ExperimentError::from)
-        .and_then(|outcome| write(&task.told, &Told { marks: listening.marks, outcome }));
-    let answer = told.as_ref().map_or_else(chain, |()| DONE.to_owned());
+        .and_then(|outcome| write(&task.result, &TaskResult { marks: listening.marks, outcome }));
+    let answer = written.as_ref().map_or_else(chain, |()| DONE.to_owned());
     caller.write_all(answer.as_bytes()).map_err(ExperimentError::system("write to", socket))?;
-    told
+    written
 }
 
-/// Calls the process that waits at `socket`, and ends when it has done its task.
+/// Calls the process that waits at `socket`, and returns when that process has done its task.
 ///
 /// # Errors
 ///
-/// [`ExperimentError::TaskFailed`] with what it said.
+/// [`ExperimentError::TaskFailed`] with the process's own message.
 pub fn start_task(socket: &Path) -> Result<(), ExperimentError> {
     let mut stream = UnixStream::connect(socket).map_err(ExperimentError::system("call", socket))?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).map_err(ExperimentError::system("hear", socket))?;
+    stream.read_to_string(&mut answer).map_err(ExperimentError::system("read from", socket))?;
     match answer.as_str() {
         DONE => Ok(()),
         "" => Err(failed("it died")),
@@ -110,14 +110,14 @@ fn chain(error: &ExperimentError) -> String {
     text
 }
 
-fn write(path: &Path, told: &Told) -> Result<(), ExperimentError> {
+fn write(path: &Path, result: &TaskResult) -> Result<(), ExperimentError> {
     let failed = || ExperimentError::system("write", path);
     let mut out = BufWriter::new(File::create(path).map_err(failed())?);
-    serde_json::to_writer(&mut out, told).map_err(|error| failed()(error.into()))?;
+    serde_json::to_writer(&mut out, result).map_err(|error| failed()(error.into()))?;
     out.flush().map_err(failed())
 }
 
-/// Keeps the marks and shows progress.
+/// Collects the marks and shows progress.
 #[derive(Debug, Default)]
 struct Listener {
     marks: Vec<Mark>,

@@ -1,4 +1,4 @@
-//! A setup made real: devices, file systems, places, the link and the server behind it. Dropping it undoes everything.
+//! A setup made real: devices, file systems, directories, the link and the server behind it. Dropping it undoes everything.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,12 +15,12 @@ use fonio_record::Selector;
 use fonio_workload::definition::Workload;
 
 use crate::error::ExperimentError;
-use crate::setup::{Medium, Place, Setup};
+use crate::setup::{Medium, Setup, Storage};
 
 /// Memory for a place: more than any workload writes, and taken only as it is written.
 const MEMORY_PLACE: u64 = 1 << 30;
 
-/// How this program is started in its other roles: the file, and the arguments of each role.
+/// How this program starts itself in its other roles: the file, and the arguments of each role.
 #[derive(Clone, Debug)]
 pub struct Roles {
     /// The program's file.
@@ -33,11 +33,14 @@ pub struct Roles {
     pub do_task: Vec<String>,
     /// It calls [`crate::start_task`] with the socket that follows.
     pub start_task: Vec<String>,
+    /// It mounts the first directory that follows on the second, with the options after `-o` before them, stays in the
+    /// foreground, and prints a line once the mount is there.
+    pub mount: Vec<String>,
 }
 
-/// A bed.
+/// A setup made real.
 #[derive(Debug)]
-pub struct Bed {
+pub struct TestBed {
     // Ends first: it uses what the others make.
     server: Option<Child>,
     devices: Vec<(String, Emulated)>,
@@ -49,7 +52,7 @@ pub struct Bed {
     scratch: PathBuf,
 }
 
-impl Bed {
+impl TestBed {
     /// Makes what `setup` says for `workload`.
     ///
     /// # Errors
@@ -60,8 +63,8 @@ impl Bed {
         workload: &Workload,
         seed: u64,
         roles: &Roles,
-    ) -> Result<Bed, ExperimentError> {
-        let mut bed = Bed::bare()?;
+    ) -> Result<TestBed, ExperimentError> {
+        let mut bed = TestBed::bare()?;
         let base = bed.base(setup, seed, roles)?;
         for place in workload.places.keys() {
             let parent = match setup.moved.get(place) {
@@ -89,10 +92,10 @@ impl Bed {
         with: &[PathBuf],
         seed: u64,
         roles: &Roles,
-    ) -> Result<Bed, ExperimentError> {
-        let mut bed = Bed::bare()?;
-        let dir = match &setup.place {
-            Place::Directory(dir) => {
+    ) -> Result<TestBed, ExperimentError> {
+        let mut bed = TestBed::bare()?;
+        let dir = match &setup.storage {
+            Storage::Directory(dir) => {
                 std::fs::canonicalize(dir).map_err(ExperimentError::system("find", dir))?
             }
             _ => {
@@ -113,13 +116,13 @@ impl Bed {
     }
 
     /// Nothing but a ledger and a folder for small files.
-    fn bare() -> Result<Bed, ExperimentError> {
+    fn bare() -> Result<TestBed, ExperimentError> {
         let state = Ledger::default_dir();
         Ledger::recover(&state)?;
         let mut ledger = Ledger::open(&state)?;
         let scratch = ledger.own_path("run");
         make_tree(&mut ledger, &scratch)?;
-        Ok(Bed {
+        Ok(TestBed {
             server: None,
             devices: Vec::new(),
             ledger: Some(ledger),
@@ -212,8 +215,8 @@ impl Bed {
     }
 
     fn base(&mut self, setup: &Setup, seed: u64, roles: &Roles) -> Result<PathBuf, ExperimentError> {
-        match &setup.place {
-            Place::Directory(dir) => {
+        match &setup.storage {
+            Storage::Directory(dir) => {
                 let name = format!("fonio-run-{}", std::process::id());
                 let own =
                     std::fs::canonicalize(dir).map_err(ExperimentError::system("find", dir))?.join(name);
@@ -221,7 +224,7 @@ impl Bed {
                 self.watched.push(Selector::Path(own.clone()));
                 Ok(own)
             }
-            Place::Device { path, confirmation } => {
+            Storage::Device { path, confirmation } => {
                 fonio_host::check_empty(path, *confirmation)?;
                 setup.filesystem.make(path)?;
                 let options = setup.mount_options.join(",");
@@ -229,7 +232,7 @@ impl Bed {
                 self.watched.push(Selector::Device(path.clone().into()));
                 Ok(dir)
             }
-            Place::Profile(profile) => {
+            Storage::Profile(profile) => {
                 let (size, filesystem) = (setup.size, setup.filesystem);
                 let options = setup.mount_options.join(",");
                 self.emulate(profile, size, filesystem, &options, setup, seed, roles)
@@ -342,7 +345,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for TestBed {
     fn drop(&mut self) {
         self.stop_server();
     }

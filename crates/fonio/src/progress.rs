@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fonio_experiment::Trial;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Quick work shows nothing: a bar that flashes by only distracts.
@@ -70,7 +71,7 @@ impl Drop for Progress {
     }
 }
 
-/// How far a series of runs is, and how long the rest takes if they take as long as those before.
+/// The progress of a series of trials, and the time that is left if each takes as long as those before.
 pub struct Estimate {
     began: Instant,
     done: usize,
@@ -81,8 +82,14 @@ impl Estimate {
         Estimate { began: Instant::now(), done: 0 }
     }
 
-    /// For the run that begins now, of `count`: `3/12`, and `, about 4 min left`.
-    pub fn next(&mut self, count: usize) -> (String, String) {
+    /// Prints that `trial` begins, which is `what`.
+    pub fn announce<S>(&mut self, trial: &Trial<'_, S>, what: &str) {
+        let (at, left) = self.next(trial.trials);
+        eprintln!("[{at}] round {}: {what}{left} …", trial.round);
+    }
+
+    /// For the trial that begins now, of `count`: `3/12`, and `, about 4 min left`.
+    fn next(&mut self, count: usize) -> (String, String) {
         let at = format!("{}/{count}", self.done + 1);
         let left = match self.done {
             0 => String::new(),

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fonio_host::{cached_bytes, drop_file_cache};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Files that stayed in the cache are named up to so many, the largest first.
 const NAMED: usize = 5;
 
 /// What was dropped before a cold launch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// Files that the command opens.
     pub files: usize,
@@ -25,7 +25,7 @@ pub struct Dropped {
 }
 
 /// A file that stayed in the cache, or a part of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The file.
     pub path: PathBuf,

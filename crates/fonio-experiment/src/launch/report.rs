@@ -5,7 +5,7 @@ use fonio_core::Unit;
 use fonio_report::Document;
 use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
 
-use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries};
+use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 use crate::report::confined;
 
 /// The report on `series`. `explained` is that on the recording of the first launch, whose questions follow.
@@ -65,7 +65,8 @@ fn verdict(series: &LaunchSeries) -> Verdict {
             reasons.push(format!("A measurement {} does not hold: events were lost.", on(&place.name)));
         }
     }
-    let storage = first.parts.iter().find(|part| part.name == "storage").map_or(0.0, |part| part.share);
+    let storage =
+        first.parts.iter().find(|part| part.kind == PartKind::Storage).map_or(0.0, |part| part.share);
     let tone = if storage >= 0.5 { Tone::Bad } else { Tone::Plain };
     Verdict { tone, sentence: first.verdict.clone(), reasons }
 }
@@ -88,7 +89,7 @@ fn on(place: &str) -> String {
 }
 
 fn comparison(place: &LaunchResult) -> Option<String> {
-    let (first, change) = place.compared_with.as_deref().map(on).zip(place.change.as_ref())?;
+    let (first, change) = place.compared_with.as_deref().map(on).zip(place.times.change.as_ref())?;
     let times = |ratio: f64, low: f64, high: f64| format!("{ratio:.2} ({low:.2} to {high:.2})");
     Some(match (change.answer, change.ratio.zip(change.low).zip(change.high)) {
         (Answer::Lower, Some(((ratio, low), high))) => {
@@ -106,7 +107,7 @@ fn comparison(place: &LaunchResult) -> Option<String> {
 }
 
 fn section(series: &LaunchSeries) -> Section {
-    let took = |place: &LaunchResult| format!("{} {}", Unit::S.format(place.wall_s), on(&place.name));
+    let took = |place: &LaunchResult| format!("{} {}", Unit::S.format(place.times.wall_s), on(&place.name));
     let mut notes: Vec<String> = Vec::new();
     for place in &series.places {
         let Some(dropped) = place.runs.first().and_then(|run: &LaunchFigures| run.dropped.as_ref()) else {
@@ -134,10 +135,10 @@ fn table(place: &LaunchResult) -> Table {
         1 => Cell::Number(mean, Unit::S),
         _ => Cell::Range { low: min, point: Some(mean), high: max, unit: Unit::S, change: false },
     };
-    let whole = time(place.wall_s, place.wall_s_min, place.wall_s_max);
+    let whole = time(place.times.wall_s, place.times.wall_s_min, place.times.wall_s_max);
     let mut rows = vec![vec![Cell::words("all of it"), Cell::Bar(1.0), whole]];
     let part = |part: &LaunchPart| {
-        vec![Cell::words(words(part.name)), Cell::Bar(part.share), time(part.mean_s, part.min_s, part.max_s)]
+        vec![Cell::words(words(part.kind)), Cell::Bar(part.share), time(part.mean_s, part.min_s, part.max_s)]
     };
     rows.extend(place.parts.iter().filter(|part| part.mean_s > 0.0).map(part));
     Table {
@@ -152,17 +153,17 @@ fn table(place: &LaunchResult) -> Table {
     }
 }
 
-fn words(part: &str) -> &str {
-    match part {
-        "user" => "running in user mode",
-        "system" => "running in the kernel",
-        "storage" => "waiting for storage",
-        "network" => "waiting for the network",
-        "timer" => "waiting for a time it set",
-        "others" => "waiting for other processes",
-        "cpu_wait" => "waiting for a processor",
-        "unknown" => "waiting, not seen for what",
-        other => other,
+fn words(kind: PartKind) -> &'static str {
+    match kind {
+        PartKind::User => "running in user mode",
+        PartKind::System => "running in the kernel",
+        PartKind::Running => "running",
+        PartKind::Storage => "waiting for storage",
+        PartKind::Network => "waiting for the network",
+        PartKind::Timer => "waiting for a time it set",
+        PartKind::Others => "waiting for other processes",
+        PartKind::CpuWait => "waiting for a processor",
+        PartKind::Unknown => "waiting, not seen for what",
     }
 }
 

@@ -1,18 +1,19 @@
-//! What came of launches: each, and each place's means with their intervals.
+//! The results of launches: the figures of each, and the means of each place.
 
 use std::path::PathBuf;
 
-use fonio_analysis::interval::compare_rounds;
+use fonio_analysis::Analysis;
 use fonio_analysis::launch::Parts;
-use fonio_analysis::{Analysis, Change};
 use fonio_host::CpuShare;
 use fonio_record::{RecordSummary, StopReason};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{CacheState, Dropped, LaunchOptions, PlaceToLaunch};
+use super::{CacheState, Dropped, LaunchOptions};
+use crate::setup::Setup;
+use crate::trial::{Arm, RunTimes, Spread, Timed, run_times};
 
 /// The figures of one launch. Its parts are of the critical path and sum to the run time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchFigures {
     /// From when the command was made to its end, or to when it became quiet, in seconds.
     pub wall_s: f64,
@@ -60,6 +61,12 @@ pub struct LaunchFigures {
     pub recording: PathBuf,
 }
 
+impl Timed for LaunchFigures {
+    fn wall_s(&self) -> f64 {
+        self.wall_s
+    }
+}
+
 impl LaunchFigures {
     /// `None` where the recording does not hold the launch.
     pub(super) fn of(
@@ -98,12 +105,36 @@ impl LaunchFigures {
     }
 }
 
+/// What a thread of a launch did, or waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartKind {
+    /// Running in user mode.
+    User,
+    /// Running in the kernel.
+    System,
+    /// Running, where the kernel did not say in which mode.
+    Running,
+    /// Waiting for storage.
+    Storage,
+    /// Waiting for the network.
+    Network,
+    /// Waiting for a time that the command set itself.
+    Timer,
+    /// Waiting for processes outside the launch.
+    Others,
+    /// Ready to run, without a processor.
+    CpuWait,
+    /// Waiting; the recording does not show for what.
+    Unknown,
+}
+
 /// A part of a launch over its repeats.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchPart {
-    /// `user`, `system`, `storage`, `network`, `timer`, `others`, `cpu_wait`, `unknown`; `running` where user and system
-    /// cannot be told apart.
-    pub name: &'static str,
+    /// What the time was spent on.
+    #[serde(rename = "name")]
+    pub kind: PartKind,
     /// Mean in seconds.
     pub mean_s: f64,
     /// The least of the launches, in seconds.
@@ -114,37 +145,30 @@ pub struct LaunchPart {
     pub share: f64,
 }
 
-/// What came of the launches in one place.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The results of the launches in one place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchResult {
     /// The place's name.
     pub name: String,
     /// The first place, where this is another.
     pub compared_with: Option<String>,
-    /// In a sentence.
+    /// Where the time goes, in a sentence.
     pub verdict: String,
-    /// Mean run time in seconds.
-    pub wall_s: f64,
-    /// The shortest launch in seconds.
-    pub wall_s_min: f64,
-    /// The longest launch in seconds.
-    pub wall_s_max: f64,
+    /// Its run times.
+    #[serde(flatten)]
+    pub times: RunTimes,
     /// Its parts. Their means sum to the mean run time.
     pub parts: Vec<LaunchPart>,
-    /// How many times as fast as in the first place: the geometric mean of the rounds' ratios. `None` for the first.
-    pub speedup: Option<f64>,
-    /// Its run time over that in the first place, with the interval by rounds.
-    pub change: Option<Change>,
     /// Each launch.
     pub runs: Vec<LaunchFigures>,
 }
 
 /// The results of launches.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchSeries {
     /// The command.
     pub command: Vec<String>,
-    /// What the page cache held when each began.
+    /// The state of the page cache when each launch began.
     pub cache: CacheState,
     /// The share of one processor that the command could use; `None` where it was not confined.
     pub cpu_share: Option<CpuShare>,
@@ -154,84 +178,56 @@ pub struct LaunchSeries {
     pub places: Vec<LaunchResult>,
 }
 
-/// A part's name, and where it stands.
-type Named = (&'static str, fn(&LaunchFigures) -> f64);
+/// A kind of part, and its seconds in a launch.
+type Kind = (PartKind, fn(&LaunchFigures) -> f64);
+
+const WAITS: [Kind; 6] = [
+    (PartKind::Storage, |run| run.storage_s),
+    (PartKind::Network, |run| run.network_s),
+    (PartKind::Timer, |run| run.timer_s),
+    (PartKind::Others, |run| run.others_s),
+    (PartKind::CpuWait, |run| run.cpu_wait_s),
+    (PartKind::Unknown, |run| run.unknown_s),
+];
 
 pub(super) fn series(
-    places: &[PlaceToLaunch],
+    places: &[Arm<Setup>],
     runs: Vec<Vec<LaunchFigures>>,
     options: &LaunchOptions<'_>,
 ) -> LaunchSeries {
-    let times = |runs: &[LaunchFigures]| runs.iter().map(|run| run.wall_s).collect::<Vec<f64>>();
-    let all: Vec<Vec<f64>> = runs.iter().map(|runs| times(runs)).collect();
-    let pairs: Vec<(&[f64], &[f64])> =
-        all[1..].iter().map(|own| (all[0].as_slice(), own.as_slice())).collect();
-    let mut changes = compare_rounds(&pairs).into_iter();
-    let results = places.iter().zip(runs).enumerate().map(|(at, (place, runs))| {
-        let wall = Spread::of(&runs, &|run| run.wall_s);
-        let change = if at > 0 { changes.next() } else { None };
-        let divided = runs.iter().all(|run| run.user_s.is_some());
-        let named: &[Named] = if divided {
-            &[("user", |run| run.user_s.unwrap_or(0.0)), ("system", |run| run.system_s.unwrap_or(0.0))]
-        } else {
-            &[("running", |run| run.running_s)]
-        };
-        let waits: &[Named] = &[
-            ("storage", |run| run.storage_s),
-            ("network", |run| run.network_s),
-            ("timer", |run| run.timer_s),
-            ("others", |run| run.others_s),
-            ("cpu_wait", |run| run.cpu_wait_s),
-            ("unknown", |run| run.unknown_s),
-        ];
-        let parts = named.iter().chain(waits).map(|(name, of)| {
-            let part = Spread::of(&runs, of);
-            LaunchPart {
-                name,
-                mean_s: part.mean,
-                min_s: part.min,
-                max_s: part.max,
-                share: part.mean / wall.mean,
-            }
-        });
-        LaunchResult {
-            name: place.name.clone(),
-            compared_with: (at > 0).then(|| places[0].name.clone()),
-            verdict: verdict(&runs),
-            wall_s: wall.mean,
-            wall_s_min: wall.min,
-            wall_s_max: wall.max,
-            parts: parts.collect(),
-            speedup: change.as_ref().and_then(|change| Some(1.0 / change.ratio?)),
-            change,
-            runs,
-        }
-    });
+    let times = run_times(places, &runs);
+    let result = |((place, runs), times): ((&Arm<Setup>, Vec<LaunchFigures>), RunTimes)| LaunchResult {
+        name: place.name.clone(),
+        compared_with: place.compared_with.map(|at| places[at].name.clone()),
+        verdict: verdict(&runs),
+        parts: parts(&runs, times.wall_s),
+        times,
+        runs,
+    };
     LaunchSeries {
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         cache: options.cache,
         cpu_share: places[0].setup.cpu,
         seed: options.seed,
-        places: results.collect(),
+        places: places.iter().zip(runs).zip(times).map(result).collect(),
     }
 }
 
-/// A figure over launches.
-struct Spread {
-    mean: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Spread {
-    fn of(runs: &[LaunchFigures], of: &dyn Fn(&LaunchFigures) -> f64) -> Spread {
-        let values = || runs.iter().map(of);
-        Spread {
-            mean: values().sum::<f64>() / runs.len() as f64,
-            min: values().fold(f64::INFINITY, f64::min),
-            max: values().fold(f64::NEG_INFINITY, f64::max),
-        }
-    }
+fn parts(runs: &[LaunchFigures], wall_s: f64) -> Vec<LaunchPart> {
+    let divided = runs.iter().all(|run| run.user_s.is_some());
+    let running: &[Kind] = if divided {
+        &[
+            (PartKind::User, |run| run.user_s.unwrap_or(0.0)),
+            (PartKind::System, |run| run.system_s.unwrap_or(0.0)),
+        ]
+    } else {
+        &[(PartKind::Running, |run| run.running_s)]
+    };
+    let part = |(kind, seconds): &Kind| {
+        let Spread { mean, min, max } = Spread::of(runs.iter().map(seconds));
+        LaunchPart { kind: *kind, mean_s: mean, min_s: min, max_s: max, share: mean / wall_s }
+    };
+    running.iter().chain(&WAITS).map(part).collect()
 }
 
 /// The sentence on the means of several launches.

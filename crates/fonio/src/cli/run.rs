@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use fonio_experiment::Change;
+use fonio_experiment::Candidate;
 use fonio_host::{CpuShare, Filesystem, LinkRates};
 use fonio_record::Quiet;
 
@@ -19,8 +19,8 @@ pub struct Run {
     #[command(flatten)]
     pub setup: SetupArgs,
     /// Also run the workload with each of these fixes, separated by commas (`fonio fix` lists them).
-    #[arg(long, value_name = "FIX", value_delimiter = ',', value_parser = parse_change)]
-    pub fix: Vec<Change>,
+    #[arg(long, value_name = "FIX", value_delimiter = ',', value_parser = parse_candidate)]
+    pub fix: Vec<Candidate>,
     /// Replay the system calls of a phone with their original timing, from a trace in mobigen's format.
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub mobigen: Option<PathBuf>,
@@ -69,8 +69,8 @@ pub struct LaunchArgs {
 #[derive(Debug, Args)]
 pub struct Fix {
     /// The fix. Default: list all fixes, or with --prove measure all that can be tried here.
-    #[arg(value_parser = parse_change)]
-    pub name: Option<Change>,
+    #[arg(value_parser = parse_candidate)]
+    pub name: Option<Candidate>,
     /// Run this workload with and without the fix, and report the gain with its interval.
     #[arg(long, value_name = "WORKLOAD")]
     pub prove: Option<String>,
@@ -175,8 +175,8 @@ fn parse_repeat(text: &str) -> Result<Repeat, String> {
     }
 }
 
-fn parse_change(text: &str) -> Result<Change, String> {
-    Change::parse(text).map_err(|error| error.to_string())
+fn parse_candidate(text: &str) -> Result<Candidate, String> {
+    Candidate::parse(text).map_err(|error| error.to_string())
 }
 
 fn parse_cpu(text: &str) -> Result<CpuShare, String> {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fonio_experiment::{Change, FIXES, Fix as Listed, Real};
+use fonio_experiment::{Candidate, FIXES, Fix as Listed, Real};
 use fonio_host::{Applied, Ledger, Settings, Undone};
 use serde::Serialize;
 
@@ -48,14 +48,14 @@ pub(super) fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static Listed> {
     FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware))
 }
 
-fn listed(change: &Change) -> Result<&'static Listed> {
+fn listed(change: &Candidate) -> Result<&'static Listed> {
     match change {
-        Change::Listed(fix) => Ok(*fix),
-        Change::Device(_) => bail!("a device cannot be applied; it has to be replaced"),
+        Candidate::Listed(fix) => Ok(*fix),
+        Candidate::Device(_) => bail!("a device cannot be applied; it has to be replaced"),
     }
 }
 
-fn apply(change: &Change, path: &Path, arguments: &Fix) -> Result<Exit> {
+fn apply(change: &Candidate, path: &Path, arguments: &Fix) -> Result<Exit> {
     let fix = listed(change)?;
     let setting = match fix.real {
         Real::Setting(setting) => setting(),
@@ -159,7 +159,7 @@ fn needs_root() -> String {
 }
 
 fn list(arguments: &Fix) -> Result<Exit> {
-    let one = arguments.name.as_ref().map(Change::name);
+    let one = arguments.name.as_ref().map(Candidate::name);
     let mut out = io::stdout().lock();
     for fix in wanted(arguments).filter(|fix| one.as_deref().is_none_or(|name| name == fix.name)) {
         writeln!(out, "{:<14} {}", fix.name, fix.does)?;

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use anyhow::{Result, bail};
-use fonio_experiment::{CacheState, LaunchOptions, Place, PlaceToLaunch, launch_document, launch_series};
+use fonio_experiment::{Arm, CacheState, LaunchOptions, Rounds, Storage, launch_document, launch_series};
 
 use crate::cli::Colour;
 use crate::cli::run::{Repeat, Run};
-use crate::commands::run::{begin, explain, page, plain_name, results_directory, roles, setup, summarise};
+use crate::commands::run::{begin, page, plain_name, results_directory, roles, setup, summarise};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
@@ -19,12 +19,13 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     for place in &at.on {
         for scheduler in &at.scheduler {
             let setup = setup(place, scheduler, at)?;
-            if matches!(setup.place, Place::Directory(_)) && !how.with.is_empty() {
+            if matches!(setup.storage, Storage::Directory(_)) && !how.with.is_empty() {
                 bail!(
                     "--with copies files to a device that fonio formats; {place} is a directory: copy the files there yourself"
                 );
             }
-            places.push(PlaceToLaunch { name: plain_name(place, scheduler, at), setup });
+            let compared_with = (!places.is_empty()).then_some(0);
+            places.push(Arm { name: plain_name(place, scheduler, at), compared_with, setup });
         }
     }
     let stop = begin()?;
@@ -42,19 +43,14 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     let Repeat::Times(repeat) = at.repeat else {
         bail!("--repeat auto works with workloads only; give a number, such as --repeat 10")
     };
-    let count = places.len() * repeat as usize;
     let mut estimate = Estimate::new();
-    let mut say = |round: u32, _: u32, name: &str| {
-        let (at, left) = estimate.next(count);
-        eprintln!("[{at}] round {round}: launch on {name}{left} …");
-    };
     let out = results_directory(at.out.as_deref())?;
-    let series = launch_series(&places, repeat, &options, &out, &mut say)?;
+    let (series, first) = launch_series(&places, Rounds::Fixed(repeat), &options, &out, &mut |trial| {
+        estimate.announce(trial, &format!("launch on {}", trial.name));
+    })?;
     let text = summarise(&series, &out)?;
     let page = page(at, &out);
-    let first = series.places.first().and_then(|place| place.runs.first());
-    let explained = first.map(|run| explain(&run.recording)).transpose()?;
-    output::write_html(&launch_document(&series, explained), Some(&page))?;
+    output::write_html(&launch_document(&series, Some(first.document())), Some(&page))?;
     if at.json {
         writeln!(io::stdout(), "{text}")?;
     } else {

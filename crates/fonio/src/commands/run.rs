@@ -11,14 +11,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use fonio_analysis::{Analyser, AnalysisOptions};
 use fonio_core::ByteCount;
 use fonio_experiment::{
-    Change, Place, Roles, Rounds, RunOptions, Series, Setup, Variation, do_task, document, fastest,
-    run_series, serve_http, start_task,
+    Arm, Candidate, Roles, Rounds, RunOptions, Setup, Storage, Variation, do_task, document, fastest,
+    run_series, serve_http, start_task, variations,
 };
 use fonio_host::{Confirmation, Ledger};
-use fonio_recording::{Recording, Tables};
 use fonio_report::Document;
 use fonio_workload::definition::{Workload, shipped};
 
@@ -93,7 +91,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     if !arguments.arguments.is_empty() && arguments.workload.as_deref() != Some(MOBIBENCH) {
         bail!("arguments after `--` need --launch or the workload {MOBIBENCH}");
     }
-    let tried = Tried { changes: &arguments.fix, refusal: Refusal::Error, best: None };
+    let tried = Tried { candidates: &arguments.fix, refusal: Refusal::Error, best: None };
     measure(&workload, &setup, &tried, colour)
 }
 
@@ -101,25 +99,25 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
 pub fn prove(name: &str, arguments: &Fix, colour: Colour) -> Result<Exit> {
     let workload = &Workload::load(name)?;
     let best = arguments.best;
-    if let Some(change) = &arguments.name {
-        let changes = std::slice::from_ref(change);
+    if let Some(candidate) = &arguments.name {
+        let candidates = std::slice::from_ref(candidate);
         return measure(
             workload,
             &arguments.setup,
-            &Tried { changes, refusal: Refusal::Error, best },
+            &Tried { candidates, refusal: Refusal::Error, best },
             colour,
         );
     }
-    let changes: Vec<Change> = fix::wanted(arguments).map(Change::Listed).collect();
-    let tried = Tried { changes: &changes, refusal: Refusal::LeaveOut, best };
+    let candidates: Vec<Candidate> = fix::wanted(arguments).map(Candidate::Listed).collect();
+    let tried = Tried { candidates: &candidates, refusal: Refusal::LeaveOut, best };
     measure(workload, &arguments.setup, &tried, colour)
 }
 
-/// What is tried beside the plain setup.
+/// The fixes that are compared with the plain setup.
 struct Tried<'a> {
-    changes: &'a [Change],
+    candidates: &'a [Candidate],
     refusal: Refusal,
-    /// Only the so many fastest are measured.
+    /// Measure only this many, the fastest.
     best: Option<usize>,
 }
 
@@ -130,7 +128,7 @@ enum Refusal {
     LeaveOut,
 }
 
-/// Gives what the signals that end a program set; and undoes what a killed run left.
+/// Returns the flag that SIGINT and SIGTERM set. Undoes what a killed run left behind.
 pub(super) fn begin() -> Result<Arc<AtomicBool>> {
     let stop = signals::watch()?;
     let recovery = Ledger::recover(&Ledger::default_dir())?;
@@ -149,33 +147,19 @@ const AUTO_BUDGET: Duration = Duration::from_secs(180);
 
 fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
     let stop = begin()?;
-    let mut variations = Vec::new();
+    let mut setups = Vec::new();
     for place in &arguments.on {
         for scheduler in &arguments.scheduler {
-            let plain = setup(place, scheduler, arguments)?;
-            let base = plain_name(place, scheduler, arguments);
-            let base_at = variations.len();
-            variations.push(Variation {
-                name: base.clone(),
-                compared_with: (base_at > 0).then_some(0),
-                loses: None,
-                setup: plain.clone(),
-            });
-            for change in tried.changes {
-                let mut changed = plain.clone();
-                match change.apply(&mut changed, workload) {
-                    Ok(()) => variations.push(Variation {
-                        name: format!("{base}, {}", change.name()),
-                        compared_with: Some(base_at),
-                        loses: Some(change.loses()),
-                        setup: changed,
-                    }),
-                    Err(error) if tried.refusal == Refusal::LeaveOut => eprintln!("left out: {error}"),
-                    Err(error) => return Err(error.into()),
-                }
-            }
+            setups.push((plain_name(place, scheduler, arguments), setup(place, scheduler, arguments)?));
         }
     }
+    let mut arms = variations(&setups, tried.candidates, workload, &mut |error| match tried.refusal {
+        Refusal::Error => Err(error),
+        Refusal::LeaveOut => {
+            eprintln!("left out: {error}");
+            Ok(())
+        }
+    })?;
     let roles = roles()?;
     let options = RunOptions {
         workload,
@@ -187,13 +171,11 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
         stop: &stop,
     };
     let out = results_directory(arguments.out.as_deref())?;
-    let run = |variations: &[Variation], rounds: Rounds, out: &Path| {
+    let run = |arms: &[Arm<Variation>], rounds: Rounds, out: &Path| {
         let mut estimate = Estimate::new();
-        let mut say = |round: u32, rounds: u32, name: &str| {
-            let (at, left) = estimate.next(variations.len() * rounds as usize);
-            eprintln!("[{at}] round {round}: {} on {name}{left} …", workload.name);
-        };
-        run_series(variations, rounds, &options, out, &mut say)
+        run_series(arms, rounds, &options, out, &mut |trial| {
+            estimate.announce(trial, &format!("{} on {}", workload.name, trial.name));
+        })
     };
     let rounds = match arguments.repeat {
         Repeat::Times(times) => Rounds::Fixed(times),
@@ -201,47 +183,28 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
     };
     if let Some(best) = tried.best {
         eprintln!("Running every fix once to find the {best} fastest:");
-        let once = run(&variations, Rounds::Fixed(1), &out.join("once"))?;
-        variations = fastest(&variations, &once, best);
+        let (once, _) = run(&arms, Rounds::Fixed(1), &out.join("once"))?;
+        arms = fastest(&arms, &once, best);
         match arguments.repeat {
             Repeat::Times(times) => eprintln!("Measuring the fastest, {times} times each:"),
             Repeat::Auto => eprintln!("Measuring the fastest, at first three times each:"),
         }
     }
-    let series = run(&variations, rounds, &out)?;
+    let (series, first) = run(&arms, rounds, &out)?;
     let text = summarise(&series, &out)?;
     let page = page(arguments, &out);
-    let explained = explain_first(&series)?;
-    // Here and now: what was found, and what helps; the page has the other questions.
-    let short = explained.clone().map(|document| Document {
-        sections: Vec::new(),
-        provenance: Vec::new(),
-        ..document
-    });
-    output::write_html(&document(&series, explained), Some(&page))?;
+    let explained = first.document();
+    // The terminal shows the findings and the fixes; the page has the other questions.
+    let short = Document { sections: Vec::new(), provenance: Vec::new(), ..explained.clone() };
+    output::write_html(&document(&series, Some(explained)), Some(&page))?;
     if arguments.json {
         writeln!(io::stdout(), "{text}")?;
     } else {
-        output::show_on_terminal(&document(&series, short), colour)?;
+        output::show_on_terminal(&document(&series, Some(short)), colour)?;
         writeln!(io::stdout(), "\nFull report with charts: {}", page.display())?;
     }
     let valid = series.variations.iter().flat_map(|variation| &variation.runs).all(|run| run.valid);
     Ok(if valid { Exit::Fine } else { Exit::NotValid })
-}
-
-/// The report on the recording of the first run.
-fn explain_first(series: &Series) -> Result<Option<Document>> {
-    let first = series.variations.first().and_then(|variation| variation.runs.first());
-    first.map(|run| explain(&run.recording)).transpose()
-}
-
-/// The report on a run's recording.
-pub(super) fn explain(recording: &Path) -> Result<Document> {
-    let recording = Recording::open(recording)?;
-    let mut analyser = Analyser::new(AnalysisOptions::default());
-    recording.replay(&mut analyser, Tables::ALL)?;
-    let analysis = analyser.finish(recording.meta());
-    Ok(Document::from_analysis(&analysis, recording.meta()))
 }
 
 /// Where the HTML report goes.
@@ -291,21 +254,21 @@ pub(super) fn plain_name(place: &str, scheduler: &str, arguments: &SetupArgs) ->
 pub(super) fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Result<Setup> {
     let path = Path::new(place);
     let kind = std::fs::metadata(path).ok().map(|metadata| metadata.file_type());
-    let place = match kind {
-        Some(kind) if kind.is_dir() => Place::Directory(path.to_owned()),
+    let storage = match kind {
+        Some(kind) if kind.is_dir() => Storage::Directory(path.to_owned()),
         Some(kind) if kind.is_block_device() => {
             let twice = arguments.erase.as_deref() == Some(path);
             let confirmation = if twice { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
-            Place::Device { path: path.to_owned(), confirmation }
+            Storage::Device { path: path.to_owned(), confirmation }
         }
         _ => {
-            // Says what is wrong with it before anything is begun.
+            // A profile that is wrong is reported before anything is begun.
             fonio_emulator::profile::device(place, ByteCount(arguments.size), arguments.seed)
                 .with_context(|| format!("{place} is neither a directory nor a block device"))?;
-            Place::Profile(place.to_owned())
+            Storage::Profile(place.to_owned())
         }
     };
-    let in_folder = matches!(place, Place::Directory(_));
+    let in_folder = matches!(storage, Storage::Directory(_));
     if in_folder && (!arguments.mount_options.is_empty() || scheduler != "none") {
         bail!(
             "a directory keeps its file system and device; --mount-options and --scheduler need a device or a profile"
@@ -318,7 +281,7 @@ pub(super) fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Resu
         scheduler: scheduler.to_owned(),
         link: arguments.link,
         cpu: arguments.cpu,
-        ..Setup::on(place)
+        ..Setup::on(storage)
     })
 }
 
@@ -330,6 +293,7 @@ pub(super) fn roles() -> Result<Roles> {
         serve_http: words(&["role", "http"]),
         do_task: words(&["role", "task"]),
         start_task: words(&["role", "start"]),
+        mount: words(&["mount", "--foreground"]),
     })
 }
 

@@ -1,0 +1,142 @@
+//! The directories, FUSE mounts and queue settings of a layer measurement. The ledger undoes them, after kill -9 too.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use fonio_host::{Entry, Ledger, ProcessId, Queue, Step};
+
+use super::LayerRun;
+use crate::error::ExperimentError;
+use crate::test_bed::Roles;
+
+pub(super) struct Mounts {
+    ledger: Ledger,
+    source: PathBuf,
+    mounted: PathBuf,
+}
+
+impl Mounts {
+    /// Makes a directory in `dir` for the test files, and one to mount it on.
+    pub(super) fn make(dir: &Path) -> Result<Mounts, ExperimentError> {
+        let mut ledger = Ledger::open(&Ledger::default_dir())?;
+        let own = dir.join(format!(".fonio-layers-{}", std::process::id()));
+        let entry = ledger.begin(Step::Tree { path: own.clone() })?;
+        if let Err(error) = std::fs::create_dir(&own) {
+            // A directory that is there already belongs to somebody else.
+            ledger.end(entry)?;
+            return Err(ExperimentError::system("make", own)(error));
+        }
+        let (source, mounted) = (own.join("source"), own.join("mounted"));
+        for dir in [&source, &mounted] {
+            std::fs::create_dir(dir).map_err(ExperimentError::system("make", dir))?;
+        }
+        Ok(Mounts { ledger, source, mounted })
+    }
+
+    /// The directory on the file system itself.
+    pub(super) fn source(&self) -> &Path {
+        &self.source
+    }
+
+    /// Measures while the device of this name has no scheduler.
+    pub(super) fn without_scheduler(
+        &mut self,
+        device: &str,
+        measure: impl FnOnce() -> LayerRun,
+    ) -> Result<LayerRun, ExperimentError> {
+        let entry = match Queue::of(device).borrow_scheduler("none", &mut self.ledger) {
+            Ok(entry) => entry,
+            Err(error) => {
+                return Ok(LayerRun::not_measured(format!("the scheduler cannot be switched: {error}")));
+            }
+        };
+        let run = measure();
+        self.ledger.undo(entry)?;
+        Ok(run)
+    }
+
+    /// Measures while the source is mounted through FUSE with `options`. `measure` gets the mount and the source.
+    pub(super) fn mounted(
+        &mut self,
+        options: &str,
+        roles: &Roles,
+        measure: impl FnOnce(&Path, &Path) -> Result<LayerRun, ExperimentError>,
+    ) -> Result<LayerRun, ExperimentError> {
+        let shown = self.source.to_string_lossy().into_owned();
+        let mount = self.ledger.begin(Step::Mount { dir: self.mounted.clone(), source: shown })?;
+        let run = match Daemon::start(&self.source, &self.mounted, options, roles, &mut self.ledger)? {
+            Ok(daemon) => {
+                let run = measure(&self.mounted, &self.source);
+                daemon.stop(&mut self.ledger)?;
+                run
+            }
+            Err(reason) => Ok(LayerRun::not_measured(reason)),
+        };
+        self.ledger.undo(mount)?;
+        run
+    }
+
+    /// Removes the directories.
+    pub(super) fn close(self) -> Result<(), ExperimentError> {
+        Ok(self.ledger.close()?)
+    }
+}
+
+/// The process that serves a FUSE mount.
+struct Daemon {
+    child: Child,
+    /// `None` for a process that had ended before it could be noted.
+    entry: Option<Entry>,
+}
+
+impl Daemon {
+    /// Starts it and waits until the mount is there. The inner error is the reason why the mount is not.
+    fn start(
+        source: &Path,
+        dir: &Path,
+        options: &str,
+        roles: &Roles,
+        ledger: &mut Ledger,
+    ) -> Result<Result<Daemon, String>, ExperimentError> {
+        let mut command = Command::new(&roles.program);
+        command.args(&roles.mount).args(["-o", options]).args([source, dir]);
+        // Ctrl-C in the terminal would end a process of our own group in the middle of a measurement.
+        command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(ExperimentError::system("start", &roles.program))?;
+        let entry = match ProcessId::of(child.id()) {
+            Some(id) => Some(ledger.begin(Step::Process { id, leads_group: false })?),
+            None => None,
+        };
+        let (output, errors) = (child.stdout.take(), child.stderr.take());
+        let daemon = Daemon { child, entry };
+        let mut line = String::new();
+        let (Some(output), Some(mut errors)) = (output, errors) else { unreachable!("both are piped") };
+        let read = BufReader::new(output).read_line(&mut line);
+        read.map_err(ExperimentError::system("read from", &roles.program))?;
+        if line.is_empty() {
+            let mut reason = String::new();
+            let read = errors.read_to_string(&mut reason);
+            read.map_err(ExperimentError::system("read from", &roles.program))?;
+            daemon.stop(ledger)?;
+            let lines: Vec<&str> =
+                reason.trim().trim_start_matches("fonio: ").lines().map(str::trim).collect();
+            return Ok(Err(lines.join("; ")));
+        }
+        // Later messages concern the measurement.
+        std::thread::spawn(move || io::copy(&mut errors, &mut io::stderr()));
+        Ok(Ok(daemon))
+    }
+
+    /// Asks it to unmount and end, and waits for that.
+    fn stop(mut self, ledger: &mut Ledger) -> Result<(), ExperimentError> {
+        // It fails for a process that has ended, which is as good.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).stderr(Stdio::null()).status();
+        let _ = self.child.wait();
+        match self.entry.take() {
+            Some(entry) => Ok(ledger.end(entry)?),
+            None => Ok(()),
+        }
+    }
+}

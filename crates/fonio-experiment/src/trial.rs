@@ -1,0 +1,334 @@
+//! The trial engine: several things measured in interleaved rounds, and compared within rounds.
+//!
+//! A [`Plan`] lists its arms: setups of a workload, places of a launch, layers of an I/O path. A round measures every arm
+//! once, so that whatever changes on the machine meanwhile affects all arms alike. Each round has its own seed, the same
+//! for all arms: only the arm differs within a round, and one lucky seed decides nothing. [`Plan::run`] does the rounds;
+//! [`run_times`] and [`compare`] turn what the trials measured into ratios with intervals.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fonio_analysis::Change;
+use fonio_analysis::interval::{RUNS_MIN, compare_rounds, rounds_needed};
+use serde::{Deserialize, Serialize};
+
+use crate::error::ExperimentError;
+
+/// One of the things that a plan compares.
+#[derive(Clone, Debug)]
+pub struct Arm<S> {
+    /// Its name, which is also that of its recordings' folders.
+    pub name: String,
+    /// The index of the arm that it is compared with; `None` for the first.
+    pub compared_with: Option<usize>,
+    /// How it is set up.
+    pub setup: S,
+}
+
+/// The number of rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rounds {
+    /// This many, at least 1.
+    Fixed(u32),
+    /// As many as bring the interval of every arm's ratio within `factor` of the ratio, judged from a pilot of
+    /// three rounds, which count as well; fewer where they would not fit into `budget`.
+    Pilot {
+        /// Above 1: 1.25 is within 25 percent.
+        factor: f64,
+        /// For all rounds together.
+        budget: Duration,
+    },
+}
+
+/// Rounds of a pilot: the fewest that have a spread.
+pub const PILOT_ROUNDS: u32 = RUNS_MIN as u32;
+
+/// What is measured, in which order and how often.
+#[derive(Debug)]
+pub struct Plan<'a, S> {
+    /// The arms, at least one.
+    pub arms: &'a [Arm<S>],
+    /// How often each is measured.
+    pub rounds: Rounds,
+    /// The seed of the first round; each further round's is one higher.
+    pub seed: u64,
+    /// Set by a signal handler: no further trial begins.
+    pub stop: &'a AtomicBool,
+}
+
+/// One measurement of one arm.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a, S> {
+    /// The arm's index in its plan.
+    pub arm: usize,
+    /// The arm's name.
+    pub name: &'a str,
+    /// How the arm is set up.
+    pub setup: &'a S,
+    /// The round, from 1.
+    pub round: u32,
+    /// The rounds, as far as they are known: a pilot can add some.
+    pub rounds: u32,
+    /// The trials of these rounds.
+    pub trials: usize,
+    /// The round's seed.
+    pub seed: u64,
+}
+
+impl<S> Trial<'_, S> {
+    /// The folder of this trial's recording inside `results`.
+    pub fn recording(&self, results: &Path) -> PathBuf {
+        results.join(file_name(self.name, self.round))
+    }
+}
+
+/// What a trial measured.
+pub trait Timed {
+    /// Run time in seconds, above 0.
+    fn wall_s(&self) -> f64;
+}
+
+impl<S> Plan<'_, S> {
+    /// Measures every arm in every round with `measure`, and returns what each arm's trials measured, in the order of the
+    /// arms and the rounds. `begins` is called before each trial.
+    ///
+    /// # Errors
+    ///
+    /// That of the first trial that failed, and [`ExperimentError::Interrupted`] once `stop` is set.
+    ///
+    /// # Panics
+    ///
+    /// Without an arm or a round, or where an arm is compared with a later one.
+    pub fn run<T: Timed>(
+        &self,
+        begins: &mut dyn FnMut(&Trial<'_, S>),
+        measure: &mut dyn FnMut(&Trial<'_, S>) -> Result<T, ExperimentError>,
+    ) -> Result<Vec<Vec<T>>, ExperimentError> {
+        let mut rounds = match self.rounds {
+            Rounds::Fixed(rounds) => rounds,
+            Rounds::Pilot { .. } => PILOT_ROUNDS,
+        };
+        assert!(!self.arms.is_empty() && rounds > 0, "there is something to measure");
+        let is_earlier = |(at, arm): (usize, &Arm<S>)| arm.compared_with.is_none_or(|with| with < at);
+        assert!(self.arms.iter().enumerate().all(is_earlier), "an arm is compared with an earlier one");
+        let mut results: Vec<Vec<T>> = self.arms.iter().map(|_| Vec::new()).collect();
+        let began = Instant::now();
+        let mut round = 0;
+        while round < rounds {
+            round += 1;
+            let seed = self.seed.wrapping_add(u64::from(round - 1));
+            for (at, arm) in self.arms.iter().enumerate() {
+                check_stop(self.stop)?;
+                let trials = self.arms.len() * rounds as usize;
+                let trial =
+                    Trial { arm: at, name: &arm.name, setup: &arm.setup, round, rounds, trials, seed };
+                begins(&trial);
+                results[at].push(measure(&trial)?);
+            }
+            if let Rounds::Pilot { factor, budget } = self.rounds
+                && round == PILOT_ROUNDS
+            {
+                rounds = rounds_after_pilot(self.arms, &results, factor, budget, began.elapsed());
+            }
+        }
+        Ok(results)
+    }
+}
+
+/// [`ExperimentError::Interrupted`] once `stop` is set.
+pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), ExperimentError> {
+    if stop.load(Ordering::Relaxed) { Err(ExperimentError::Interrupted) } else { Ok(()) }
+}
+
+/// All rounds: as many as every arm's interval needs and the budget allows.
+fn rounds_after_pilot<S, T: Timed>(
+    arms: &[Arm<S>],
+    results: &[Vec<T>],
+    factor: f64,
+    budget: Duration,
+    pilot: Duration,
+) -> u32 {
+    let fit = f64::from(PILOT_ROUNDS) * budget.as_secs_f64() / pilot.as_secs_f64().max(f64::MIN_POSITIVE);
+    // More rounds than this add nothing, however short they are.
+    let most = fit.clamp(f64::from(PILOT_ROUNDS), 1000.0) as usize;
+    let needed = arms.iter().zip(results).filter_map(|(arm, own)| {
+        rounds_needed(&times(&results[arm.compared_with?]), &times(own), factor, most)
+    });
+    needed.max().map_or(PILOT_ROUNDS, |needed| needed as u32)
+}
+
+fn times<T: Timed>(results: &[T]) -> Vec<f64> {
+    results.iter().map(Timed::wall_s).collect()
+}
+
+/// The run times of one arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunTimes {
+    /// Mean run time in seconds.
+    pub wall_s: f64,
+    /// The shortest run in seconds.
+    pub wall_s_min: f64,
+    /// The longest run in seconds.
+    pub wall_s_max: f64,
+    /// How many times as fast as the arm that it is compared with: the geometric mean of the rounds' ratios. Above 1 is
+    /// faster; `None` for the first arm.
+    pub speedup: Option<f64>,
+    /// Its run time over that of the arm that it is compared with, with the interval by rounds.
+    pub change: Option<Change>,
+}
+
+/// The run times of each arm. The intervals hold together (Holm).
+pub fn run_times<S, T: Timed>(arms: &[Arm<S>], results: &[Vec<T>]) -> Vec<RunTimes> {
+    let all: Vec<Vec<f64>> = results.iter().map(|results| times(results)).collect();
+    let values: Vec<Option<Vec<f64>>> = all.iter().cloned().map(Some).collect();
+    let mut changes = compare(arms, &[&values]).remove(0);
+    let spread = |(at, times): (usize, &Vec<f64>)| {
+        let Spread { mean, min, max } = Spread::of(times.iter().copied());
+        let change = changes[at].take();
+        let speedup = change.as_ref().and_then(|change| Some(1.0 / change.ratio?));
+        RunTimes { wall_s: mean, wall_s_min: min, wall_s_max: max, speedup, change }
+    };
+    all.iter().enumerate().map(spread).collect()
+}
+
+/// How each arm's values compare with those of the arm that it is compared with, paired by rounds. `figures` holds one
+/// list for each figure, with the values of each arm: `None` for an arm that has none. All figures of all arms are tested
+/// together (Holm). The answer is `None` where there is nothing to compare.
+pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Vec<Vec<Option<Change>>> {
+    let pair = |(figure, at): (usize, usize)| {
+        let values = figures[figure];
+        Some((values[arms[at].compared_with?].as_deref()?, values[at].as_deref()?))
+    };
+    let cells =
+        || (0..figures.len()).flat_map(|figure| (0..arms.len()).map(move |at| (figure, at))).map(pair);
+    let known: Vec<(&[f64], &[f64])> = cells().flatten().collect();
+    let mut changes = compare_rounds(&known).into_iter();
+    let all: Vec<Option<Change>> = cells().map(|pair| pair.and_then(|_| changes.next())).collect();
+    all.chunks(arms.len()).map(<[_]>::to_vec).collect()
+}
+
+/// Mean, least and greatest of an arm's values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    pub(crate) mean: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(values: impl Iterator<Item = f64> + Clone) -> Spread {
+        Spread {
+            mean: values.clone().sum::<f64>() / values.clone().count() as f64,
+            min: values.clone().fold(f64::INFINITY, f64::min),
+            max: values.fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+}
+
+/// A file name that every file system accepts and that is not hidden.
+fn file_name(arm: &str, round: u32) -> String {
+    let arm = if arm == "." { "here" } else { arm };
+    let plain =
+        |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
+    format!("{}-{round}", arm.chars().map(plain).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_analysis::Answer;
+
+    use super::*;
+
+    struct Took(f64);
+
+    impl Timed for Took {
+        fn wall_s(&self) -> f64 {
+            self.0
+        }
+    }
+
+    fn arm(name: &str, compared_with: Option<usize>, setup: f64) -> Arm<f64> {
+        Arm { name: name.to_owned(), compared_with, setup }
+    }
+
+    #[test]
+    fn rounds_are_interleaved_and_share_a_seed() {
+        let arms = [arm("a", None, 2.0), arm("b", Some(0), 1.0)];
+        let stop = AtomicBool::new(false);
+        let plan = Plan { arms: &arms, rounds: Rounds::Fixed(2), seed: u64::MAX, stop: &stop };
+        let mut begun = Vec::new();
+        let results = plan
+            .run(
+                &mut |trial| {
+                    begun.push(format!("{}/{} {} {}", trial.round, trial.rounds, trial.name, trial.seed))
+                },
+                &mut |trial| Ok(Took(*trial.setup + f64::from(trial.round))),
+            )
+            .expect("no trial fails");
+        let max = u64::MAX;
+        assert_eq!(
+            begun,
+            [format!("1/2 a {max}"), format!("1/2 b {max}"), "2/2 a 0".into(), "2/2 b 0".into()]
+        );
+        let times = run_times(&arms, &results);
+        assert_eq!((times[0].wall_s, times[0].wall_s_min, times[0].wall_s_max), (3.5, 3.0, 4.0));
+        assert!(times[0].change.is_none() && times[0].speedup.is_none());
+        let change = times[1].change.as_ref().expect("it is compared with the first");
+        assert_eq!(change.answer, Answer::Unknown, "two rounds show nothing");
+    }
+
+    #[test]
+    fn a_pilot_adds_rounds_only_where_they_help() {
+        let run = |spread: f64, budget| {
+            let arms = [arm("a", None, 1.0), arm("b", Some(0), 2.0)];
+            let stop = AtomicBool::new(false);
+            let rounds = Rounds::Pilot { factor: 1.25, budget };
+            let plan = Plan { arms: &arms, rounds, seed: 1, stop: &stop };
+            // Run times of the second arm alternate.
+            let measure = &mut |trial: &Trial<'_, f64>| {
+                let odd = if trial.arm == 1 && trial.round % 2 == 1 { spread } else { 1.0 };
+                Ok(Took(trial.setup * odd))
+            };
+            plan.run(&mut |_| {}, measure).expect("no trial fails")[0].len()
+        };
+        let long = Duration::from_secs(3600);
+        assert_eq!(run(1.01, long), 3);
+        assert!(run(1.5, long) > 3);
+        assert_eq!(run(1.5, Duration::ZERO), 3);
+    }
+
+    #[test]
+    fn a_request_to_stop_ends_the_plan_before_the_next_trial() {
+        let arms = [arm("a", None, 1.0)];
+        let stop = AtomicBool::new(false);
+        let plan = Plan { arms: &arms, rounds: Rounds::Fixed(5), seed: 1, stop: &stop };
+        let mut measured = 0;
+        let ended = plan.run(&mut |_| {}, &mut |_| {
+            measured += 1;
+            stop.store(measured == 2, Ordering::Relaxed);
+            Ok(Took(1.0))
+        });
+        assert!(matches!(ended, Err(ExperimentError::Interrupted)));
+        assert_eq!(measured, 2);
+    }
+
+    #[test]
+    fn figures_that_an_arm_has_not_are_not_compared() {
+        let arms = [arm("a", None, 0.0), arm("b", Some(0), 0.0), arm("c", Some(1), 0.0)];
+        let values = [Some(vec![1.0, 1.1, 0.9]), None, Some(vec![1.0; 3])];
+        let full = [Some(vec![1.0, 1.1, 0.9]), Some(vec![4.0, 4.4, 3.6]), Some(vec![4.0, 4.4, 3.6])];
+        let changes = compare(&arms, &[&values, &full]);
+        assert!(changes[0].iter().all(Option::is_none), "{changes:?}");
+        let answers: Vec<_> =
+            changes[1].iter().map(|change| change.as_ref().map(|change| change.answer)).collect();
+        assert_eq!(answers, [None, Some(Answer::Higher), Some(Answer::NoDifference)]);
+    }
+
+    #[test]
+    fn names_of_recordings() {
+        assert_eq!(file_name("ridata, wal-normal", 2), "ridata--wal-normal-2");
+        assert_eq!(file_name(".", 1), "here-1");
+        assert_eq!(file_name("raid0:internal_2010+ridata", 1), "raid0-internal_2010-ridata-1");
+    }
+}

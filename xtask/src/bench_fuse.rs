@@ -6,6 +6,7 @@
 mod confine;
 mod daemons;
 mod on_device;
+#[cfg(feature = "results")]
 mod once;
 mod place;
 mod work;
@@ -19,6 +20,7 @@ use fonio_host::Ledger;
 use crate::{process, tools};
 use confine::Confined;
 use daemons::{Daemon, Mounted, Programs, Used};
+#[cfg(feature = "results")]
 pub use once::{BYTES, Experiment, Once};
 use place::Place;
 pub use place::Setup;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use fonio_analysis::{Answer, Comparison};
+use fonio_report::json::ComparisonReport;
 
 use crate::emulated::{self, Emulated, Options};
 use crate::{process, tools};
@@ -68,33 +69,10 @@ const CASES: [Case; 3] = [
     Case { name: "slower", what: "every time up by 20 %", slow: 1.2, is_long: true },
 ];
 
-/// What is read of `fonio compare --json`.
-#[derive(Deserialize)]
-struct Report {
-    comparison: Comparison,
-}
-
-#[derive(Deserialize)]
-struct Comparison {
-    rows: Vec<Row>,
-}
-
-#[derive(Deserialize)]
-struct Row {
-    figure: String,
-    changes: Vec<Change>,
-}
-
-#[derive(Deserialize)]
-struct Change {
-    answer: String,
-}
-
-impl Comparison {
-    fn with(&self, answer: &str) -> Vec<&str> {
-        let rows = self.rows.iter().filter(|row| row.changes[0].answer == answer);
-        rows.map(|row| row.figure.as_str()).collect()
-    }
+/// The figures for which the second recording has this answer.
+fn with(comparison: &Comparison, answer: Answer) -> Vec<&str> {
+    let rows = comparison.rows.iter().filter(|row| row.changes[0].answer == answer);
+    rows.map(|row| row.figure.as_str()).collect()
 }
 
 fn measure(cases: &[&Case], pairs: u32, seconds: u32, long: u32) -> Result<()> {
@@ -112,7 +90,7 @@ fn measure(cases: &[&Case], pairs: u32, seconds: u32, long: u32) -> Result<()> {
             let first = record(&fonio, &dir, 1.0, seconds, 2 * pair)?;
             let other = record(&fonio, &dir, case.slow, seconds, 2 * pair + 1)?;
             let comparison = compare(&fonio, &first, &other)?;
-            let (higher, lower) = (comparison.with("higher"), comparison.with("lower"));
+            let (higher, lower) = (with(&comparison, Answer::Higher), with(&comparison, Answer::Lower));
             any += u32::from(!higher.is_empty() || !lower.is_empty());
             let medians = ["latency.reads.response.p50", "latency.write_sync.response.p50"];
             found += u32::from(medians.iter().all(|median| higher.contains(median)));
@@ -166,7 +144,8 @@ fn compare(fonio: &Path, first: &Path, other: &Path) -> Result<Comparison> {
     if !out.status.success() {
         bail!("fonio compare failed: {}", String::from_utf8_lossy(&out.stderr));
     }
-    let report: Report = serde_json::from_slice(&out.stdout).context("fonio compare gave other JSON")?;
+    let report: ComparisonReport =
+        serde_json::from_slice(&out.stdout).context("fonio compare gave other JSON")?;
     Ok(report.comparison)
 }
 

@@ -2,6 +2,7 @@
 
 mod assets;
 mod bench_fuse;
+#[cfg(feature = "results")]
 mod compare_bench;
 mod demo;
 mod emulated;
@@ -12,6 +13,7 @@ mod fuse_suites;
 mod fuzz;
 mod gen_trace;
 mod mutants;
+#[cfg(feature = "results")]
 mod paper;
 mod process;
 mod report_bench;
@@ -66,7 +68,10 @@ fn main() -> ExitCode {
         "mutants" => mutants::run(rest),
         "fuse-safety" => fuse_safety::run(rest),
         "bench" => report_bench::run(rest),
+        #[cfg(feature = "results")]
         "paper" => paper::run(rest),
+        #[cfg(not(feature = "results"))]
+        "paper" => process::with_results("paper", rest),
         "assets" => assets::run(rest),
         "gen-trace" => gen_trace::run(rest),
         "setup" => tools::ensure(tools::ALL),

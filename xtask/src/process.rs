@@ -50,6 +50,19 @@ pub fn cargo() -> Command {
     command
 }
 
+/// The options that make cargo check or test all of the workspace, this program's optional commands included.
+pub const WHOLE_WORKSPACE: [&str; 3] = ["--workspace", "--features", "xtask/results"];
+
+/// Runs `cargo xtask COMMAND ARGUMENTS` in a build that has the commands which read fonio's results.
+#[cfg(not(feature = "results"))]
+pub fn with_results(command: &str, arguments: &[String]) -> Result<()> {
+    let mut again = cargo();
+    again.args(["run", "--quiet", "--release", "--package", "xtask", "--features", "results", "--", command]);
+    // Ctrl-C goes to the whole process group: the command undoes what it made, and this process waits for it.
+    outlive_signals()?;
+    run(again.args(arguments))
+}
+
 /// `program`, asked to end when this process ends, however that does.
 pub fn bound_to_this(program: &Path) -> Command {
     let mut command = Command::new("setpriv");

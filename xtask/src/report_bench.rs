@@ -30,25 +30,17 @@ pub fn run(arguments: &[String]) -> Result<()> {
         overhead.args(["run", "--release", "--package", "fonio-record", "--example", "overhead", "--"]);
         return process::run(overhead.args(rest));
     }
-    if let [what, cards @ ..] = arguments
-        && what == "emulator"
-    {
-        return crate::emulator_bench::run(cards);
-    }
-    if let [what, cards @ ..] = arguments
-        && what == "fit"
-    {
-        return crate::fit_bench::run(cards);
-    }
-    if let [what, rest @ ..] = arguments
-        && what == "compare"
-    {
-        return crate::compare_bench::run(rest);
-    }
-    if let [what, rest @ ..] = arguments
-        && what == "fuse"
-    {
-        return crate::bench_fuse::run(rest);
+    if let [what, rest @ ..] = arguments {
+        match what.as_str() {
+            "emulator" => return crate::emulator_bench::run(rest),
+            "fit" => return crate::fit_bench::run(rest),
+            "fuse" => return crate::bench_fuse::run(rest),
+            #[cfg(feature = "results")]
+            "compare" => return crate::compare_bench::run(rest),
+            #[cfg(not(feature = "results"))]
+            "compare" => return process::with_results("bench", arguments),
+            _ => {}
+        }
     }
     let mut ios: u64 = 5_000_000;
     let mut runs: usize = 3;

@@ -21,7 +21,11 @@ pub fn run() -> Result<()> {
     let skips = process::scratch("tests")?.join("skips");
     fs::write(&skips, "").with_context(|| format!("cannot write {}", skips.display()))?;
     let mut command = process::cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]).env(fonio_testing::SKIPS, &skips);
+    command
+        .arg("test")
+        .args(process::WHOLE_WORKSPACE)
+        .arg("--no-fail-fast")
+        .env(fonio_testing::SKIPS, &skips);
     // One pipe for both, so that cargo's lines stay where they belong among those of the tests.
     let (output, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdout(writer.try_clone()?).stderr(writer);

@@ -19,18 +19,13 @@ pub fn run(arguments: &[String]) -> Result<()> {
     step("invariants", tidy::run)?;
     step("format", || process::run(process::cargo().args(["fmt", "--all", "--check"])))?;
     step("lints", || {
-        process::run(process::cargo().args([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ]))
+        let mut clippy = process::cargo();
+        clippy.arg("clippy").args(process::WHOLE_WORKSPACE);
+        process::run(clippy.args(["--all-targets", "--", "-D", "warnings"]))
     })?;
     step("documentation", || {
         let mut doc = process::cargo();
-        doc.args(["doc", "--workspace", "--no-deps", "--document-private-items"]);
+        doc.arg("doc").args(process::WHOLE_WORKSPACE).args(["--no-deps", "--document-private-items"]);
         process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     if process::cargo().args(["deny", "--version"]).output().is_ok_and(|out| out.status.success()) {

@@ -56,7 +56,18 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("fonio-testing", &[]),
-    ("xtask", &["fonio-core", "fonio-sim", "fonio-host", "fonio-testing"]),
+    (
+        "xtask",
+        &[
+            "fonio-core",
+            "fonio-analysis",
+            "fonio-report",
+            "fonio-sim",
+            "fonio-host",
+            "fonio-experiment",
+            "fonio-testing",
+        ],
+    ),
 ];
 
 /// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.

@@ -347,8 +347,8 @@ pub struct BenchLayers {
     /// Bytes written and read in each test.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub size: u64,
-    /// How often each layer is measured; the result is the median.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..100))]
+    /// Rounds; each measures every layer once. The result is the median, and a loss needs at least 3 to be shown.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..100))]
     pub rounds: u16,
     /// Print JSON.
     #[arg(long)]

@@ -3,12 +3,18 @@
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use fonio_analysis::Group;
+use fonio_analysis::flushes::FlushGaps;
+use fonio_analysis::locality::PlaceCounts;
+use fonio_analysis::size_latency::SizeLatencyRow;
+use fonio_experiment::RunFigures;
+use fonio_report::json::Report;
 
 use super::kim_io::used_in_fit;
 use super::measured::Measured;
 use super::published::{CourvilleWorkload, Published};
 use super::row::{Quantity, Row};
-use super::runs::{Gaps, Report, Run, Runs, SizeLatencyRow, Written};
+use super::runs::{Named, OfGroup, OfRuns, Runs};
 
 const DEVICE: &str = "nexus5";
 
@@ -45,7 +51,7 @@ const WHY_SHARE: &str = "what the phone's other services wrote meanwhile is not 
 fn each(
     published: &Published,
     runs: &mut Runs,
-    mut row: impl FnMut(&CourvilleWorkload, &Run, &Report) -> Result<Vec<Row>>,
+    mut row: impl FnMut(&CourvilleWorkload, &RunFigures, &Report) -> Result<Vec<Row>>,
 ) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for workload in &published.courville.workload {
@@ -58,7 +64,7 @@ fn each(
     Ok(rows)
 }
 
-fn measured(runs: &mut Runs, name: &str) -> Result<(Run, Rc<Report>)> {
+fn measured(runs: &mut Runs, name: &str) -> Result<(RunFigures, Rc<Report>)> {
     let series = runs.run(&[name, "--on", DEVICE, "--scheduler", "bfq", "--repeat", "1"])?;
     let run = series.named(DEVICE)?.first()?.clone();
     let report = runs.report(&run.recording)?;
@@ -85,13 +91,15 @@ pub(super) fn flush_gaps(published: &Published, runs: &mut Runs) -> Result<Vec<R
     each(published, runs, |workload, _, report| {
         let (name, told) = (&workload.name, workload.flush_gap_p90);
         let gaps = report.analysis.flushes.gaps.as_ref();
-        let row = |quantity: Quantity, what: &str, published: f64, of: fn(&Gaps) -> Option<f64>| {
-            quantity.row(format!("{name}, {what}"), published, &Measured::once(gaps.and_then(of)), WHY_GAPS)
-        };
+        let row =
+            |quantity: Quantity, what: &str, published: f64, unit: f64, of: fn(&FlushGaps) -> Option<u64>| {
+                let ours = gaps.and_then(of).map(|p90| p90 as f64 * unit);
+                quantity.row(format!("{name}, {what}"), published, &Measured::once(ours), WHY_GAPS)
+            };
         Ok(vec![
-            row(GAP_REQUESTS, "requests", told.requests, |gaps| gaps.requests.p90),
-            row(GAP_KB, "kB", told.kb, |gaps| Some(gaps.bytes.p90? / 1e3)),
-            row(GAP_SECONDS, "seconds", told.seconds, |gaps| Some(gaps.time_ns.p90? / 1e9)),
+            row(GAP_REQUESTS, "requests", told.requests, 1.0, |gaps| gaps.requests.p90),
+            row(GAP_KB, "kB", told.kb, 1e-3, |gaps| gaps.bytes.p90),
+            row(GAP_SECONDS, "seconds", told.seconds, 1e-9, |gaps| gaps.time_ns.p90),
         ])
     })
 }
@@ -168,7 +176,8 @@ pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Res
                 }
                 _ => {
                     let (group, over_ms) = over(key)?;
-                    let median = analysis.service_of(group).and_then(|service| service.p50);
+                    let median =
+                        analysis.service_of(group).and_then(|service| service.p50).map(|ns| ns as f64);
                     Row::within(
                         what,
                         format!("{:.1} % take more than {over_ms} ms", told * 100.0),
@@ -180,31 +189,31 @@ pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Res
             });
         }
         for (group, told) in study.latency_p80_ms.get(name).into_iter().flatten() {
-            let group = if group == "all" { "all" } else { plural(group) };
-            let p80 = analysis.service_of(group).and_then(|service| service.p80);
+            let group = if group == "all" { Group::All } else { plural(group) };
+            let p80 = analysis.service_of(group).and_then(|service| service.p80).map(|ns| ns as f64);
             let ours = Measured::once(p80).times(1e-6);
-            rows.push(LATENCY.row(format!("{name}, 80 % of {group}"), *told, &ours, WHY_SHARE));
+            rows.push(LATENCY.row(format!("{name}, 80 % of {}", group.name()), *told, &ours, WHY_SHARE));
         }
         Ok(rows)
     })
 }
 
-fn plural(group: &str) -> &'static str {
-    if group == "read" { "reads" } else { "writes" }
+fn plural(group: &str) -> Group {
+    if group == "read" { Group::Reads } else { Group::Writes }
 }
 
 /// The report's group of requests for a key such as `writes_below_16k`.
-fn group_of(key: &str) -> Result<&'static str> {
-    ["reads", "writes", "all"]
+fn group_of(key: &str) -> Result<Group> {
+    [Group::Reads, Group::Writes, Group::All]
         .into_iter()
-        .find(|group| key.starts_with(group))
+        .find(|group| key.starts_with(group.name()))
         .with_context(|| format!("{key} does not begin with a group of requests"))
 }
 
 /// The group and the milliseconds of a key such as `async_writes_over_4ms`.
-fn over(key: &str) -> Result<(&'static str, f64)> {
+fn over(key: &str) -> Result<(Group, f64)> {
     let (requests, time) = key.split_once("_over_").with_context(|| format!("{key} is not understood"))?;
-    let group = if requests == "async_writes" { "write_async" } else { group_of(requests)? };
+    let group = if requests == "async_writes" { Group::WriteAsync } else { group_of(requests)? };
     let ms = time.strip_suffix("ms").and_then(|ms| ms.parse().ok());
     Ok((group, ms.with_context(|| format!("{key} names no milliseconds"))?))
 }
@@ -215,19 +224,20 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
         if !SCATTERED.contains(&workload.name.as_str()) {
             return Ok(Vec::new());
         }
-        let rows = |group: &str| {
+        let rows = |group: Group| {
             let rows = report.analysis.size_latency.rows.iter();
             rows.filter(|row| row.group == group).collect::<Vec<&SizeLatencyRow>>()
         };
-        let medians: Vec<f64> = rows("reads").iter().filter_map(|row| row.service_ns.p50).collect();
+        let medians: Vec<f64> =
+            rows(Group::Reads).iter().filter_map(|row| Some(row.service_ns.p50? as f64)).collect();
         let pairs = medians.windows(2);
         let rising = pairs.clone().filter(|pair| pair[0] <= pair[1]).count() as f64;
         let rising = Measured::once(rising).over(&Measured::once(pairs.len() as f64));
         // In the size class with the most requests.
         let range = |group| {
             let most = rows(group).into_iter().max_by_key(|row| row.service_ns.count);
-            Measured::once(most.and_then(|row| row.service_ns.max))
-                .over(&Measured::once(most.map(|row| row.service_ns.min)))
+            Measured::once(most.and_then(|row| row.service_ns.max).map(|ns| ns as f64))
+                .over(&Measured::once(most.map(|row| row.service_ns.min as f64)))
         };
         Ok(vec![
             Row::within(
@@ -241,7 +251,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
                 format!("{}, writes", workload.name),
                 "writes of one size vary more than reads do",
                 |ratio| format!("longest over shortest is {ratio:.1} times that of reads"),
-                (&range("writes").over(&range("reads")), 1.0..=f64::INFINITY),
+                (&range(Group::Writes).over(&range(Group::Reads)), 1.0..=f64::INFINITY),
                 "the model's writes take nearly the same time",
             ),
         ])
@@ -258,9 +268,11 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
     });
     let all = by_row.as_ref().map(|rows| rows.iter().sum::<u64>() as f64);
     let most = by_row.as_ref().and_then(|rows| rows.iter().max()).map(|bytes| *bytes as f64);
-    let large = playback.analysis.sizes_of("reads").and_then(|sizes| sizes.bytes.p50);
+    let large =
+        playback.analysis.sizes_of(Group::Reads).and_then(|sizes| sizes.bytes.p50).map(|bytes| bytes as f64);
     let (_, camera) = measured(runs, "camera")?;
-    let small = camera.analysis.sizes_of("writes").and_then(|sizes| sizes.bytes.p50);
+    let small =
+        camera.analysis.sizes_of(Group::Writes).and_then(|sizes| sizes.bytes.p50).map(|bytes| bytes as f64);
     Ok(vec![
         Row::within(
             "video_playback, reads",
@@ -290,7 +302,13 @@ pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -
     let tables = published.courville.workload.iter();
     let most = tables.map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);
     each(published, runs, |workload, _, report| {
-        let p90 = report.analysis.flushes.gaps.as_ref().and_then(|gaps| gaps.requests.p90);
+        let p90 = report
+            .analysis
+            .flushes
+            .gaps
+            .as_ref()
+            .and_then(|gaps| gaps.requests.p90)
+            .map(|requests| requests as f64);
         Ok(vec![Row::within(
             &workload.name,
             format!("at most {most:.0} requests between flushes in 90 % of cases"),
@@ -311,7 +329,7 @@ pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result
     let row = |(report, workload): &(Rc<Report>, String),
                what: &str,
                told: f64,
-               of: fn(&Written) -> Option<f64>| {
+               of: fn(&PlaceCounts) -> Option<f64>| {
         let ours = Measured::once(of(&report.analysis.locality.written));
         PLACES.row(format!("{workload}, {what}"), told, &ours, WHY_PLACES)
     };
@@ -356,7 +374,7 @@ mod tests {
         for key in published.courville.size_share.values().flat_map(|shares| shares.keys()) {
             assert!(group_of(key).is_ok() || over(key).is_ok(), "{key}");
         }
-        assert_eq!(over("async_writes_over_4ms").unwrap(), ("write_async", 4.0));
+        assert_eq!(over("async_writes_over_4ms").unwrap(), (Group::WriteAsync, 4.0));
         assert!(over("writes_below_16k").is_err());
     }
 }

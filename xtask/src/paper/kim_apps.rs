@@ -6,7 +6,7 @@ use super::kim_io::used_in_fit;
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
-use super::runs::Runs;
+use super::runs::{Named, OfRuns, Runs};
 
 const MB: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 

@@ -9,7 +9,7 @@ use super::kim_io::used_in_fit;
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
-use super::runs::Runs;
+use super::runs::{Named, OfRuns, Runs, Split};
 
 const DEVICE: &str = "transcend";
 /// Of the pauses: a minute instead of two hours.
@@ -33,7 +33,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     };
     let written = mb(run.write_bytes, "storage_write_mb")?;
     let received = mb(run.fetched_bytes, "network_rx_mb")?;
-    let write = report.analysis.sequentiality.write;
+    let write = &report.analysis.sequentiality.write;
     let kept = Measured::once(without).over(&Measured::once(run.write_bytes as f64));
     let random = Measured::once(write.random_bytes as f64).over(&Measured::once(write.bytes() as f64));
     let why = "what the apps sync is not published";

@@ -1,12 +1,13 @@
 //! Figures 11 and 12: how long the processors waited for storage while WebBench ran.
 
 use anyhow::{Context, Result};
+use fonio_analysis::Analysis;
 
 use super::kim_devices::on_devices;
 use super::measured::Measured;
 use super::published::Published;
 use super::row::Row;
-use super::runs::{Analysis, Runs};
+use super::runs::{Named, OfRuns, Runs};
 
 const FAST: &str = "transcend";
 const SLOW: &str = "kingston";
@@ -56,5 +57,5 @@ pub(super) fn fast_and_slow(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
 }
 
 fn iowait_ticks(analysis: &Analysis) -> Option<f64> {
-    analysis.machine.cpu.map(|cpu| cpu.iowait_ticks as f64)
+    Some(analysis.machine.cpu.as_ref()?.iowait_ticks? as f64)
 }

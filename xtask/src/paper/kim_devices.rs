@@ -4,11 +4,12 @@
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use fonio_experiment::Series;
 
 use super::measured::Measured;
 use super::published::{Published, Spread};
 use super::row::{Quantity, Row};
-use super::runs::{Runs, Series};
+use super::runs::{OfRuns, Runs};
 
 /// The best of the study.
 const BEST: &str = "internal_2010";

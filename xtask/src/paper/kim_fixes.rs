@@ -3,11 +3,12 @@
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use fonio_experiment::Series;
 
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
-use super::runs::{Runs, Series};
+use super::runs::{Named, OfRuns, Runs};
 
 const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
 /// Where next to no gain is published.

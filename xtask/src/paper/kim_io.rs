@@ -9,11 +9,14 @@
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use fonio_analysis::sequentiality::SequentialShare;
+use fonio_experiment::RunFigures;
+use fonio_report::json::Report;
 
 use super::measured::Measured;
 use super::published::{Four, Published};
 use super::row::{Part, Quantity, Row};
-use super::runs::{Report, Run, Runs, Split};
+use super::runs::{Named, OfRuns, Runs, Split};
 use crate::process;
 
 /// Totals; the published ones have one decimal, and the apps' own content varies between runs.
@@ -45,7 +48,7 @@ const COMMITS: &str = "how often the app commits is not published";
 /// The phone's own flash.
 const DEVICE: &str = "internal_2010";
 
-fn measured(runs: &mut Runs, workload: &str, fix: Option<&str>) -> Result<(Run, Rc<Report>)> {
+fn measured(runs: &mut Runs, workload: &str, fix: Option<&str>) -> Result<(RunFigures, Rc<Report>)> {
     let mut more = vec!["--repeat", "1", "--write-back"];
     let name = match fix {
         None => DEVICE.to_owned(),
@@ -76,7 +79,7 @@ pub(super) fn breakdown(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
 fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Report) -> Vec<Row> {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let split = &report.analysis.sequentiality;
-    let write = split.write;
+    let write = &split.write;
     let total = Measured::once(mb(write.bytes())).shaped(fitted);
     let sequential = Measured::once(mb(write.sequential_bytes));
     let random = Measured::once(mb(write.random_bytes));
@@ -134,7 +137,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     let ratios = &published.kim.sequential_over_random_writes;
     let told = ratios.iter().map(|(where_, ratio)| format!("{ratio} ({where_})"));
     let told = told.collect::<Vec<_>>().join(", ");
-    let write = split.write;
+    let write = &split.write;
     let over_random =
         |random: u64| Measured::once((write.bytes() - random) as f64).over(&Measured::once(random as f64));
     let by_page = over_random(write.random_page_bytes());
@@ -201,13 +204,13 @@ pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
 pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, cache) = measured(runs, "webbench", Some("db-in-ram"))?;
     let (_, databases) = measured(runs, "webbench", Some("cache-in-ram"))?;
-    let sequential = |report: &Report, random: fn(Split) -> u64| {
-        let write = report.analysis.sequentiality.write;
+    let sequential = |report: &Report, random: fn(&SequentialShare) -> u64| {
+        let write = &report.analysis.sequentiality.write;
         let sequential = (write.bytes() - random(write)) as f64;
         Measured::once(sequential).over(&Measured::once(write.bytes() as f64))
     };
-    let by_request = |report| sequential(report, |write| write.random_bytes);
-    let paged = |report| sequential(report, Split::random_page_bytes).value().unwrap_or(f64::NAN);
+    let by_request = |report| sequential(report, |write: &SequentialShare| write.random_bytes);
+    let paged = |report| sequential(report, SequentialShare::random_page_bytes).value().unwrap_or(f64::NAN);
     let again = |report: &Report| Measured::once(report.analysis.locality.written.again_share);
     let shown = |share: f64, paged: f64| {
         format!("{:.0} % sequential, {:.0} % by pages", share * 100.0, paged * 100.0)
@@ -256,8 +259,11 @@ mod tests {
 
     #[test]
     fn random_pages() {
-        let split =
-            |random_requests, random_bytes| Split { sequential_bytes: 0, random_bytes, random_requests };
+        let split = |random_requests, random_bytes| SequentialShare {
+            random_bytes,
+            random_requests,
+            ..SequentialShare::default()
+        };
         assert_eq!(split(2, 65536 + 4096).random_page_bytes(), 8192);
         assert_eq!(split(2, 4096).random_page_bytes(), 4096, "requests smaller than a page");
     }

@@ -1,11 +1,12 @@
 //! Figure 9: launch times over the devices and in memory. The text tells by how much they vary for four of the apps.
 
 use anyhow::Result;
+use fonio_experiment::VariationResult;
 
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
-use super::runs::{Runs, Variation};
+use super::runs::{Named, OfRuns, Runs};
 
 const FOUR: &str = "internal_2010,transcend,kingston,pny";
 const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
@@ -48,6 +49,6 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn launch(variation: &Variation, app: &str) -> Measured {
+fn launch(variation: &VariationResult, app: &str) -> Measured {
     variation.each(|run| run.spans_s.get(&format!("cold-{app}")).copied())
 }

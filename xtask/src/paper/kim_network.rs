@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
-use super::runs::Runs;
+use super::runs::{Named, OfRuns, Runs};
 use crate::process;
 
 const RATE: Quantity = Quantity::new("MB/s", 2, 1.1, 0.0);

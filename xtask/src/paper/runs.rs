@@ -7,7 +7,11 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use fonio_analysis::sequentiality::SequentialShare;
+use fonio_analysis::sizes::SizeRow;
+use fonio_analysis::{Analysis, Distribution, Group};
+use fonio_experiment::{RunFigures, Series, VariationResult};
+use fonio_report::json::Report;
 use serde::de::DeserializeOwned;
 
 use super::measured::Measured;
@@ -29,272 +33,79 @@ pub(super) struct Runs {
     commands: Vec<String>,
 }
 
-/// What `fonio run --json` prints, as far as it is needed.
-#[derive(Deserialize)]
-pub(super) struct Series {
-    pub(super) variations: Vec<Variation>,
-}
-
-/// One setup.
-#[derive(Deserialize)]
-pub(super) struct Variation {
-    pub(super) name: String,
-    runs: Vec<Run>,
-}
-
-/// One run of it.
-#[derive(Clone, Deserialize)]
-pub(super) struct Run {
-    pub(super) recording: PathBuf,
-    pub(super) wall_s: f64,
-    pub(super) valid: bool,
-    pub(super) verdict: String,
-    pub(super) write_bytes: u64,
-    pub(super) phases_s: BTreeMap<String, f64>,
-    pub(super) spans_s: BTreeMap<String, f64>,
-    pub(super) files: BTreeMap<String, Files>,
-    pub(super) database_bytes: BTreeMap<String, u64>,
-    pub(super) fetched_bytes: u64,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-pub(super) struct Files {
-    pub(super) count: u64,
-    pub(super) bytes: u64,
-}
-
-/// What `fonio report --json` says about a recording, as far as it is needed.
-#[derive(Deserialize)]
-pub(super) struct Report {
-    pub(super) analysis: Analysis,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Analysis {
-    pub(super) sizes: Sizes,
-    pub(super) latency: Latency,
-    pub(super) size_latency: SizeLatency,
-    pub(super) spatial: Spatial,
-    pub(super) span: Span,
-    pub(super) totals: Totals,
-    pub(super) sequentiality: Sequentiality,
-    pub(super) flushes: Flushes,
-    pub(super) locality: Locality,
-    pub(super) io_share: IoShare,
-    pub(super) machine: Machine,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Sizes {
-    pub(super) groups: Vec<SizeGroup>,
-}
-
-/// Request sizes of one group of requests.
-#[derive(Deserialize)]
-pub(super) struct SizeGroup {
-    pub(super) group: String,
-    pub(super) bytes: SizeQuantiles,
-    pub(super) up_to_4k_share: f64,
-    pub(super) below_16k_share: f64,
-    pub(super) below_64k_share: f64,
-}
-
-#[derive(Deserialize)]
-pub(super) struct SizeQuantiles {
-    pub(super) p50: Option<f64>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct SizeLatency {
-    pub(super) rows: Vec<SizeLatencyRow>,
-}
-
-/// Latencies of one size class of one group.
-#[derive(Deserialize)]
-pub(super) struct SizeLatencyRow {
-    pub(super) group: String,
-    pub(super) service_ns: Service,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Spatial {
-    pub(super) devices: Vec<SpatialMap>,
-}
-
-/// Bytes by time and place; `columns` values for each row of places.
-#[derive(Deserialize)]
-pub(super) struct SpatialMap {
-    pub(super) columns: u32,
-    pub(super) read_bytes: Vec<u64>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Latency {
-    pub(super) groups: Vec<LatencyGroup>,
-}
-
-/// Latencies of one group of requests.
-#[derive(Deserialize)]
-pub(super) struct LatencyGroup {
-    pub(super) group: String,
-    pub(super) service_ns: Option<Service>,
-}
-
-/// From issue to completion.
-#[derive(Deserialize)]
-pub(super) struct Service {
-    pub(super) count: u64,
-    pub(super) min: f64,
-    /// `None` where events were lost.
-    pub(super) max: Option<f64>,
-    pub(super) p50: Option<f64>,
-    pub(super) p80: Option<f64>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Span {
-    pub(super) duration_ns: u64,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Totals {
-    pub(super) reads: u64,
-    pub(super) writes: u64,
-    pub(super) read_bytes: u64,
-    pub(super) write_bytes: u64,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Sequentiality {
-    pub(super) read: Split,
-    pub(super) write: Split,
-    pub(super) cumulative: Cumulative,
-}
-
-/// Sequential and random bytes of one op.
-#[derive(Clone, Copy, Deserialize)]
-pub(super) struct Split {
-    pub(super) sequential_bytes: u64,
-    pub(super) random_bytes: u64,
-    pub(super) random_requests: u64,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Cumulative {
-    pub(super) sequential_read_bytes: Vec<u64>,
-    pub(super) random_read_bytes: Vec<u64>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Flushes {
-    pub(super) gaps: Option<Gaps>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Gaps {
-    pub(super) requests: Quantiles,
-    pub(super) bytes: Quantiles,
-    pub(super) time_ns: Quantiles,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Quantiles {
-    /// `None` of fewer than ten.
-    pub(super) p90: Option<f64>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Locality {
-    pub(super) written: Written,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Written {
-    pub(super) places: u64,
-    pub(super) touches: u64,
-    pub(super) again_places: u64,
-    pub(super) again_share: Option<f64>,
-    pub(super) top_10_share: Option<f64>,
-    pub(super) most: u64,
-    pub(super) covering_99: u64,
-}
-
-#[derive(Deserialize)]
-pub(super) struct IoShare {
-    pub(super) all: Option<Share>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Share {
-    pub(super) latency_sum_share: f64,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Machine {
-    pub(super) cpu: Option<Cpu>,
-}
-
-/// Ticks of 10 ms, of all processors.
-#[derive(Clone, Copy, Deserialize)]
-pub(super) struct Cpu {
-    pub(super) active_ticks: u64,
-    pub(super) iowait_ticks: u64,
-}
-
-impl Cpu {
-    /// iowait as a share of the time in which there was something to do; `None` where there was no such time.
-    pub(super) fn iowait_share(self) -> Option<f64> {
-        let busy = self.active_ticks + self.iowait_ticks;
-        (busy > 0).then(|| self.iowait_ticks as f64 / busy as f64)
-    }
-}
-
-impl Split {
-    /// The same bytes counted by pages of 4 KiB: of a request only the first page can be random.
-    pub(super) fn random_page_bytes(self) -> u64 {
-        const PAGE: u64 = 4096;
-        (self.random_requests * PAGE).min(self.random_bytes)
-    }
-
-    pub(super) fn bytes(self) -> u64 {
-        self.sequential_bytes + self.random_bytes
-    }
-}
-
-impl Analysis {
-    /// The sizes of a group; `None` where it has no requests.
-    pub(super) fn sizes_of(&self, group: &str) -> Option<&SizeGroup> {
-        self.sizes.groups.iter().find(|row| row.group == group)
-    }
-
-    /// The latencies of a group; `None` where it has no requests whose latency is known.
-    pub(super) fn service_of(&self, group: &str) -> Option<&Service> {
-        self.latency.groups.iter().find(|row| row.group == group)?.service_ns.as_ref()
-    }
-}
-
-impl Series {
+/// Finds setups by name.
+pub(super) trait Named {
     /// The setup of this name.
-    pub(super) fn named(&self, name: &str) -> Result<&Variation> {
+    fn named(&self, name: &str) -> Result<&VariationResult>;
+}
+
+impl Named for Series {
+    fn named(&self, name: &str) -> Result<&VariationResult> {
         let found = self.variations.iter().find(|variation| variation.name == name);
         found.with_context(|| format!("`fonio run` has not run {name}"))
     }
 }
 
-impl Variation {
+/// Figures of a setup's runs.
+pub(super) trait OfRuns {
     /// The first of its runs.
-    pub(super) fn first(&self) -> Result<&Run> {
+    fn first(&self) -> Result<&RunFigures>;
+
+    /// A figure of each of its runs.
+    fn each(&self, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured;
+
+    /// Seconds of each of its runs.
+    fn wall_s(&self) -> Measured {
+        self.each(|run| Some(run.wall_s))
+    }
+}
+
+impl OfRuns for VariationResult {
+    fn first(&self) -> Result<&RunFigures> {
         self.runs.first().with_context(|| format!("{} was not run", self.name))
     }
 
-    /// A figure of each of its runs.
-    pub(super) fn each(&self, figure: impl Fn(&Run) -> Option<f64>) -> Measured {
+    fn each(&self, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured {
         Measured::runs(self.runs.iter().map(figure))
     }
+}
 
-    /// Seconds of each of its runs.
-    pub(super) fn wall_s(&self) -> Measured {
-        self.each(|run| Some(run.wall_s))
+/// Figures of a group of requests.
+pub(super) trait OfGroup {
+    /// The sizes of a group; `None` where it has no requests.
+    fn sizes_of(&self, group: Group) -> Option<&SizeRow>;
+
+    /// The latencies of a group; `None` where it has no requests whose latency is known.
+    fn service_of(&self, group: Group) -> Option<&Distribution>;
+}
+
+impl OfGroup for Analysis {
+    fn sizes_of(&self, group: Group) -> Option<&SizeRow> {
+        self.sizes.groups.iter().find(|row| row.group == group)
+    }
+
+    fn service_of(&self, group: Group) -> Option<&Distribution> {
+        self.latency.groups.iter().find(|row| row.group == group)?.service_ns.as_ref()
+    }
+}
+
+/// Bytes of one op, sequential and random.
+pub(super) trait Split {
+    /// All of them.
+    fn bytes(&self) -> u64;
+
+    /// Those that are random if bytes are counted by pages of 4 KiB: of a request only the first page can be random.
+    fn random_page_bytes(&self) -> u64;
+}
+
+impl Split for SequentialShare {
+    fn bytes(&self) -> u64 {
+        self.sequential_bytes + self.random_bytes
+    }
+
+    fn random_page_bytes(&self) -> u64 {
+        const PAGE: u64 = 4096;
+        (self.random_requests * PAGE).min(self.random_bytes)
     }
 }
 
@@ -316,7 +127,7 @@ impl Runs {
     /// A figure of the report of each of a setup's runs.
     pub(super) fn each_report(
         &mut self,
-        variation: &Variation,
+        variation: &VariationResult,
         figure: impl Fn(&Analysis) -> Option<f64>,
     ) -> Result<Measured> {
         let mut figures = Vec::new();

@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
-use super::runs::Runs;
+use super::runs::{Named, OfRuns, Runs};
 
 /// The study's phones that have a profile.
 const PHONES: [(&str, &str); 3] = [("samsung_s5", "samsung_s5"), ("nexus_5", "nexus5"), ("razr", "razr")];

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::measured::Measured;
 use super::published::Published;
 use super::row::Row;
-use super::runs::Runs;
+use super::runs::{Named, Runs};
 
 const DEVICE: &str = "samsung_s5";
 const WORKLOADS: [&str; 4] = ["facebook", "email", "messages", "pulse"];
@@ -19,7 +19,7 @@ pub(super) fn share(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     for workload in WORKLOADS {
         let series = runs.run(&[workload, "--on", DEVICE, "--link", "usb", "--repeat", "1"])?;
         let percent: Measured = runs.each_report(series.named(DEVICE)?, |analysis| {
-            Some(analysis.machine.cpu?.iowait_share()? * 100.0)
+            Some(analysis.machine.cpu.as_ref()?.iowait_of_not_idle_share? * 100.0)
         })?;
         rows.push(Row::within(
             workload,

@@ -7,7 +7,7 @@ use super::kim_io::used_in_fit;
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
-use super::runs::Runs;
+use super::runs::{Named, OfRuns, Runs};
 
 const WORKLOAD: &str = "fortyapps";
 const DEVICE: &str = "samsung_s5";

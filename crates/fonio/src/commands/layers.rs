@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use fonio_analysis::Change;
+use fonio_analysis::{Answer, Change};
 use fonio_core::ByteCount;
 use fonio_experiment::{Layer, LayerResult, Layers, LayersOptions, Trial, measure_layers};
 
@@ -77,6 +77,7 @@ fn show(found: &Layers, colour: bool, out: &mut impl Write) -> io::Result<()> {
 fn share(change: &Change) -> String {
     let percent = |share: f64| format!("{:.0}", share * 100.0);
     match (change.ratio, change.low.zip(change.high)) {
+        (Some(ratio), _) if change.answer == Answer::Unknown => format!("{} % (not shown)", percent(ratio)),
         (Some(ratio), Some((low, high))) => {
             format!("{} % ({}-{})", percent(ratio), percent(low), percent(high))
         }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use assert_cmd::Command;
+use fonio_testing::Need;
 
 fn fonio(arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_fonio")).args(arguments).output().expect("fonio starts")
@@ -55,4 +56,30 @@ fn a_fit_needs_a_benchmark() {
     let said = fonio(&["device", "fit", file.to_str().expect("its name is text")]);
     assert_eq!(said.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&said.stderr).contains("fonio bench device -o"), "{said:?}");
+}
+
+#[test]
+fn layers_are_compared_with_the_layer_below_and_leave_nothing() {
+    if !fonio_testing::has(&[Need::Root, Need::Fuse, Need::Disk]) {
+        return;
+    }
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
+    let at = folder.path().to_str().expect("its name is text");
+    let said = fonio(&["bench", "layers", at, "--size", "1MiB", "--rounds", "3", "--json"]);
+    assert!(said.status.success(), "{said:?}");
+    let found: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    let layers = found["layers"].as_array().expect("a list");
+    let named = |name: &str| layers.iter().find(|layer| layer["name"] == name).expect("the layer is listed");
+    let filesystem = found["place"]["file_system"].as_str().expect("a disk has a file system");
+    let stock = named("FUSE, mode=stock");
+    assert_eq!(stock["compared_with"], filesystem);
+    for layer in [named(filesystem), stock] {
+        assert!(layer["write_mb_s"].as_f64().is_some_and(|rate| rate > 0.0), "{layer}");
+        assert!(layer["read_mb_s"].as_f64().is_some_and(|rate| rate > 0.0), "{layer}");
+    }
+    let change = &stock["write_change"];
+    assert!(change["low"].as_f64() < change["ratio"].as_f64() && change["confidence"].as_f64() >= Some(0.95));
+    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("the kernel lists mounts");
+    assert!(!mounts.contains(at), "{mounts}");
 }

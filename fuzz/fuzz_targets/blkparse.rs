@@ -3,9 +3,9 @@
 
 use std::io::Cursor;
 
-use fonio_core::Batch;
+use fonio_core::{Batch, TraceReader};
 use fonio_trace::blkparse::{BlkparseReader, recognise};
-use fonio_trace::reader::{Input, TraceReader};
+use fonio_trace::input::Input;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -4,10 +4,10 @@
 
 use std::io::Cursor;
 
-use fonio_core::{Batch, Request, RowSink};
+use fonio_core::{Batch, Request, RowSink, TraceReader};
 use fonio_trace::csv::{CsvReader, Mapping, TimeUnit};
 use fonio_trace::export::csv::CsvExport;
-use fonio_trace::reader::{Input, TraceReader};
+use fonio_trace::input::Input;
 use libfuzzer_sys::fuzz_target;
 
 fn read(table: &[u8], mapping: &Mapping) -> Option<Vec<Request>> {
@@ -47,6 +47,9 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(again.len(), requests.len());
     for (before, after) in requests.iter().zip(&again) {
         assert_eq!((before.op, before.device, before.bytes), (after.op, after.device, after.bytes));
-        assert_eq!((before.queued, before.issued, before.completed), (after.queued, after.issued, after.completed));
+        assert_eq!(
+            (before.queued, before.issued, before.completed),
+            (after.queued, after.issued, after.completed)
+        );
     }
 });

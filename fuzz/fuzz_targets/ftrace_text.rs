@@ -3,9 +3,9 @@
 
 use std::io::{self, Read};
 
-use fonio_core::Batch;
+use fonio_core::{Batch, TraceReader};
 use fonio_trace::ftrace_text::{FtraceReader, recognise};
-use fonio_trace::reader::{Input, TraceReader};
+use fonio_trace::input::Input;
 use libfuzzer_sys::fuzz_target;
 
 struct Steps(io::Cursor<Vec<u8>>, usize);

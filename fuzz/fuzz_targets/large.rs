@@ -7,7 +7,7 @@ use std::io::{Cursor, Read, Write};
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use fonio_core::Batch;
-use fonio_trace::reader::Input;
+use fonio_trace::input::Input;
 use fonio_trace::recognise::{Format, ReadOptions, open};
 use libfuzzer_sys::fuzz_target;
 

@@ -4,17 +4,14 @@
 use std::io;
 
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, Timestamp};
-use fonio_trace::reader::TraceReader;
-use fonio_trace::ring_buffer::{
+use fonio_core::{Batch, Timestamp, TraceReader};
+use fonio_tracefs::ring_buffer::{
     BlockDecoder, ByteOrder, EventFormat, PageLayout, PageSource, RingBufferReader,
 };
 use libfuzzer_sys::fuzz_target;
 
-const HEADER_PAGE: &str =
-    include_str!("../../crates/fonio-trace/tests/data/ring_buffer/linux-6.18-x86_64/header_page");
-const FORMATS: &str =
-    include_str!("../../crates/fonio-trace/tests/data/ring_buffer/linux-6.18-x86_64/formats");
+const HEADER_PAGE: &str = include_str!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/header_page");
+const FORMATS: &str = include_str!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/formats");
 
 struct Pages(Vec<Vec<u8>>);
 

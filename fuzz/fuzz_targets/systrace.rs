@@ -4,8 +4,8 @@
 
 use std::io::Cursor;
 
-use fonio_core::Batch;
-use fonio_trace::reader::{Input, TraceReader};
+use fonio_core::{Batch, TraceReader};
+use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open, recognise};
 use fonio_trace::systrace::SystraceReader;
 use libfuzzer_sys::fuzz_target;

@@ -13,9 +13,10 @@ use crate::process;
 const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-core", &[]),
     ("fonio-trace", &["fonio-core"]),
+    ("fonio-tracefs", &["fonio-core"]),
     ("fonio-analysis", &["fonio-core"]),
     ("fonio-recording", &["fonio-core"]),
-    ("fonio-record", &["fonio-core", "fonio-recording", "fonio-trace"]),
+    ("fonio-record", &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
     ("fonio-host", &["fonio-core"]),
@@ -71,7 +72,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.
-const PURE: &[&str] = &["fonio-core", "fonio-trace", "fonio-analysis", "fonio-sim"];
+const PURE: &[&str] = &["fonio-core", "fonio-trace", "fonio-tracefs", "fonio-analysis", "fonio-sim"];
 
 /// What pure crates may depend on: parsers, containers and derives, nothing that touches the machine.
 const PURE_DEPENDENCIES: &[&str] = &[

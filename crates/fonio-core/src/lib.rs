@@ -1,6 +1,6 @@
 //! Units, ids and the row types of a recording: the words in which fonio's crates speak to each other.
 //!
-//! A *producer* (a trace reader with the assembler, the live recorder, later a simulator) gives [`rows`] to a
+//! A *producer* (a [`TraceReader`] with the assembler, the live recorder, later a simulator) gives [`rows`] to a
 //! [`RowSink`]; a *consumer* (the recording writer, the analysis) is one. This crate knows neither Arrow nor any trace
 //! format, does no I/O and reads no clock.
 
@@ -9,13 +9,16 @@ pub mod meta;
 mod names;
 pub mod op;
 pub mod quantity;
+mod reader;
 pub mod rows;
+pub mod threads;
 pub mod units;
 
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use meta::Meta;
 pub use op::{Flags, Op, parse_rwbs};
 pub use quantity::{Quantity, QuantityError, Unit};
+pub use reader::TraceReader;
 pub use rows::{
     Bio, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric, Request, RowSink, Sample,
     Severity, Thread, Wait,

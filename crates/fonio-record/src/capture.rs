@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use fonio_core::{ByteCount, Mark, Timestamp};
-use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder, SchedEvent};
+use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder, SchedEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 

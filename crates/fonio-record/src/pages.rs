@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fonio_core::{ByteCount, Timestamp};
-use fonio_trace::ring_buffer::{PageLayout, PageSource};
+use fonio_tracefs::ring_buffer::{PageLayout, PageSource};
 
 use crate::spill::Spill;
 
@@ -435,7 +435,7 @@ impl PageSource for CpuSource {
 
 #[cfg(test)]
 mod tests {
-    use fonio_trace::ring_buffer::ByteOrder;
+    use fonio_tracefs::ring_buffer::ByteOrder;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use fonio_core::{ByteCount, DeviceId, Diagnostic, Meta, RowSink, Severity};
 use fonio_recording::{RecordingError, Writer, WriterOptions};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
-use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder};
+use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder};
 
 use crate::capture::{Capture, Captured, Feed, cpu_time};
 use crate::machine::Machine;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use fonio_core::Thread;
-use fonio_trace::ring_buffer::PageLayout;
+use fonio_tracefs::ring_buffer::PageLayout;
 use rustc_hash::FxHashMap;
 
 use crate::machine::Machine;

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fonio_trace::ring_buffer::{
+use fonio_tracefs::ring_buffer::{
     BlockDecoder, ByteOrder, EventFormat, PageLayout, RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder,
 };
 use rustix::io::Errno;

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::io;
 
 use fonio_core::{Mark, RowSink, Timestamp};
-use fonio_trace::ring_buffer::{MergedRecords, PageLayout, SchedDecoder, SchedEvent};
-use fonio_trace::waits::{Completions, Reasons, WaitTree};
+use fonio_tracefs::ring_buffer::{MergedRecords, PageLayout, SchedDecoder, SchedEvent};
+use fonio_tracefs::waits::{Completions, Reasons, WaitTree};
 
 use crate::capture::Captured;
 use crate::machine::{Machine, read_text};

@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fonio_core::meta::{Clock, Source};
 use fonio_core::{
     Batch, Bio, ByteCount, Call, Diagnostic, File, Link, Mark, Request, RowSink, Sample, Thread, Timestamp,
-    Wait,
+    TraceReader, Wait,
 };
-use fonio_trace::reader::TraceReader;
-use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, RingBufferReader};
-use fonio_trace::waits::Completions;
+use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, RingBufferReader};
+use fonio_tracefs::waits::Completions;
 
 use crate::Progress;
 use crate::capture::Captured;

@@ -4,9 +4,9 @@ use std::io::Cursor;
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use fonio_core::Batch;
+use fonio_core::{Batch, TraceReader};
 use fonio_trace::ftrace_text::FtraceReader;
-use fonio_trace::reader::{Input, TraceReader};
+use fonio_trace::input::Input;
 
 fn main() {
     divan::main();

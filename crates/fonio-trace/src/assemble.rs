@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::io;
 
 use fonio_core::meta::{Device, Lost, SCHEMA_VERSION};
-use fonio_core::{Batch, DeviceId, Meta, RowSink};
+use fonio_core::{Batch, DeviceId, Meta, RowSink, TraceReader};
 
 use crate::assembler::{Assembler, AssemblerOptions};
-use crate::reader::TraceReader;
 use crate::span::TraceSpan;
 
 /// Reads `reader` to its end, assembles what it gives, and pushes the rows into `sink`.

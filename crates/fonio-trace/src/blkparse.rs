@@ -8,7 +8,8 @@ mod line;
 use std::io;
 
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, EventKind, LostEvents, Mark, Severity, Thread};
+use fonio_core::threads::{NameOrigin, SeenThreads};
+use fonio_core::{Batch, EventKind, LostEvents, Mark, Severity, Thread, TraceReader};
 use rustc_hash::FxHashMap;
 
 use self::line::Parsed;
@@ -16,9 +17,8 @@ use crate::blktrace::sequence::{Sequences, Verdict};
 use crate::blktrace::shows::Categories;
 use crate::blktrace::window::Window;
 use crate::complaints::{Complaints, Place};
+use crate::input::Input;
 use crate::lines::{Line, Lines};
-use crate::reader::{Input, TraceReader};
-use crate::threads::{Origin, Threads};
 
 /// Lines after which a batch ends though it is not full.
 const LINES_MAX: usize = 64 * 1024;
@@ -47,7 +47,7 @@ struct State {
     marks: Vec<Mark>,
     lost: Vec<LostEvents>,
     complaints: Complaints,
-    names: Threads,
+    names: SeenThreads,
     sequences: Sequences,
     /// By processor, the device of its last event that was no remap.
     traced: FxHashMap<u32, u32>,
@@ -119,7 +119,7 @@ impl State {
                 self.categories.see(event.kind);
                 let (cpu, time) = (event.cpu.unwrap_or_default(), event.time.0);
                 if let (Some(comm), Some(tid)) = (comm, event.tid) {
-                    let row = self.names.seen(tid, None, Some(comm), Origin::Event, event.time);
+                    let row = self.names.seen(tid, None, Some(comm), NameOrigin::Event, event.time);
                     self.threads.extend(row);
                 }
                 let is_remap = matches!(event.kind, EventKind::Remap { .. });

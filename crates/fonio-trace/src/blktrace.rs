@@ -15,14 +15,14 @@ pub(crate) mod window;
 use std::io;
 
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, Severity};
+use fonio_core::{Batch, Severity, TraceReader};
 
 use self::record::{Layout, TC_COMPLETE, TC_ISSUE, TC_QUEUE, TC_REQUEUE};
 use self::shows::Categories;
 use self::stream::{Beside, Stream};
 use self::window::Window;
 use crate::complaints::Place;
-use crate::reader::{Input, TraceReader};
+use crate::input::Input;
 
 /// Whether a file that begins with `head` is a blktrace binary of a version that [`BlktraceReader`] reads: it begins
 /// with a record, for which four bytes are enough to tell, or its beginning is damaged and a record is found later.

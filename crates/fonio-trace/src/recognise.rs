@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use flate2::read::MultiGzDecoder;
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, Diagnostic, Severity};
+use fonio_core::{Batch, Diagnostic, Severity, TraceReader};
 use thiserror::Error;
 
 use crate::blkparse::{self, BlkparseReader};
@@ -15,7 +15,7 @@ use crate::blktrace::{self, BlktraceReader};
 use crate::csv::{self, CsvError, CsvReader, Mapping, MappingError};
 use crate::expansion;
 use crate::ftrace_text::{self, FtraceReader};
-use crate::reader::{Input, TraceReader};
+use crate::input::Input;
 use crate::systrace::{self, SystraceReader};
 
 /// How much of a file is looked at.

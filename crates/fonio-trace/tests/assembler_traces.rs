@@ -8,7 +8,7 @@ use expect_test::{Expect, expect};
 use fonio_core::{Bio, Link, Op, Request, RowSink};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
-use fonio_trace::reader::Input;
+use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open};
 
 #[derive(Default)]

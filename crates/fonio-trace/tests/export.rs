@@ -9,7 +9,7 @@ use expect_test::expect;
 use fonio_core::meta::Device;
 use fonio_core::{
     Batch, ByteCount, Call, DeviceId, Flags, Mark, Metric, Op, Request, RowSink, Sample, Sector, Thread,
-    Timestamp, Wait,
+    Timestamp, TraceReader, Wait,
 };
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
@@ -17,7 +17,7 @@ use fonio_trace::csv::{CsvReader, Mapping};
 use fonio_trace::export::csv::CsvExport;
 use fonio_trace::export::fio_iolog::{FioIolog, Version, Written};
 use fonio_trace::export::perfetto_json::PerfettoJson;
-use fonio_trace::reader::{Input, TraceReader};
+use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open};
 use proptest::prelude::*;
 use serde_json::Value;

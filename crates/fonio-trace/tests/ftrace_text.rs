@@ -1,9 +1,9 @@
 //! ftrace text of several kernels, from the bytes to the events.
 
 use expect_test::{Expect, expect, expect_file};
-use fonio_core::{Batch, BlockEvent, EventKind, Op};
+use fonio_core::{Batch, BlockEvent, EventKind, Op, TraceReader};
 use fonio_trace::ftrace_text::{FtraceReader, recognise};
-use fonio_trace::reader::{Input, TraceReader};
+use fonio_trace::input::Input;
 
 /// Everything that a reader gives.
 fn read_all(bytes: &[u8]) -> (Batch, FtraceReader) {

@@ -7,7 +7,7 @@ use std::io::{self, Cursor, Read, Write};
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use fonio_core::Batch;
-use fonio_trace::reader::Input;
+use fonio_trace::input::Input;
 use fonio_trace::recognise::{Format, ReadOptions, open};
 
 const BLKTRACE: &[u8] = include_bytes!("data/takeoverjp-sample.blktrace.0");

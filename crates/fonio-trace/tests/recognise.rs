@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use fonio_core::Batch;
-use fonio_trace::reader::Input;
+use fonio_trace::input::Input;
 use fonio_trace::recognise::{Format, OpenError, ReadOptions, open, recognise};
 
 const FTRACE: &[u8] = include_bytes!("data/ftrace-6.18.txt");

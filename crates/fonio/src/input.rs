@@ -11,7 +11,7 @@ use fonio_core::{Meta, Nanos, RowSink};
 use fonio_recording::{Recording, Sequencer, SequencerOptions, Table, Tables, is_recording};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
-use fonio_trace::reader::Input;
+use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open};
 
 use crate::cli::Reading;

@@ -6,6 +6,7 @@
 
 use std::io::{self, Read};
 
+use fonio_core::threads::{NameOrigin, SeenThreads};
 use fonio_core::{Mark, Severity, Thread, Timestamp};
 
 use super::record::{
@@ -15,8 +16,7 @@ use super::record::{
 use super::sequence::{Sequences, Verdict};
 use super::window::Window;
 use crate::complaints::{Complaints, Place};
-use crate::reader::Input;
-use crate::threads::{Origin, Threads};
+use crate::input::Input;
 
 /// Of each input; a trace has an input for each processor. Larger ones were not faster.
 const BUFFER: usize = 256 * 1024;
@@ -32,7 +32,7 @@ pub(super) struct Beside {
     pub marks: Vec<Mark>,
     pub lost: Vec<fonio_core::LostEvents>,
     pub complaints: Complaints,
-    names: Threads,
+    names: SeenThreads,
 }
 
 impl Beside {
@@ -336,7 +336,7 @@ impl Stream {
             let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());
             if comm.is_some() {
                 let from = Timestamp(note.time.min(time));
-                beside.threads.extend(beside.names.seen(note.tid, None, comm, Origin::Event, from));
+                beside.threads.extend(beside.names.seen(note.tid, None, comm, NameOrigin::Event, from));
             }
         }
         if !self.any_event {

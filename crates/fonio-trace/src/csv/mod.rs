@@ -26,8 +26,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use fonio_core::meta::{Clock, Source};
+use fonio_core::threads::{NameOrigin, SeenThreads};
 use fonio_core::{
     Batch, ByteCount, DeviceId, Diagnostic, Nanos, Op, Request, SECTOR_BYTES, Sector, Severity, Timestamp,
+    TraceReader,
 };
 use thiserror::Error;
 
@@ -36,9 +38,8 @@ pub(crate) use self::recognise::{disksim_unit, header, own};
 pub use mapping::{Column, Delimiter, Mapping, MappingError, OpWords, SizeUnit, TimeUnit};
 
 use crate::complaints::{Complaints, Place};
+use crate::input::Input;
 use crate::lines::Lines;
-use crate::reader::{Input, TraceReader};
-use crate::threads::{Origin, Threads};
 use cell::absent;
 use fields::{Fields, Splitter};
 
@@ -98,7 +99,7 @@ pub struct CsvReader {
 struct Rows {
     devices: BTreeMap<Vec<u8>, DeviceId>,
     processes: BTreeMap<Vec<u8>, u32>,
-    threads: Threads,
+    threads: SeenThreads,
 }
 
 impl CsvReader {
@@ -322,7 +323,7 @@ impl Rows {
             request.tid = self.process(name, complaints, place);
         }
         if let Some(tid) = request.tid {
-            batch.threads.extend(self.threads.seen(tid, None, name, Origin::Event, request.order_time()));
+            batch.threads.extend(self.threads.seen(tid, None, name, NameOrigin::Event, request.order_time()));
         }
         batch.requests.push(request);
         Ok(())

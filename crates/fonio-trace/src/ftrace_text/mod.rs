@@ -13,13 +13,13 @@ mod other;
 use std::io::{self, Read};
 
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, BlockEvent, Diagnostic, Flags, KindSet, Severity, Timestamp};
+use fonio_core::threads::{NameOrigin, SeenThreads};
+use fonio_core::{Batch, BlockEvent, Diagnostic, Flags, KindSet, Severity, Timestamp, TraceReader};
 use memchr::memmem;
 
 use crate::complaints::{Complaints, Place};
+use crate::input::Input;
 use crate::lines::{Line, Lines};
-use crate::reader::{Input, TraceReader};
-use crate::threads::{Origin, Threads};
 use block::Parsed;
 use lost::Gaps;
 use marks::Marks;
@@ -81,7 +81,7 @@ struct State {
     strange: u64,
     first_strange: Option<(u64, u64)>,
     latest: Timestamp,
-    threads: Threads,
+    threads: SeenThreads,
     marks: Marks,
     gaps: Gaps,
     complaints: Complaints,
@@ -101,7 +101,7 @@ impl<R: Read> FtraceText<R> {
                 strange: 0,
                 first_strange: None,
                 latest: Timestamp(0),
-                threads: Threads::default(),
+                threads: SeenThreads::default(),
                 marks: Marks::default(),
                 gaps: Gaps::default(),
                 complaints: Complaints::default(),
@@ -193,7 +193,7 @@ impl State {
             self.latest = self.latest.max(head.time);
             batch.instants.see(head.time);
             self.gaps.event(head.cpu, head.time, &mut batch.lost);
-            let row = self.threads.seen(head.tid, head.pid, Some(head.comm), Origin::Columns, head.time);
+            let row = self.threads.seen(head.tid, head.pid, Some(head.comm), NameOrigin::Columns, head.time);
             batch.threads.extend(row);
         }
         if !head.event.starts_with(b"block_") {
@@ -212,7 +212,7 @@ impl State {
             Parsed::Block(block) => {
                 self.shows.insert(block.kind);
                 if let Some(comm) = block.comm {
-                    let row = self.threads.seen(head.tid, head.pid, Some(comm), Origin::Event, head.time);
+                    let row = self.threads.seen(head.tid, head.pid, Some(comm), NameOrigin::Event, head.time);
                     batch.threads.extend(row);
                 }
                 batch.events.push(BlockEvent {
@@ -244,7 +244,7 @@ impl State {
             }
             other::Other::Names(names) => {
                 for (tid, pid, comm) in names.into_iter().flatten() {
-                    let row = self.threads.seen(tid, pid, Some(comm), Origin::Event, head.time);
+                    let row = self.threads.seen(tid, pid, Some(comm), NameOrigin::Event, head.time);
                     batch.threads.extend(row);
                 }
             }

@@ -19,11 +19,11 @@ mod html;
 use std::io::{self, Read};
 
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, Diagnostic, Severity};
+use fonio_core::{Batch, Diagnostic, Severity, TraceReader};
 use memchr::memmem;
 
 use crate::ftrace_text::FtraceText;
-use crate::reader::{Input, TraceReader};
+use crate::input::Input;
 use content::Content;
 use html::Html;
 

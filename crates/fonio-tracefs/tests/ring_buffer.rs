@@ -10,16 +10,15 @@ use std::path::{Path, PathBuf};
 use expect_test::expect;
 use fonio_core::meta::{Clock, Source};
 use fonio_core::{
-    Batch, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp, parse_rwbs,
+    Batch, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp, TraceReader, parse_rwbs,
 };
-use fonio_trace::reader::TraceReader;
-use fonio_trace::ring_buffer::{
+use fonio_tracefs::ring_buffer::{
     BLOCK_EVENTS, BlockDecoder, ByteOrder, EventFormat, FieldKind, PageLayout, PageSource, Record,
     RingBufferReader,
 };
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ring_buffer").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
 fn formats(text: &str) -> Vec<EventFormat> {

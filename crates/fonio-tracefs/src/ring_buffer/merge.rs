@@ -9,25 +9,25 @@ use fonio_core::{Diagnostic, LostEvents, Severity, Timestamp};
 
 use super::page::{Cursor, Damage, PageLayout, Record};
 
-/// Damaged pages that are told of one by one; the rest are counted.
-const DAMAGE_TOLD: u64 = 5;
+/// Damaged pages that are reported one by one; later ones are only counted.
+const DAMAGE_REPORTED: u64 = 5;
 
 /// The pages of one processor, oldest first.
 pub trait PageSource {
-    /// Replaces the contents of `page` by the next page and gives the byte offset in the stream at which that stood;
-    /// `None` at the end. A page may be cut behind what it uses.
+    /// Replaces the contents of `page` by the next page and returns that page's byte offset in the stream; `None` at the
+    /// end. A page may be cut behind the bytes that it uses.
     ///
     /// # Errors
     /// What the underlying file reports.
     fn next_page(&mut self, page: &mut Vec<u8>) -> io::Result<Option<u64>>;
 }
 
-/// What was wrong with the pages.
+/// Lost events and damaged pages.
 #[derive(Debug, Default)]
 pub struct Trouble {
-    /// Gaps.
+    /// Gaps in which events were lost.
     pub lost: Vec<LostEvents>,
-    /// Damaged pages.
+    /// One for each of the first damaged pages, and one for all others.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -38,9 +38,9 @@ pub struct MergedRecords<S> {
     /// The streams that have a record, by its time.
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
     started: bool,
-    /// Damaged pages so far, and the first beyond those told.
+    /// Damaged pages so far, and the diagnostic for those that are only counted.
     damaged: u64,
-    untold: Option<Diagnostic>,
+    unreported: Option<Diagnostic>,
     trouble: Trouble,
 }
 
@@ -61,8 +61,8 @@ struct Stream<S> {
 }
 
 impl<S: PageSource> MergedRecords<S> {
-    /// The records of `streams`: the processor's number, its name in diagnostics, and its pages. `began` is when the
-    /// trace was known to be complete first, for a gap before the first event of a processor.
+    /// The records of `streams`: the processor's number, its name in diagnostics, and its pages. `began` is the first
+    /// moment known to be complete: where a gap before a processor's first event begins.
     pub fn new(
         layout: PageLayout,
         streams: impl IntoIterator<Item = (u32, String, S)>,
@@ -89,12 +89,12 @@ impl<S: PageSource> MergedRecords<S> {
             waiting: BinaryHeap::new(),
             started: false,
             damaged: 0,
-            untold: None,
+            unreported: None,
             trouble: Trouble::default(),
         }
     }
 
-    /// Shows the next record and its processor to `look`; `false` at the end.
+    /// Passes the next record and its processor to `look`; returns `false` at the end.
     ///
     /// # Errors
     /// What a page source reports.
@@ -108,7 +108,7 @@ impl<S: PageSource> MergedRecords<S> {
             }
         }
         let Some(&Reverse((time, index))) = self.waiting.peek() else {
-            self.trouble.diagnostics.extend(self.untold.take());
+            self.trouble.diagnostics.extend(self.unreported.take());
             return Ok(false);
         };
         let stream = &self.streams[index as usize];
@@ -126,12 +126,12 @@ impl<S: PageSource> MergedRecords<S> {
         Ok(true)
     }
 
-    /// What was wrong with the pages since this was asked last.
+    /// Returns and clears the lost events and damaged pages found since the last call.
     pub fn take_trouble(&mut self) -> Trouble {
         std::mem::take(&mut self.trouble)
     }
 
-    /// Moves a stream to its next record and gives that record's time; `None` at its end.
+    /// Moves a stream to its next record and returns that record's time; `None` at its end.
     fn advance(&mut self, index: usize) -> io::Result<Option<u64>> {
         loop {
             let stream = &mut self.streams[index];
@@ -150,7 +150,7 @@ impl<S: PageSource> MergedRecords<S> {
                 None
             };
             if let Some(damage) = damage {
-                self.tell(index, damage);
+                self.report(index, damage);
             }
             let stream = &mut self.streams[index];
             stream.cursor = None;
@@ -166,12 +166,12 @@ impl<S: PageSource> MergedRecords<S> {
                     stream.cursor = Some(cursor);
                     self.gap(index, header.time, header.lost);
                 }
-                Err(damage) => self.tell(index, damage),
+                Err(damage) => self.report(index, damage),
             }
         }
     }
 
-    /// Notes what was lost before the page that begins at `until`. Nobody knows how many events a skipped page held.
+    /// Notes the events lost before the page that begins at `until`. How many events a skipped page held is unknown.
     fn gap(&mut self, index: usize, until: u64, lost: Option<Option<u64>>) {
         let stream = &mut self.streams[index];
         let skipped = std::mem::take(&mut stream.skipped);
@@ -186,7 +186,7 @@ impl<S: PageSource> MergedRecords<S> {
         });
     }
 
-    fn tell(&mut self, index: usize, damage: Damage) {
+    fn report(&mut self, index: usize, damage: Damage) {
         self.streams[index].skipped = true;
         let stream = &self.streams[index];
         self.damaged += 1;
@@ -199,10 +199,10 @@ impl<S: PageSource> MergedRecords<S> {
             offset: Some(stream.offset),
             count: 1,
         };
-        if self.damaged <= DAMAGE_TOLD {
+        if self.damaged <= DAMAGE_REPORTED {
             self.trouble.diagnostics.push(diagnostic);
         } else {
-            self.untold.get_or_insert(diagnostic).count = self.damaged - DAMAGE_TOLD;
+            self.unreported.get_or_insert(diagnostic).count = self.damaged - DAMAGE_REPORTED;
         }
     }
 }

@@ -15,7 +15,7 @@ use super::format::{Field, FormatError, parse_fields};
 
 /// Events were lost before this page (`RB_MISSED_EVENTS`).
 const MISSED_EVENTS: u64 = 1 << 31;
-/// How many stands behind the records (`RB_MISSED_STORED`).
+/// The number of lost events stands behind the records (`RB_MISSED_STORED`).
 const MISSED_STORED: u64 = 1 << 30;
 
 const TYPE_PADDING: u32 = 29;
@@ -38,36 +38,36 @@ pub struct PageLayout {
     data_bytes: usize,
 }
 
-/// What stands before the records of a page.
+/// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
     /// The time that the first record's delta counts from, on the trace's clock.
     pub time: u64,
     /// Events were lost between the page before and this one: how many, or `None` where the kernel did not say.
     pub lost: Option<Option<u64>>,
-    /// Bytes of the page that hold something: header, records, and the count of lost events.
+    /// Bytes of the page that are in use: header, records, and the count of lost events.
     pub used_bytes: usize,
 }
 
 /// One record: an event's time and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'p> {
-    /// On the trace's clock.
+    /// When it happened, on the trace's clock.
     pub time: u64,
     /// The event, from its `common_type` on.
     pub data: &'p [u8],
 }
 
-/// A page, or the rest of it, makes no sense.
+/// What makes a page, or the rest of it, unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// Fewer bytes than a header has, or than the header says.
+    /// The page has fewer bytes than a header, or fewer than its header states.
     #[error("the page has {have} bytes where {need} are needed")]
     Truncated {
-        /// Bytes there are.
+        /// Bytes of the page.
         have: usize,
-        /// Bytes there should be.
+        /// Bytes that it must have.
         need: usize,
     },
     /// A record reaches beyond the page's end.
@@ -84,7 +84,7 @@ impl PageLayout {
     /// Reads the text of `events/header_page`.
     ///
     /// # Errors
-    /// A field is missing or has a size that cannot be.
+    /// A field is missing, or its size or place is impossible.
     pub fn parse(header_page: &str, order: ByteOrder) -> Result<PageLayout, FormatError> {
         let fields = parse_fields(header_page)?;
         let find = |what: &'static str| {
@@ -118,12 +118,12 @@ impl PageLayout {
         self.data_at + self.data_bytes
     }
 
-    /// The byte order that it was made for.
+    /// The byte order of the machine that traced.
     pub fn order(&self) -> ByteOrder {
         self.order
     }
 
-    /// Reads a page's header and gives a cursor before its first record. Bytes behind `used_bytes` need not be there.
+    /// Reads a page's header and returns a cursor before its first record. Bytes behind `used_bytes` need not be there.
     ///
     /// # Errors
     /// The page is shorter than its header, or than its header says.

@@ -1,5 +1,5 @@
-//! The scheduler's tracepoints: which thread left a processor and why, how long it ran, who woke whom, who made whom; and
-//! the kernel's stack where one was taken with them.
+//! The scheduler's tracepoints: which thread left a processor and why, how long it ran, which thread woke or created
+//! which other; and the kernel stack where one was taken with them.
 
 use super::block::Number;
 use super::{ByteOrder, EventFormat, Field, FieldKind};
@@ -8,39 +8,38 @@ use super::{ByteOrder, EventFormat, Field, FieldKind};
 pub const SCHED_EVENTS: [&str; 4] =
     ["sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"];
 
-/// The tracepoint of the `sched` system that says how long a thread ran. Understood where there is one.
+/// The tracepoint of the `sched` system that states how long a thread ran. Not every kernel has it.
 pub const RUNTIME_EVENT: &str = "sched_stat_runtime";
 
-/// The record, of the `ftrace` system, that holds the kernel's stack at the event before it on the same processor.
+/// The record, of the `ftrace` system, that holds the kernel stack of the event before it on the same processor.
 pub const STACK_EVENT: &str = "kernel_stack";
 
-/// `common_flags` of `include/linux/trace_events.h`: the event came from a hard interrupt, and from a soft one.
+/// Bits of `common_flags` (`include/linux/trace_events.h`): the event came from a hard interrupt, or from a soft one.
 const FLAG_HARD_INTERRUPT: u64 = 0x08;
 const FLAG_SOFT_INTERRUPT: u64 = 0x10;
-/// Of a thread's state (`prev_state`), these bits are states; higher ones say that it was preempted, or how it may be
-/// woken.
+/// The bits of `prev_state` that are states; higher ones mean that the thread was preempted, or how it may be woken.
 const STATES: u64 = 0xff;
-/// Dead or a zombie, in the numbers of all kernels since 3.4.
+/// Dead or a zombie: the bits of all kernels since 3.4.
 const STATES_ENDED: u64 = 0x10 | 0x20 | 0x40;
 const STATE_UNINTERRUPTIBLE: u64 = 0x02;
 
-/// An event, with what every event has.
+/// A scheduler event with the fields that all events have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedRecord<'r> {
     /// The thread that was running.
     pub current: u32,
-    /// What it was interrupted by: the event is none of its doing.
+    /// The interrupt in which the event happened; then the running thread did not cause it.
     pub interrupt: Option<Interrupt>,
-    /// What happened.
+    /// The event itself.
     pub event: SchedEvent<'r>,
 }
 
-/// What interrupts a thread.
+/// The kinds of interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
     /// A device or a timer, also while a soft interrupt runs.
     Hard,
-    /// What a hard interrupt left to be done later: the network's packets, a block device's completions.
+    /// Work that a hard interrupt left for later: packets of the network, completions of a block device.
     Soft,
 }
 
@@ -54,7 +53,7 @@ impl Interrupt {
     }
 }
 
-/// What happened.
+/// What the scheduler did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum SchedEvent<'r> {
@@ -62,12 +61,12 @@ pub enum SchedEvent<'r> {
     Switch { prev: u32, prev_comm: &'r [u8], left: Left, next: u32 },
     /// A blocked thread is being woken, by the current thread or in an interrupt.
     Waking { tid: u32 },
-    /// A thread that is on a processor, often the current one, ran for `ns` nanoseconds since it came there or since this
-    /// was said last. The kernel says so at each timer tick and just before the thread leaves.
+    /// A thread that is on a processor, often the current one, ran for `ns` nanoseconds since it came there or since the
+    /// last such event. The kernel emits one at each timer tick and just before the thread leaves.
     Ran { tid: u32, ns: u64 },
-    /// The current thread made another.
+    /// The current thread created another.
     Fork { parent: u32, child: u32 },
-    /// The kernel's stack at the event before this on the same processor.
+    /// The kernel stack of the event before this one on the same processor.
     Stack(Stack<'r>),
 }
 
@@ -75,7 +74,7 @@ pub enum SchedEvent<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Left {
-    /// It could go on.
+    /// It could have gone on: the processor was taken from it.
     Preempted,
     /// It waits for something.
     Blocked { uninterruptible: bool },
@@ -83,7 +82,7 @@ pub enum Left {
     Ended,
 }
 
-/// Return addresses, the innermost first.
+/// A kernel stack: return addresses, the innermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack<'r> {
     bytes: &'r [u8],
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_who_makes_and_who_ran() {
+    fn wakings_forks_and_runtimes() {
         let decoder = decoder();
         for (flags, interrupt) in [
             (0, None),
@@ -278,7 +277,7 @@ mod tests {
         }
         let bytes = record(366, 0, &[(12, 7), (20, 8)]);
         assert_eq!(decoder.decode(&bytes).unwrap().event, SchedEvent::Fork { parent: 7, child: 8 });
-        // Said by an interrupt on another processor, of a thread that is not the current one; 2 seconds and 5 ns.
+        // Reported by an interrupt, for a thread that is not the current one; 2 seconds and 5 ns.
         let bytes = record(363, 0x08, &[(12, 9), (16, 2_000_000_005)]);
         let ran = decoder.decode(&bytes).unwrap();
         assert_eq!((ran.current, ran.event), (7, SchedEvent::Ran { tid: 9, ns: 2_000_000_005 }));

@@ -1,8 +1,8 @@
-//! From the functions on the kernel's stack to why a thread waits.
+//! Finds why a thread waits from the functions on a kernel stack.
 //!
 //! Two tables: functions in which threads block, and functions that wake threads. The innermost function that a table
-//! knows decides, so that what an interrupt happened to interrupt does not count. Names are those of Linux 4.4 to 6.18;
-//! a name that a kernel does not have costs nothing.
+//! knows decides, so that the functions of a thread that was merely interrupted do not count. Names are those of Linux
+//! 4.4 to 6.18; a name that a kernel does not have costs nothing.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +42,8 @@ impl Reason {
 
 type Table = &'static [(Reason, &'static [&'static str])];
 
-/// Functions in which a thread blocks. `poll`, `select` and `epoll` are not among them: what they wait for shows in who
-/// wakes.
+/// Functions in which a thread blocks. `poll`, `select` and `epoll` are not among them: only the waker shows what they
+/// wait for.
 const BLOCKED_IN: Table = &[
     (
         Reason::Storage,
@@ -321,17 +321,17 @@ impl Reasons {
         Reasons { blocked_in: Ranges::find(&symbols, BLOCKED_IN), woken_by: Ranges::find(&symbols, WOKEN_BY) }
     }
 
-    /// Whether no function was found: the kernel hides its addresses (`kernel.kptr_restrict`), or has no list.
+    /// Whether no function was found: the kernel hides its addresses (`kernel.kptr_restrict`), or lists no symbols.
     pub fn is_empty(&self) -> bool {
         self.blocked_in.0.is_empty() || self.woken_by.0.is_empty()
     }
 
-    /// Why a thread with this stack blocks, the innermost address first; `None` where no function says.
+    /// Why a thread with this stack blocks, the innermost address first; `None` where no function of the table is on it.
     pub fn of_blocked(&self, stack: impl Iterator<Item = u64>) -> Option<Reason> {
         self.blocked_in.innermost(stack)
     }
 
-    /// What a thread with this stack ends by waking another.
+    /// The kind of wait that a thread with this stack ends by waking another; `None` as above.
     pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<Reason> {
         self.woken_by.innermost(stack)
     }
@@ -363,8 +363,8 @@ impl Ranges {
     }
 }
 
-/// `ffffffff81000000 T _stext`, or with a module behind it. What the compiler made of one function (`.isra.0`) counts as
-/// it; data has no name here, and only ends what stands before it.
+/// Reads a line such as `ffffffff81000000 T _stext`, or one with a module's name behind it. A part that the compiler split
+/// off a function (`.isra.0`) counts as that function. Data gets an empty name: it only ends the function before it.
 fn parse_symbol(line: &str) -> Option<(u64, &str)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;

@@ -3,13 +3,12 @@
 use fonio_core::{BlockEvent, EventKind, Request};
 use rustc_hash::FxHashMap;
 
-/// A thread that a completion wakes is woken within this time after it: what lies between is the end of the bio, page by
-/// page.
+/// The longest time from a completion to the wake-up that it causes. In between the kernel ends the bio, page by page.
 const WAKES_WITHIN_NS: u64 = 2_000_000;
-/// Completions remembered. Later wakings name no request.
+/// Completions remembered. Waits that end later name no request.
 const COMPLETIONS_MAX: usize = 4_000_000;
 
-/// The completions of a trace: noted as events, named as requests.
+/// The completions of a trace: when and on which processor each came, and which request it completed.
 #[derive(Debug, Default)]
 pub struct Completions {
     by_cpu: FxHashMap<u32, Vec<u64>>,
@@ -18,7 +17,7 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Notes a completion event; others are passed over.
+    /// Notes a completion event and ignores others.
     pub fn event(&mut self, event: &BlockEvent) {
         if let (EventKind::Complete, Some(cpu)) = (event.kind, event.cpu)
             && self.count < COMPLETIONS_MAX
@@ -28,7 +27,7 @@ impl Completions {
         }
     }
 
-    /// Notes a request.
+    /// Notes which request completed at its time of completion.
     pub fn request(&mut self, row: &Request) {
         if let Some(completed) = row.completed
             && self.requests.len() < COMPLETIONS_MAX
@@ -37,7 +36,7 @@ impl Completions {
         }
     }
 
-    /// The request whose completion came last before `time` on processor `cpu`, where that was just before.
+    /// The request that completed last before `time` on processor `cpu`, if it completed just before.
     pub fn before(&self, cpu: u32, time: u64) -> Option<u64> {
         let times = self.by_cpu.get(&cpu)?;
         let last = times[..times.partition_point(|at| *at <= time)].last()?;

@@ -37,7 +37,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// This machine's.
+    /// The byte order of this machine.
     pub const NATIVE: ByteOrder =
         if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
@@ -56,7 +56,7 @@ impl ByteOrder {
         })
     }
 
-    /// A `u32` at `offset`.
+    /// A `u32` at `offset`; `None` outside of `bytes`.
     pub(crate) fn u32(self, bytes: &[u8], offset: usize) -> Option<u32> {
         let field = bytes.get(offset..offset.checked_add(4)?)?.try_into().ok()?;
         Some(match self {

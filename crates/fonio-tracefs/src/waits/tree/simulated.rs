@@ -1,4 +1,4 @@
-//! Threads on simulated processors, whose intervals are known: what the tree makes of the events must be these.
+//! Threads on simulated processors, whose intervals are known: the tree must find the same intervals in the events.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,7 +10,7 @@ use super::*;
 
 const ROOT: u32 = 10;
 const MAKER: u32 = 5;
-/// A thread that is none of the command's.
+/// A thread that is not one of the command's.
 const STRANGER: u32 = 99;
 const PROCESSORS: usize = 2;
 
@@ -37,7 +37,7 @@ enum Next {
 #[derive(Debug, Default)]
 struct Simulation {
     now: u64,
-    /// What is on each processor, 0 for its idle thread, and since when its runtime was not said.
+    /// The thread on each processor, 0 for its idle thread, and since when its runtime was not reported.
     on: [(u32, u64); PROCESSORS],
     ready: BTreeSet<u32>,
     blocked: BTreeSet<u32>,
@@ -75,7 +75,7 @@ impl Simulation {
         self.open.insert(child, (self.now, true));
     }
 
-    /// The runtime since it was said last, which the kernel says where it is not nothing.
+    /// Emits the runtime since the last such event, as the kernel does, unless it is zero.
     fn update(&mut self, on: usize, by: usize) {
         let (tid, since) = self.on[on];
         if tid != 0 && self.now > since {
@@ -142,7 +142,7 @@ impl Simulation {
         }
     }
 
-    /// What the tree makes of the events that `seen` lets through.
+    /// The intervals that the tree finds in the events that `seen` lets through.
     fn intervals(&self, seen: impl Fn(usize, &SchedEvent<'_>) -> bool) -> Vec<(u32, u64, Option<u64>, bool)> {
         let mut tree = WaitTree::new(ROOT, Reasons::default());
         for (time, cpu, current, in_interrupt, event) in &self.events {
@@ -189,7 +189,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((1..10_u64, step), 0..120)
 }
 
-/// The processor went from its idle thread to another, and that thread's are not traced there.
+/// Whether the event is a switch from the idle thread of any processor but the first, which some kernels do not trace.
 fn idle_untraced(cpu: usize, event: &SchedEvent<'_>) -> bool {
     cpu > 0 && matches!(event, SchedEvent::Switch { prev: 0, .. })
 }
@@ -204,16 +204,16 @@ proptest! {
         prop_assert_eq!(&simulation.intervals(|_, _| true), &simulation.truth);
     }
 
-    /// What is not seen before the end cannot be known: a runtime of every thread on a processor ends the trace.
+    /// The trace ends with a runtime of every thread on a processor: what was never reported cannot be known.
     #[test]
-    fn what_comes_onto_an_idle_processor_is_known_from_its_runtime(mut steps in steps()) {
+    fn runtimes_show_when_a_thread_came_onto_an_idle_processor(mut steps in steps()) {
         steps.extend((0..PROCESSORS).map(|on| (1, Step::Update { on, by: on })));
         let simulation = Simulation::of(&steps);
         prop_assert_eq!(&simulation.intervals(|cpu, event| !idle_untraced(cpu, event)), &simulation.truth);
     }
 
-    /// Without either, what is said is too early or too late, and never impossible: a thread's intervals follow each
-    /// other.
+    /// Without runtimes and switches from idle threads, intervals begin or end too early or too late, but those of a thread
+    /// still follow each other.
     #[test]
     fn without_runtimes_intervals_do_not_overlap(steps in steps()) {
         let simulation = Simulation::of(&steps);

@@ -2,17 +2,17 @@
 
 use super::ByteOrder;
 
-/// A `format` text could not be understood.
+/// Why a `format` text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A line that every such text has is not there.
+    /// A line that every such text has is missing.
     #[error("there is no `{what}` line")]
     Missing {
         /// `name:`, `ID:`, or the name of a field.
         what: &'static str,
     },
-    /// A line is not what it should be.
+    /// A line cannot be understood.
     #[error("line {line} cannot be understood: {text:?}")]
     Line {
         /// Counted from 1.
@@ -20,7 +20,7 @@ pub enum FormatError {
         /// Its beginning.
         text: String,
     },
-    /// A field has a size or place that it cannot have.
+    /// The size or place of a field is impossible.
     #[error("the field {field} cannot be {size} bytes at offset {offset}")]
     Field {
         /// The field's name.
@@ -48,11 +48,11 @@ pub enum FieldKind {
 /// One field of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// The field's name.
     pub name: String,
-    /// From the record's first byte.
+    /// Bytes from the record's first byte.
     pub offset: usize,
-    /// In bytes.
+    /// Size in bytes.
     pub size: usize,
     /// Whether a number is signed.
     pub signed: bool,
@@ -75,7 +75,7 @@ impl EventFormat {
     /// Reads the text of an `events/SYSTEM/EVENT/format` file.
     ///
     /// # Errors
-    /// Names what is missing or the line that cannot be understood. The `print fmt` is not looked at.
+    /// A line is missing or cannot be understood. The `print fmt` is not looked at.
     pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
         let mut name = None;
         let mut id = None;
@@ -101,8 +101,8 @@ impl EventFormat {
 }
 
 impl Field {
-    /// The field's number; a signed one is extended to 64 bits. `None` where the record is too short or the size is
-    /// no number's.
+    /// The field's number; a signed one is extended to 64 bits. `None` where the record is too short or the field's size
+    /// is not that of a number.
     pub fn number(&self, record: &[u8], order: ByteOrder) -> Option<i64> {
         let raw = order.unsigned(record, self.offset, self.size)?;
         if !self.signed {

@@ -5,8 +5,8 @@ use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Request,
 
 use super::*;
 
-/// One event a line: `TIME CPU CURRENT EVENT…`, a `!` behind the current thread for a hard interrupt, two for a soft one.
-/// Stacks cannot be written so: their reason is given instead, as `blocked REASON` and `waker REASON`.
+/// The rows of a script with one event a line: `TIME CPU CURRENT EVENT…`. A `!` behind the current thread means a hard
+/// interrupt, two mean a soft one. A stack is written as the reason that it shows: `blocked REASON` or `waker REASON`.
 fn rows(script: &str) -> String {
     let mut tree = WaitTree::new(10, Reasons::default());
     let mut completions = Completions::default();
@@ -154,7 +154,7 @@ fn children_belong_to_the_command_and_others_do_not() {
 }
 
 #[test]
-fn who_waits_for_anything_waits_for_what_comes() {
+fn where_the_stack_shows_no_reason_the_waker_decides() {
     check(
         "0 0 5 fork 10
          0 0 5 preempted 10
@@ -185,9 +185,9 @@ fn who_waits_for_anything_waits_for_what_comes() {
 }
 
 #[test]
-fn an_interrupt_without_a_stack_is_a_timers_or_the_networks() {
-    // The last four: a stack that says nothing, a lock that is waited for until a time, a read that an interrupt ends, and
-    // a thread that wakes another without a stack.
+fn an_interrupt_without_a_stack_counts_as_timer_or_network() {
+    // The last four: a stack that shows no reason, a wait for a lock with a timeout, a read that an interrupt ends, and a
+    // thread that wakes another without a stack.
     check(
         "0 0 5 fork 10
          0 0 5 preempted 10
@@ -250,7 +250,7 @@ fn woken_while_it_leaves() {
 
 #[test]
 fn processors_whose_clocks_differ() {
-    // On processor 1 it runs before processor 0 says that it was made, and again before it says that it was woken.
+    // On processor 1 it runs before processor 0 reports that it was created, and again before it reports the wake-up.
     check(
         "100 1 0 preempted 10
          103 0 5 fork 10
@@ -268,9 +268,9 @@ fn processors_whose_clocks_differ() {
 }
 
 #[test]
-fn who_came_onto_an_idle_processor_unseen_came_when_its_runtime_began() {
-    // On processor 1: from idle to the thread at 130, 340 (another had it before) and 620, where it was not seen to be
-    // woken either. At 730 it goes on after it stood still for its share.
+fn a_thread_came_onto_an_idle_processor_when_its_runtime_began() {
+    // Processor 1 goes from idle to the thread at 130, at 340 (another thread had it before), and at 620, where no wake-up
+    // was seen either. At 730 the thread goes on after it was preempted.
     check(
         "100 0 5 fork 10
          180 1 10! ran 10 50
@@ -300,8 +300,8 @@ fn who_came_onto_an_idle_processor_unseen_came_when_its_runtime_began() {
 
 #[test]
 fn a_runtime_that_contradicts_what_was_seen() {
-    // Processor 1, whose clock is behind, says after the thread left processor 0 what it ran there. Then it leaves where
-    // it was not seen to come, having run for no time; and it ran for longer than since its waking.
+    // Processor 1, whose clock is behind, reports after the thread left processor 0 how long it ran there. Then the thread
+    // leaves a processor that it was not seen to enter, without any runtime; and it ran for longer than since its wake-up.
     check(
         "0 0 5 fork 10
          0 0 5 preempted 10
@@ -323,7 +323,7 @@ fn a_runtime_that_contradicts_what_was_seen() {
 }
 
 #[test]
-fn a_processor_whose_idle_thread_is_not_traced_nor_any_runtime() {
+fn a_trace_without_idle_threads_and_runtimes() {
     // Nothing is seen of processor 1 going from idle to the thread. The second time another thread had it until 340.
     check(
         "100 0 5 fork 10

@@ -1,15 +1,14 @@
-//! Block events out of the merged records.
+//! A reader of block events: decodes those among the merged records.
 
 use std::io;
 
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, Timestamp};
+use fonio_core::threads::{NameOrigin, SeenThreads};
+use fonio_core::{Batch, Timestamp, TraceReader};
 
 use super::block::BlockDecoder;
 use super::merge::{MergedRecords, PageSource};
 use super::page::PageLayout;
-use crate::reader::TraceReader;
-use crate::threads::{Origin, Threads};
 
 /// Events in one batch.
 const BATCH_EVENTS: usize = 4096;
@@ -20,14 +19,14 @@ const BATCH_RECORDS: usize = 64 * 1024;
 pub struct RingBufferReader<S> {
     records: MergedRecords<S>,
     decoder: BlockDecoder,
-    threads: Threads,
+    threads: SeenThreads,
     source: Source,
     clock: Clock,
 }
 
 impl<S: PageSource> RingBufferReader<S> {
-    /// A reader of `streams`: the processor's number, its name in diagnostics, and its pages. `began` is when the trace
-    /// was known to be complete first, for a gap before the first event of a processor.
+    /// A reader of `streams`: the processor's number, its name in diagnostics, and its pages. `began` is the first moment
+    /// known to be complete: where a gap before a processor's first event begins.
     pub fn new(
         layout: PageLayout,
         decoder: BlockDecoder,
@@ -41,7 +40,7 @@ impl<S: PageSource> RingBufferReader<S> {
             source.shows = decoder.shows();
         }
         let records = MergedRecords::new(layout, streams, began);
-        RingBufferReader { records, decoder, threads: Threads::default(), source, clock }
+        RingBufferReader { records, decoder, threads: SeenThreads::default(), source, clock }
     }
 }
 
@@ -61,7 +60,7 @@ impl<S: PageSource> TraceReader for RingBufferReader<S> {
                 };
                 batch.events.push(event);
                 if let (Some(tid), Some(comm)) = (event.tid, decoder.comm(record.data)) {
-                    let seen = threads.seen(tid, None, Some(comm), Origin::Event, event.time);
+                    let seen = threads.seen(tid, None, Some(comm), NameOrigin::Event, event.time);
                     batch.threads.extend(seen);
                 }
             })?;

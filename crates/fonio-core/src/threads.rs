@@ -1,12 +1,14 @@
-//! Which thread had which name when, in bounded memory.
+//! Which thread had which name when, in bounded memory: how readers make the rows of the `threads` table.
 
-use fonio_core::{Thread, Timestamp};
 use rustc_hash::FxHashMap;
+
+use crate::rows::Thread;
+use crate::units::Timestamp;
 
 /// Threads remembered in one generation; at most two generations are kept.
 const GENERATION_MAX: usize = 16 * 1024;
 
-/// Bytes of a name that are kept: the kernel's names have 15, workers up to 63.
+/// Bytes of a name that are kept: the kernel's names have at most 15, those of its workers 63.
 const NAME_BYTES_MAX: usize = 64;
 
 /// What is known of one thread.
@@ -14,35 +16,36 @@ const NAME_BYTES_MAX: usize = 64;
 struct Known {
     pid: Option<u32>,
     comm: Option<Box<[u8]>>,
-    /// An event itself gave the name: it is the name at that moment. The columns give the one that the kernel
-    /// remembered last, which is older or, in a `trace` file, younger.
+    /// The name comes from an event, see [`NameOrigin::Event`].
     from_event: bool,
 }
 
 /// Where a name was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// In the columns before the event.
+pub enum NameOrigin {
+    /// In the columns before the event. They give the name that the kernel saved last, which can be older than the event
+    /// or, in a `trace` file, younger. So this name never replaces one that an event gave.
     Columns,
-    /// In the event.
+    /// In the event itself: it is the thread's name at that moment.
     Event,
 }
 
-/// The threads seen lately. A thread that was forgotten is told again when it returns.
+/// The threads that a reader saw lately, with what it knows of each. A thread that was forgotten gives a row again when
+/// it returns.
 #[derive(Debug, Default)]
-pub(crate) struct Threads {
+pub struct SeenThreads {
     young: FxHashMap<u32, Known>,
     old: FxHashMap<u32, Known>,
 }
 
-impl Threads {
-    /// Takes note of a thread; gives a row where something about it is new.
+impl SeenThreads {
+    /// Notes a thread and returns a row where something about it is new.
     pub fn seen(
         &mut self,
         tid: u32,
         pid: Option<u32>,
         comm: Option<&[u8]>,
-        origin: Origin,
+        origin: NameOrigin,
         at: Timestamp,
     ) -> Option<Thread> {
         // Every processor has an idle thread with this number, each with a name of its own.
@@ -65,16 +68,16 @@ impl Threads {
 
 impl Known {
     /// Whether anything changed.
-    fn update(&mut self, pid: Option<u32>, comm: Option<&[u8]>, origin: Origin) -> bool {
+    fn update(&mut self, pid: Option<u32>, comm: Option<&[u8]>, origin: NameOrigin) -> bool {
         let mut changed = false;
         if pid.is_some() && pid != self.pid {
             self.pid = pid;
             changed = true;
         }
         if let Some(comm) = comm
-            && (origin == Origin::Event || !self.from_event)
+            && (origin == NameOrigin::Event || !self.from_event)
         {
-            self.from_event |= origin == Origin::Event;
+            self.from_event |= origin == NameOrigin::Event;
             if self.comm.as_deref() != Some(comm) {
                 self.comm = Some(comm.into());
                 changed = true;
@@ -95,32 +98,32 @@ mod tests {
 
     #[test]
     fn a_row_only_where_something_is_new() {
-        let mut threads = Threads::default();
+        let mut threads = SeenThreads::default();
         let mut seen = |tid, pid, comm: &str, origin, at| {
             threads
                 .seen(tid, pid, Some(comm.as_bytes()), origin, Timestamp(at))
                 .map(|row| (row.pid, row.comm))
         };
         let name = |name: &str| Some(name.to_owned());
-        assert_eq!(seen(7, None, "<...>", Origin::Columns, 1), Some((None, None)));
-        assert_eq!(seen(7, None, "<...>", Origin::Columns, 2), None);
-        assert_eq!(seen(7, Some(5), "bash", Origin::Columns, 3), Some((Some(5), name("bash"))));
-        assert_eq!(seen(7, None, "bash", Origin::Event, 4), None);
+        assert_eq!(seen(7, None, "<...>", NameOrigin::Columns, 1), Some((None, None)));
+        assert_eq!(seen(7, None, "<...>", NameOrigin::Columns, 2), None);
+        assert_eq!(seen(7, Some(5), "bash", NameOrigin::Columns, 3), Some((Some(5), name("bash"))));
+        assert_eq!(seen(7, None, "bash", NameOrigin::Event, 4), None);
         // exec
-        assert_eq!(seen(7, None, "fio", Origin::Event, 5), Some((Some(5), name("fio"))));
+        assert_eq!(seen(7, None, "fio", NameOrigin::Event, 5), Some((Some(5), name("fio"))));
         // The columns are stale.
-        assert_eq!(seen(7, Some(5), "bash", Origin::Columns, 6), None);
-        assert_eq!(seen(0, None, "swapper/1", Origin::Event, 7), Some((None, name("<idle>"))));
-        assert_eq!(seen(0, None, "swapper/2", Origin::Event, 8), None);
+        assert_eq!(seen(7, Some(5), "bash", NameOrigin::Columns, 6), None);
+        assert_eq!(seen(0, None, "swapper/1", NameOrigin::Event, 7), Some((None, name("<idle>"))));
+        assert_eq!(seen(0, None, "swapper/2", NameOrigin::Event, 8), None);
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut threads = Threads::default();
+        let mut threads = SeenThreads::default();
         for tid in 1..=(5 * GENERATION_MAX as u32) {
-            assert!(threads.seen(tid, None, Some(b"x"), Origin::Columns, Timestamp(0)).is_some());
+            assert!(threads.seen(tid, None, Some(b"x"), NameOrigin::Columns, Timestamp(0)).is_some());
             // A busy thread is never forgotten.
-            let busy = threads.seen(u32::MAX, None, Some(b"busy"), Origin::Columns, Timestamp(0));
+            let busy = threads.seen(u32::MAX, None, Some(b"busy"), NameOrigin::Columns, Timestamp(0));
             assert_eq!(busy.is_some(), tid == 1);
         }
         assert!(threads.young.len() + threads.old.len() <= 2 * GENERATION_MAX);

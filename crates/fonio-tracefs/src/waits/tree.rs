@@ -1,4 +1,4 @@
-//! A command's threads, from event to event.
+//! Follows a command's threads from event to event.
 //!
 //! A thread runs, is ready, is blocked, or has ended. Each change closes an interval; those in which it did not run
 //! become rows. Events come in the order of their times. The kernel's stack follows its event on the same processor, so
@@ -6,25 +6,25 @@
 
 use std::io;
 
+use fonio_core::threads::{NameOrigin, SeenThreads};
 use fonio_core::{RowSink, Thread, Timestamp, Wait};
 use rustc_hash::FxHashMap;
 
 use super::{Completions, Reason, Reasons};
 use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
-use crate::threads::{Origin, Threads};
 
 /// The clocks of two processors can differ by some microseconds, so that a thread seems to run on one before it was woken
-/// or made on the other. What comes so much later still counts as its cause.
+/// or created on the other. An event up to this much later still counts as the cause.
 const SKEW_NS: u64 = 1_000_000;
-/// Threads remembered that ran before it was seen who made them.
+/// Threads remembered that ran before the event that created them was seen.
 const EARLY_MAX: usize = 4096;
-/// Intervals remembered. What comes later is counted.
+/// Intervals remembered; later ones are only counted.
 const INTERVALS_MAX: usize = 4_000_000;
 
 /// When the command's first thread began and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandSpan {
-    /// When its maker made it.
+    /// When it was created.
     pub began: Option<Timestamp>,
     /// When it left its processor for the last time.
     pub ended: Option<Timestamp>,
@@ -36,32 +36,32 @@ pub struct WaitTree {
     root: u32,
     reasons: Reasons,
     threads: FxHashMap<u32, State>,
-    names: Threads,
+    names: SeenThreads,
     intervals: Vec<Interval>,
     beyond: u64,
-    /// What the next stack of a processor belongs to.
+    /// The event that the next stack of a processor belongs to.
     stack_of: FxHashMap<u32, StackOf>,
     span: CommandSpan,
     /// When threads of which nothing is known came onto a processor last.
     early: FxHashMap<u32, u64>,
     /// When each processor last went from one thread to another, as far as it was seen.
     switched: FxHashMap<u32, u64>,
-    /// The trace says how long threads ran.
-    tells_runtime: bool,
+    /// Whether the trace states how long threads ran.
+    has_runtimes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Running {
-        /// Somebody woke it before it had left its processor.
+        /// The wake-up that came before it had left its processor.
         woken: Option<Woken>,
-        /// The interval that ended when it began to run, at that time, where nobody was seen to end it.
+        /// The interval that ended when it began to run, and that time, where no wake-up was seen.
         unexplained: Option<(usize, u64)>,
     },
     Ready {
         /// The interval's place; `None` beyond the cap.
         at: Option<usize>,
-        /// The processor that it was taken off; `None` where it was woken or made.
+        /// The processor that it was taken off; `None` where it was woken or created.
         left: Option<u32>,
     },
     Blocked {
@@ -80,13 +80,13 @@ enum StackOf {
     EarlyWaking(u32),
 }
 
-/// Who ended an interval, and how.
+/// The wake-up that ended an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Woken {
     at: u64,
     cpu: u32,
     by: Waker,
-    /// What the waker's stack says, where there was one.
+    /// The reason that the waker's stack shows, if it shows one.
     reason: Option<Reason>,
     has_stack: bool,
 }
@@ -111,8 +111,8 @@ impl Woken {
         matches!(self.by, Waker::Interrupt(_))
     }
 
-    /// The stack says it. Kernels that do not trace a processor's idle thread take no stack in its interrupts either;
-    /// there a timer ends a wait in its hard interrupt, and the network in a soft one.
+    /// The kind of wait that it ended. Kernels that do not trace a processor's idle thread take no stack in its interrupts
+    /// either; there a hard interrupt is taken for a timer's, and a soft one for the network's.
     fn reason(&self) -> Option<Reason> {
         match self.by {
             Waker::Interrupt(Interrupt::Hard) if !self.has_stack => Some(Reason::Timer),
@@ -127,15 +127,15 @@ struct Interval {
     tid: u32,
     began: u64,
     ended: Option<u64>,
-    /// What the thread's own stack says; `Cpu` where it was ready.
+    /// The reason that the thread's own stack shows; `Cpu` where it was ready.
     reason: Option<Reason>,
     uninterruptible: bool,
     woken: Option<Woken>,
 }
 
 impl Interval {
-    /// The thread's own stack is the better witness; but one that set itself a time was woken by that, and one that has
-    /// nothing to say (`poll`) waits for what its waker brings.
+    /// Why the thread waited. Its own stack decides, with two exceptions: a thread that a timer woke waited for that timer,
+    /// and where its stack shows no reason (as in `poll`), the wake-up decides.
     fn reason(&self) -> Reason {
         let told = self.woken.and_then(|woken| woken.reason);
         let waker = self.woken.and_then(|woken| woken.reason());
@@ -143,7 +143,7 @@ impl Interval {
             (Some(own @ (Reason::Storage | Reason::Cpu)), _) => own,
             (Some(_), Some(Reason::Timer)) => Reason::Timer,
             (Some(own), _) => own,
-            // An interrupt that ends an uninterruptible sleep is nearly always a disk's.
+            // An interrupt that ends an uninterruptible sleep nearly always comes from a disk.
             (None, _)
                 if told.is_none()
                     && self.uninterruptible
@@ -158,24 +158,24 @@ impl Interval {
 }
 
 impl WaitTree {
-    /// Follows the thread `root`, which is about to be made.
+    /// Follows the thread `root`, which is about to be created.
     pub fn new(root: u32, reasons: Reasons) -> WaitTree {
         WaitTree {
             root,
             reasons,
             threads: FxHashMap::default(),
-            names: Threads::default(),
+            names: SeenThreads::default(),
             intervals: Vec::new(),
             beyond: 0,
             stack_of: FxHashMap::default(),
             span: CommandSpan::default(),
             early: FxHashMap::default(),
             switched: FxHashMap::default(),
-            tells_runtime: false,
+            has_runtimes: false,
         }
     }
 
-    /// Takes the next event, which came at `time` on processor `cpu`. A thread that has a new name goes to `named`.
+    /// Takes the next event, which came at `time` on processor `cpu`. Appends a thread that has a new name to `named`.
     pub fn event(&mut self, time: u64, cpu: u32, record: &SchedRecord<'_>, named: &mut Vec<Thread>) {
         if let SchedEvent::Stack(stack) = record.event {
             if let Some(of) = self.stack_of.remove(&cpu) {
@@ -210,7 +210,7 @@ impl WaitTree {
                 self.leaves(prev, time, cpu, left);
                 if self.threads.contains_key(&prev) {
                     let comm = Some(prev_comm).filter(|comm| !comm.is_empty());
-                    named.extend(self.names.seen(prev, None, comm, Origin::Event, Timestamp(time)));
+                    named.extend(self.names.seen(prev, None, comm, NameOrigin::Event, Timestamp(time)));
                 }
                 self.enters(next, time);
                 self.switched.insert(cpu, time);
@@ -270,10 +270,10 @@ impl WaitTree {
 
     fn leaves(&mut self, tid: u32, time: u64, cpu: u32, left: Left) {
         let Some(state) = self.threads.get(&tid).copied() else { return };
-        // It must have come onto a processor, and neither that was seen nor for how long: the kernel does not tell it, or
-        // events were lost. A processor that was idle takes a woken thread at once.
+        // It must have come onto a processor, but neither that nor how long it ran was seen: the kernel does not trace it,
+        // or events were lost. A processor that was idle takes a woken thread at once.
         match state {
-            State::Ready { at, left: None } if !self.tells_runtime => {
+            State::Ready { at, left: None } if !self.has_runtimes => {
                 let ready = at.map_or(time, |at| self.intervals[at].began);
                 let free = self.switched.get(&cpu).map_or(ready, |switched| ready.max(*switched));
                 self.close(at, free.min(time), None);
@@ -307,7 +307,7 @@ impl WaitTree {
     /// A thread that was not seen to come onto its processor came there `ns` ago: some kernels do not trace what a
     /// processor's idle thread does (seen in Linux 6.18 on all processors of a virtual machine but the first).
     fn ran(&mut self, tid: u32, time: u64, cpu: u32, ns: u64) {
-        self.tells_runtime = true;
+        self.has_runtimes = true;
         let (at, left) = match self.threads.get(&tid) {
             Some(State::Ready { at, left }) => (*at, *left),
             Some(State::Blocked { at, left, .. }) => (*at, Some(*left)),
@@ -315,7 +315,7 @@ impl WaitTree {
         };
         let came = time.saturating_sub(ns);
         let off_since = at.map_or(came, |at| self.intervals[at].began);
-        // Another processor whose clock differs says it of the time before the thread left.
+        // Another processor, whose clock differs, reports the time before the thread left.
         if came < off_since && left.is_some_and(|left| left != cpu) {
             return;
         }
@@ -326,7 +326,7 @@ impl WaitTree {
         let mut unexplained = None;
         match self.threads.get(&tid).copied() {
             Some(State::Ready { at, .. }) => self.close(at, time, None),
-            // Nobody was seen to wake it, but for who did so while it was leaving.
+            // No wake-up was seen, unless one came while it was leaving its processor.
             Some(State::Blocked { at, woken, .. }) => match woken {
                 Some(woken) => {
                     let left = at.map_or(time, |at| self.intervals[at].began);
@@ -383,12 +383,12 @@ impl WaitTree {
         self.span
     }
 
-    /// Intervals that there was no room for.
+    /// The number of intervals beyond the cap; they have no rows.
     pub fn beyond(&self) -> u64 {
         self.beyond
     }
 
-    /// Gives the rows, in the order of their begin. Those without any length are left out, but for each thread's first.
+    /// Writes the rows to `sink` in the order of their begin. Those of no length are left out, except each thread's first.
     ///
     /// # Errors
     /// Those of `sink`.

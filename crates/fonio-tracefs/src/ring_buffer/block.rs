@@ -69,7 +69,7 @@ fn shape(name: &str) -> Option<Shape> {
     })
 }
 
-/// A number in a record.
+/// Where a record holds a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
     offset: usize,
@@ -94,7 +94,8 @@ impl Number {
     }
 }
 
-/// Where one tracepoint keeps what a [`BlockEvent`] has. An absent field is `None` here and unknown there.
+/// The place of each field of a [`BlockEvent`] in the records of one tracepoint; `None` where the tracepoint has no such
+/// field.
 #[derive(Clone, Debug)]
 struct Layout {
     shape: Shape,
@@ -181,7 +182,7 @@ impl BlockDecoder {
     pub fn shows(&self) -> Vec<String> {
         let mut kinds = KindSet::default();
         for layout in &self.layouts {
-            // What stands in the kind does not matter for its name.
+            // The fields of a kind do not matter for its name.
             kinds.insert(match layout.shape {
                 Shape::Plain(kind) => kind,
                 Shape::Split => EventKind::Split { new_sector: Sector(0) },
@@ -200,8 +201,8 @@ impl BlockDecoder {
         self.pid.get(record, self.order).and_then(|pid| u32::try_from(pid).ok())
     }
 
-    /// The thread that was running, where the event is one that a thread causes itself: a completion comes in the
-    /// context of whoever was interrupted.
+    /// The thread that was running, where it caused the event itself. A completion does not count: it interrupts any
+    /// thread.
     pub fn causing_tid(&self, record: &[u8]) -> Option<u32> {
         match self.layout(record)?.shape {
             Shape::Plain(EventKind::BioQueue | EventKind::Insert) => self.tid(record),
@@ -214,7 +215,7 @@ impl BlockDecoder {
         self.layout(record)?.comm.as_ref()?.text(record, self.order)
     }
 
-    /// Decodes one record; `None` where it is no block event, or too short for one.
+    /// Decodes one record; `None` where it is not a block event, or too short for one.
     pub fn decode(&self, record: Record<'_>, cpu: Option<u32>) -> Option<BlockEvent> {
         let (data, order) = (record.data, self.order);
         let layout = self.layout(data)?;
@@ -222,10 +223,10 @@ impl BlockDecoder {
         let sector = |field: Option<Number>| field.and_then(|field| field.sector(data, order));
         let device_of = |value: u64| DeviceId(value as u32);
 
-        let held_back = matches!(layout.shape, Shape::Unplug | Shape::Plain(EventKind::Plug));
+        let has_no_device = matches!(layout.shape, Shape::Unplug | Shape::Plain(EventKind::Plug));
         let device = match layout.device {
             Some(field) => device_of(field.get(data, order)?),
-            None if held_back => DeviceId::default(),
+            None if has_no_device => DeviceId::default(),
             None => return None,
         };
         let at = match layout.sector {

@@ -1,23 +1,16 @@
-//! What every reader of a foreign format is.
+//! The contract of a trace reader: what the assembler and the recorder ask of every source of block events.
 
-use std::io::{self, Read};
+use std::io;
 
-use fonio_core::Batch;
-use fonio_core::meta::{Clock, Source};
-
-/// One stream of bytes with the name that diagnostics give it.
-pub struct Input {
-    /// The file's name as the user gave it, or `standard input`.
-    pub name: String,
-    /// The bytes.
-    pub bytes: Box<dyn Read + Send>,
-}
+use crate::event::Batch;
+use crate::meta::{Clock, Source};
 
 /// A reader of one format. It keeps bounded memory whatever the input, and it never panics on any bytes.
 pub trait TraceReader {
     /// Clears `batch`, fills it with the next few thousand events, and returns whether there may be more.
     ///
-    /// Damage in the input is not an error: the reader skips what it must, says so in `batch.diagnostics`, and goes on.
+    /// Damage in the input is not an error: the reader skips what it cannot read, reports that in `batch.diagnostics`,
+    /// and goes on.
     ///
     /// # Errors
     /// Only what the underlying stream reports.

@@ -10,7 +10,7 @@
 //! Nguyen et al. (MobiSys 2015, section 7.4) divide a launch into user, system, storage and network time. Their equation
 //! (1) computes the storage part from the interval's own rates, which gives the interval; here it is what was seen.
 
-use fonio_core::{Mark, Meta, Wait};
+use fonio_core::{Mark, Meta, Wait, WaitReason};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -83,16 +83,16 @@ pub struct ProgramTime {
 }
 
 impl Parts {
-    /// The part that a reason of the `waits` table names.
-    fn of(&mut self, reason: Reason) -> &mut u64 {
+    /// The part that counts waits of that reason.
+    fn of(&mut self, reason: WaitReason) -> &mut u64 {
         match reason {
-            Reason::Storage => &mut self.storage_ns,
-            Reason::Network => &mut self.network_ns,
-            Reason::Timer => &mut self.timer_ns,
-            Reason::Lock => &mut self.lock_ns,
-            Reason::Thread => &mut self.thread_ns,
-            Reason::Cpu => &mut self.cpu_ns,
-            Reason::Unknown => &mut self.unknown_ns,
+            WaitReason::Storage => &mut self.storage_ns,
+            WaitReason::Network => &mut self.network_ns,
+            WaitReason::Timer => &mut self.timer_ns,
+            WaitReason::Lock => &mut self.lock_ns,
+            WaitReason::Thread => &mut self.thread_ns,
+            WaitReason::Cpu => &mut self.cpu_ns,
+            WaitReason::Unknown => &mut self.unknown_ns,
         }
     }
 
@@ -132,36 +132,11 @@ impl Parts {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    Storage,
-    Network,
-    Timer,
-    Lock,
-    Thread,
-    Cpu,
-    Unknown,
-}
-
-impl Reason {
-    fn parse(name: &str) -> Reason {
-        match name {
-            "storage" => Reason::Storage,
-            "network" => Reason::Network,
-            "timer" => Reason::Timer,
-            "lock" => Reason::Lock,
-            "thread" => Reason::Thread,
-            "cpu" => Reason::Cpu,
-            _ => Reason::Unknown,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     began: u64,
     ended: u64,
-    reason: Reason,
+    reason: WaitReason,
     waker: Option<u32>,
     has_request: bool,
 }
@@ -189,7 +164,7 @@ impl LaunchTally {
         self.threads.entry(row.tid).or_default().push(Interval {
             began: row.began.0,
             ended: row.ended.map_or(u64::MAX, |ended| ended.0),
-            reason: Reason::parse(&row.reason),
+            reason: row.reason,
             waker: row.waker_tid,
             has_request: row.request_id.is_some(),
         });
@@ -277,7 +252,8 @@ impl LaunchTally {
                 jumps = 0;
                 continue;
             }
-            let goes_on = matches!(interval.reason, Reason::Lock | Reason::Thread | Reason::Unknown);
+            let goes_on =
+                matches!(interval.reason, WaitReason::Lock | WaitReason::Thread | WaitReason::Unknown);
             if let Some(waker) = interval.waker
                 && goes_on
                 && interval.ended == at
@@ -288,7 +264,7 @@ impl LaunchTally {
                 jumps += 1;
                 continue;
             }
-            if interval.reason == Reason::Storage {
+            if interval.reason == WaitReason::Storage {
                 launch.storage_waits += 1;
                 launch.storage_waits_with_request += u64::from(interval.has_request);
             }

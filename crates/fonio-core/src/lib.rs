@@ -21,6 +21,6 @@ pub use quantity::{Quantity, QuantityError, Unit};
 pub use reader::TraceReader;
 pub use rows::{
     Bio, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric, Request, RowSink, Sample,
-    Severity, Thread, Wait,
+    Severity, Thread, Wait, WaitReason,
 };
 pub use units::{ByteCount, DeviceId, Nanos, SECTOR_BYTES, Sector, Timestamp};

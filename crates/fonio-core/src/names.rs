@@ -1,6 +1,6 @@
 //! The names under which enums stand in the recording, in JSON and in filters.
 
-use crate::rows::{Content, LinkEnd, LinkKind, Metric, Severity};
+use crate::rows::{Content, LinkEnd, LinkKind, Metric, Severity, WaitReason};
 
 macro_rules! named {
     ($($enum:ident { $($variant:ident = $name:literal),* $(,)? })*) => {$(
@@ -74,6 +74,15 @@ named! {
         ProcessorActiveTicks = "processor_active_ticks",
         NetLinkBytesPerS = "net_link_bytes_per_s",
     }
+    WaitReason {
+        Storage = "storage",
+        Network = "network",
+        Timer = "timer",
+        Lock = "lock",
+        Thread = "thread",
+        Cpu = "cpu",
+        Unknown = "unknown",
+    }
     Severity {
         Note = "note",
         Warning = "warning",
@@ -100,6 +109,6 @@ mod tests {
 
     #[test]
     fn names_come_back_and_are_serdes() {
-        check!(Content, LinkKind, LinkEnd, Metric, Severity);
+        check!(Content, LinkKind, LinkEnd, Metric, WaitReason, Severity);
     }
 }

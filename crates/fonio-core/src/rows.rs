@@ -203,6 +203,27 @@ pub struct Call {
     pub result: Option<i64>,
 }
 
+/// Why a thread did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum WaitReason {
+    /// It waited for a read, a write, a flush, a page of a file or of swap, or the file system's journal.
+    Storage,
+    /// It waited for a socket: another machine, or this one through the network's code.
+    Network,
+    /// It waited for a time that it had set itself.
+    Timer,
+    /// It waited for a lock, in the kernel or of the program (futex).
+    Lock,
+    /// It waited for another thread or process: a pipe, a local socket, the end of a child.
+    Thread,
+    /// It was ready to run, without a processor.
+    Cpu,
+    /// It was blocked for a reason that was not seen.
+    Unknown,
+}
+
 /// `waits.parquet`: one interval in which a thread did not run: it was blocked, or ready and without a processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -210,12 +231,11 @@ pub struct Wait {
     pub tid: u32,
     pub began: Timestamp,
     pub ended: Option<Timestamp>,
-    /// `storage`, `lock`, `thread`, `timer`, `network`, `cpu` (ready, without a processor), or `unknown`.
-    pub reason: String,
+    pub reason: WaitReason,
     /// The request whose completion ended it, if one did.
     pub request_id: Option<u64>,
-    /// The thread that ended it; `None` for an interrupt. Of a thread's first interval, which is one of `cpu`, the thread
-    /// that made it.
+    /// The thread that ended it; `None` for an interrupt. In a thread's first interval, whose reason is
+    /// [`Cpu`](WaitReason::Cpu), the thread that created it.
     pub waker_tid: Option<u32>,
 }
 

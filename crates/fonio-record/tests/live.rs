@@ -9,7 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fonio_core::meta::Meta;
-use fonio_core::{ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread, Timestamp, Wait};
+use fonio_core::{
+    ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread, Timestamp, Wait, WaitReason,
+};
 use fonio_record::{
     CommandSetting, Quiet, RecordError, RecordOptions, RecordSummary, Selector, StopReason, record,
     record_with,
@@ -255,7 +257,7 @@ fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, R
 }
 
 /// Seconds that all threads waited for a reason.
-fn waited_s(rows: &Rows, reason: &str) -> f64 {
+fn waited_s(rows: &Rows, reason: WaitReason) -> f64 {
     let waits = rows.waits.iter().filter(|wait| wait.reason == reason);
     waits.map(|wait| wait.ended.map_or(0, |ended| ended.0 - wait.began.0)).sum::<u64>() as f64 / 1e9
 }
@@ -264,10 +266,10 @@ fn waited_s(rows: &Rows, reason: &str) -> f64 {
 fn why_threads_wait() {
     // Each script does one thing for 0.3 s at least; what it waits for is the reason of so much at least.
     for (script, reason) in [
-        ("exec sleep 0.3", "timer"),
-        ("sleep 0.3; true", "thread"),
-        ("sleep 0.3 | cat", "thread"),
-        ("head -c 300000 /dev/urandom > file; sync file; sleep 0.3", "timer"),
+        ("exec sleep 0.3", WaitReason::Timer),
+        ("sleep 0.3; true", WaitReason::Thread),
+        ("sleep 0.3 | cat", WaitReason::Thread),
+        ("head -c 300000 /dev/urandom > file; sync file; sleep 0.3", WaitReason::Timer),
     ] {
         let Some((summary, rows, launch)) = waits_of(script, None) else { return };
         assert_eq!(summary.command_exit, Some(0), "{script}");
@@ -276,7 +278,7 @@ fn why_threads_wait() {
         assert!(span >= 290_000_000 && launch.at >= summary.began, "{script}");
         // The command's first thread begins with its making.
         let first = rows.waits.iter().find(|wait| Some(wait.tid) == launch.tid).unwrap();
-        assert_eq!((first.began, first.reason.as_str()), (launch.at, "cpu"), "{script}");
+        assert_eq!((first.began, first.reason), (launch.at, WaitReason::Cpu), "{script}");
     }
 }
 
@@ -284,7 +286,7 @@ fn why_threads_wait() {
 fn a_wait_for_storage_names_its_request() {
     let script = "dd if=/dev/zero of=file bs=64k count=64 oflag=direct 2>/dev/null";
     let Some((_, rows, _)) = waits_of(script, None) else { return };
-    let storage: Vec<&Wait> = rows.waits.iter().filter(|wait| wait.reason == "storage").collect();
+    let storage: Vec<&Wait> = rows.waits.iter().filter(|wait| wait.reason == WaitReason::Storage).collect();
     assert!(storage.len() >= 30, "{} waits for storage", storage.len());
     let named: Vec<u64> = storage.iter().filter_map(|wait| wait.request_id).collect();
     assert!(named.len() >= storage.len() / 2, "{} of {} name a request", named.len(), storage.len());

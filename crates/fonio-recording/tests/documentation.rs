@@ -13,7 +13,7 @@ use std::process::Command;
 
 use expect_test::expect;
 use fonio_core::meta::Device;
-use fonio_core::{Call, DeviceId, Link, LinkEnd, LinkKind, Meta, RowSink, Timestamp, Wait};
+use fonio_core::{Call, DeviceId, Link, LinkEnd, LinkKind, Meta, RowSink, Timestamp, Wait, WaitReason};
 use fonio_recording::{Writer, WriterOptions};
 use generated::Generated;
 
@@ -79,7 +79,7 @@ fn write_recording(dir: &Path) {
                 result,
             })
             .unwrap();
-        let reason = "storage".to_owned();
+        let reason = WaitReason::Storage;
         writer
             .wait(&Wait { tid: 103, began, ended, reason, request_id: Some(call_id), waker_tid: None })
             .unwrap();

@@ -9,7 +9,7 @@ use std::io;
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
     Bio, ByteCount, Call, Content, DeviceId, Diagnostic, File, Flags, Link, LinkEnd, LinkKind, Mark, Meta,
-    Metric, Op, Request, RowSink, Sample, Sector, Severity, Thread, Timestamp, Wait,
+    Metric, Op, Request, RowSink, Sample, Sector, Severity, Thread, Timestamp, Wait, WaitReason,
 };
 use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
 use generated::{Checked, Generated};
@@ -182,7 +182,7 @@ prop_compose! {
         tid: u32,
         began in time(),
         ended in of(time()),
-        reason in text(),
+        reason in select(WaitReason::ALL),
         request_id: Option<u64>,
         waker_tid: Option<u32>,
     ) -> Wait {

@@ -9,7 +9,7 @@ use expect_test::expect;
 use fonio_core::meta::Device;
 use fonio_core::{
     Batch, ByteCount, Call, DeviceId, Flags, Mark, Metric, Op, Request, RowSink, Sample, Sector, Thread,
-    Timestamp, TraceReader, Wait,
+    Timestamp, TraceReader, Wait, WaitReason,
 };
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
@@ -219,7 +219,7 @@ fn perfetto_json() {
             tid: 7,
             began: Timestamp(95_000),
             ended: Some(Timestamp(2_500_500)),
-            reason: "storage".into(),
+            reason: WaitReason::Storage,
             request_id: Some(3),
             waker_tid: None,
         })?;

@@ -22,7 +22,7 @@ fn launch(until: u64, waits: &str) -> Option<Launch> {
             tid,
             began: ms(began).expect("a begin"),
             ended: ms(ended),
-            reason: words[2].to_owned(),
+            reason: WaitReason::from_name(words[2]).expect("a reason"),
             request_id: None,
             waker_tid: words.get(4).and_then(|waker| waker.parse().ok()),
         });

@@ -13,7 +13,9 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int32Type, Int64Type, UInt16Type, UInt32Type};
-use fonio_core::{ByteCount, Content, DeviceId, Flags, LinkEnd, LinkKind, Metric, Op, Sector, Timestamp};
+use fonio_core::{
+    ByteCount, Content, DeviceId, Flags, LinkEnd, LinkKind, Metric, Op, Sector, Timestamp, WaitReason,
+};
 
 use super::BadCell;
 
@@ -214,7 +216,7 @@ macro_rules! names {
     )*};
 }
 // A value's discriminant is its place in `ALL`; a test below holds that.
-names!(Op, Content, LinkKind, LinkEnd, Metric);
+names!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason);
 
 impl Value for DeviceId {
     type Column = Names<DeviceId>;
@@ -271,7 +273,7 @@ mod tests {
                 }
             )*};
         }
-        check!(Op, Content, LinkKind, LinkEnd, Metric);
+        check!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason);
     }
 
     #[test]

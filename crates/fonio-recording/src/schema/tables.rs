@@ -1,11 +1,12 @@
 //! Every table of a recording, a line per column: the field of the row, its type, the column's name, its layout.
 //!
-//! A change here is a change of the schema: raise `SCHEMA_VERSION` and tell of it in `docs/recording.md`.
+//! A change to the name, the stored type or the meaning of a column is a change of the schema: raise `SCHEMA_VERSION` and
+//! describe it in `docs/recording.md`. Text and a dictionary of text are one stored type.
 
 use arrow::array::ArrayRef;
 use fonio_core::{
     Bio, ByteCount, Call, Content, DeviceId, File, Flags, Link, LinkEnd, LinkKind, Mark, Metric, Op, Request,
-    Sample, Sector, Thread, Timestamp, Wait,
+    Sample, Sector, Thread, Timestamp, Wait, WaitReason,
 };
 
 use super::cell::{self, Cell};
@@ -103,7 +104,7 @@ tables! {
         tid: u32 => "tid" Few,
         began: Timestamp => "began_ns" Near,
         ended: Option<Timestamp> => "ended_ns" Near,
-        reason: String => "reason" Few,
+        reason: WaitReason => "reason" Few,
         request_id: Option<u64> => "request_id" Near,
         waker_tid: Option<u32> => "waker_tid" Few,
     }

@@ -333,7 +333,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
         self.begin(
             pid,
             row.tid,
-            &format!("blocked: {}", row.reason),
+            &format!("blocked: {}", row.reason.name()),
             row.began,
             row.ended.or(Some(row.began)),
         )?;

@@ -13,5 +13,5 @@ mod reasons;
 mod tree;
 
 pub use completions::Completions;
-pub use reasons::{Reason, Reasons};
+pub use reasons::Reasons;
 pub use tree::{CommandSpan, WaitTree};

@@ -6,47 +6,15 @@
 
 use std::collections::BTreeMap;
 
-/// Why a thread did not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// A read, a write, a flush, a page of a file or of swap, or the file system's journal.
-    Storage,
-    /// A socket to another machine, or to this one through the network's code.
-    Network,
-    /// A time that it set itself.
-    Timer,
-    /// A lock, in the kernel or of the program (futex).
-    Lock,
-    /// Another thread or process: a pipe, a local socket, the end of a child.
-    Thread,
-    /// Ready to run, without a processor.
-    Cpu,
-    /// None of these was seen.
-    Unknown,
-}
+use fonio_core::WaitReason;
 
-impl Reason {
-    /// As the `waits` table says it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reason::Storage => "storage",
-            Reason::Network => "network",
-            Reason::Timer => "timer",
-            Reason::Lock => "lock",
-            Reason::Thread => "thread",
-            Reason::Cpu => "cpu",
-            Reason::Unknown => "unknown",
-        }
-    }
-}
-
-type Table = &'static [(Reason, &'static [&'static str])];
+type Table = &'static [(WaitReason, &'static [&'static str])];
 
 /// Functions in which a thread blocks. `poll`, `select` and `epoll` are not among them: only the waker shows what they
 /// wait for.
 const BLOCKED_IN: Table = &[
     (
-        Reason::Storage,
+        WaitReason::Storage,
         &[
             // The block layer and the page cache.
             "io_schedule",
@@ -110,7 +78,7 @@ const BLOCKED_IN: Table = &[
         ],
     ),
     (
-        Reason::Network,
+        WaitReason::Network,
         &[
             "sk_wait_data",
             "sk_stream_wait_memory",
@@ -130,7 +98,7 @@ const BLOCKED_IN: Table = &[
         ],
     ),
     (
-        Reason::Lock,
+        WaitReason::Lock,
         &[
             "futex_wait",
             "__futex_wait",
@@ -158,7 +126,7 @@ const BLOCKED_IN: Table = &[
         ],
     ),
     (
-        Reason::Thread,
+        WaitReason::Thread,
         &[
             "do_wait",
             "kernel_wait4",
@@ -190,13 +158,13 @@ const BLOCKED_IN: Table = &[
             "do_msgrcv",
         ],
     ),
-    (Reason::Timer, &["do_nanosleep", "hrtimer_nanosleep", "common_nsleep", "alarm_timer_nsleep"]),
+    (WaitReason::Timer, &["do_nanosleep", "hrtimer_nanosleep", "common_nsleep", "alarm_timer_nsleep"]),
 ];
 
 /// Functions that wake threads.
 const WOKEN_BY: Table = &[
     (
-        Reason::Storage,
+        WaitReason::Storage,
         &[
             "blk_update_request",
             "blk_mq_end_request",
@@ -226,7 +194,7 @@ const WOKEN_BY: Table = &[
         ],
     ),
     (
-        Reason::Network,
+        WaitReason::Network,
         &[
             "tcp_v4_rcv",
             "tcp_v6_rcv",
@@ -248,7 +216,7 @@ const WOKEN_BY: Table = &[
         ],
     ),
     (
-        Reason::Timer,
+        WaitReason::Timer,
         &[
             "hrtimer_wakeup",
             "process_timeout",
@@ -260,7 +228,7 @@ const WOKEN_BY: Table = &[
         ],
     ),
     (
-        Reason::Lock,
+        WaitReason::Lock,
         &[
             "futex_wake",
             "futex_wake_op",
@@ -278,7 +246,7 @@ const WOKEN_BY: Table = &[
         ],
     ),
     (
-        Reason::Thread,
+        WaitReason::Thread,
         &[
             "do_notify_parent",
             "mm_release",
@@ -311,7 +279,7 @@ pub struct Reasons {
 
 /// Functions by their first address; a function ends where the next symbol begins.
 #[derive(Clone, Debug, Default)]
-struct Ranges(Vec<(u64, u64, Reason)>);
+struct Ranges(Vec<(u64, u64, WaitReason)>);
 
 impl Reasons {
     /// Finds the functions in the text of `/proc/kallsyms`.
@@ -327,19 +295,19 @@ impl Reasons {
     }
 
     /// Why a thread with this stack blocks, the innermost address first; `None` where no function of the table is on it.
-    pub fn of_blocked(&self, stack: impl Iterator<Item = u64>) -> Option<Reason> {
+    pub fn of_blocked(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.blocked_in.innermost(stack)
     }
 
     /// The kind of wait that a thread with this stack ends by waking another; `None` as above.
-    pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<Reason> {
+    pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.woken_by.innermost(stack)
     }
 }
 
 impl Ranges {
     fn find(symbols: &[(u64, &str)], table: Table) -> Ranges {
-        let wanted: BTreeMap<&str, Reason> =
+        let wanted: BTreeMap<&str, WaitReason> =
             table.iter().flat_map(|(reason, names)| names.iter().map(|name| (*name, *reason))).collect();
         let mut ranges = Vec::new();
         for (at, (begin, name)) in symbols.iter().enumerate() {
@@ -352,7 +320,7 @@ impl Ranges {
         Ranges(ranges)
     }
 
-    fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<Reason> {
+    fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         stack.find_map(|address| {
             // A return address stands behind the call, which may be a function's last instruction.
             let inside = address.checked_sub(1)?;
@@ -388,12 +356,12 @@ mod tests {
         let reasons = Reasons::from_kallsyms(SYMBOLS);
         assert!(!reasons.is_empty());
         for (stack, blocked, woken) in [
-            (&[0xffff_0110, 0xffff_0210][..], Some(Reason::Storage), None),
+            (&[0xffff_0110, 0xffff_0210][..], Some(WaitReason::Storage), None),
             (&[0xffff_0110, 0xffff_0310], None, None),
-            (&[0xffff_0510, 0xffff_0710], None, Some(Reason::Timer)),
-            (&[0xffff_0710, 0xffff_0510], None, Some(Reason::Storage)),
+            (&[0xffff_0510, 0xffff_0710], None, Some(WaitReason::Timer)),
+            (&[0xffff_0710, 0xffff_0510], None, Some(WaitReason::Storage)),
             // The first byte of the next function is where a call at the end of this one returns to.
-            (&[0xffff_0300], Some(Reason::Storage), None),
+            (&[0xffff_0300], Some(WaitReason::Storage), None),
             (&[0xffff_0200], None, None),
             // Data of that name is no function.
             (&[0xffff_0610], None, None),

@@ -7,10 +7,10 @@
 use std::io;
 
 use fonio_core::threads::{NameOrigin, SeenThreads};
-use fonio_core::{RowSink, Thread, Timestamp, Wait};
+use fonio_core::{RowSink, Thread, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
 
-use super::{Completions, Reason, Reasons};
+use super::{Completions, Reasons};
 use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 
 /// The clocks of two processors can differ by some microseconds, so that a thread seems to run on one before it was woken
@@ -87,7 +87,7 @@ struct Woken {
     cpu: u32,
     by: Waker,
     /// The reason that the waker's stack shows, if it shows one.
-    reason: Option<Reason>,
+    reason: Option<WaitReason>,
     has_stack: bool,
 }
 
@@ -102,7 +102,7 @@ impl Woken {
         Woken { at, cpu, by, reason: None, has_stack: false }
     }
 
-    fn learn(&mut self, reason: Option<Reason>) {
+    fn learn(&mut self, reason: Option<WaitReason>) {
         self.reason = reason;
         self.has_stack = true;
     }
@@ -113,10 +113,10 @@ impl Woken {
 
     /// The kind of wait that it ended. Kernels that do not trace a processor's idle thread take no stack in its interrupts
     /// either; there a hard interrupt is taken for a timer's, and a soft one for the network's.
-    fn reason(&self) -> Option<Reason> {
+    fn reason(&self) -> Option<WaitReason> {
         match self.by {
-            Waker::Interrupt(Interrupt::Hard) if !self.has_stack => Some(Reason::Timer),
-            Waker::Interrupt(Interrupt::Soft) if !self.has_stack => Some(Reason::Network),
+            Waker::Interrupt(Interrupt::Hard) if !self.has_stack => Some(WaitReason::Timer),
+            Waker::Interrupt(Interrupt::Soft) if !self.has_stack => Some(WaitReason::Network),
             _ => self.reason,
         }
     }
@@ -128,31 +128,31 @@ struct Interval {
     began: u64,
     ended: Option<u64>,
     /// The reason that the thread's own stack shows; `Cpu` where it was ready.
-    reason: Option<Reason>,
+    reason: Option<WaitReason>,
     uninterruptible: bool,
     woken: Option<Woken>,
 }
 
 impl Interval {
-    /// Why the thread waited. Its own stack decides, with two exceptions: a thread that a timer woke waited for that timer,
-    /// and where its stack shows no reason (as in `poll`), the wake-up decides.
-    fn reason(&self) -> Reason {
-        let told = self.woken.and_then(|woken| woken.reason);
+    /// Why the thread waited. Its own stack decides, with two exceptions: a wait for anything but storage that a timer ended
+    /// was for that timer, and where the stack shows no reason (as in `poll`), the wake-up decides.
+    fn reason(&self) -> WaitReason {
+        let waker_stack = self.woken.and_then(|woken| woken.reason);
         let waker = self.woken.and_then(|woken| woken.reason());
         match (self.reason, waker) {
-            (Some(own @ (Reason::Storage | Reason::Cpu)), _) => own,
-            (Some(_), Some(Reason::Timer)) => Reason::Timer,
+            (Some(own @ (WaitReason::Storage | WaitReason::Cpu)), _) => own,
+            (Some(_), Some(WaitReason::Timer)) => WaitReason::Timer,
             (Some(own), _) => own,
             // An interrupt that ends an uninterruptible sleep nearly always comes from a disk.
             (None, _)
-                if told.is_none()
+                if waker_stack.is_none()
                     && self.uninterruptible
                     && self.woken.is_some_and(|woken| woken.by_interrupt()) =>
             {
-                Reason::Storage
+                WaitReason::Storage
             }
             (None, Some(waker)) => waker,
-            (None, None) => Reason::Unknown,
+            (None, None) => WaitReason::Unknown,
         }
     }
 }
@@ -191,7 +191,7 @@ impl WaitTree {
                 }
                 if child == self.root || self.threads.contains_key(&parent) {
                     let by = Woken::new(time, cpu, Waker::Thread(parent));
-                    let at = self.open(child, time, Some(Reason::Cpu), false, Some(by));
+                    let at = self.open(child, time, Some(WaitReason::Cpu), false, Some(by));
                     let runs = self.early.remove(&child).is_some_and(|early| time.abs_diff(early) <= SKEW_NS);
                     let state = if runs {
                         self.close(at, time, None);
@@ -261,7 +261,7 @@ impl WaitTree {
                 if let Some(at) = at {
                     self.stack_of.insert(woken.cpu, StackOf::Waking(at));
                 }
-                let ready = self.open(tid, woken.at, Some(Reason::Cpu), false, None);
+                let ready = self.open(tid, woken.at, Some(WaitReason::Cpu), false, None);
                 self.threads.insert(tid, State::Ready { at: ready, left: None });
             }
             Some(State::Ready { .. } | State::Ended) | None => {}
@@ -283,7 +283,7 @@ impl WaitTree {
         }
         let next = match left {
             Left::Preempted => {
-                let at = self.open(tid, time, Some(Reason::Cpu), false, None);
+                let at = self.open(tid, time, Some(WaitReason::Cpu), false, None);
                 State::Ready { at, left: Some(cpu) }
             }
             Left::Blocked { uninterruptible } => {
@@ -331,7 +331,7 @@ impl WaitTree {
                 Some(woken) => {
                     let left = at.map_or(time, |at| self.intervals[at].began);
                     self.close(at, left, Some(woken));
-                    let ready = self.open(tid, left, Some(Reason::Cpu), false, None);
+                    let ready = self.open(tid, left, Some(WaitReason::Cpu), false, None);
                     self.close(ready, time, None);
                 }
                 None => {
@@ -358,7 +358,7 @@ impl WaitTree {
         &mut self,
         tid: u32,
         began: u64,
-        reason: Option<Reason>,
+        reason: Option<WaitReason>,
         uninterruptible: bool,
         woken: Option<Woken>,
     ) -> Option<usize> {
@@ -395,20 +395,20 @@ impl WaitTree {
     pub fn finish(mut self, completions: &Completions, sink: &mut dyn RowSink) -> io::Result<()> {
         self.intervals.sort_by_key(|interval| (interval.began, interval.tid));
         for interval in &self.intervals {
-            let born = interval.reason == Some(Reason::Cpu) && interval.woken.is_some();
+            let born = interval.reason == Some(WaitReason::Cpu) && interval.woken.is_some();
             if interval.ended == Some(interval.began) && !born {
                 continue;
             }
             let reason = interval.reason();
             let request_id = match (reason, interval.woken) {
-                (Reason::Storage, Some(woken)) => completions.before(woken.cpu, woken.at),
+                (WaitReason::Storage, Some(woken)) => completions.before(woken.cpu, woken.at),
                 _ => None,
             };
             sink.wait(&Wait {
                 tid: interval.tid,
                 began: Timestamp(interval.began),
                 ended: interval.ended.map(Timestamp),
-                reason: reason.name().to_owned(),
+                reason,
                 request_id,
                 waker_tid: interval.woken.and_then(|woken| match woken.by {
                     Waker::Thread(tid) => Some(tid),

@@ -163,7 +163,7 @@ struct Rows(Vec<(u32, u64, Option<u64>, bool)>);
 
 impl RowSink for Rows {
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.0.push((row.tid, row.began.0, row.ended.map(|ended| ended.0), row.reason == Reason::Cpu.name()));
+        self.0.push((row.tid, row.began.0, row.ended.map(|ended| ended.0), row.reason == WaitReason::Cpu));
         Ok(())
     }
 }

@@ -44,9 +44,7 @@ fn rows(script: &str) -> String {
                 continue;
             }
             "blocked" | "waker" => {
-                let reason = [Reason::Storage, Reason::Network, Reason::Timer, Reason::Lock, Reason::Thread]
-                    .into_iter()
-                    .find(|reason| reason.name() == words[4]);
+                let reason = WaitReason::from_name(words[4]);
                 match tree.stack_of.remove(&cpu) {
                     Some(StackOf::Blocked(at)) => tree.intervals[at].reason = reason,
                     Some(StackOf::Waking(at)) => {
@@ -90,7 +88,7 @@ struct Shown(String);
 impl RowSink for Shown {
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         let ended = row.ended.map_or_else(|| "?".to_owned(), |ended| ended.0.to_string());
-        self.0 += &format!("{} {}..{ended} {}", row.tid, row.began.0, row.reason);
+        self.0 += &format!("{} {}..{ended} {}", row.tid, row.began.0, row.reason.name());
         if let Some(request) = row.request_id {
             self.0 += &format!(" request {request}");
         }

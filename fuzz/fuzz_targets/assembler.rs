@@ -6,7 +6,7 @@ use std::io;
 use fonio_core::event::LostEvents;
 use fonio_core::{
     Batch, Bio, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Link, Nanos, Op, Request, RowSink, Sector,
-    Timestamp,
+    Timestamp, ignore_rows,
 };
 use fonio_trace::assembler::oracle::assemble_naively;
 use fonio_trace::assembler::{Assembler, AssemblerOptions};
@@ -42,6 +42,7 @@ impl RowSink for Rows {
         self.rows.push(Row::Settled(before));
         Ok(())
     }
+    ignore_rows!(began, call, wait, file, thread, sample, mark, diagnostic);
     fn wants_bios(&self) -> bool {
         self.bios
     }

@@ -3,7 +3,7 @@
 use std::io;
 
 use fonio_core::{
-    DeviceId, Diagnostic, Flags, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait,
+    DeviceId, Diagnostic, Flags, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait, ignore_rows,
 };
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
@@ -454,6 +454,8 @@ impl RowSink for Analyser {
         self.machine.add(row);
         Ok(())
     }
+
+    ignore_rows!(bio, link, call, file, settled);
 
     fn wants_bios(&self) -> bool {
         false

@@ -7,7 +7,7 @@
 use std::io;
 
 use fonio_core::{
-    Bio, Call, DeviceId, Diagnostic, File, Link, Mark, Op, Request, RowSink, Sample, Thread, Timestamp, Wait,
+    Bio, Call, DeviceId, Mark, Op, Request, RowSink, Sample, Thread, Timestamp, Wait, forward_rows,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -203,10 +203,6 @@ impl<S: RowSink> RowSink for Filter<S> {
         Ok(())
     }
 
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        self.next.link(row)
-    }
-
     fn call(&mut self, row: &Call) -> io::Result<()> {
         if self.in_range(row.entered) && self.process_passes([Some(row.tid), None], row.entered) {
             return self.next.call(row);
@@ -219,10 +215,6 @@ impl<S: RowSink> RowSink for Filter<S> {
             return self.next.wait(row);
         }
         Ok(())
-    }
-
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        self.next.file(row)
     }
 
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
@@ -246,13 +238,7 @@ impl<S: RowSink> RowSink for Filter<S> {
         Ok(())
     }
 
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        self.next.diagnostic(row)
-    }
-
-    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
-        self.next.settled(before)
-    }
+    forward_rows!(next: link, file, diagnostic, settled);
 
     fn wants_bios(&self) -> bool {
         self.next.wants_bios()
@@ -261,6 +247,8 @@ impl<S: RowSink> RowSink for Filter<S> {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::ignore_rows;
+
     use super::*;
     use crate::analyser::tests::rows;
 
@@ -272,6 +260,7 @@ mod tests {
             self.0.push(row.request_id);
             Ok(())
         }
+        ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic, settled);
     }
 
     fn passed(options: FilterOptions) -> Vec<u64> {

@@ -11,6 +11,7 @@ pub mod op;
 pub mod quantity;
 mod reader;
 pub mod rows;
+mod sink;
 pub mod threads;
 pub mod units;
 
@@ -20,7 +21,8 @@ pub use op::{Flags, Op, parse_rwbs};
 pub use quantity::{Quantity, QuantityError, Unit};
 pub use reader::TraceReader;
 pub use rows::{
-    Bio, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric, Request, RowSink, Sample,
-    Severity, Thread, Wait, WaitReason,
+    Bio, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric, Request, Sample, Severity,
+    Thread, Wait, WaitReason,
 };
+pub use sink::RowSink;
 pub use units::{ByteCount, DeviceId, Nanos, SECTOR_BYTES, Sector, Timestamp};

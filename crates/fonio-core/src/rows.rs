@@ -1,7 +1,6 @@
 //! The rows of a recording's tables. `None` is what the source did not see; it is never a guessed zero.
 
 use std::cmp::Ordering;
-use std::io;
 
 use serde::{Deserialize, Serialize};
 
@@ -362,99 +361,4 @@ pub struct Diagnostic {
     pub offset: Option<u64>,
     /// How often it happened.
     pub count: u64,
-}
-
-/// Takes the rows of a recording. The recording writer, the analysis and the filters are such sinks.
-///
-/// Rows of each table arrive in that table's order, except where a producer documents otherwise; tables are
-/// interleaved freely, but a row that others refer to by time (a thread, a file) comes before them. An error is the
-/// sink's own failure (a full disk) and ends the producer.
-#[allow(missing_docs, unused_variables)]
-pub trait RowSink {
-    /// Said once, before any row: the first instant covered, where there is one. Times that people state count from it.
-    /// Sinks that hand rows on hand this on too.
-    fn began(&mut self, at: Timestamp) -> io::Result<()> {
-        Ok(())
-    }
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        Ok(())
-    }
-    fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        Ok(())
-    }
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        Ok(())
-    }
-    fn call(&mut self, row: &Call) -> io::Result<()> {
-        Ok(())
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        Ok(())
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        Ok(())
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        Ok(())
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        Ok(())
-    }
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        Ok(())
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        Ok(())
-    }
-    /// No request, and no bio, ordered before `before` will come any more. A producer whose rows are out of order says
-    /// this so that whoever puts them in order need not hold them all.
-    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
-        Ok(())
-    }
-    /// Whether bios and links are wanted; a producer may leave them out where they are not.
-    fn wants_bios(&self) -> bool {
-        true
-    }
-}
-
-impl<S: RowSink + ?Sized> RowSink for &mut S {
-    fn began(&mut self, at: Timestamp) -> io::Result<()> {
-        (**self).began(at)
-    }
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        (**self).request(row)
-    }
-    fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        (**self).bio(row)
-    }
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        (**self).link(row)
-    }
-    fn call(&mut self, row: &Call) -> io::Result<()> {
-        (**self).call(row)
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        (**self).wait(row)
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        (**self).file(row)
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        (**self).thread(row)
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        (**self).sample(row)
-    }
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        (**self).mark(row)
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        (**self).diagnostic(row)
-    }
-    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
-        (**self).settled(before)
-    }
-    fn wants_bios(&self) -> bool {
-        (**self).wants_bios()
-    }
 }

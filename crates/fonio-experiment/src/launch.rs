@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use fonio_core::{RowSink, Wait};
+use fonio_core::{RowSink, Wait, ignore_rows};
 use fonio_host::{ConfinedCpu, OpenWatch, ProcessId, Step};
 use fonio_record::{
     CommandOutput, CommandSetting, Progress, Quiet, RecordOptions, RecordSummary, StopReason, record,
@@ -238,4 +238,5 @@ impl RowSink for Tids {
         self.0.insert(row.tid);
         Ok(())
     }
+    ignore_rows!(began, request, bio, link, call, file, thread, sample, mark, diagnostic, settled);
 }

@@ -249,6 +249,7 @@ fn diskstats(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
+    use fonio_core::ignore_rows;
 
     use super::*;
 
@@ -353,6 +354,7 @@ mod tests {
                 }
                 Ok(())
             }
+            ignore_rows!(began, request, bio, link, call, wait, file, thread, mark, diagnostic, settled);
         }
         let mut active = Active(Vec::new());
         monitor.write(&mut active).unwrap();

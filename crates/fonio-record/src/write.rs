@@ -6,10 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{
-    Batch, Bio, ByteCount, Call, Diagnostic, File, Link, Mark, Request, RowSink, Sample, Thread, Timestamp,
-    TraceReader, Wait,
-};
+use fonio_core::{Batch, Bio, ByteCount, Request, RowSink, Timestamp, TraceReader, forward_rows};
 use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, RingBufferReader};
 use fonio_tracefs::waits::Completions;
 
@@ -114,7 +111,7 @@ impl TraceReader for CaptureReader<'_> {
     }
 }
 
-/// Hands on all rows but the requests and bios that the recorder's own thread queued.
+/// Hands on all rows except the requests and bios that the recorder's own thread queued.
 pub(crate) struct WithoutOwn<'a> {
     pub inner: &'a mut dyn RowSink,
     pub own_tid: Option<u32>,
@@ -133,7 +130,7 @@ impl WithoutOwn<'_> {
 
 impl RowSink for WithoutOwn<'_> {
     fn began(&mut self, _at: Timestamp) -> io::Result<()> {
-        // The capture began before its first event, and said so.
+        // The writer was told when the capture began, which is before the first event.
         Ok(())
     }
     fn request(&mut self, row: &Request) -> io::Result<()> {
@@ -145,33 +142,7 @@ impl RowSink for WithoutOwn<'_> {
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
         if self.is_own(row.tid) { Ok(()) } else { self.inner.bio(row) }
     }
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        self.inner.link(row)
-    }
-    fn call(&mut self, row: &Call) -> io::Result<()> {
-        self.inner.call(row)
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.inner.wait(row)
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        self.inner.file(row)
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.inner.thread(row)
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        self.inner.sample(row)
-    }
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        self.inner.mark(row)
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        self.inner.diagnostic(row)
-    }
-    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
-        self.inner.settled(before)
-    }
+    forward_rows!(inner: link, call, wait, file, thread, sample, mark, diagnostic, settled);
     fn wants_bios(&self) -> bool {
         self.inner.wants_bios()
     }

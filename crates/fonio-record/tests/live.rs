@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fonio_core::meta::Meta;
 use fonio_core::{
-    ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread, Timestamp, Wait, WaitReason,
+    ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread, Timestamp, Wait, WaitReason, ignore_rows,
 };
 use fonio_record::{
     CommandSetting, Quiet, RecordError, RecordOptions, RecordSummary, Selector, StopReason, record,
@@ -51,6 +51,7 @@ impl RowSink for Rows {
         self.waits.push(row.clone());
         Ok(())
     }
+    ignore_rows!(began, bio, link, call, file, diagnostic, settled);
 }
 
 fn read(dir: &Path) -> (Meta, Rows) {

@@ -8,7 +8,7 @@
 mod generated;
 
 use divan::counter::ItemsCount;
-use fonio_core::{Meta, Request, RowSink, Timestamp};
+use fonio_core::{Meta, Request, RowSink, Timestamp, ignore_rows};
 use fonio_recording::{Recording, Sequencer, SequencerOptions, Tables, Writer, WriterOptions};
 use generated::Generated;
 
@@ -42,6 +42,7 @@ impl RowSink for Steps {
         self.steps.push(Step::Settled(before));
         Ok(())
     }
+    ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic);
 }
 
 impl Steps {
@@ -79,6 +80,7 @@ impl RowSink for Nothing {
         self.0 = self.0.wrapping_add(divan::black_box(row).bytes.0);
         Ok(())
     }
+    ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic, settled);
 }
 
 #[divan::bench(sample_count = 10)]

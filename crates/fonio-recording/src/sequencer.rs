@@ -3,9 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use fonio_core::{
-    Bio, Call, Diagnostic, File, Link, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait,
-};
+use fonio_core::{Bio, Request, RowSink, Timestamp, forward_rows};
 
 use crate::sequence::ordered::Ordered;
 
@@ -55,39 +53,13 @@ impl<'a> Sequencer<'a> {
 }
 
 impl RowSink for Sequencer<'_> {
-    fn began(&mut self, at: Timestamp) -> io::Result<()> {
-        self.sink.began(at)
-    }
     fn request(&mut self, row: &Request) -> io::Result<()> {
         self.ordered.request(row, self.sink)
     }
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
         self.ordered.bio(row, self.sink)
     }
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        self.sink.link(row)
-    }
-    fn call(&mut self, row: &Call) -> io::Result<()> {
-        self.sink.call(row)
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.sink.wait(row)
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        self.sink.file(row)
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.sink.thread(row)
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        self.sink.sample(row)
-    }
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        self.sink.mark(row)
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        self.sink.diagnostic(row)
-    }
+    forward_rows!(sink: began, link, call, wait, file, thread, sample, mark, diagnostic);
     fn settled(&mut self, before: Timestamp) -> io::Result<()> {
         self.ordered.settled(before);
         Ok(())

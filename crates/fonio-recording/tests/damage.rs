@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use expect_test::{Expect, expect};
-use fonio_core::{Meta, RowSink};
+use fonio_core::{Meta, RowSink, ignore_rows};
 use fonio_recording::{Recording, Tables, Writer, WriterOptions};
 use generated::{Checked, Generated};
 use proptest::prelude::*;
@@ -238,7 +238,9 @@ proptest! {
             }
         });
         struct Nothing;
-        impl RowSink for Nothing {}
+        impl RowSink for Nothing {
+            ignore_rows!(began, request, bio, link, call, wait, file, thread, sample, mark, diagnostic, settled);
+        }
         let _ = Recording::open(place.path()).and_then(|recording| recording.replay(&mut Nothing, Tables::ALL));
     }
 }
@@ -250,6 +252,7 @@ fn a_sink_that_fails_is_not_the_recordings_fault() {
         fn request(&mut self, _: &fonio_core::Request) -> std::io::Result<()> {
             Err(std::io::ErrorKind::StorageFull.into())
         }
+        ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic, settled);
     }
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("run");

@@ -7,7 +7,7 @@ mod generated;
 use std::cell::Cell;
 use std::io;
 
-use fonio_core::{Bio, ByteCount, DeviceId, Flags, Op, Request, RowSink, Timestamp};
+use fonio_core::{Bio, ByteCount, DeviceId, Flags, Op, Request, RowSink, Timestamp, ignore_rows};
 use fonio_recording::{Sequencer, SequencerOptions};
 use generated::{Checked, Generated, Random};
 use proptest::prelude::*;
@@ -31,6 +31,7 @@ impl RowSink for Collected {
         self.bios.push(row.clone());
         Ok(())
     }
+    ignore_rows!(began, link, call, wait, file, thread, sample, mark, diagnostic, settled);
 }
 
 fn request(id: u64, time: u64) -> Request {
@@ -178,6 +179,7 @@ fn rows_come_out_on_the_way() {
             self.1.set(before.0);
             Ok(())
         }
+        ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic);
     }
     let (given, settled) = (Cell::new(0), Cell::new(0));
     let mut watch = Watch(&given, &settled);
@@ -205,6 +207,7 @@ fn rows_behind_the_mark_are_left_out_and_told() {
             self.1.push(row.clone());
             Ok(())
         }
+        ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, settled);
     }
     let mut told = Told::default();
     let mut sequencer = Sequencer::new(&mut told, SequencerOptions::default());

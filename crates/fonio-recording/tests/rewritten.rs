@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
 use arrow::datatypes::DataType;
 use expect_test::expect;
-use fonio_core::{Meta, Request, RowSink, Sample, Thread, Timestamp, Wait, WaitReason};
+use fonio_core::{Meta, Request, RowSink, Sample, Thread, Timestamp, Wait, WaitReason, ignore_rows};
 use fonio_recording::{Recording, RecordingError, Tables, Writer, WriterOptions, is_recording};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -43,6 +43,7 @@ impl RowSink for Rows {
         self.waits.push(row.clone());
         Ok(())
     }
+    ignore_rows!(began, bio, link, call, file, mark, diagnostic, settled);
 }
 
 fn data(name: &str) -> PathBuf {

@@ -9,7 +9,7 @@ use std::io;
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
     Bio, ByteCount, Call, Content, DeviceId, Diagnostic, File, Flags, Link, LinkEnd, LinkKind, Mark, Meta,
-    Metric, Op, Request, RowSink, Sample, Sector, Severity, Thread, Timestamp, Wait, WaitReason,
+    Metric, Op, Request, RowSink, Sample, Sector, Severity, Thread, Timestamp, Wait, WaitReason, ignore_rows,
 };
 use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
 use generated::{Checked, Generated};
@@ -72,6 +72,7 @@ impl RowSink for Rows {
         self.diagnostics.push(row.clone());
         Ok(())
     }
+    ignore_rows!(began, settled);
 }
 
 impl Rows {
@@ -336,6 +337,7 @@ fn a_replay_is_the_direct_way() {
             self.0.push((false, row.bio_id));
             Ok(())
         }
+        ignore_rows!(began, link, call, wait, file, thread, sample, mark, diagnostic, settled);
         fn wants_bios(&self) -> bool {
             !self.1
         }

@@ -9,6 +9,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use fonio_core::{
     Batch, Bio, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Request, RowSink, Sector, Timestamp,
+    ignore_rows,
 };
 use fonio_trace::assembler::{Assembler, AssemblerOptions};
 
@@ -36,6 +37,7 @@ impl RowSink for Sum {
         self.sum = self.sum.wrapping_add(row.queued.0);
         Ok(())
     }
+    ignore_rows!(began, link, call, wait, file, thread, sample, mark, diagnostic, settled);
     fn wants_bios(&self) -> bool {
         self.bios
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use expect_test::{Expect, expect};
-use fonio_core::{Bio, Link, Op, Request, RowSink};
+use fonio_core::{Bio, Link, Op, Request, RowSink, ignore_rows};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::input::Input;
@@ -31,6 +31,7 @@ impl RowSink for Rows {
         self.links += 1;
         Ok(())
     }
+    ignore_rows!(began, call, wait, file, thread, sample, mark, diagnostic, settled);
 }
 
 /// Median and maximum, in microseconds.

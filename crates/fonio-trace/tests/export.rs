@@ -9,7 +9,7 @@ use expect_test::expect;
 use fonio_core::meta::Device;
 use fonio_core::{
     Batch, ByteCount, Call, DeviceId, Flags, Mark, Metric, Op, Request, RowSink, Sample, Sector, Thread,
-    Timestamp, TraceReader, Wait, WaitReason,
+    Timestamp, TraceReader, Wait, WaitReason, ignore_rows,
 };
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
@@ -306,6 +306,7 @@ impl RowSink for Collect {
         self.0.push(row.clone());
         Ok(())
     }
+    ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic, settled);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! ftrace text of several kernels, from the bytes to the events.
 
 use expect_test::{Expect, expect, expect_file};
-use fonio_core::{Batch, BlockEvent, EventKind, Op, TraceReader};
+use fonio_core::{Batch, BlockEvent, EventKind, Op, TraceReader, ignore_rows};
 use fonio_trace::ftrace_text::{FtraceReader, recognise};
 use fonio_trace::input::Input;
 
@@ -296,6 +296,7 @@ fn a_trace_spans_all_its_events() {
                 self.0.push(row.code.clone());
                 Ok(())
             }
+            ignore_rows!(request, bio, link, call, wait, file, thread, sample, mark, settled);
         }
         let mut said = Said(Vec::new(), Vec::new());
         let options = fonio_trace::assembler::AssemblerOptions::default();

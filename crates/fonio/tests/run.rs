@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::cargo_bin_cmd;
-use fonio_core::{Mark, RowSink};
+use fonio_core::{Mark, RowSink, ignore_rows};
 use fonio_recording::{Recording, Tables};
 use fonio_testing::{Need, has};
 
@@ -69,6 +69,7 @@ impl RowSink for Marks {
         self.0.push(row.clone());
         Ok(())
     }
+    ignore_rows!(began, request, bio, link, call, wait, file, thread, sample, diagnostic, settled);
 }
 
 #[test]

@@ -7,9 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fonio_core::meta::SCHEMA_VERSION;
-use fonio_core::{
-    Bio, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait,
-};
+use fonio_core::{Bio, Meta, Request, RowSink, Timestamp, forward_rows};
 
 use crate::RecordingError;
 use crate::sequence::ordered::Ordered;
@@ -97,30 +95,7 @@ impl RowSink for Writer {
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
         self.ordered.bio(row, &mut self.tables)
     }
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        self.tables.link(row)
-    }
-    fn call(&mut self, row: &Call) -> io::Result<()> {
-        self.tables.call(row)
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.tables.wait(row)
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        self.tables.file(row)
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.tables.thread(row)
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        self.tables.sample(row)
-    }
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        self.tables.mark(row)
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        self.tables.diagnostic(row)
-    }
+    forward_rows!(tables: link, call, wait, file, thread, sample, mark, diagnostic);
     fn settled(&mut self, before: Timestamp) -> io::Result<()> {
         self.ordered.settled(before);
         Ok(())

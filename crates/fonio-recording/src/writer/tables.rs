@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use fonio_core::{Bio, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Thread, Wait};
+use fonio_core::{
+    Bio, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Thread, Wait, ignore_rows,
+};
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 
@@ -107,6 +109,8 @@ impl RowSink for TableSet {
         let written = written.and_then(|()| self.diagnostics.write_all(b"\n"));
         Ok(written.map_err(RecordingError::io("write", &self.diagnostics_path))?)
     }
+    // The beginning stands in `meta.json`, and the rows come in order already.
+    ignore_rows!(began, settled);
 }
 
 /// One Parquet file. An optional table's file is created with its first row.

@@ -8,7 +8,7 @@ use std::io;
 
 use fonio_core::{
     Bio, ByteCount, Content, DeviceId, File, Flags, Link, LinkEnd, LinkKind, Mark, Metric, Op, Request,
-    RowSink, Sample, Sector, Thread, Timestamp,
+    RowSink, Sample, Sector, Thread, Timestamp, ignore_rows,
 };
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -272,4 +272,5 @@ impl RowSink for Checked {
         self.settled = before.0;
         Ok(())
     }
+    ignore_rows!(began, link, call, wait, file, thread, sample, mark, diagnostic);
 }

@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use fonio_core::{Flags, Request, RowSink, Thread, Timestamp};
+use fonio_core::{Flags, Request, RowSink, Thread, Timestamp, ignore_rows};
 
 use super::names::Names;
 
@@ -69,6 +69,8 @@ impl<W: Write> RowSink for CsvExport<W> {
         cell(to, row.error)?;
         to.write_all(b"\n")
     }
+
+    ignore_rows!(began, bio, link, call, wait, file, sample, mark, diagnostic, settled);
 
     fn wants_bios(&self) -> bool {
         false

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use fonio_core::meta::Device;
-use fonio_core::{DeviceId, Flags, Op, Request, RowSink, SECTOR_BYTES, Timestamp};
+use fonio_core::{DeviceId, Flags, Op, Request, RowSink, SECTOR_BYTES, Timestamp, ignore_rows};
 
 /// Longer requests are written as several lines.
 const LINE_BYTES_MAX: u64 = 64 << 20;
@@ -152,6 +152,8 @@ impl<W: Write> RowSink for FioIolog<W> {
         self.written.requests += 1;
         Ok(())
     }
+
+    ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic, settled);
 
     fn wants_bios(&self) -> bool {
         false

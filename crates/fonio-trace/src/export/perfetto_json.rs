@@ -20,7 +20,9 @@ use std::fmt;
 use std::io::{self, Write};
 
 use fonio_core::meta::Device;
-use fonio_core::{Call, DeviceId, Flags, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait};
+use fonio_core::{
+    Call, DeviceId, Flags, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait, ignore_rows,
+};
 
 use super::names::Names;
 
@@ -378,6 +380,8 @@ impl<W: Write> RowSink for PerfettoJson<W> {
             row.value
         )
     }
+
+    ignore_rows!(bio, link, file, diagnostic, settled);
 
     fn wants_bios(&self) -> bool {
         false

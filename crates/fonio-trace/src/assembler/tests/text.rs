@@ -11,7 +11,7 @@ use expect_test::Expect;
 use fonio_core::event::LostEvents;
 use fonio_core::{
     Batch, Bio, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Link, LinkEnd, Op, Request, RowSink,
-    SECTOR_BYTES, Sector, Timestamp, parse_rwbs,
+    SECTOR_BYTES, Sector, Timestamp, ignore_rows, parse_rwbs,
 };
 
 use crate::assembler::{Assembler, AssemblerOptions};
@@ -194,6 +194,7 @@ impl RowSink for Text {
         }
         Ok(())
     }
+    ignore_rows!(began, call, wait, file, thread, sample, mark, diagnostic);
 }
 
 /// Assembles with `options` and shows the rows and counts.

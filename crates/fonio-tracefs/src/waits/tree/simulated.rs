@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use fonio_core::{RowSink, Wait};
+use fonio_core::{RowSink, Wait, ignore_rows};
 use proptest::prelude::*;
 
 use super::*;
@@ -166,6 +166,7 @@ impl RowSink for Rows {
         self.0.push((row.tid, row.began.0, row.ended.map(|ended| ended.0), row.reason == WaitReason::Cpu));
         Ok(())
     }
+    ignore_rows!(began, request, bio, link, call, file, thread, sample, mark, diagnostic, settled);
 }
 
 fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {

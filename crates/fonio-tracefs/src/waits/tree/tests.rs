@@ -1,7 +1,7 @@
 use std::io;
 
 use expect_test::{Expect, expect};
-use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Request, Sector};
+use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Request, Sector, ignore_rows};
 
 use super::*;
 
@@ -98,6 +98,7 @@ impl RowSink for Shown {
         self.0 += "\n";
         Ok(())
     }
+    ignore_rows!(began, request, bio, link, call, file, thread, sample, mark, diagnostic, settled);
 }
 
 fn check(script: &str, expected: Expect) {

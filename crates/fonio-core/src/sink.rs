@@ -1,0 +1,159 @@
+//! The contract of a consumer of rows, and two short ways to state what it does with the kinds that it does not need.
+
+use std::io;
+
+use crate::rows::{Bio, Call, Diagnostic, File, Link, Mark, Request, Sample, Thread, Wait};
+use crate::units::Timestamp;
+
+/// Takes the rows of a recording. The recording writer, the analysis and the filters are such sinks.
+///
+/// Rows of each table arrive in that table's order, except where a producer documents otherwise; tables are
+/// interleaved freely, but a row that others refer to by time (a thread, a file) comes before them. An error is the
+/// sink's own failure (a full disk) and ends the producer.
+///
+/// A sink states what it does with every kind of row, so that none is lost because somebody forgot it:
+/// [`ignore_rows!`](crate::ignore_rows) names those that it does not need, and
+/// [`forward_rows!`](crate::forward_rows) those that it hands on unchanged.
+///
+/// ```
+/// use std::io;
+///
+/// use fonio_core::{Mark, RowSink, ignore_rows};
+///
+/// struct MarkNames(Vec<String>);
+///
+/// impl RowSink for MarkNames {
+///     fn mark(&mut self, row: &Mark) -> io::Result<()> {
+///         self.0.push(row.name.clone());
+///         Ok(())
+///     }
+///     ignore_rows!(began, request, bio, link, call, wait, file, thread, sample, diagnostic, settled);
+/// }
+/// ```
+#[allow(missing_docs)]
+pub trait RowSink {
+    /// Comes once, before any row: the first instant covered, where there is one. Times that people state count from it.
+    fn began(&mut self, at: Timestamp) -> io::Result<()>;
+    fn request(&mut self, row: &Request) -> io::Result<()>;
+    fn bio(&mut self, row: &Bio) -> io::Result<()>;
+    fn link(&mut self, row: &Link) -> io::Result<()>;
+    fn call(&mut self, row: &Call) -> io::Result<()>;
+    fn wait(&mut self, row: &Wait) -> io::Result<()>;
+    fn file(&mut self, row: &File) -> io::Result<()>;
+    fn thread(&mut self, row: &Thread) -> io::Result<()>;
+    fn sample(&mut self, row: &Sample) -> io::Result<()>;
+    fn mark(&mut self, row: &Mark) -> io::Result<()>;
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()>;
+    /// Promises that no request and no bio ordered before `before` will come any more. A producer whose rows are out of
+    /// order calls this, so that a sink that puts them in order need not hold them all.
+    fn settled(&mut self, before: Timestamp) -> io::Result<()>;
+    /// Whether bios and links are wanted; a producer may leave them out where they are not.
+    fn wants_bios(&self) -> bool {
+        true
+    }
+}
+
+/// Implements the named methods of a [`RowSink`] so that they do nothing: `ignore_rows!(bio, link);`.
+#[macro_export]
+macro_rules! ignore_rows {
+    ($($method:ident),+ $(,)?) => {$(
+        fn $method(&mut self, _: $crate::__argument_of_row_sink!($method)) -> ::std::io::Result<()> {
+            Ok(())
+        }
+    )+};
+}
+
+/// Implements the named methods of a [`RowSink`] so that they call the same method of the sink in a field:
+/// `forward_rows!(inner: bio, link);`.
+#[macro_export]
+macro_rules! forward_rows {
+    ($field:ident: $($method:ident),+ $(,)?) => {$(
+        fn $method(&mut self, row: $crate::__argument_of_row_sink!($method)) -> ::std::io::Result<()> {
+            self.$field.$method(row)
+        }
+    )+};
+}
+
+/// The type of the argument of a [`RowSink`]'s method.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __argument_of_row_sink {
+    (began) => {
+        $crate::Timestamp
+    };
+    (request) => {
+        &$crate::Request
+    };
+    (bio) => {
+        &$crate::Bio
+    };
+    (link) => {
+        &$crate::Link
+    };
+    (call) => {
+        &$crate::Call
+    };
+    (wait) => {
+        &$crate::Wait
+    };
+    (file) => {
+        &$crate::File
+    };
+    (thread) => {
+        &$crate::Thread
+    };
+    (sample) => {
+        &$crate::Sample
+    };
+    (mark) => {
+        &$crate::Mark
+    };
+    (diagnostic) => {
+        &$crate::Diagnostic
+    };
+    (settled) => {
+        $crate::Timestamp
+    };
+}
+
+impl<S: RowSink + ?Sized> RowSink for &mut S {
+    fn began(&mut self, at: Timestamp) -> io::Result<()> {
+        (**self).began(at)
+    }
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        (**self).request(row)
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        (**self).bio(row)
+    }
+    fn link(&mut self, row: &Link) -> io::Result<()> {
+        (**self).link(row)
+    }
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        (**self).call(row)
+    }
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        (**self).wait(row)
+    }
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        (**self).file(row)
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        (**self).thread(row)
+    }
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        (**self).sample(row)
+    }
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        (**self).mark(row)
+    }
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        (**self).diagnostic(row)
+    }
+    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
+        (**self).settled(before)
+    }
+    fn wants_bios(&self) -> bool {
+        (**self).wants_bios()
+    }
+}

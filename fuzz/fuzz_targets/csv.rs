@@ -5,8 +5,8 @@
 use std::io::Cursor;
 
 use fonio_core::{Batch, Request, RowSink, TraceReader};
+use fonio_export::csv::CsvExport;
 use fonio_trace::csv::{CsvReader, Mapping, TimeUnit};
-use fonio_trace::export::csv::CsvExport;
 use fonio_trace::input::Input;
 use libfuzzer_sys::fuzz_target;
 

@@ -14,6 +14,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-core", &[]),
     ("fonio-trace", &["fonio-core"]),
     ("fonio-tracefs", &["fonio-core"]),
+    ("fonio-export", &["fonio-core"]),
     ("fonio-analysis", &["fonio-core"]),
     ("fonio-recording", &["fonio-core"]),
     ("fonio-record", &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs"]),
@@ -45,6 +46,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-recording",
             "fonio-trace",
             "fonio-record",
+            "fonio-export",
             "fonio-analysis",
             "fonio-report",
             "fonio-sim",
@@ -72,7 +74,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.
-const PURE: &[&str] = &["fonio-core", "fonio-trace", "fonio-tracefs", "fonio-analysis", "fonio-sim"];
+const PURE: &[&str] =
+    &["fonio-core", "fonio-trace", "fonio-tracefs", "fonio-export", "fonio-analysis", "fonio-sim"];
 
 /// What pure crates may depend on: parsers, containers and derives, nothing that touches the machine.
 const PURE_DEPENDENCIES: &[&str] = &[

@@ -10,7 +10,6 @@ pub mod blktrace;
 mod complaints;
 pub mod csv;
 mod expansion;
-pub mod export;
 pub mod ftrace_text;
 pub mod input;
 pub mod lines;

@@ -7,9 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use fonio_core::RowSink;
 use fonio_core::meta::Device;
-use fonio_trace::export::csv::CsvExport;
-use fonio_trace::export::fio_iolog::{FioIolog, Version};
-use fonio_trace::export::perfetto_json::PerfettoJson;
+use fonio_export::csv::CsvExport;
+use fonio_export::fio_iolog::{FioIolog, Version};
+use fonio_export::perfetto_json::PerfettoJson;
 
 use crate::cli::{Export, ExportFormat};
 use crate::exit::Exit;
@@ -29,7 +29,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
         )
     };
     let mut out = BufWriter::new(out);
-    // Of a foreign trace the names are not known.
+    // A foreign trace does not name its devices.
     let devices: Vec<Device> = match &subject {
         Subject::Recording(recording) => recording.meta().devices.clone(),
         Subject::Trace(_) => Vec::new(),

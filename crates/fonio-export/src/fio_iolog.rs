@@ -8,7 +8,8 @@
 //!   after it: what was durable stays so, at more flushes than the original where the device has FUA.
 //! - A discard is a `trim`, as fio's manual has it; fio 3.33 passes over such lines with the words `bad ddir: 2`, later
 //!   versions replay them. fio holds a buffer as long as the longest line, so long requests become several lines.
-//! - What fio has no word for (zeroes written without data, secure erase, zones, passthrough) is left out and counted.
+//! - Operations that fio has no word for (zeroes written without data, secure erase, zones, passthrough) are left out and
+//!   counted.
 //!
 //! Source: fio's `iolog.c` and its manual, "Trace file format".
 
@@ -30,12 +31,12 @@ pub enum Version {
     V3,
 }
 
-/// What was written.
+/// How much was written, and what was left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Requests that are in the log.
     pub requests: u64,
-    /// Requests that are not, by op: fio has no action for them.
+    /// Requests that are not in it, by op: fio has no action for them.
     pub left_out: BTreeMap<Op, u64>,
 }
 
@@ -91,7 +92,7 @@ impl<W: Write> FioIolog<W> {
         Ok(self.written)
     }
 
-    /// One line at the time of the last.
+    /// Writes one line at the time of the last.
     fn line(&mut self, device: DeviceId, action: &str) -> io::Result<()> {
         if self.version == Version::V3 {
             write!(self.to, "{} ", self.last_us)?;
@@ -129,7 +130,7 @@ impl<W: Write> RowSink for FioIolog<W> {
         };
         let at = row.order_time();
         let first = *self.first.get_or_insert(at);
-        // Never back: fio takes a step back for no delay, and all later ones from there.
+        // Times never go back: fio would take a step back as no delay, and count all later delays from it.
         self.last_us = self.last_us.max(1 + at.0.saturating_sub(first.0) / 1000);
         if !self.opened.contains(&row.device) {
             self.opened.push(row.device);

@@ -1,12 +1,12 @@
 //! `requests.parquet` as CSV with a header: times in nanoseconds, an empty cell for what is not known, flags joined
-//! with `|`, and the name that the thread had. [`Mapping::fonio`](crate::csv::Mapping::fonio) reads it back.
+//! with `|`, and the name that the thread had. `Mapping::fonio` of `fonio-trace` reads it back.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
 use fonio_core::{Flags, Request, RowSink, Thread, Timestamp, ignore_rows};
 
-use super::names::Names;
+use crate::names::Names;
 
 const HEADER: &str = "request_id,device,op,flags,flags_known,sector,bytes,queued_ns,inserted_ns,issued_ns,reissued_ns,\
     completed_ns,requeues,cpu,tid,process,cause_tid,file_id,content,ioprio,error";
@@ -92,7 +92,7 @@ fn flags(to: &mut impl Write, flags: Flags) -> io::Result<()> {
     Ok(())
 }
 
-/// A name, in quotes where it must be; a line end in it becomes a blank, since our reader takes lines as rows.
+/// Writes a name, in quotes where CSV needs them. A line end in it becomes a blank, since our reader takes lines as rows.
 fn text(to: &mut impl Write, text: &str) -> io::Result<()> {
     if !text.contains(['"', ',', '\n', '\r']) && text.trim() == text && !text.starts_with('#') {
         return to.write_all(text.as_bytes());

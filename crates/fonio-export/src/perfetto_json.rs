@@ -5,7 +5,7 @@
 //! 1`, `in flight 2`, … hold the time from first issue to completion, and `queued 1`, … that from queue to first issue.
 //! A request goes on the first track that is free, so the number of tracks in use at an instant is near the depth.
 //! (Events with `ph` `b` and `e` would need no such tracks, but Perfetto gives each id a track of its own, and groups
-//! them by name: the depth could not be seen.) The request is told in the slice's arguments.
+//! them by name: the depth could not be seen.) The slice's arguments describe the request.
 //!
 //! Beside them: calls and waits on the tracks of their threads, marks, and samples as counters.
 //!
@@ -24,7 +24,7 @@ use fonio_core::{
     Call, DeviceId, Flags, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait, ignore_rows,
 };
 
-use super::names::Names;
+use crate::names::Names;
 
 /// Numbers of the devices' processes: above every number that Linux gives to one (2^22).
 const DEVICE_PIDS: u32 = 10_000_000;
@@ -36,7 +36,7 @@ const SAMPLES_PID: u32 = 9_000_001;
 /// Thread numbers of a device's tracks: those of the queue stand after those in flight.
 const QUEUED_TIDS: u32 = 100_000;
 
-/// Nanoseconds in an hour, and the time from which doubles of microseconds hold nanoseconds no more.
+/// Nanoseconds in an hour, and the time from which doubles of microseconds no longer hold every nanosecond.
 const HOUR: u64 = 3_600_000_000_000;
 const EXACT_UNTIL: u64 = 1 << 53;
 

@@ -1,4 +1,4 @@
-//! Names of threads at an instant.
+//! The names of threads at an instant.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use fonio_core::{Thread, Timestamp};
 
 /// The rows of `threads.parquet` so far.
 #[derive(Default)]
-pub(super) struct Names(BTreeMap<u32, Vec<Thread>>);
+pub(crate) struct Names(BTreeMap<u32, Vec<Thread>>);
 
 impl Names {
     pub fn add(&mut self, row: &Thread) {

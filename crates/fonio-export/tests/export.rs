@@ -11,12 +11,12 @@ use fonio_core::{
     Batch, ByteCount, Call, DeviceId, Flags, Mark, Metric, Op, Request, RowSink, Sample, Sector, Thread,
     Timestamp, TraceReader, Wait, WaitReason, ignore_rows,
 };
+use fonio_export::csv::CsvExport;
+use fonio_export::fio_iolog::{FioIolog, Version, Written};
+use fonio_export::perfetto_json::PerfettoJson;
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::csv::{CsvReader, Mapping};
-use fonio_trace::export::csv::CsvExport;
-use fonio_trace::export::fio_iolog::{FioIolog, Version, Written};
-use fonio_trace::export::perfetto_json::PerfettoJson;
 use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open};
 use proptest::prelude::*;
@@ -281,7 +281,7 @@ fn perfetto_json() {
 /// From the text of a real trace through the assembler: each request that completed is one slice in flight.
 #[test]
 fn a_real_trace_becomes_slices() {
-    let trace = include_bytes!("data/ftrace-6.18.txt");
+    let trace = include_bytes!("../../fonio-trace/tests/data/ftrace-6.18.txt");
     let input = Input { name: "trace".into(), bytes: Box::new(&trace[..]) };
     let mut reader = open(vec![input], &ReadOptions::default()).expect("it is recognised");
     let mut rows = Collect::default();

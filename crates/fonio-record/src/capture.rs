@@ -7,6 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use fonio_core::{ByteCount, Mark, Timestamp};
+use fonio_system::signals::{Listener, Signal};
 use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder, SchedEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -16,7 +17,6 @@ use crate::idle::{IdleWatch, SAMPLE_EVERY};
 use crate::machine::Machine;
 use crate::monitor::Monitor;
 use crate::pages::{Drained, LeftOut, PageStore, Pages};
-use crate::signals::Signals;
 use crate::threads::Threads;
 use crate::tracefs::{CpuStats, Instance};
 use crate::{Progress, RecordError, RecordOptions, StopReason};
@@ -78,7 +78,7 @@ impl Missed {
 pub(crate) struct Capture<'a> {
     pub machine: &'a Machine,
     pub options: &'a RecordOptions,
-    pub signals: &'a Signals,
+    pub signals: &'a Listener,
     pub layout: &'a PageLayout,
     pub decoder: &'a BlockDecoder,
     /// Where waits are recorded.
@@ -225,7 +225,7 @@ impl Capture<'_> {
                 break StopReason::BufferFull;
             }
 
-            if self.signals.interrupts() > 1 {
+            if self.signals.count(Signal::INT) > 1 {
                 if let Some(command) = &mut command {
                     command.terminate();
                 }
@@ -239,9 +239,9 @@ impl Capture<'_> {
             }
             match &mut ending {
                 None => {
-                    let reason = if self.signals.terminations() > 0 {
+                    let reason = if self.signals.count(Signal::TERM) > 0 {
                         Some(StopReason::Terminated)
-                    } else if self.signals.interrupts() > 0 {
+                    } else if self.signals.count(Signal::INT) > 0 {
                         Some(StopReason::Interrupted)
                     } else if quiet_since.is_some() {
                         Some(StopReason::Idle)

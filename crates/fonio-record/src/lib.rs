@@ -16,7 +16,6 @@ mod options;
 mod pages;
 mod record;
 mod select;
-mod signals;
 mod spill;
 pub mod status;
 mod threads;

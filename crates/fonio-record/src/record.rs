@@ -7,6 +7,7 @@ use std::time::Duration;
 use fonio_core::meta::Device;
 use fonio_core::{ByteCount, DeviceId, Diagnostic, Meta, RowSink, Severity};
 use fonio_recording::{RecordingError, Writer, WriterOptions};
+use fonio_system::signals::{Listener, Signal};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder};
@@ -15,7 +16,6 @@ use crate::capture::{Capture, Captured, Feed, cpu_time};
 use crate::machine::Machine;
 use crate::pages::{PageStore, Pages};
 use crate::select::{self, Watched};
-use crate::signals::Signals;
 use crate::spill::Spill;
 use crate::tracefs::Tracefs;
 use crate::waits;
@@ -72,13 +72,13 @@ pub fn record_with(
         notes.push(left_out_note(&machine, left_out));
     }
     let tracefs = Tracefs::open(&machine, &mut |note| notes.push(note))?;
-    for name in tracefs.remove_leftovers(&machine) {
+    for name in tracefs.remove_leftovers() {
         notes.push(format!("the tracefs instance {name} of an earlier run that was killed was removed"));
     }
     for note in &notes {
         progress(Progress::Note(note));
     }
-    let signals = Signals::listen().map_err(|source| RecordError::File {
+    let signals = Listener::begin(&[Signal::INT, Signal::TERM]).map_err(|source| RecordError::File {
         path: "signal handlers".into(),
         doing: "setting",
         source,
@@ -137,7 +137,7 @@ pub fn record_with(
 fn finish(
     options: &RecordOptions,
     machine: &Machine,
-    signals: &Signals,
+    signals: &Listener,
     (mut captured, pages, waits): (Captured, Pages, Option<(SchedDecoder, Pages)>),
     (layout, decoder): (PageLayout, BlockDecoder),
     mut notes: Vec<String>,
@@ -167,8 +167,9 @@ fn finish(
     let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
     let (events, own_rows) = (reader.events, sink.left_out);
     let losses = reader.into_losses();
-    let mut meta = assembled
-        .map_err(|source| if signals.interrupts() > 1 { RecordError::Aborted } else { written(source) })?;
+    let mut meta = assembled.map_err(|source| {
+        if signals.count(Signal::INT) > 1 { RecordError::Aborted } else { written(source) }
+    })?;
     let missing = match waits.zip(completions.as_ref()) {
         Some(((sched, pages), completions)) => {
             waits::write((layout, &sched), pages, &captured, completions, machine, &mut writer)
@@ -264,17 +265,17 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
 }
 
 /// A capture whose buffer was full ended before its command, which runs on undisturbed.
-fn wait_for_command(captured: &mut Captured, signals: &Signals) -> Result<(), RecordError> {
+fn wait_for_command(captured: &mut Captured, signals: &Listener) -> Result<(), RecordError> {
     if captured.stopped_by != StopReason::BufferFull {
         return Ok(());
     }
     let Some(command) = &mut captured.command else { return Ok(()) };
-    let terminations = signals.terminations();
+    let terminations = signals.count(Signal::TERM);
     while !command.has_ended() {
-        if signals.interrupts() > 1 {
+        if signals.count(Signal::INT) > 1 {
             return Err(RecordError::Aborted);
         }
-        if signals.terminations() > terminations {
+        if signals.count(Signal::TERM) > terminations {
             command.terminate();
             break;
         }

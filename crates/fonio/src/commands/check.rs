@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use fonio_record::{RecordOptions, Selector};
+use fonio_system::Task;
 
 use crate::cli::{Check, Colour};
 use crate::commands::{record, report};
@@ -83,7 +84,7 @@ fn sweep() {
         let owner =
             name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-')?.0.parse::<u32>().ok());
         if let Some(owner) = owner
-            && !Path::new("/proc").join(owner.to_string()).exists()
+            && !Task::of(owner).exists()
         {
             let _ = fs::remove_dir_all(entry.path());
         }

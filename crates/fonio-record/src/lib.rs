@@ -18,6 +18,7 @@ mod record;
 mod select;
 mod spill;
 pub mod status;
+mod stop;
 mod threads;
 mod tracefs;
 mod waits;

@@ -203,9 +203,7 @@ impl Taken<'_> {
     ) -> Result<RecordSummary, RecordError> {
         wait_for_command(&mut self.captured, &self.signals)?;
         let cpu_began = cpu_time();
-        let overwrite = self.options.overwrite;
-        let mut writer =
-            Writer::create(&self.options.out, WriterOptions { overwrite, ..Default::default() })?;
+        let mut writer = self.writer().map_err(|error| self.not_finished(error))?;
         self.write_what_was_beside(beside, &mut writer).map_err(|source| self.not_written(source))?;
         let completions = self.waits.as_ref().map(|_| RefCell::default());
         let spill_failed = pages.spill_failed.as_ref().map(ToString::to_string);
@@ -230,10 +228,20 @@ impl Taken<'_> {
             self.remark(remark, &mut writer, progress).map_err(|source| self.not_written(source))?;
         }
         complete_meta(&mut assembled.meta, self.options, &self.machine, &self.captured);
-        let meta = writer.finish(assembled.meta)?;
-        let captured = self.captured;
+        let finished = writer.install(assembled.meta).map_err(|error| self.not_finished(error))?;
+        if finished.path != self.options.out {
+            let (named, path) = (self.options.out.display(), finished.path.display());
+            let note = format!("{named} was made by another program meanwhile, so this recording is {path}");
+            progress(Progress::Note(&note));
+            self.notes.push(note);
+        }
+        if !finished.incomplete.is_empty() {
+            let missing: Vec<String> = finished.incomplete.iter().map(ToString::to_string).collect();
+            return Err(RecordError::DiskFull { out: finished.path, missing: missing.join(", ") });
+        }
+        let (captured, meta) = (self.captured, finished.meta);
         Ok(RecordSummary {
-            out: self.options.out.clone(),
+            out: finished.path,
             began: captured.began,
             ended: captured.ended,
             stopped_by: captured.stopped_by,
@@ -250,8 +258,31 @@ impl Taken<'_> {
         })
     }
 
+    /// Events were captured, so whatever can be kept of them is.
+    fn writer(&self) -> Result<Writer, RecordingError> {
+        let overwrite = self.options.overwrite;
+        let options = WriterOptions {
+            overwrite,
+            keep_what_fits: true,
+            beside_if_taken: true,
+            ..WriterOptions::default()
+        };
+        Writer::create(&self.options.out, options)
+    }
+
     fn not_written(&self, source: io::Error) -> RecordError {
-        RecordError::Write { out: self.options.out.clone(), source }
+        match source.downcast::<RecordingError>() {
+            Ok(error) => self.not_finished(error),
+            Err(source) => RecordError::Write { out: self.options.out.clone(), source },
+        }
+    }
+
+    /// The path in an error of the system is that of a file that is gone with it.
+    fn not_finished(&self, error: RecordingError) -> RecordError {
+        match error {
+            RecordingError::Io { source, .. } => RecordError::Write { out: self.options.out.clone(), source },
+            other => other.into(),
+        }
     }
 
     /// Writes what does not come from the trace: the monitor's samples, the command's mark, and the caller's rows.

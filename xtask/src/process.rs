@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use fonio_system::signals::{self, Signal};
 use wait4::Wait4;
 
 /// The top of the repository.
@@ -34,13 +35,7 @@ pub fn scratch(name: &str) -> Result<PathBuf> {
 
 /// Whether this process is root's.
 pub fn is_root() -> bool {
-    std::fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|status| {
-            let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?.to_owned();
-            line.split_whitespace().nth(1).map(|effective| effective == "0")
-        })
-        .unwrap_or(false)
+    rustix::process::geteuid().is_root()
 }
 
 /// Cargo, from the top of the repository.
@@ -71,20 +66,21 @@ pub fn bound_to_this(program: &Path) -> Command {
 }
 
 /// Whether Ctrl-C or SIGTERM came since [`outlive_signals`].
-static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// From now on Ctrl-C and SIGTERM do not end this process, which has something to undo: [`check_signals`] fails then.
 /// Ctrl-C also reaches the programs that run.
 pub fn outlive_signals() -> Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&INTERRUPTED)).context("cannot handle signals")?;
+    if INTERRUPTED.get().is_none() {
+        let stop = signals::watch(&[Signal::INT, Signal::TERM]).context("cannot handle signals")?;
+        INTERRUPTED.get_or_init(|| stop);
     }
     Ok(())
 }
 
 /// Fails after Ctrl-C or SIGTERM.
 pub fn check_signals() -> Result<()> {
-    if INTERRUPTED.load(Ordering::Relaxed) {
+    if INTERRUPTED.get().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
         bail!("interrupted");
     }
     Ok(())

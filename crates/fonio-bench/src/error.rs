@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use fonio_host::HostError;
+use fonio_system::SystemError;
 use thiserror::Error;
 
 /// A benchmark that did not happen, or did not finish.
@@ -30,16 +31,8 @@ pub enum BenchError {
         what: String,
     },
     /// The system refused something.
-    #[error("cannot {action} {}", path.display())]
-    System {
-        /// What was tried.
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// Neither a folder nor a block device.
     #[error("{} is neither a folder nor a block device", path.display())]
     NoTarget {
@@ -95,10 +88,10 @@ pub enum BenchError {
 impl BenchError {
     pub(crate) fn system(
         action: &'static str,
-        path: &std::path::Path,
+        path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> BenchError {
-        let path = path.to_owned();
-        move |source| BenchError::System { action, path, source }
+        let failed = SystemError::on(action, path);
+        move |source| failed(source).into()
     }
 }
 

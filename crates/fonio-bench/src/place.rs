@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use fonio_system::{MountTable, device};
 use serde::{Deserialize, Serialize};
 
 /// The machine, file system and device as procfs and sysfs show them. What they do not show is `None`.
@@ -46,30 +47,27 @@ impl Place {
         };
         let Ok(metadata) = fs::metadata(path) else { return place };
         place.raw_device = metadata.file_type().is_block_device();
-        let id = if place.raw_device { metadata.rdev() } else { metadata.dev() };
-        let (major, minor) = (rustix::fs::major(id), rustix::fs::minor(id));
-        let mut number = format!("{major}:{minor}");
+        let mut id = device::from_dev(if place.raw_device { metadata.rdev() } else { metadata.dev() });
         if !place.raw_device {
             if let Ok(sizes) = rustix::fs::statvfs(path) {
                 place.free_bytes = sizes.f_bavail * sizes.f_frsize;
                 place.size_bytes = sizes.f_blocks * sizes.f_frsize;
             }
-            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            let mounts = MountTable::read().unwrap_or_default();
             let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-            if let Some(mount) = mount_of(&mounts, &real) {
+            if let Some(mount) = mounts.holding(&real) {
                 // btrfs and overlayfs give files a number of their own; the mount's source names the device.
                 if let Ok(source) = fs::metadata(&mount.source)
                     && source.file_type().is_block_device()
                 {
-                    number =
-                        format!("{}:{}", rustix::fs::major(source.rdev()), rustix::fs::minor(source.rdev()));
+                    id = device::from_dev(source.rdev());
                 }
-                place.compression = compression(&mount.options);
-                place.file_system = Some(mount.file_system);
-                place.mount_options = mount.options;
+                place.mount_options = mount.all_options();
+                place.compression = compression(&place.mount_options);
+                place.file_system = Some(mount.filesystem.clone());
             }
         }
-        let sysfs = Path::new("/sys/dev/block").join(&number);
+        let sysfs = Path::new("/sys/dev/block").join(id.to_string());
         place.look_at_device(&sysfs);
         place
     }
@@ -132,37 +130,6 @@ impl Place {
     }
 }
 
-struct MountPoint {
-    file_system: String,
-    source: String,
-    options: Vec<String>,
-}
-
-/// The mount that holds `path`: of those whose folder it is below, the deepest, and of equals the last.
-fn mount_of(mountinfo: &str, path: &Path) -> Option<MountPoint> {
-    let mut best: Option<(usize, MountPoint)> = None;
-    for line in mountinfo.lines() {
-        let Some((left, right)) = line.split_once(" - ") else { continue };
-        let (left, right): (Vec<&str>, Vec<&str>) = (left.split(' ').collect(), right.split(' ').collect());
-        let (Some(at), Some(own)) = (left.get(4), left.get(5)) else { continue };
-        let [file_system, source, of_system, ..] = right[..] else { continue };
-        let at = at.replace("\\040", " ");
-        let depth = Path::new(&at).components().count();
-        if !path.starts_with(&at) || best.as_ref().is_some_and(|(deepest, _)| *deepest > depth) {
-            continue;
-        }
-        let mut options: Vec<String> = Vec::new();
-        for option in own.split(',').chain(of_system.split(',')) {
-            if !options.iter().any(|known| known == option) {
-                options.push(option.to_owned());
-            }
-        }
-        let mount = MountPoint { file_system: file_system.to_owned(), source: source.to_owned(), options };
-        best = Some((depth, mount));
-    }
-    best.map(|(_, mount)| mount)
-}
-
 fn compression(options: &[String]) -> Option<String> {
     options
         .iter()
@@ -196,25 +163,19 @@ fn is_encrypted(sysfs: &Path, depth: u32) -> bool {
 mod tests {
     use super::*;
 
-    const MOUNTS: &str = "\
-22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/root rw,discard
-30 22 0:25 /home /home rw,noatime - btrfs /dev/mmcblk0p2 rw,compress=zstd:3,ssd
-31 30 8:1 / /home/my\\040card rw - f2fs /dev/sda1 rw,compress_algorithm=lz4
-";
-
     #[test]
-    fn the_deepest_mount_counts() {
-        for (path, file_system, compressed) in [
-            ("/etc", "ext4", None),
-            ("/homely", "ext4", None),
-            ("/home/x", "btrfs", Some("zstd:3")),
-            ("/home/my card/y", "f2fs", Some("lz4")),
+    fn compression_by_mount_options() {
+        for (options, expected) in [
+            ("rw,relatime,discard", None),
+            ("rw,noatime,compress=zstd:3,ssd", Some("zstd:3")),
+            ("rw,compress-force=lzo", Some("lzo")),
+            ("rw,compress_algorithm=lz4", Some("lz4")),
+            ("rw,compress=no", None),
+            ("rw,compress=none", None),
         ] {
-            let mount = mount_of(MOUNTS, Path::new(path)).expect("the root holds everything");
-            assert_eq!(mount.file_system, file_system, "{path}");
-            assert_eq!(compression(&mount.options).as_deref(), compressed, "{path}");
+            let options: Vec<String> = options.split(',').map(str::to_owned).collect();
+            assert_eq!(compression(&options).as_deref(), expected, "{options:?}");
         }
-        assert!(mount_of("damaged\n", Path::new("/")).is_none());
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //! SIGTERM or Ctrl-C come. It prints the mode once the mount stands.
 
 use std::io::Write;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 
 use std::os::fd::AsFd;
 
 use fonio_bfuse::{Mount, Options};
+use fonio_system::signals;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -29,10 +29,7 @@ fn main() -> ExitCode {
 fn run(words: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let [source, dir, lists @ ..] = words else { return Err("give SOURCE DIR [OPTIONS]".into()) };
     let options = Options::parse(lists.iter().map(String::as_str))?;
-    let (stop, signal) = UnixStream::pair()?;
-    for number in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP] {
-        signal_hook::low_level::pipe::register(number, signal.try_clone()?)?;
-    }
+    let stop = signals::wake_on(&signals::ENDING)?;
     let mount = Mount::start(Path::new(source), Path::new(dir), options)?;
     writeln!(std::io::stdout(), "{}", mount.mode().name())?;
     std::io::stdout().flush()?;

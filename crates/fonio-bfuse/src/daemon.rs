@@ -2,12 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use fonio_system::signals;
 use rustix::fs::{Mode, OFlags};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::MountError;
 use crate::mount::Mount;
@@ -24,12 +23,7 @@ pub fn serve(
     options: Options,
     when_ready: impl FnOnce(&Mount),
 ) -> Result<(), MountError> {
-    let (stop, signal) = UnixStream::pair().map_err(MountError::system("make a socket for", dir))?;
-    for number in [SIGTERM, SIGINT, SIGHUP] {
-        let signal = signal.try_clone().map_err(MountError::system("make a socket for", dir))?;
-        signal_hook::low_level::pipe::register(number, signal)
-            .map_err(MountError::system("catch signals for", dir))?;
-    }
+    let stop = signals::wake_on(&signals::ENDING).map_err(MountError::system("catch signals for", dir))?;
     let mount = Mount::start(source, dir, options)?;
     when_ready(&mount);
     mount.wait(Some(stop.as_fd()))?;

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use fonio_system::MountPoint;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -14,8 +15,8 @@ use rustix::net::{
 };
 
 use crate::error::MountError;
-use crate::mountinfo::{self, FILE_SYSTEM_TYPE};
 use crate::options::Options;
+use crate::our_mounts::{self, FILE_SYSTEM_TYPE};
 
 const HELPER: &str = "fusermount3";
 
@@ -64,11 +65,7 @@ pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
 
 /// The helper is set-user-ID root: it checks that the user may, mounts, and sends the descriptor back.
 fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
-    let failed = |source: Errno| MountError::System {
-        action: "talk to fusermount3 about",
-        path: dir.to_owned(),
-        source: source.into(),
-    };
+    let failed = |errno: Errno| MountError::system("talk to fusermount3 about", dir)(errno);
     // Without the flag of close-on-exec, so that the helper inherits it.
     let (theirs, ours) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)
@@ -88,7 +85,7 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
         .status()
         .map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => MountError::HelperMissing,
-            _ => MountError::System { action: "start fusermount3 for", path: dir.to_owned(), source: error },
+            _ => MountError::system("start fusermount3 for", dir)(error),
         })?;
     if !status.success() {
         return Err(MountError::HelperRefused { path: dir.to_owned(), status: status.to_string() });
@@ -122,10 +119,10 @@ pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
 }
 
 /// Detaches our mounts whose daemon is gone: what a `kill -9` leaves behind. Returns where they were.
-pub(crate) fn detach_dead(is_served: impl Fn(&mountinfo::MountEntry) -> bool) -> Vec<std::path::PathBuf> {
-    let unserved = mountinfo::ours().into_iter().filter(|entry| !is_served(entry));
+pub(crate) fn detach_dead(is_served: impl Fn(&MountPoint) -> bool) -> Vec<std::path::PathBuf> {
+    let unserved = our_mounts::all().into_iter().filter(|mount| !is_served(mount));
     let dead = unserved
-        .filter(|entry| matches!(rustix::fs::statfs(&entry.dir), Err(Errno::NOTCONN | Errno::CONNABORTED)));
+        .filter(|mount| matches!(rustix::fs::statfs(&mount.dir), Err(Errno::NOTCONN | Errno::CONNABORTED)));
     // Another user's stays: only they and root may take it away.
-    dead.filter(|entry| unmount(&entry.dir, true).is_ok()).map(|entry| entry.dir).collect()
+    dead.filter(|mount| unmount(&mount.dir, true).is_ok()).map(|mount| mount.dir).collect()
 }

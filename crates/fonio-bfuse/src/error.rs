@@ -3,21 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 
+use fonio_system::SystemError;
+
 /// An error of mounting. Each says what was tried, on what, and where it can, the way out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
     /// A system call failed.
-    #[error("cannot {action} {}", path.display())]
-    System {
-        /// What was tried, as the verb of a sentence.
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// The kernel's answer.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// `fusermount3`, which mounts for users, is not there.
     #[error(
         "fusermount3 is not installed, and only root mounts without it; on Debian: apt-get install fuse3"
@@ -68,7 +62,7 @@ impl MountError {
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(E) -> Self {
-        let path = path.into();
-        move |source| Self::System { action, path, source: source.into() }
+        let failed = SystemError::on(action, path);
+        move |source| failed(source).into()
     }
 }

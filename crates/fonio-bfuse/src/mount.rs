@@ -16,8 +16,8 @@ use crate::filesystem::FileSystem;
 use crate::handshake::{Agreed, RingsAllowed, shake_hands};
 use crate::kernel;
 use crate::modes::Mode;
-use crate::mountinfo;
 use crate::options::{IoUring, Options};
+use crate::our_mounts;
 use crate::report::Server;
 use crate::session::Session;
 use crate::statistics::BufferStatistics;
@@ -99,8 +99,8 @@ impl Mount {
             .map_err(MountError::system("start a thread for", dir))?;
         let session = Session::start(Arc::clone(&file_system), session, over_ring, notify)
             .map_err(MountError::system("start a thread for", dir))?;
-        let server = mountinfo::at(dir)
-            .map(|entry| Server::start(&entry, &file_system, &statistics, prometheus))
+        let server = our_mounts::at(dir)
+            .map(|mount| Server::start(&mount, &file_system, &statistics, prometheus))
             .transpose()?;
         let mount = Self {
             dir: dir.to_owned(),
@@ -123,7 +123,7 @@ impl Mount {
     /// [`MountError::NotMounted`], and where the kernel refuses.
     pub fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
         let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
-        mountinfo::at(&dir).ok_or_else(|| MountError::NotMounted { path: dir.clone() })?;
+        our_mounts::at(&dir).ok_or_else(|| MountError::NotMounted { path: dir.clone() })?;
         device::remount(&dir, options)
     }
 

@@ -13,7 +13,7 @@ use crate::error::MountError;
 use crate::filesystem::FileSystem;
 use crate::kernel::process_use;
 use crate::modes::Serving;
-use crate::mountinfo;
+use crate::our_mounts;
 use crate::protocol::Opcode;
 use crate::statistics::{BufferStatistics, Histogram};
 
@@ -211,8 +211,8 @@ pub fn report(dir: &Path) -> Result<Report, MountError> {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         _ => dir.canonicalize().map_err(MountError::system("find", dir))?,
     };
-    let entry = mountinfo::at(&dir).ok_or_else(|| MountError::NotMounted { path: dir.clone() })?;
-    let path = server::socket_of(&entry);
+    let mount = our_mounts::at(&dir).ok_or_else(|| MountError::NotMounted { path: dir.clone() })?;
+    let path = server::socket_of(&mount);
     let mut text = Vec::new();
     UnixStream::connect(&path)
         .and_then(|mut stream| stream.read_to_end(&mut text))

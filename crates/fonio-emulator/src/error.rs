@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use fonio_core::{ByteCount, Nanos};
 use fonio_host::HostError;
+use fonio_system::SystemError;
 
 /// An error of the emulator.
 #[derive(Debug, thiserror::Error)]
@@ -14,16 +15,8 @@ pub enum EmulatorError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// A system call failed.
-    #[error("cannot {action} {}", path.display())]
-    System {
-        /// What was tried, as the verb of a sentence.
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// The kernel's answer.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// The device model cannot be had.
     #[error("{profile}: {reason}")]
     Profile {
@@ -107,7 +100,7 @@ impl EmulatorError {
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> EmulatorError {
-        let path = path.into();
-        move |source| EmulatorError::System { action, path, source }
+        let failed = SystemError::on(action, path);
+        move |source| failed(source).into()
     }
 }

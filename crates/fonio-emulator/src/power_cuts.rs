@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use fonio_host::{Filesystem, HostError, Ledger, LoopDevice, LoopOptions, Step};
 use fonio_sim::Random;
+use fonio_system::procfs;
 use serde::{Deserialize, Serialize};
 
 use crate::EmulatorError;
@@ -154,10 +155,8 @@ pub fn scratch(bytes: u64) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
     // A tmpfs of half the memory may be larger than what is free of it.
-    let free = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    });
-    let room = room.min(free.unwrap_or(0).saturating_mul(1024) / 2);
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = procfs::memory(&meminfo, "MemAvailable").map_or(0, |bytes| bytes.0);
+    let room = room.min(free / 2);
     if room > bytes.saturating_mul(2) { memory.to_owned() } else { std::env::temp_dir() }
 }

@@ -5,8 +5,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use fonio_core::Nanos;
-use fonio_host::{Entry, Ledger, ProcessId, Step};
+use fonio_host::{Entry, Ledger, Step};
 use fonio_sim::device::Limits;
+use fonio_system::ProcessId;
 
 use crate::EmulatorError;
 use crate::report::ServeReport;

@@ -5,7 +5,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use fonio_host::{ProcessId, Step};
+use fonio_host::Step;
+use fonio_system::ProcessId;
 
 use crate::EmulatorError;
 use crate::emulator::Emulated;

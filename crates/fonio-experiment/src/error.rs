@@ -8,6 +8,7 @@ use fonio_emulator::EmulatorError;
 use fonio_host::HostError;
 use fonio_record::RecordError;
 use fonio_recording::RecordingError;
+use fonio_system::SystemError;
 use fonio_workload::WorkloadError;
 
 /// An experiment that did not happen, or did not finish. All that it had made is undone then.
@@ -65,16 +66,8 @@ pub enum ExperimentError {
         reason: &'static str,
     },
     /// A system call failed.
-    #[error("cannot {action} {}", path.display())]
-    System {
-        /// What was tried, as the verb of a sentence.
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// The kernel's answer.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// Somebody asked to stop.
     #[error("stopped; everything that was made for the run is undone")]
     Interrupted,
@@ -91,7 +84,7 @@ impl ExperimentError {
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> ExperimentError {
-        let path = path.into();
-        move |source| ExperimentError::System { action, path, source }
+        let failed = SystemError::on(action, path);
+        move |source| failed(source).into()
     }
 }

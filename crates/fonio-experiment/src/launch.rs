@@ -17,11 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use fonio_core::{RowSink, Wait, ignore_rows};
-use fonio_host::{ConfinedCpu, OpenWatch, ProcessId, Step};
+use fonio_host::{ConfinedCpu, OpenWatch, Step};
 use fonio_record::{
     CommandOutput, CommandSetting, Progress, Quiet, RecordOptions, RecordSummary, StopReason, record,
 };
 use fonio_recording::{Recording, Table, Tables};
+use fonio_system::ProcessId;
 
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;

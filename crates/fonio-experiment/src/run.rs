@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use fonio_core::{Mark, RowSink, Timestamp};
 use fonio_emulator::ServeReport;
-use fonio_host::{ConfinedCpu, Entry, ProcessId, Step};
+use fonio_host::{ConfinedCpu, Entry, Step};
 use fonio_record::{Progress, RecordOptions, StopReason, record_with};
+use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
 use fonio_workload::{Options, Outcome};
 

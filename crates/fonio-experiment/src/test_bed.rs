@@ -10,8 +10,9 @@ use std::process::{Child, Command, Stdio};
 use fonio_core::ByteCount;
 use fonio_emulator::ServeReport;
 use fonio_emulator::{Emulated, Front, Options, ServeConfig};
-use fonio_host::{Confirmation, Filesystem, Ledger, Link, ProcessId, Step};
+use fonio_host::{Confirmation, Filesystem, Ledger, Link, Step};
 use fonio_record::Selector;
+use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
 
 use crate::error::ExperimentError;

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use fonio_system::{MountPoint, MountTable};
 use serde::{Deserialize, Serialize};
 
-use crate::{Entry, HostError, Ledger, Step, mount};
+use crate::{Entry, HostError, Ledger, Step};
 
 /// The least quota that the kernel takes, with which the period is shortest.
 const QUOTA_US: f64 = 1_000.0;
@@ -144,14 +145,12 @@ enum Hierarchy {
 
 impl Hierarchy {
     fn find() -> Result<Hierarchy, HostError> {
-        let mounts = mount::mounts()?;
-        let is_own = |mounted: &&mount::Mounted| {
-            mounted.filesystem == "cgroup" && mounted.filesystem_options.iter().any(|option| option == "cpu")
-        };
-        if let Some(own) = mounts.iter().find(is_own) {
+        let mounts = MountTable::read()?;
+        let has_cpu = |mount: &&MountPoint| mount.filesystem_options.iter().any(|option| option == "cpu");
+        if let Some(own) = mounts.of_kind("cgroup").find(has_cpu) {
             return Ok(Hierarchy::Own(own.dir.clone()));
         }
-        let Some(unified) = mounts.iter().find(|mounted| mounted.filesystem == "cgroup2") else {
+        let Some(unified) = mounts.of_kind("cgroup2").next() else {
             let reason = "no control groups are mounted; `mount -t cgroup2 none /sys/fs/cgroup` mounts them";
             return Err(HostError::NoCpuLimit { reason: reason.to_owned() });
         };

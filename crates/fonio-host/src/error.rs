@@ -3,21 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 
+use fonio_system::SystemError;
+
 /// An error of the test bed. Each says what was tried, on what, and where it can, the way out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// A system call failed.
-    #[error("cannot {action} {}", path.display())]
-    System {
-        /// What was tried, as the verb of a sentence.
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// The kernel's answer.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// A program that the test bed needs is not installed.
     #[error("{program} is not installed; on Debian: apt-get install {package}")]
     ProgramMissing {
@@ -135,7 +129,7 @@ impl HostError {
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> HostError {
-        let path = path.into();
-        move |source| HostError::System { action, path, source }
+        let failed = SystemError::on(action, path);
+        move |source| failed(source).into()
     }
 }

@@ -8,9 +8,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::str::FromStr;
 
+use fonio_system::MountTable;
 use rustix::fs::OFlags;
 
-use crate::{HostError, mount, program};
+use crate::{HostError, program};
 
 /// A file system that the test bed can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +144,7 @@ pub fn claim(device: &Path, confirmation: Confirmation) -> Result<File, HostErro
 
 fn user_of(device: &Path) -> Result<String, HostError> {
     let source = device.to_string_lossy();
-    let mounted = mount::mounts()?.into_iter().find(|mounted| mounted.source == source);
+    let mounted = MountTable::read()?.into_iter().find(|mounted| mounted.source == source);
     Ok(match mounted {
         Some(mounted) => format!("it is mounted on {}", mounted.dir.display()),
         None => "it, or a part of it, is mounted, swap, or below another device".to_owned(),

@@ -13,10 +13,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use fonio_system::{ProcessId, state};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-use crate::{HostError, ProcessId};
+use crate::HostError;
 
 /// Something that outlives the process that did it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,17 +110,9 @@ enum Line {
 }
 
 impl Ledger {
-    /// Where ledgers are kept: `/run/fonio` for root, else `fonio` in `$XDG_RUNTIME_DIR` or in the temporary folder.
-    /// All of them are empty after a reboot, as the machine is.
+    /// Names the folder where ledgers are kept: the state folder, which is empty after a reboot, as the machine is.
     pub fn default_dir() -> PathBuf {
-        if rustix::process::geteuid().is_root() {
-            return "/run/fonio".into();
-        }
-        let user = rustix::process::geteuid().as_raw();
-        match std::env::var_os("XDG_RUNTIME_DIR") {
-            Some(dir) => PathBuf::from(dir).join("fonio"),
-            None => std::env::temp_dir().join(format!("fonio-{user}")),
-        }
+        state::folder()
     }
 
     /// Begins a ledger of this process in `dir`, which is made if it is missing.
@@ -324,8 +317,8 @@ fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>
 
 /// A folder that nobody else can write to: what it says is done as root.
 pub(crate) fn make_private_dir(dir: &Path) -> Result<(), HostError> {
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(HostError::system("make", dir))?;
+    use std::os::unix::fs::MetadataExt;
+    state::make(dir).map_err(HostError::system("make", dir))?;
     let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
     let foreign = metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0;
     if foreign {

@@ -1,12 +1,12 @@
-//! Mounting and unmounting, and what is mounted.
+//! Mounting and unmounting.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use fonio_system::MountTable;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -95,8 +95,8 @@ pub fn unmount(dir: &Path) -> Result<(), HostError> {
 /// Unmounts `dir` if what is mounted there is `source`. A mount that stays in use is taken out of sight at least, and
 /// goes with its last user.
 pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
-    let ours = mounts()?.into_iter().rfind(|mount| mount.dir == dir);
-    if ours.is_none_or(|mount| mount.source != source) {
+    let mounts = MountTable::read()?;
+    if mounts.at(dir).is_none_or(|mount| mount.source != source) {
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
@@ -116,95 +116,12 @@ pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
 ///
 /// [`HostError::System`] where `/proc` is not mounted.
 pub fn mounts_under(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
-    Ok(mounts()?.into_iter().map(|mount| mount.dir).filter(|at| at.starts_with(dir)).collect())
-}
-
-/// A line of `/proc/self/mountinfo`.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Mounted {
-    pub(crate) dir: PathBuf,
-    pub(crate) source: String,
-    /// The kernel's name of the file system's driver.
-    pub(crate) filesystem: String,
-    /// `major:minor`; of a file system without a device of its own, a number that the kernel made up.
-    pub(crate) device: String,
-    /// Of this mount: `rw,noatime`.
-    pub(crate) options: Vec<String>,
-    /// Of the file system, wherever it is mounted: `rw,commit=30`.
-    pub(crate) filesystem_options: Vec<String>,
-}
-
-impl Mounted {
-    /// Whether files are kept in it, on a device or on file systems below, and not made up by the kernel.
-    pub(crate) fn keeps_files(&self) -> bool {
-        self.source.starts_with('/') || matches!(self.filesystem.as_str(), "overlay" | "zfs" | "fuse.bindfs")
-    }
-}
-
-/// What is mounted, the latest last.
-pub(crate) fn mounts() -> Result<Vec<Mounted>, HostError> {
-    let path = "/proc/self/mountinfo";
-    let text = fs::read(path).map_err(HostError::system("read", path))?;
-    Ok(text.split(|byte| *byte == b'\n').filter_map(parse_mount).collect())
-}
-
-fn parse_mount(line: &[u8]) -> Option<Mounted> {
-    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-    let dash = fields.iter().position(|field| *field == b"-")?;
-    let dir = PathBuf::from(OsString::from_vec(unescape(fields.get(4)?)));
-    let text = |at: usize| fields.get(at).map(|field| String::from_utf8_lossy(&unescape(field)).into_owned());
-    let list = |at: usize| Some(text(at)?.split(',').map(str::to_owned).collect());
-    Some(Mounted {
-        dir,
-        source: text(dash + 2)?,
-        filesystem: text(dash + 1)?,
-        device: text(2)?,
-        options: list(5)?,
-        filesystem_options: list(dash + 3)?,
-    })
-}
-
-/// The kernel writes blank, tab, newline and backslash as a backslash and three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let digits = tail.get(..3).filter(|digits| digits.iter().all(|digit| (b'0'..b'8').contains(digit)));
-        match digits {
-            Some(digits) if byte == b'\\' => {
-                let value = digits.iter().fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
-                out.push((value & 0xff) as u8);
-                rest = &tail[3..];
-            }
-            _ => {
-                out.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    out
+    Ok(MountTable::read()?.into_iter().map(|mount| mount.dir).filter(|at| at.starts_with(dir)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_of_mountinfo_gives_folder_and_source() {
-        let line = br"36 35 98:0 / /mnt/a\040b rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
-        let words = |text: &str| text.split(',').map(str::to_owned).collect();
-        let expected = Mounted {
-            dir: "/mnt/a b".into(),
-            source: "/dev/root".to_owned(),
-            filesystem: "ext3".to_owned(),
-            device: "98:0".to_owned(),
-            options: words("rw,noatime"),
-            filesystem_options: words("rw,errors=continue"),
-        };
-        assert_eq!(parse_mount(line), Some(expected));
-        assert_eq!(parse_mount(b""), None);
-        assert_eq!(unescape(br"a\b\13"), br"a\b\13");
-    }
 
     #[test]
     fn something_is_mounted_at_the_root() {

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use fonio_system::{MountPoint, MountTable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::{HostError, mount};
+use crate::HostError;
 
 /// How long after being asked to end the thread may notice it.
 const NOTICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -59,8 +60,8 @@ impl OpenWatch {
         }
         // SAFETY: the kernel has just given this descriptor to us alone.
         let queue = unsafe { OwnedFd::from_raw_fd(fd) };
-        for mounted in mount::mounts()?.iter().filter(|mounted| mounted.keeps_files()) {
-            let Ok(dir) = CString::new(mounted.dir.as_os_str().as_bytes()) else { continue };
+        for mount in MountTable::read()?.iter().filter(|mount| keeps_files(mount)) {
+            let Ok(dir) = CString::new(mount.dir.as_os_str().as_bytes()) else { continue };
             let add = libc::FAN_MARK_ADD | libc::FAN_MARK_MOUNT;
             // SAFETY: the path is a C string that lives over the call, which writes nothing of ours.
             let marked = unsafe {
@@ -70,7 +71,7 @@ impl OpenWatch {
             // A mount below another that hides it cannot be reached by its path, nor by anybody else.
             let is_hidden = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
             if marked < 0 && !is_hidden {
-                return Err(HostError::system("watch", &mounted.dir)(error));
+                return Err(HostError::system("watch", &mount.dir)(error));
             }
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -125,6 +126,11 @@ fn take(mut queue: File, stop: &AtomicBool) -> io::Result<BTreeSet<Opened>> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Whether files are kept in it, on a device or on file systems below, and not made up by the kernel.
+fn keeps_files(mount: &MountPoint) -> bool {
+    mount.source.starts_with('/') || matches!(mount.filesystem.as_str(), "overlay" | "zfs" | "fuse.bindfs")
 }
 
 fn events(mut bytes: &[u8], found: &mut BTreeSet<Opened>) {

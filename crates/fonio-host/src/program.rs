@@ -31,7 +31,7 @@ pub fn run<S: AsRef<OsStr>>(
     command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null());
     let out = command.output().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => HostError::ProgramMissing { program: program.to_owned(), package },
-        _ => HostError::System { action: "start", path: program.into(), source },
+        _ => HostError::system("start", program)(source),
     })?;
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());

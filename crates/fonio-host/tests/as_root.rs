@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use fonio_host::{
     ConfinedCpu, CpuShare, Filesystem, HostError, Ledger, Link, LinkRates, LoopDevice, LoopOptions,
-    OpenWatch, ProcessId, Setting, Settings, Undone, mount, mount_tmpfs, mounts_under,
+    OpenWatch, Setting, Settings, Undone, mount, mount_tmpfs, mounts_under,
 };
+use fonio_system::ProcessId;
 use fonio_testing::{Need, has, skip, skip_part};
 
 #[track_caller]

@@ -7,6 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use fonio_core::{ByteCount, Mark, Timestamp};
+use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder, SchedEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -16,7 +17,7 @@ use crate::idle::{IdleWatch, SAMPLE_EVERY};
 use crate::machine::Machine;
 use crate::monitor::Monitor;
 use crate::pages::{Drained, LeftOut, PageStore, Pages};
-use crate::signals::Signals;
+use crate::stop::{Decision, Seen, StopPolicy};
 use crate::threads::Threads;
 use crate::tracefs::{CpuStats, Instance};
 use crate::{Progress, RecordError, RecordOptions, StopReason};
@@ -25,8 +26,6 @@ use crate::{Progress, RecordError, RecordOptions, StopReason};
 const WAKE_MAX: Duration = Duration::from_millis(200);
 /// Between wake-ups, while they fill fast.
 const WAKE_MIN: Duration = Duration::from_millis(5);
-/// How long a command may take to end after it was asked to; the capture goes on meanwhile.
-const GRACE: Duration = Duration::from_secs(2);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// A finished capture.
@@ -78,7 +77,7 @@ impl Missed {
 pub(crate) struct Capture<'a> {
     pub machine: &'a Machine,
     pub options: &'a RecordOptions,
-    pub signals: &'a Signals,
+    pub signals: &'a Listener,
     pub layout: &'a PageLayout,
     pub decoder: &'a BlockDecoder,
     /// Where waits are recorded.
@@ -121,7 +120,7 @@ fn clock(id: ClockId) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-fn after(time: Timestamp, span: Duration) -> Timestamp {
+pub(crate) fn after(time: Timestamp, span: Duration) -> Timestamp {
     Timestamp(time.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
 }
 
@@ -129,12 +128,46 @@ fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::from_nanos(then.0.saturating_sub(now.0))
 }
 
-/// Why the capture is to end, and by when at the latest.
-struct Ending {
-    reason: StopReason,
-    /// When the command is to be sent SIGTERM, where that has not been done.
-    terminate_at: Option<Timestamp>,
-    by: Timestamp,
+/// How long to sleep between two wake-ups, by how fast the kernel's buffers fill.
+#[derive(Debug)]
+struct Pace {
+    /// The size of one processor's buffer.
+    ring_bytes: u64,
+    sleep: Duration,
+}
+
+impl Pace {
+    fn new(ring_bytes: u64) -> Pace {
+        // A command may begin with all its might.
+        Pace { ring_bytes, sleep: WAKE_MAX / 4 }
+    }
+
+    /// Takes the most that one processor's buffer held at a wake-up.
+    fn note(&mut self, bytes_max: u64) {
+        // Leave room for a wake-up that comes late on a busy machine.
+        if bytes_max > self.ring_bytes / 4 {
+            self.sleep = (self.sleep / 2).max(WAKE_MIN);
+        } else if bytes_max < self.ring_bytes / 16 {
+            self.sleep = (self.sleep * 2).min(WAKE_MAX);
+        }
+    }
+}
+
+/// A capture whose events are switched on.
+struct Running<'a> {
+    capture: &'a Capture<'a>,
+    block: Feed<'a>,
+    waits: Option<Feed<'a>>,
+    monitor: Option<Monitor>,
+    threads: Threads,
+    command: Option<Command>,
+    command_mark: Option<Mark>,
+    idle: Option<IdleWatch>,
+    quiet_since: Option<Timestamp>,
+    began: Timestamp,
+    unix_ns_at_zero: i64,
+    /// Processor time of this process at the beginning.
+    cpu_began: Duration,
 }
 
 impl Capture<'_> {
@@ -142,14 +175,26 @@ impl Capture<'_> {
     /// at the end, and read to their end.
     pub(crate) fn run(
         &self,
-        mut block: Feed<'_>,
-        mut waits: Option<Feed<'_>>,
+        block: Feed<'_>,
+        waits: Option<Feed<'_>>,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
-        let mut monitor = self.options.sample_interval.map(|_| Monitor::new(self.machine));
-        let mut threads = Threads::default();
-        let ring_bytes = block.instance.bytes_per_cpu().unwrap_or(u64::MAX);
+        let mut running = self.begin(block, waits, progress)?;
+        let stopped_by = running.watch(progress)?;
+        let ended = running.switch_off()?;
+        running.settle_command(stopped_by, ended);
+        running.collect(stopped_by, ended)
+    }
 
+    /// Switches the events on, then starts the command.
+    fn begin<'a>(
+        &'a self,
+        block: Feed<'a>,
+        waits: Option<Feed<'a>>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Running<'a>, RecordError> {
+        let monitor = self.options.sample_interval.map(|_| Monitor::new(self.machine));
+        let mut threads = Threads::default();
         let began = now();
         let unix_ns_at_zero = i64::try_from(clock(ClockId::Realtime)).unwrap_or(0) - began.0 as i64;
         block.instance.switch(true)?;
@@ -159,174 +204,205 @@ impl Capture<'_> {
             waits.instance.follow(own_tid())?;
             waits.instance.switch(true)?;
         }
-        let mut command = Command::start(self.options)?;
+        let command = Command::start(self.options)?;
         if let Some(command) = &command {
             threads.add(command.pid());
             progress(Progress::CommandStarted { pid: command.pid() });
         }
-        let mut idle = self.options.until_idle.map(|quiet| IdleWatch::new(quiet, now()));
-        let mut quiet_since = None;
-        let mut command_mark = command.as_ref().map(|command| Mark {
+        let idle = self.options.until_idle.map(|quiet| IdleWatch::new(quiet, now()));
+        let command_mark = command.as_ref().map(|command| Mark {
             at: now(),
             until: None,
             name: "command".to_owned(),
             tid: Some(command.pid()),
         });
+        let quiet_since = None;
+        Ok(Running {
+            capture: self,
+            block,
+            waits,
+            monitor,
+            threads,
+            command,
+            command_mark,
+            idle,
+            quiet_since,
+            began,
+            unix_ns_at_zero,
+            cpu_began,
+        })
+    }
+}
 
-        let end = self.options.duration.map(|duration| after(began, duration));
-        let mut next_sample = began;
-        let mut next_progress = after(began, PROGRESS_EVERY);
-        // A command may begin with all its might.
-        let mut wake = WAKE_MAX / 4;
-        let mut ending: Option<Ending> = None;
-        let stopped_by = loop {
-            let time = now();
-            if let (Some(monitor), Some(interval)) = (&mut monitor, self.options.sample_interval)
-                && time >= next_sample
-            {
-                monitor.sample(time);
-                next_sample = after(time.max(next_sample), interval);
-            }
-            if time >= next_progress {
-                next_progress = after(time, PROGRESS_EVERY);
-                progress(Progress::Running {
-                    elapsed: until(began, time),
-                    trace_bytes: block.store.trace_bytes(),
-                    held_bytes: block.store.held_bytes(),
-                });
-            }
-            if let (Some(idle), Some(waits), None) = (&mut idle, &waits, &ending) {
-                let mut followed = waits.instance.followed();
-                followed.retain(|tid| *tid != own_tid());
-                quiet_since = idle.look(self.machine, &followed, now());
-            }
-
-            let mut timeout = if idle.is_some() { wake.min(SAMPLE_EVERY) } else { wake };
-            let deadlines = [
-                monitor.as_ref().map(|_| next_sample),
-                end.filter(|_| ending.is_none()),
-                ending.as_ref().map(|ending| ending.by),
-                ending.as_ref().and_then(|ending| ending.terminate_at),
-            ];
-            for deadline in deadlines.into_iter().flatten() {
-                timeout = timeout.min(until(now(), deadline));
-            }
-            sleep(timeout, command.as_ref())?;
-
-            let drained = self.drain(&mut block.store, waits.as_mut(), &mut threads)?;
-            threads.look_up(self.machine);
-            // Leave room for a wake-up that comes late on a busy machine.
-            if drained.bytes_max > ring_bytes / 4 {
-                wake = (wake / 2).max(WAKE_MIN);
-            } else if drained.bytes_max < ring_bytes / 16 {
-                wake = (wake * 2).min(WAKE_MAX);
-            }
-            if drained.full {
-                break StopReason::BufferFull;
-            }
-
-            if self.signals.interrupts() > 1 {
-                if let Some(command) = &mut command {
-                    command.terminate();
-                }
-                return Err(RecordError::Aborted);
-            }
-            let time = now();
-            if let Some(command) = &mut command
-                && command.has_ended()
-            {
-                break ending.map_or(StopReason::CommandEnded, |ending| ending.reason);
-            }
-            match &mut ending {
-                None => {
-                    let reason = if self.signals.terminations() > 0 {
-                        Some(StopReason::Terminated)
-                    } else if self.signals.interrupts() > 0 {
-                        Some(StopReason::Interrupted)
-                    } else if quiet_since.is_some() {
-                        Some(StopReason::Idle)
-                    } else {
-                        end.filter(|&end| time >= end).map(|_| StopReason::Duration)
-                    };
-                    let Some(reason) = reason else { continue };
-                    let Some(command) = &mut command else { break reason };
-                    // The terminal sends Ctrl-C to the command too; only one that does not heed it is asked again.
-                    if reason == StopReason::Interrupted && !self.options.setting.own_group {
-                        let terminate_at = after(time, GRACE);
-                        ending = Some(Ending {
-                            reason,
-                            terminate_at: Some(terminate_at),
-                            by: after(terminate_at, GRACE),
-                        });
-                    } else {
-                        command.terminate();
-                        ending = Some(Ending { reason, terminate_at: None, by: after(time, GRACE) });
-                    }
-                }
-                Some(ending) => {
-                    if ending.terminate_at.is_some_and(|at| time >= at) {
-                        ending.terminate_at = None;
-                        if let Some(command) = &mut command {
-                            command.terminate();
-                        }
-                    }
-                    if time >= ending.by {
-                        if let (StopReason::Idle, Some(command)) = (ending.reason, &mut command) {
-                            command.kill();
-                        }
-                        break ending.reason;
-                    }
-                }
-            }
+impl Running<'_> {
+    /// Takes what the kernel has, again and again, until there is a reason to stop.
+    fn watch(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<StopReason, RecordError> {
+        let options = self.capture.options;
+        let policy = StopPolicy::new(options.duration.map(|duration| after(self.began, duration)));
+        let mut policy = match &self.command {
+            Some(_) => policy.with_command(!options.setting.own_group),
+            None => policy,
         };
-        block.instance.switch(false)?;
-        if let Some(waits) = &waits {
+        let mut pace = Pace::new(self.block.instance.bytes_per_cpu().unwrap_or(u64::MAX));
+        let mut next_sample = self.began;
+        let mut next_progress = after(self.began, PROGRESS_EVERY);
+        loop {
+            self.sample_if_due(&mut next_sample);
+            self.tell_if_due(&mut next_progress, progress);
+            if !policy.is_ending() {
+                self.look_whether_quiet();
+            }
+            let next_sample = self.monitor.as_ref().map(|_| next_sample);
+            self.sleep(pace.sleep, [next_sample, policy.deadline()])?;
+            let drained = self.drain()?;
+            pace.note(drained.bytes_max);
+            let seen = Seen {
+                buffer_full: drained.full,
+                interrupts: self.capture.signals.count(Signal::INT),
+                terminations: self.capture.signals.count(Signal::TERM),
+                now: now(),
+                command_ended: self.command.as_mut().is_some_and(Command::has_ended),
+                quiet: self.quiet_since.is_some(),
+            };
+            match policy.decide(&seen) {
+                Decision::Continue => {}
+                Decision::Terminate => self.terminate_command(),
+                Decision::GiveUp => {
+                    self.terminate_command();
+                    return Err(RecordError::Aborted);
+                }
+                Decision::Stop { reason, kill } => {
+                    if let Some(command) = self.command.as_mut().filter(|_| kill) {
+                        command.kill();
+                    }
+                    return Ok(reason);
+                }
+            }
+        }
+    }
+
+    fn sample_if_due(&mut self, next: &mut Timestamp) {
+        let time = now();
+        if let (Some(monitor), Some(interval)) = (&mut self.monitor, self.capture.options.sample_interval)
+            && time >= *next
+        {
+            monitor.sample(time);
+            *next = after(time.max(*next), interval);
+        }
+    }
+
+    fn tell_if_due(&self, next: &mut Timestamp, progress: &mut dyn FnMut(Progress<'_>)) {
+        let time = now();
+        if time >= *next {
+            *next = after(time, PROGRESS_EVERY);
+            progress(Progress::Running {
+                elapsed: until(self.began, time),
+                trace_bytes: self.block.store.trace_bytes(),
+                held_bytes: self.block.store.held_bytes(),
+            });
+        }
+    }
+
+    fn look_whether_quiet(&mut self) {
+        if let (Some(idle), Some(waits)) = (&mut self.idle, &self.waits) {
+            let mut followed = waits.instance.followed();
+            followed.retain(|tid| *tid != own_tid());
+            self.quiet_since = idle.look(self.capture.machine, &followed, now());
+        }
+    }
+
+    /// Sleeps for `longest`, or until the first of `deadlines`; the end of the command and signals wake it.
+    fn sleep(&self, longest: Duration, deadlines: [Option<Timestamp>; 2]) -> Result<(), RecordError> {
+        let mut time = if self.idle.is_some() { longest.min(SAMPLE_EVERY) } else { longest };
+        for deadline in deadlines.into_iter().flatten() {
+            time = time.min(until(now(), deadline));
+        }
+        let time = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        let ended = self.command.as_ref().and_then(Command::ended);
+        let mut polled: Vec<PollFd<'_>> = ended.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        match poll(&mut polled, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => {
+                Err(RecordError::File { path: "poll".into(), doing: "waiting", source: errno.into() })
+            }
+        }
+    }
+
+    /// Takes what the kernel has, and looks up some of the threads that are new in it.
+    fn drain(&mut self) -> Result<Drained, RecordError> {
+        let drained = self.capture.drain(&mut self.block.store, self.waits.as_mut(), &mut self.threads)?;
+        self.threads.look_up(self.capture.machine);
+        Ok(drained)
+    }
+
+    fn terminate_command(&mut self) {
+        if let Some(command) = &mut self.command {
+            command.terminate();
+        }
+    }
+
+    /// Switches the events off, and gives the last instant that the recording covers.
+    fn switch_off(&self) -> Result<Timestamp, RecordError> {
+        self.block.instance.switch(false)?;
+        if let Some(waits) = &self.waits {
             waits.instance.switch(false)?;
         }
-        let ended = now();
-        if let Some(mark) = &mut command_mark {
+        Ok(now())
+    }
+
+    /// Ends a command in a group of its own with all that it started. After a full buffer it goes on undisturbed.
+    fn settle_command(&mut self, stopped_by: StopReason, ended: Timestamp) {
+        if let Some(mark) = &mut self.command_mark {
             mark.until = Some(ended);
         }
-        if let Some(command) = command.as_mut().filter(|_| self.options.setting.own_group)
+        let own_group = self.capture.options.setting.own_group;
+        if let Some(command) = self.command.as_mut().filter(|_| own_group)
             && stopped_by != StopReason::BufferFull
         {
             command.kill();
         }
-        self.drain(&mut block.store, waits.as_mut(), &mut threads)?;
-        threads.look_up(self.machine);
-        if let Some(monitor) = &mut monitor {
+    }
+
+    /// Reads the buffers to their end, and says what was lost.
+    fn collect(
+        mut self,
+        stopped_by: StopReason,
+        ended: Timestamp,
+    ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
+        self.drain()?;
+        if let Some(monitor) = &mut self.monitor {
             monitor.sample(ended);
         }
-        let missed = block.missed().map_err(|source| self.store_failed(source))?;
-        let waits_missed = match &waits {
-            Some(waits) => waits.missed().map_err(|source| self.store_failed(source))?,
-            None => Missed::default(),
-        };
-        let cpu = cpu_time().saturating_sub(cpu_began);
-        let trace_bytes = block.store.trace_bytes();
-        let pages = block.store.finish().map_err(|source| self.store_failed(source))?;
-        let waits_pages = match waits {
-            Some(waits) => Some(waits.store.finish().map_err(|source| self.store_failed(source))?),
-            None => None,
-        };
+        let failed = |source| self.capture.store_failed(source);
+        let missed = self.block.missed().map_err(failed)?;
+        let waits_missed = self.waits.as_ref().map(Feed::missed).transpose().map_err(failed)?;
+        let cpu = cpu_time().saturating_sub(self.cpu_began);
+        let trace_bytes = self.block.store.trace_bytes();
+        let pages = self.block.store.finish().map_err(failed)?;
+        let waits_pages = self.waits.map(|waits| waits.store.finish()).transpose().map_err(failed)?;
         let captured = Captured {
             trace_bytes,
-            threads,
-            monitor,
-            began,
+            threads: self.threads,
+            monitor: self.monitor,
+            began: self.began,
             ended,
-            unix_ns_at_zero,
+            unix_ns_at_zero: self.unix_ns_at_zero,
             stopped_by,
-            command,
-            command_mark,
-            quiet_since,
+            command: self.command,
+            command_mark: self.command_mark,
+            quiet_since: self.quiet_since,
             missed,
-            waits_missed,
+            waits_missed: waits_missed.unwrap_or_default(),
             cpu,
         };
         Ok((captured, pages, waits_pages))
     }
+}
 
+impl Capture<'_> {
     fn drain(
         &self,
         block: &mut PageStore,
@@ -358,20 +434,6 @@ impl Capture<'_> {
     }
 }
 
-/// Sleeps until the time is over, the command ends, or a signal comes.
-fn sleep(timeout: Duration, command: Option<&Command>) -> Result<(), RecordError> {
-    let timeout = Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(timeout.subsec_nanos()),
-    };
-    let ended = command.and_then(Command::ended);
-    let mut polled: Vec<PollFd<'_>> = ended.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-    match poll(&mut polled, Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(errno) => Err(RecordError::File { path: "poll".into(), doing: "waiting", source: errno.into() }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,5 +445,23 @@ mod tests {
         let after = clock_gettime(ClockId::Monotonic);
         let nanos = |time: rustix::time::Timespec| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
         assert!((nanos(before)..=nanos(after)).contains(&between), "{between}");
+    }
+    #[test]
+    fn the_pace_follows_how_fast_the_buffers_fill() {
+        let mut pace = Pace::new(1600);
+        let mut sleeps = |bytes_max| {
+            pace.note(bytes_max);
+            pace.sleep.as_micros()
+        };
+        assert_eq!(sleeps(100), 50_000, "a sixteenth changes nothing");
+        assert_eq!(sleeps(99), 100_000);
+        assert_eq!((sleeps(0), sleeps(0)), (200_000, 200_000), "the longest");
+        assert_eq!(sleeps(400), 200_000, "a quarter changes nothing");
+        assert_eq!((sleeps(401), sleeps(1600)), (100_000, 50_000));
+        assert_eq!(
+            [0; 6].map(|_| sleeps(1600)),
+            [25_000, 12_500, 6_250, 5_000, 5_000, 5_000],
+            "the shortest"
+        );
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, ExitStatus, Stdio};
 use std::time::Duration;
 
+use fonio_system::Cgroups;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use crate::options::CommandOutput;
@@ -135,7 +136,9 @@ impl Joined {
         let root = dir.parent().unwrap_or(dir);
         let path = Path::new("/proc/self/cgroup");
         let groups = std::fs::read_to_string(path).map_err(file_error(path, "reading"))?;
-        let own = own_group(&groups, file == "tasks").trim_start_matches('/');
+        let groups = Cgroups::parse(&groups);
+        let own = if file == "tasks" { groups.of_controller("cpu") } else { groups.unified() };
+        let own = own.unwrap_or_default().trim_start_matches('/');
         let joined = Joined { back: root.join(own).join(file) };
         enter(&dir.join(file))?;
         Ok(joined)
@@ -154,16 +157,6 @@ fn enter(path: &Path) -> Result<(), RecordError> {
     std::fs::write(path, "0").map_err(file_error(path, "writing"))
 }
 
-/// The group in the hierarchy of the `cpu` controller: `1:cpu:/x`, else in the unified one: `0::/x`.
-fn own_group(groups: &str, has_own_hierarchy: bool) -> &str {
-    let mut lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
-    let is_it = |names: &str| match has_own_hierarchy {
-        true => names.split(',').any(|name| name == "cpu"),
-        false => names.is_empty(),
-    };
-    lines.find(|(names, _)| is_it(names)).map_or("/", |(_, path)| path)
-}
-
 /// Processor time of the children that we have waited for: user and system.
 fn children_cpu() -> (Duration, Duration) {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -178,17 +171,4 @@ fn children_cpu() -> (Duration, Duration) {
         seconds + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
     };
     (duration(usage.ru_utime), duration(usage.ru_stime))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_group_of_the_processor_controller() {
-        let groups = "4:memory:/m\n2:cpu,cpuacct:/a/b\n0::/user.slice\n";
-        assert_eq!(own_group(groups, true), "/a/b");
-        assert_eq!(own_group(groups, false), "/user.slice");
-        assert_eq!(own_group("", false), "/");
-    }
 }

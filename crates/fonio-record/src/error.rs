@@ -114,7 +114,7 @@ pub enum RecordError {
         /// What was wrong.
         problem: String,
     },
-    /// The recording could not be written.
+    /// The recording could not be written, and nothing is left of it.
     #[error("the recording {out} could not be written")]
     Write {
         /// The recording.
@@ -122,6 +122,17 @@ pub enum RecordError {
         /// The cause.
         #[source]
         source: io::Error,
+    },
+    /// The file system filled up while the recording was written, which holds what fitted.
+    #[error(
+        "the file system of {} is full: the recording there lacks {missing}; make room, or name a place on another file system, and record again",
+        out.display()
+    )]
+    DiskFull {
+        /// The recording.
+        out: PathBuf,
+        /// What it lacks: `700 of 1000 requests, 20 of 90 bios`.
+        missing: String,
     },
     /// The recording could not be begun or finished.
     #[error(transparent)]

@@ -12,7 +12,7 @@ use fonio_core::Timestamp;
 use rustc_hash::FxHashMap;
 
 use crate::Quiet;
-use crate::machine::{Machine, read_text};
+use crate::machine::Machine;
 
 /// Between two samples.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(10);
@@ -49,14 +49,12 @@ impl IdleWatch {
         let mut ran_ns = FxHashMap::default();
         let mut in_storage = false;
         for &tid in tids {
-            let dir = machine.proc(tid.to_string());
-            let Some(ran) = read_text(&dir.join("schedstat")).and_then(|text| first_number(&text)) else {
-                continue;
-            };
+            let task = machine.task(tid);
+            let Some(schedule) = task.schedule() else { continue };
+            let ran = u64::try_from(schedule.ran.as_nanos()).unwrap_or(u64::MAX);
             busy_ns += ran.saturating_sub(self.ran_ns.get(&tid).copied().unwrap_or(0));
             ran_ns.insert(tid, ran);
-            let stat = read_text(&dir.join("stat")).unwrap_or_default();
-            in_storage |= stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'));
+            in_storage |= task.stat().is_some_and(|stat| stat.state == 'D');
         }
         self.ran_ns = ran_ns;
         if in_storage {
@@ -81,10 +79,6 @@ impl IdleWatch {
         let first = self.window.iter().find(|sample| sample.is_below(self.quiet.below_share));
         first.map(|sample| Timestamp(sample.began))
     }
-}
-
-fn first_number(text: &str) -> Option<u64> {
-    text.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use fonio_core::{Metric, RowSink, Sample, Timestamp};
+use fonio_system::procfs::memory;
 
-use crate::machine::{Machine, meminfo, read_text};
+use crate::machine::{Machine, read_text};
 
 /// Longer than any of the texts, `/proc/diskstats` of a machine with hundreds of disks excepted, which is cut.
 const TEXT_BYTES: usize = 64 << 10;
@@ -140,7 +141,7 @@ fn parse(kind: &Kind, text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i6
                 ("Dirty", Metric::MemoryDirtyBytes),
                 ("Writeback", Metric::MemoryWritebackBytes),
             ] {
-                if let Some(bytes) = meminfo(text, name) {
+                if let Some(bytes) = memory(text, name) {
                     found(metric, None, bytes.0 as i64);
                 }
             }

@@ -11,7 +11,8 @@ use fonio_core::{ByteCount, Timestamp};
 /// What to record, for how long, and where to.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// The recording's directory; it must not exist yet, or be empty.
+    /// The recording's directory; it must not exist yet, or be empty. Where it does exist by the end of the capture, the
+    /// recording is made beside it: `NAME-2`, or the first free number after it.
     pub out: PathBuf,
     /// Replace a recording that is at `out`.
     pub overwrite: bool,
@@ -164,7 +165,7 @@ pub enum StopReason {
 /// What became of a capture.
 #[derive(Clone, Debug)]
 pub struct RecordSummary {
-    /// The recording.
+    /// The recording: [`RecordOptions::out`], or a directory beside it.
     pub out: PathBuf,
     /// First instant covered, on the recording's clock.
     pub began: Timestamp,

@@ -1,23 +1,26 @@
 //! One recording from beginning to end.
 
 use std::cell::RefCell;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use fonio_core::meta::Device;
 use fonio_core::{ByteCount, DeviceId, Diagnostic, Meta, RowSink, Severity};
 use fonio_recording::{RecordingError, Writer, WriterOptions};
+use fonio_system::signals::{Listener, Signal};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder};
+use fonio_tracefs::waits::Completions;
 
 use crate::capture::{Capture, Captured, Feed, cpu_time};
+use crate::lost::Losses;
 use crate::machine::Machine;
 use crate::pages::{PageStore, Pages};
 use crate::select::{self, Watched};
-use crate::signals::Signals;
 use crate::spill::Spill;
-use crate::tracefs::Tracefs;
+use crate::tracefs::{Instance, Tracefs};
 use crate::waits;
 use crate::write::{CaptureReader, WithoutOwn};
 use crate::{Progress, RecordError, RecordOptions, RecordSummary, StopReason};
@@ -58,129 +61,287 @@ pub fn record_with(
     beside: &mut Beside<'_>,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RecordSummary, RecordError> {
-    let machine = Machine::here();
-    if options.command.as_ref().is_some_and(Vec::is_empty) {
-        return Err(RecordError::EmptyCommand);
-    }
-    check_out(&options.out, options.overwrite)?;
-    let watched = select::resolve(&machine, &options.select)?;
-
-    let mut notes = Vec::new();
-    if let Watched::AllBut(left_out) = &watched
-        && !left_out.is_empty()
-    {
-        notes.push(left_out_note(&machine, left_out));
-    }
-    let tracefs = Tracefs::open(&machine, &mut |note| notes.push(note))?;
-    for name in tracefs.remove_leftovers(&machine) {
-        notes.push(format!("the tracefs instance {name} of an earlier run that was killed was removed"));
-    }
-    for note in &notes {
-        progress(Progress::Note(note));
-    }
-    let signals = Signals::listen().map_err(|source| RecordError::File {
-        path: "signal handlers".into(),
-        doing: "setting",
-        source,
-    })?;
-    let (layout, decoder) = tracefs.layouts()?;
-    let spill = match &options.spill_to {
-        Some(dir) => {
-            Some(Spill::create(dir).map_err(|source| RecordError::Spill { dir: dir.clone(), source })?)
-        }
-        None => None,
-    };
-    let kib_per_cpu = kernel_buffer(&machine, options).0 / 1024;
-    let mut instance = tracefs.instance(&machine, &watched, kib_per_cpu)?;
-    let store = PageStore::new(layout.clone(), instance.take_buffers(), options.buffer, spill);
-    let sched = if options.waits || options.until_idle.is_some() {
-        let instance = tracefs.waits_instance(&machine, kib_per_cpu)?;
-        Some((instance, tracefs.sched_layouts()?))
-    } else {
-        None
-    };
-    let (mut waits_instance, sched) = sched.unzip();
-    let waits_store = waits_instance
-        .as_mut()
-        .map(|instance| PageStore::new(layout.clone(), instance.take_buffers(), options.buffer, None));
-    let facts: Vec<Device> = watched.named().iter().filter_map(|&id| machine.device(id)).collect();
-    progress(Progress::Started { devices: &facts });
-
-    let capture = Capture {
-        machine: &machine,
-        options,
-        signals: &signals,
-        layout: &layout,
-        decoder: &decoder,
-        sched: sched.as_ref(),
-    };
-    let waits_feed = waits_instance.as_ref().zip(waits_store);
-    let waits_feed = waits_feed.map(|(instance, store)| Feed { instance, store });
-    let (captured, pages, waits_pages) =
-        capture.run(Feed { instance: &instance, store }, waits_feed, progress)?;
-    drop(instance);
-    drop(waits_instance);
-    drop(tracefs);
-
-    let waits = sched.zip(waits_pages);
-    finish(
-        options,
-        &machine,
-        &signals,
-        (captured, pages, waits),
-        (layout, decoder),
-        notes,
-        (beside, progress),
-    )
+    let prepared = Prepared::new(options, progress)?;
+    let (taken, pages) = prepared.capture(progress)?;
+    taken.write(pages, beside, progress)
 }
 
-fn finish(
-    options: &RecordOptions,
-    machine: &Machine,
-    signals: &Signals,
-    (mut captured, pages, waits): (Captured, Pages, Option<(SchedDecoder, Pages)>),
-    (layout, decoder): (PageLayout, BlockDecoder),
-    mut notes: Vec<String>,
-    (beside, progress): (&mut Beside<'_>, &mut dyn FnMut(Progress<'_>)),
-) -> Result<RecordSummary, RecordError> {
-    wait_for_command(&mut captured, signals)?;
-    let cpu_began = cpu_time();
-    let writer_options = WriterOptions { overwrite: options.overwrite, ..WriterOptions::default() };
-    let mut writer = Writer::create(&options.out, writer_options)?;
-    let written = |source| RecordError::Write { out: options.out.clone(), source };
+/// Everything that a capture needs, before it begins.
+struct Prepared<'a> {
+    options: &'a RecordOptions,
+    machine: Machine,
+    /// What the user was told.
+    notes: Vec<String>,
+    signals: Listener,
+    layout: PageLayout,
+    decoder: BlockDecoder,
+    watched: Watched,
+    block: (Instance, PageStore),
+    /// Where waits are recorded.
+    waits: Option<(Instance, PageStore, SchedDecoder)>,
+    /// After the instances, which are removed before it is unmounted.
+    tracefs: Tracefs,
+}
 
-    writer.began(captured.began).map_err(written)?;
-    if let Some(monitor) = &captured.monitor {
-        monitor.write(&mut writer).map_err(written)?;
-    }
-    if let Some(mark) = &captured.command_mark {
-        writer.mark(mark).map_err(written)?;
-    }
-    beside(&mut writer).map_err(written)?;
-    let own_tid = pages.own_tid;
-    let trace_bytes = captured.trace_bytes;
-    let spill_failed = pages.spill_failed.as_ref().map(ToString::to_string);
-    let completions = waits.as_ref().map(|_| RefCell::default());
-    let mut reader = CaptureReader::new(layout.clone(), decoder, pages, &captured, signals, &mut *progress)
-        .noting(completions.as_ref());
-    let mut sink = WithoutOwn { inner: &mut writer, own_tid, completions: completions.as_ref(), left_out: 0 };
-    let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
-    let (events, own_rows) = (reader.events, sink.left_out);
-    let losses = reader.into_losses();
-    let mut meta = assembled
-        .map_err(|source| if signals.interrupts() > 1 { RecordError::Aborted } else { written(source) })?;
-    let missing = match waits.zip(completions.as_ref()) {
-        Some(((sched, pages), completions)) => {
-            waits::write((layout, &sched), pages, &captured, completions, machine, &mut writer)
-                .map_err(written)?
+impl<'a> Prepared<'a> {
+    /// Finds out what is to be watched, and makes the instances in tracefs.
+    fn new(
+        options: &'a RecordOptions,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Prepared<'a>, RecordError> {
+        let machine = Machine::here();
+        if options.command.as_ref().is_some_and(Vec::is_empty) {
+            return Err(RecordError::EmptyCommand);
         }
-        None => Vec::new(),
-    };
+        check_out(&options.out, options.overwrite)?;
+        let watched = select::resolve(&machine, &options.select)?;
+        let mut notes = Vec::new();
+        if let Watched::AllBut(left_out) = &watched
+            && !left_out.is_empty()
+        {
+            notes.push(left_out_note(&machine, left_out));
+        }
+        let tracefs = Tracefs::open(&machine, &mut |note| notes.push(note))?;
+        for name in tracefs.remove_leftovers() {
+            notes.push(format!("the tracefs instance {name} of an earlier run that was killed was removed"));
+        }
+        for note in &notes {
+            progress(Progress::Note(note));
+        }
+        let signals = Listener::begin(&[Signal::INT, Signal::TERM]).map_err(|source| RecordError::File {
+            path: "signal handlers".into(),
+            doing: "setting",
+            source,
+        })?;
+        let (layout, decoder) = tracefs.layouts()?;
+        let spill = options
+            .spill_to
+            .as_ref()
+            .map(|dir| Spill::create(dir).map_err(|source| RecordError::Spill { dir: dir.clone(), source }));
+        let spill = spill.transpose()?;
+        let kib_per_cpu = kernel_buffer(&machine, options).0 / 1024;
+        let store = |instance: &mut Instance, spill| {
+            PageStore::new(layout.clone(), instance.take_buffers(), options.buffer, spill)
+        };
+        let mut instance = tracefs.instance(&machine, &watched, kib_per_cpu)?;
+        let pages = store(&mut instance, spill);
+        let block = (instance, pages);
+        let waits = if options.waits || options.until_idle.is_some() {
+            let mut instance = tracefs.waits_instance(&machine, kib_per_cpu)?;
+            let decoder = tracefs.sched_layouts()?;
+            let pages = store(&mut instance, None);
+            Some((instance, pages, decoder))
+        } else {
+            None
+        };
+        Ok(Prepared { options, machine, notes, signals, layout, decoder, watched, block, waits, tracefs })
+    }
 
-    let mut diagnose = |code: &str, message: String, count: u64| {
+    /// Captures until there is a reason to stop, and removes the instances.
+    fn capture(self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(Taken<'a>, Pages), RecordError> {
+        let Prepared { options, machine, notes, signals, layout, decoder, watched, block, waits, tracefs } =
+            self;
+        let devices: Vec<Device> = watched.named().iter().filter_map(|&id| machine.device(id)).collect();
+        progress(Progress::Started { devices: &devices });
+        let (instance, store) = block;
+        let (waits, sched) = match waits {
+            Some((instance, store, sched)) => (Some((instance, store)), Some(sched)),
+            None => (None, None),
+        };
+        let (waits_instance, waits_store) = waits.unzip();
+        let capture = Capture {
+            machine: &machine,
+            options,
+            signals: &signals,
+            layout: &layout,
+            decoder: &decoder,
+            sched: sched.as_ref(),
+        };
+        let waits_feed = waits_instance.as_ref().zip(waits_store);
+        let waits_feed = waits_feed.map(|(instance, store)| Feed { instance, store });
+        let (captured, pages, waits_pages) =
+            capture.run(Feed { instance: &instance, store }, waits_feed, progress)?;
+        drop(instance);
+        drop(waits_instance);
+        drop(tracefs);
+        let waits = sched.zip(waits_pages);
+        Ok((Taken { options, machine, notes, signals, layout, decoder, captured, waits }, pages))
+    }
+}
+
+/// What a capture took beside the pages of block events, before it is a recording.
+struct Taken<'a> {
+    options: &'a RecordOptions,
+    machine: Machine,
+    notes: Vec<String>,
+    signals: Listener,
+    layout: PageLayout,
+    decoder: BlockDecoder,
+    captured: Captured,
+    waits: Option<(SchedDecoder, Pages)>,
+}
+
+/// What became of the block events.
+struct Assembled {
+    meta: Meta,
+    events: u64,
+    /// Requests and bios of the recorder itself, which were left out.
+    own_rows: u64,
+    losses: Losses,
+}
+
+/// What a user should know of a recording: a stable name, a sentence, and how often.
+type Remark = (&'static str, String, u64);
+
+impl Taken<'_> {
+    /// Writes the recording.
+    fn write(
+        mut self,
+        pages: Pages,
+        beside: &mut Beside<'_>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<RecordSummary, RecordError> {
+        wait_for_command(&mut self.captured, &self.signals)?;
+        let cpu_began = cpu_time();
+        let mut writer = self.writer().map_err(|error| self.not_finished(error))?;
+        self.write_what_was_beside(beside, &mut writer).map_err(|source| self.not_written(source))?;
+        let completions = self.waits.as_ref().map(|_| RefCell::default());
+        let spill_failed = pages.spill_failed.as_ref().map(ToString::to_string);
+        let mut assembled = self.write_requests(pages, completions.as_ref(), &mut writer, progress)?;
+        let mut remarks: Vec<Remark> = Vec::new();
+        let losses = assembled.losses.finish(&mut assembled.meta.lost);
+        remarks.extend(losses.into_iter().map(|(code, message)| (code, message, 1)));
+        if let Some(reason) = spill_failed {
+            let message = format!(
+                "the spill file could not be written ({reason}), so memory alone took the rest; no event was lost by that"
+            );
+            remarks.push(("spill-failed", message, 1));
+        }
+        let own_rows = assembled.own_rows;
+        if own_rows > 0 {
+            let message = format!("{own_rows} requests and bios of the spill file were left out");
+            remarks.push(("own-requests", message, own_rows));
+        }
+        remarks
+            .extend(self.write_waits(completions, &mut writer).map_err(|source| self.not_written(source))?);
+        for remark in remarks {
+            self.remark(remark, &mut writer, progress).map_err(|source| self.not_written(source))?;
+        }
+        complete_meta(&mut assembled.meta, self.options, &self.machine, &self.captured);
+        let finished = writer.install(assembled.meta).map_err(|error| self.not_finished(error))?;
+        if finished.path != self.options.out {
+            let (named, path) = (self.options.out.display(), finished.path.display());
+            let note = format!("{named} was made by another program meanwhile, so this recording is {path}");
+            progress(Progress::Note(&note));
+            self.notes.push(note);
+        }
+        if !finished.incomplete.is_empty() {
+            let missing: Vec<String> = finished.incomplete.iter().map(ToString::to_string).collect();
+            return Err(RecordError::DiskFull { out: finished.path, missing: missing.join(", ") });
+        }
+        let (captured, meta) = (self.captured, finished.meta);
+        Ok(RecordSummary {
+            out: finished.path,
+            began: captured.began,
+            ended: captured.ended,
+            stopped_by: captured.stopped_by,
+            command_exit: meta.command_exit,
+            command_signal: captured.command.as_ref().and_then(|command| command.exit_signal()),
+            events: assembled.events,
+            trace_bytes: captured.trace_bytes,
+            rows: meta.rows,
+            own_rows,
+            lost: meta.lost,
+            capture_cpu: captured.cpu,
+            write_cpu: cpu_time().saturating_sub(cpu_began),
+            notes: self.notes,
+        })
+    }
+
+    /// Events were captured, so whatever can be kept of them is.
+    fn writer(&self) -> Result<Writer, RecordingError> {
+        let overwrite = self.options.overwrite;
+        let options = WriterOptions {
+            overwrite,
+            keep_what_fits: true,
+            beside_if_taken: true,
+            ..WriterOptions::default()
+        };
+        Writer::create(&self.options.out, options)
+    }
+
+    fn not_written(&self, source: io::Error) -> RecordError {
+        match source.downcast::<RecordingError>() {
+            Ok(error) => self.not_finished(error),
+            Err(source) => RecordError::Write { out: self.options.out.clone(), source },
+        }
+    }
+
+    /// The path in an error of the system is that of a file that is gone with it.
+    fn not_finished(&self, error: RecordingError) -> RecordError {
+        match error {
+            RecordingError::Io { source, .. } => RecordError::Write { out: self.options.out.clone(), source },
+            other => other.into(),
+        }
+    }
+
+    /// Writes what does not come from the trace: the monitor's samples, the command's mark, and the caller's rows.
+    fn write_what_was_beside(&self, beside: &mut Beside<'_>, writer: &mut Writer) -> io::Result<()> {
+        writer.began(self.captured.began)?;
+        if let Some(monitor) = &self.captured.monitor {
+            monitor.write(writer)?;
+        }
+        if let Some(mark) = &self.captured.command_mark {
+            writer.mark(mark)?;
+        }
+        beside(writer)
+    }
+
+    /// Makes requests of the block events and writes them. Notes in `completions` what completed.
+    fn write_requests(
+        &self,
+        pages: Pages,
+        completions: Option<&RefCell<Completions>>,
+        writer: &mut Writer,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Assembled, RecordError> {
+        let own_tid = pages.own_tid;
+        let (layout, decoder) = (self.layout.clone(), self.decoder.clone());
+        let mut reader = CaptureReader::new(layout, decoder, pages, &self.captured, &self.signals, progress)
+            .noting(completions);
+        let mut sink = WithoutOwn { inner: writer, own_tid, completions, left_out: 0 };
+        let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
+        let meta = assembled.map_err(|source| match self.signals.count(Signal::INT) {
+            0 | 1 => self.not_written(source),
+            _ => RecordError::Aborted,
+        })?;
+        let own_rows = sink.left_out;
+        Ok(Assembled { meta, events: reader.events, own_rows, losses: reader.into_losses() })
+    }
+
+    /// Writes why threads waited, where that was recorded. Says what is missing of it.
+    fn write_waits(
+        &mut self,
+        completions: Option<RefCell<Completions>>,
+        writer: &mut Writer,
+    ) -> io::Result<Vec<Remark>> {
+        let Some(((sched, pages), completions)) = self.waits.take().zip(completions) else {
+            return Ok(Vec::new());
+        };
+        let formats = (self.layout.clone(), &sched);
+        waits::write(formats, pages, &self.captured, &completions, &self.machine, writer)
+    }
+
+    /// Tells the user, and every reader of the recording.
+    fn remark(
+        &mut self,
+        (code, message, count): Remark,
+        writer: &mut Writer,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> io::Result<()> {
         progress(Progress::Note(&message));
-        notes.push(message.clone());
-        let diagnostic = Diagnostic {
+        self.notes.push(message.clone());
+        writer.diagnostic(&Diagnostic {
             severity: Severity::Warning,
             code: code.to_owned(),
             message,
@@ -188,44 +349,8 @@ fn finish(
             record: None,
             offset: None,
             count,
-        };
-        writer.diagnostic(&diagnostic).map_err(written)
-    };
-    for (code, message) in losses.finish(&mut meta.lost) {
-        diagnose(code, message, 1)?;
+        })
     }
-    if let Some(reason) = spill_failed {
-        let message = format!(
-            "the spill file could not be written ({reason}), so memory alone took the rest; no event was lost by that"
-        );
-        diagnose("spill-failed", message, 1)?;
-    }
-    if own_rows > 0 {
-        let message = format!("{own_rows} requests and bios of the spill file were left out");
-        diagnose("own-requests", message, own_rows)?;
-    }
-    for (code, message, count) in missing {
-        diagnose(code, message, count)?;
-    }
-    complete_meta(&mut meta, options, machine, &captured);
-    let meta = writer.finish(meta)?;
-
-    Ok(RecordSummary {
-        out: options.out.clone(),
-        began: captured.began,
-        ended: captured.ended,
-        stopped_by: captured.stopped_by,
-        command_exit: meta.command_exit,
-        command_signal: captured.command.as_ref().and_then(|command| command.exit_signal()),
-        events,
-        trace_bytes,
-        rows: meta.rows,
-        own_rows,
-        lost: meta.lost,
-        capture_cpu: captured.cpu,
-        write_cpu: cpu_time().saturating_sub(cpu_began),
-        notes,
-    })
 }
 
 fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
@@ -264,17 +389,17 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
 }
 
 /// A capture whose buffer was full ended before its command, which runs on undisturbed.
-fn wait_for_command(captured: &mut Captured, signals: &Signals) -> Result<(), RecordError> {
+fn wait_for_command(captured: &mut Captured, signals: &Listener) -> Result<(), RecordError> {
     if captured.stopped_by != StopReason::BufferFull {
         return Ok(());
     }
     let Some(command) = &mut captured.command else { return Ok(()) };
-    let terminations = signals.terminations();
+    let terminations = signals.count(Signal::TERM);
     while !command.has_ended() {
-        if signals.interrupts() > 1 {
+        if signals.count(Signal::INT) > 1 {
             return Err(RecordError::Aborted);
         }
-        if signals.terminations() > terminations {
+        if signals.count(Signal::TERM) > terminations {
             command.terminate();
             break;
         }

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fonio_core::DeviceId;
+use fonio_system::device;
 use rustix::fs::FileType;
 
-use crate::machine::{Machine, device_id, parse_device_id};
+use crate::machine::{Machine, mounts};
 use crate::{RecordError, Selector};
 
 /// The disks to watch.
@@ -51,30 +52,30 @@ pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watch
     let mut named = Vec::new();
     for selector in selectors {
         match selector {
-            Selector::Device(name) => named.push(device(machine, name)?),
+            Selector::Device(name) => named.push(named_device(machine, name)?),
             Selector::Path(path) => named.extend(path_devices(machine, path)?),
         }
     }
     Ok(Watched::Only(machine.with_mapped(&named)))
 }
 
-fn device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError> {
+fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError> {
     let text = name.to_string_lossy();
     let known = |id: DeviceId| machine.device_dir(id).exists().then_some(id);
-    if let Some(id) = parse_device_id(&text).and_then(known) {
+    if let Some(id) = device::parse(&text).and_then(known) {
         return Ok(id);
     }
     let path = if text.contains('/') { PathBuf::from(name) } else { Path::new("/dev").join(name) };
     if let Ok(stat) = rustix::fs::stat(&path)
         && FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
-        && let Some(id) = known(device_id(stat.st_rdev))
+        && let Some(id) = known(device::from_dev(stat.st_rdev))
     {
         return Ok(id);
     }
     // No node in /dev, as in a container or on Android (/dev/block): sysfs knows disks and partitions by name.
     let bare = path.file_name().unwrap_or(name);
     let dev = machine.sys("class/block").join(bare).join("dev");
-    if let Some(id) = crate::machine::read_text(&dev).as_deref().and_then(parse_device_id) {
+    if let Some(id) = crate::machine::read_text(&dev).as_deref().and_then(device::parse) {
         return Ok(id);
     }
     let mut present: Vec<String> = machine.devices().into_iter().filter_map(|device| device.name).collect();
@@ -88,22 +89,20 @@ fn path_devices(machine: &Machine, path: &Path) -> Result<Vec<DeviceId>, RecordE
     let stat = rustix::fs::stat(&real).map_err(|errno| unknown(errno.into()))?;
     let file_type = FileType::from_raw_mode(stat.st_mode);
     if file_type == FileType::BlockDevice {
-        return Ok(vec![device_id(stat.st_rdev)]);
+        return Ok(vec![device::from_dev(stat.st_rdev)]);
     }
-    let id = device_id(stat.st_dev);
+    let id = device::from_dev(stat.st_dev);
     if id.major() != 0 {
         return Ok(vec![id]);
     }
     // btrfs and the like have numbers of their own: ask which device is mounted there. The innermost mount wins.
-    let mounts = machine.mounts();
-    let mount = mounts
-        .iter()
-        .filter(|mount| real.starts_with(&mount.at))
-        .max_by_key(|mount| (mount.device == id, mount.at.len()));
+    let table = machine.mounts();
+    let holding = table.iter().filter(|mount| real.starts_with(&mount.dir));
+    let mount = holding.max_by_key(|mount| (mount.device == id, mount.dir.components().count()));
     match mount {
-        Some(mount) => match mount.block_device() {
+        Some(mount) => match mounts::block_device(mount) {
             Some(device) => Ok(vec![device]),
-            None => Err(RecordError::NoDeviceBelow { path: path.to_owned(), fs: mount.fs.clone() }),
+            None => Err(RecordError::NoDeviceBelow { path: path.to_owned(), fs: mount.filesystem.clone() }),
         },
         None => Err(RecordError::NoDeviceBelow { path: path.to_owned(), fs: "unknown".to_owned() }),
     }

@@ -1,8 +1,7 @@
 //! Who the threads are that queue I/O.
 
-use std::fs;
-
 use fonio_core::Thread;
+use fonio_system::Cgroups;
 use fonio_tracefs::ring_buffer::PageLayout;
 use rustc_hash::FxHashMap;
 
@@ -74,53 +73,15 @@ impl Threads {
 }
 
 fn read_identity(machine: &Machine, tid: u32) -> Identity {
-    let dir = machine.proc(tid.to_string());
-    let status = fs::read(dir.join("status")).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let number = |name: &str| -> Option<u32> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.split_whitespace().next()?.parse().ok()
-    };
-    let cgroup = fs::read(dir.join("cgroup")).unwrap_or_default();
-    Identity {
-        pid: number("Tgid"),
-        uid: number("Uid"),
-        cgroup: cgroup_path(&String::from_utf8_lossy(&cgroup)),
-    }
-}
-
-/// The path in the unified hierarchy; on machines that still use the old ones, where that says nothing, systemd's,
-/// else the first that is not the root.
-pub(crate) fn cgroup_path(text: &str) -> Option<String> {
-    let lines: Vec<(&str, &str)> = text
-        .lines()
-        .filter_map(|line| {
-            let (_, rest) = line.split_once(':')?;
-            rest.split_once(':')
-        })
-        .collect();
-    let unified = lines.iter().find(|(names, path)| names.is_empty() && *path != "/");
-    let systemd = lines.iter().find(|(names, path)| *names == "name=systemd" && *path != "/");
-    let any = lines.iter().find(|(_, path)| *path != "/");
-    unified.or(systemd).or(any).or(lines.first()).map(|(_, path)| (*path).to_owned())
+    let task = machine.task(tid);
+    let owner = task.owner().unwrap_or_default();
+    let cgroup = task.cgroups().as_ref().and_then(Cgroups::telling).map(str::to_owned);
+    Identity { pid: owner.pid, uid: owner.user, cgroup }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cgroup_paths() {
-        for (text, expected) in [
-            ("0::/system.slice/cron.service\n", Some("/system.slice/cron.service")),
-            ("9:name=systemd:/init.scope\n8:pids:/x\n0::/\n", Some("/init.scope")),
-            ("9:name=systemd:/\n4:memory:/apps/a:b\n0::/\n", Some("/apps/a:b")),
-            ("0::/\n", Some("/")),
-            ("", None),
-        ] {
-            assert_eq!(cgroup_path(text).as_deref(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn a_thread_is_looked_up_once_and_completes_its_row() {

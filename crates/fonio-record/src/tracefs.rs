@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use fonio_system::ProcessId;
 use fonio_tracefs::ring_buffer::{
     BlockDecoder, ByteOrder, EventFormat, PageLayout, RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder,
 };
@@ -99,8 +100,7 @@ impl Tracefs {
         let found = |root: PathBuf| Ok(Tracefs { root, held: Held::Found });
         let mounts = machine.mounts();
         // A later mount at the same place hides an earlier one.
-        let mounted =
-            |fs: &str| mounts.iter().rev().find(|mount| mount.fs == fs).map(|mount| PathBuf::from(&mount.at));
+        let mounted = |filesystem: &str| Some(mounts.of_kind(filesystem).next_back()?.dir.clone());
         if let Some(root) = mounted("tracefs") {
             return found(root);
         }
@@ -138,12 +138,12 @@ impl Tracefs {
     }
 
     /// Removes the instances of runs that were killed, and gives their names.
-    pub(crate) fn remove_leftovers(&self, machine: &Machine) -> Vec<String> {
+    pub(crate) fn remove_leftovers(&self) -> Vec<String> {
         let mut removed = Vec::new();
         for entry in fs::read_dir(self.root.join("instances")).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(maker) = name.strip_prefix(INSTANCE_PREFIX).and_then(Maker::parse) else { continue };
-            if Maker::of(machine, maker.pid).is_some_and(|living| living.started == maker.started) {
+            let Some(id) = name.strip_prefix(INSTANCE_PREFIX).and_then(maker) else { continue };
+            if id.runs() {
                 continue;
             }
             // The kernel refuses this while somebody reads the buffers: a recorder in another process namespace, whose
@@ -185,8 +185,7 @@ impl Tracefs {
 
     fn bare_instance(&self, machine: &Machine, kib_per_cpu: u64) -> Result<Instance, RecordError> {
         static MADE: AtomicU32 = AtomicU32::new(0);
-        let maker = Maker::of(machine, rustix::process::getpid().as_raw_nonzero().get() as u32);
-        let maker = maker.ok_or_else(|| RecordError::File {
+        let maker = ProcessId::of(std::process::id()).ok_or_else(|| RecordError::File {
             path: machine.proc("self/stat"),
             doing: "reading",
             source: io::ErrorKind::InvalidData.into(),
@@ -195,7 +194,7 @@ impl Tracefs {
         let name = format!(
             "{INSTANCE_PREFIX}{}-{}-{}",
             maker.pid,
-            maker.started,
+            maker.started_ticks,
             MADE.fetch_add(1, Ordering::Relaxed)
         );
         let dir = self.root.join("instances").join(name);
@@ -275,10 +274,8 @@ fn mount_private() -> Result<OwnedFd, Errno> {
 fn refusal(machine: &Machine, path: &Path, error: io::Error, doing: &'static str) -> RecordError {
     match Errno::from_io_error(&error) {
         Some(Errno::ROFS) => {
-            let at = |mount: &&crate::machine::MountPoint| path.starts_with(&mount.at);
             let mounts = machine.mounts();
-            let mount = mounts.iter().filter(at).max_by_key(|mount| mount.at.len());
-            let mount = mount.map_or_else(|| PathBuf::from(USUAL_MOUNT), |mount| PathBuf::from(&mount.at));
+            let mount = mounts.holding(path).map_or_else(|| USUAL_MOUNT.into(), |mount| mount.dir.clone());
             RecordError::ReadOnly { path: path.to_owned(), mount }
         }
         Some(Errno::ACCESS | Errno::PERM) => match lockdown(machine) {
@@ -296,26 +293,10 @@ fn lockdown(machine: &Machine) -> Option<String> {
     (mode != "none").then(|| mode.to_owned())
 }
 
-/// Who made an instance. The start time tells a process from a later one with the same number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Maker {
-    pid: u32,
-    started: u64,
-}
-
-impl Maker {
-    /// `4711-123456-0`.
-    fn parse(text: &str) -> Option<Maker> {
-        let mut parts = text.split('-');
-        Some(Maker { pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? })
-    }
-
-    fn of(machine: &Machine, pid: u32) -> Option<Maker> {
-        let stat = read_text(&machine.proc(pid.to_string()).join("stat"))?;
-        // The name in parentheses may hold anything; the 20th word after it is the start time in ticks.
-        let started = stat[stat.rfind(')')? + 1..].split_whitespace().nth(19)?.parse().ok()?;
-        Some(Maker { pid, started })
-    }
+/// Who made an instance, by its name without the prefix: `4711-123456-0`, with the process's number and start time.
+fn maker(name: &str) -> Option<ProcessId> {
+    let mut parts = name.split('-');
+    Some(ProcessId { pid: parts.next()?.parse().ok()?, started_ticks: parts.next()?.parse().ok()? })
 }
 
 /// What the kernel says about one processor's buffer.
@@ -478,13 +459,9 @@ mod tests {
 
     #[test]
     fn makers() {
-        assert_eq!(Maker::parse("4711-123456-0"), Some(Maker { pid: 4711, started: 123_456 }));
+        assert_eq!(maker("4711-123456-0"), Some(ProcessId { pid: 4711, started_ticks: 123_456 }));
         for wrong in ["", "4711", "4711-", "x-1-0"] {
-            assert_eq!(Maker::parse(wrong), None, "{wrong}");
+            assert_eq!(maker(wrong), None, "{wrong}");
         }
-        let machine = Machine::here();
-        let own = Maker::of(&machine, std::process::id()).unwrap();
-        assert_eq!(Some(own), Maker::of(&machine, std::process::id()));
-        assert!(own.started > 0);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fonio_core::meta::{Clock, Source};
 use fonio_core::{Batch, Bio, ByteCount, Request, RowSink, Timestamp, TraceReader, forward_rows};
+use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, RingBufferReader};
 use fonio_tracefs::waits::Completions;
 
@@ -14,7 +15,6 @@ use crate::Progress;
 use crate::capture::Captured;
 use crate::lost::Losses;
 use crate::pages::{CpuSource, Pages};
-use crate::signals::Signals;
 use crate::threads::Threads;
 
 /// Events between two reports of progress.
@@ -24,7 +24,7 @@ const PROGRESS_EVENTS: u64 = 200_000;
 pub(crate) struct CaptureReader<'a> {
     inner: RingBufferReader<CpuSource>,
     threads: &'a Threads,
-    signals: &'a Signals,
+    signals: &'a Listener,
     progress: &'a mut dyn FnMut(Progress<'_>),
     read: Arc<AtomicU64>,
     trace_bytes: ByteCount,
@@ -42,7 +42,7 @@ impl<'a> CaptureReader<'a> {
         decoder: BlockDecoder,
         pages: Pages,
         captured: &'a Captured,
-        signals: &'a Signals,
+        signals: &'a Listener,
         progress: &'a mut dyn FnMut(Progress<'_>),
     ) -> CaptureReader<'a> {
         let read = Arc::clone(&pages.read);
@@ -78,7 +78,7 @@ impl<'a> CaptureReader<'a> {
 
 impl TraceReader for CaptureReader<'_> {
     fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
-        if self.signals.interrupts() > 1 {
+        if self.signals.count(Signal::INT) > 1 {
             return Err(io::ErrorKind::Interrupted.into());
         }
         let more = self.inner.next_batch(batch)?;

@@ -17,7 +17,7 @@ use fonio_record::{
     record_with,
 };
 use fonio_recording::{Recording, Tables};
-use fonio_testing::{Need, skip};
+use fonio_testing::{Need, has, skip};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What a test looks at.
@@ -676,4 +676,84 @@ fn the_next_run_removes_what_a_killed_one_left() {
     for note in notes.iter().filter(|note| note.contains("killed")) {
         assert!(note.contains("tracefs instance fonio-"), "{note}");
     }
+}
+
+/// A small file system in memory.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn of(kib: u64) -> SmallDisk {
+        let dir = tempfile::tempdir().unwrap();
+        let options = std::ffi::CString::new(format!("size={kib}k")).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, Some(options.as_c_str())).unwrap();
+        SmallDisk(dir)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
+    if !has(&[Need::Root]) {
+        return;
+    }
+    let dir = scratch();
+    let written = dir.path().join("written");
+    let script =
+        format!("dd if=/dev/zero of={} bs=512 count=12000 oflag=direct 2>/dev/null", written.display());
+    let options = |out: &Path| RecordOptions {
+        select: vec![Selector::Path(dir.path().to_owned())],
+        command: words(&["sh", "-c", &script]),
+        ..RecordOptions::new(out)
+    };
+    let disk = SmallDisk::of(320);
+    let out = disk.0.path().join("recording");
+    let missing = match record(&options(&out), &mut |_| {}) {
+        Err(RecordError::DiskFull { out: kept, missing }) if kept == out => missing,
+        outcome => {
+            let summary = checked(outcome);
+            // A file system without direct I/O makes few requests.
+            return assert!(summary.is_none_or(|summary| summary.rows["requests"] < 8000));
+        }
+    };
+    let (meta, rows) = read(&out);
+    assert!(!rows.requests.is_empty() && rows.requests.len() < 12_000, "{}", rows.requests.len());
+    assert!(missing.contains(" requests"), "{missing}");
+    assert!(!rows.samples.is_empty() && !rows.threads.is_empty() && !rows.marks.is_empty());
+    assert_eq!(meta.lost.total(), None, "a reader cannot know what the rows that are missing would say");
+
+    // No room at all: the message names nothing that is not there, and nothing is left.
+    let disk = SmallDisk::of(8);
+    let out = disk.0.path().join("recording");
+    let error = record(&options(&out), &mut |_| {}).unwrap_err();
+    assert_eq!(error.to_string(), format!("the recording {} could not be written", out.display()));
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(!cause.contains("partial"), "{cause}");
+    assert_eq!(fs::read_dir(disk.0.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn two_recordings_of_one_name_at_once_never_share_a_directory() {
+    let dir = scratch();
+    let out = dir.path().join("recording");
+    let Some(mut first) = Recorder::start(&out, None) else { return };
+    let Some(mut second) = Recorder::start(&out, None) else { return };
+    for recorder in [&first, &second] {
+        recorder.kill(Signal::INT);
+    }
+    for recorder in [&mut first, &mut second] {
+        assert_eq!(recorder.last_line(), "ended Interrupted None");
+        assert!(recorder.child.wait().unwrap().success());
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["recording", "recording-2"]);
+    let [one, other] = ["recording", "recording-2"].map(|name| read(&dir.path().join(name)).0);
+    assert!(one.began != other.began && one.rows["samples"] > 0 && other.rows["samples"] > 0);
 }

@@ -18,4 +18,4 @@ pub use error::RecordingError;
 pub use recording::{Recording, is_recording};
 pub use sequencer::{Sequencer, SequencerOptions};
 pub use table::{Table, Tables};
-pub use writer::{Writer, WriterOptions};
+pub use writer::{Finished, Incomplete, Writer, WriterOptions};

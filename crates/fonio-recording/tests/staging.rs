@@ -191,3 +191,33 @@ fn a_failure_at_the_very_end_leaves_nothing() {
     assert!(matches!(&error, RecordingError::Io { action: "write", .. }), "{error:?}");
     assert_eq!(names(place.path()), [""; 0]);
 }
+
+#[test]
+fn two_writers_of_one_name_never_share_a_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("run");
+    let options = WriterOptions { beside_if_taken: true, ..WriterOptions::default() };
+    fs::write(place.path().join("run-2"), "somebody's file").unwrap();
+    let at_once = std::sync::Barrier::new(4);
+    let mut finished: Vec<_> = std::thread::scope(|scope| {
+        let threads = [10, 20, 30, 40].map(|requests| {
+            let (dir, options, at_once) = (&dir, options.clone(), &at_once);
+            scope.spawn(move || {
+                let mut writer = Writer::create(dir, options).unwrap();
+                Generated { requests, ..Generated::default() }.feed(&mut writer).unwrap();
+                at_once.wait();
+                (writer.install(Meta::default()).unwrap().path, requests)
+            })
+        });
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    finished.sort();
+    assert_eq!(names(place.path()), ["run", "run-2", "run-3", "run-4", "run-5"]);
+    for ((path, requests), name) in finished.iter().zip(["run", "run-3", "run-4", "run-5"]) {
+        assert_eq!(path, &place.path().join(name));
+        assert_eq!(rows(path), *requests, "{name}");
+    }
+    // Also one that begins when the name is taken.
+    let writer = Writer::create(&dir, options).unwrap();
+    assert_eq!(writer.install(Meta::default()).unwrap().path, place.path().join("run-6"));
+}

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fonio_system::{MountTable, Task};
 use serde_json::Value;
 
 use super::confine::Confined;
@@ -119,9 +120,8 @@ impl Mounted {
     }
 
     fn wait_until_there(&self) -> Result<()> {
-        let needle = format!(" {} ", self.dir.display());
         for _ in 0..200 {
-            if std::fs::read_to_string("/proc/self/mountinfo")?.contains(&needle) {
+            if MountTable::read()?.at(&self.dir).is_some() {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -132,19 +132,21 @@ impl Mounted {
     /// What the daemon has used until now; threads that have ended are not in the switches.
     pub fn used(&self) -> Used {
         let Some(daemon) = &self.daemon else { return Used::default() };
-        let folder = PathBuf::from(format!("/proc/{}", daemon.id()));
-        let stat = std::fs::read_to_string(folder.join("stat")).unwrap_or_default();
-        // After the name in brackets: user time is the 12th word, system time the 13th, in hundredths of a second.
-        let words: Vec<&str> = stat.rsplit(") ").next().unwrap_or("").split(' ').collect();
-        let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
+        let process = Task::of(daemon.id());
+        let ticks = process.stat().map_or(0, |stat| stat.user_ticks + stat.system_ticks);
         let mut switches = 0;
-        for task in std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten() {
+        for task in std::fs::read_dir(process.file("task")).into_iter().flatten().flatten() {
             let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
             let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
             switches += lines.filter_map(|line| line.split('\t').nth(1)?.parse::<u64>().ok()).sum::<u64>();
         }
         let write_calls = if self.is_ours { self.write_calls() } else { None };
-        Used { cpu_seconds: (ticks(11) + ticks(12)) / 100.0, switches, write_calls }
+        Used {
+            // A tick is a hundredth of a second.
+            cpu_seconds: ticks as f64 / 100.0,
+            switches,
+            write_calls,
+        }
     }
 
     fn write_calls(&self) -> Option<u64> {

@@ -3,50 +3,39 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fonio_system::{MountPoint, state};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{Report, prometheus};
 use crate::error::MountError;
 use crate::filesystem::FileSystem;
-use crate::mountinfo::{self, MountEntry};
+use crate::our_mounts;
 use crate::statistics::BufferStatistics;
 
 /// How long somebody who connected may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where the mounts of this user answer.
-fn folder() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/run/fonio");
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(runtime) => PathBuf::from(runtime).join("fonio"),
-        None => std::env::temp_dir().join(format!("fonio-{}", rustix::process::geteuid().as_raw())),
-    }
-}
-
 /// Where this mount answers. The device's number is the mount's own while it lives.
-pub(super) fn socket_of(entry: &MountEntry) -> PathBuf {
-    folder().join(format!("mount-{}.socket", entry.device))
+pub(super) fn socket_of(mount: &MountPoint) -> PathBuf {
+    state::folder().join(format!("mount-{}.socket", mount.device))
 }
 
 /// Whether a daemon answers for the mount.
-pub(crate) fn is_served(entry: &MountEntry) -> bool {
-    UnixStream::connect(socket_of(entry)).is_ok()
+pub(crate) fn is_served(mount: &MountPoint) -> bool {
+    UnixStream::connect(socket_of(mount)).is_ok()
 }
 
 /// Removes the sockets of mounts that are gone with their daemons: what a `kill -9` leaves behind.
 pub(crate) fn sweep() {
-    let standing: Vec<PathBuf> = mountinfo::ours().iter().map(socket_of).collect();
-    for entry in std::fs::read_dir(folder()).into_iter().flatten().flatten() {
+    let standing: Vec<PathBuf> = our_mounts::all().iter().map(socket_of).collect();
+    for entry in std::fs::read_dir(state::folder()).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = entry.file_name();
         let is_mounts =
@@ -77,24 +66,20 @@ impl Server {
     /// # Errors
     /// Where it cannot listen.
     pub(crate) fn start(
-        entry: &MountEntry,
+        mount: &MountPoint,
         file_system: &Arc<FileSystem>,
         buffer: &Arc<BufferStatistics>,
         prometheus: Option<SocketAddr>,
     ) -> Result<Self, MountError> {
-        let socket = socket_of(entry);
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder())
-            .map_err(MountError::system("make the folder", folder()))?;
+        let socket = socket_of(mount);
+        let folder = state::folder();
+        state::make(&folder).map_err(MountError::system("make the folder", &folder))?;
         // A daemon that was killed leaves its socket; its device's number is ours now.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
-        let metrics = prometheus.map(TcpListener::bind).transpose().map_err(|source| MountError::System {
-            action: "listen for Prometheus at",
-            path: PathBuf::from(prometheus.map(|address| address.to_string()).unwrap_or_default()),
-            source,
+        let metrics = prometheus.map(TcpListener::bind).transpose().map_err(|error| {
+            let address = prometheus.map(|address| address.to_string()).unwrap_or_default();
+            MountError::system("listen for Prometheus at", address)(error)
         })?;
         let (stopped, stop) =
             pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("make a pipe for", &socket))?;

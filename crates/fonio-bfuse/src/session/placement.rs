@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use fonio_system::procfs::Schedule;
+
 use crate::kernel::{Policy, set_policy};
 
 /// How often the waiting is looked at while requests come. A caller may have to wait for as long.
@@ -67,9 +69,7 @@ impl Thread {
         let mut text = [0; 96];
         let length = self.waiting.read_at(&mut text, 0).unwrap_or(0);
         let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
-        // Time on a CPU, time waiting for one, in nanoseconds; turns.
-        let waited = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-        let waited = waited.map_or(self.waited, Duration::from_nanos);
+        let waited = Schedule::parse(text).map_or(self.waited, |schedule| schedule.waited);
         waited.saturating_sub(std::mem::replace(&mut self.waited, waited))
     }
 }

@@ -5,7 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use fonio_host::{Entry, Ledger, ProcessId, Queue, Step};
+use fonio_host::{Entry, Ledger, Queue, Step};
+use fonio_system::ProcessId;
 
 use super::LayerRun;
 use crate::error::ExperimentError;

@@ -5,13 +5,13 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use fonio_system::{MountPoint, MountTable};
 use rustix::fs::CWD;
 use rustix::mount::{
     FsPickFlags, MountFlags, fsconfig_reconfigure, fsconfig_set_string, fspick, mount_remount,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::mount::{Mounted, mounts};
 use crate::{HostError, Queue};
 
 /// How often ext4 writes its journal back where nothing else is said (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
@@ -145,7 +145,7 @@ impl Target {
 
     /// What is in force; `None` where the device or the mount is gone.
     pub(super) fn current(&self) -> Result<Option<String>, HostError> {
-        let mounted = |dir: &Path| Ok(mounts()?.into_iter().rfind(|mounted| mounted.dir == dir));
+        let mounted = |dir: &Path| MountTable::read().map(|table| table.at(dir).cloned());
         match self {
             Target::Scheduler { device } => {
                 if !Path::new("/sys/block").join(device).exists() {
@@ -255,24 +255,24 @@ fn mount_flags(options: &[String]) -> Result<MountFlags, String> {
     Ok(flags)
 }
 
-fn mounted_at(dir: &Path) -> Result<Mounted, HostError> {
-    let found = mounts()?.into_iter().rfind(|mounted| mounted.dir == dir);
+fn mounted_at(dir: &Path) -> Result<MountPoint, HostError> {
+    let found = MountTable::read()?.at(dir).cloned();
     found.ok_or_else(|| HostError::system("find the mount", dir)(std::io::ErrorKind::NotFound.into()))
 }
 
-/// The mount that a path lies in.
-fn mount_of(path: &Path) -> Result<Mounted, HostError> {
+/// The mount that a path lies in, or that is of the device at the path.
+fn mount_of(path: &Path) -> Result<MountPoint, HostError> {
     let path = fs::canonicalize(path).map_err(HostError::system("find", path))?;
-    let device = fs::metadata(&path).ok().filter(|metadata| metadata.file_type().is_block_device());
-    let within = |mounted: &Mounted| match &device {
-        Some(_) => Path::new(&mounted.source) == path,
-        None => path.starts_with(&mounted.dir),
+    let is_device = fs::metadata(&path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let mounts = MountTable::read()?;
+    let found = if is_device {
+        let of_device = mounts.iter().filter(|mount| Path::new(&mount.source) == path);
+        of_device.max_by_key(|mount| mount.dir.components().count())
+    } else {
+        mounts.holding(&path)
     };
-    // Of mounts at the same place the latest hides the others.
-    let found = mounts()?.into_iter().filter(within).enumerate();
-    let found = found.max_by_key(|(at, mounted)| (mounted.dir.components().count(), *at));
     found
-        .map(|(_, mounted)| mounted)
+        .cloned()
         .ok_or_else(|| HostError::system("find the mount of", &path)(std::io::ErrorKind::NotFound.into()))
 }
 
@@ -289,7 +289,7 @@ fn disk_of(path: &Path, setting: &Setting) -> Result<String, HostError> {
         None => {
             let mounted = mount_of(path)?;
             // Some file systems show a number that is no device's.
-            node(Path::new(&mounted.source)).unwrap_or(mounted.device)
+            node(Path::new(&mounted.source)).unwrap_or_else(|| mounted.device.to_string())
         }
     };
     let link = Path::new("/sys/dev/block").join(&number);

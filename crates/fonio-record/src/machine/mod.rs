@@ -2,16 +2,16 @@
 //!
 //! Every fact that is not there, or may not be read, is `None`.
 
-mod mounts;
+pub(crate) mod mounts;
 mod queue;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fonio_core::DeviceId;
 use fonio_core::meta::{Device, Host, Mount};
-use fonio_core::{ByteCount, DeviceId};
-
-pub(crate) use mounts::MountPoint;
+use fonio_system::procfs::memory;
+use fonio_system::{MountTable, Task, device};
 
 /// The places to look at; a test hands in a copy.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Machine {
             kernel: text(uname.release()),
             architecture: text(uname.machine()),
             processors: u32::try_from(processors).ok().filter(|&count| count > 0),
-            memory_bytes: meminfo(&fs::read_to_string(self.proc("meminfo")).unwrap_or_default(), "MemTotal"),
+            memory_bytes: memory(&fs::read_to_string(self.proc("meminfo")).unwrap_or_default(), "MemTotal"),
         }
     }
 
@@ -166,26 +166,26 @@ impl Machine {
         parts
     }
 
-    /// What is mounted, from block devices only.
-    pub(crate) fn mounts(&self) -> Vec<MountPoint> {
-        let text = fs::read(self.proc("self/mountinfo")).unwrap_or_default();
-        mounts::parse(&String::from_utf8_lossy(&text))
+    /// What is mounted; nothing where procfs does not say it.
+    pub(crate) fn mounts(&self) -> MountTable {
+        MountTable::read_below(&self.proc).unwrap_or_default()
     }
 
-    /// Where file systems of one kind are mounted.
-    pub(crate) fn mounts_of_kind(&self, fs: &str) -> Vec<String> {
-        self.mounts().into_iter().filter(|mount| mount.fs == fs).map(|mount| mount.at).collect()
+    /// A process or thread.
+    pub(crate) fn task(&self, number: u32) -> Task {
+        Task::below(&self.proc, number)
     }
 
     /// The file systems on `disk` and its partitions.
-    fn mounts_of(&self, disk: DeviceId, mounts: &[MountPoint]) -> Vec<Mount> {
+    fn mounts_of(&self, disk: DeviceId, mounts: &MountTable) -> Vec<Mount> {
         let parts = self.parts_of(disk);
         let mut found: Vec<Mount> = Vec::new();
         for mount in mounts {
-            let Some(device) = mount.block_device().filter(|device| parts.contains(device)) else { continue };
+            let device = mounts::block_device(mount).filter(|device| parts.contains(device));
+            let Some(device) = device else { continue };
             // Bind mounts show the same file system again and again; the first mount is the oldest.
             if !found.iter().any(|known| known.device == device) {
-                found.push(mount.describe(device));
+                found.push(mounts::describe(mount, device));
             }
         }
         found
@@ -195,24 +195,12 @@ impl Machine {
 /// The block device that holds the file system of `path`; `None` where it has none or there is no such path.
 fn device_of_path(path: &Path) -> Option<DeviceId> {
     let stat = rustix::fs::stat(path).ok()?;
-    let id = device_id(stat.st_dev);
+    let id = device::from_dev(stat.st_dev);
     (id.major() != 0).then_some(id)
 }
 
-/// From the `dev_t` of system calls to the kernel's own.
-pub(crate) fn device_id(dev: u64) -> DeviceId {
-    DeviceId::new(rustix::fs::major(dev), rustix::fs::minor(dev))
-}
-
-/// `8:1`.
-pub(crate) fn parse_device_id(text: &str) -> Option<DeviceId> {
-    let (major, minor) = text.trim().split_once(':')?;
-    let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);
-    (major < 1 << 12 && minor < 1 << 20).then(|| DeviceId::new(major, minor))
-}
-
 fn read_device_id(path: &Path) -> Option<DeviceId> {
-    parse_device_id(&read_text(path)?)
+    device::parse(&read_text(path)?)
 }
 
 /// A short text file without the blanks around it; `None` where it cannot be read or is empty.
@@ -225,11 +213,4 @@ pub(crate) fn read_text(path: &Path) -> Option<String> {
 
 pub(crate) fn read_number<T: std::str::FromStr>(path: &Path) -> Option<T> {
     read_text(path)?.parse().ok()
-}
-
-/// A line of `/proc/meminfo`, which counts in KiB.
-pub(crate) fn meminfo(text: &str, name: &str) -> Option<ByteCount> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    Some(ByteCount(kib * 1024))
 }

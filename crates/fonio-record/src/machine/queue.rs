@@ -5,13 +5,14 @@ use std::path::Path;
 
 use fonio_core::ByteCount;
 use fonio_core::meta::Device;
+use fonio_system::{MountTable, device};
 
-use super::{Machine, MountPoint, parse_device_id, read_number, read_text};
+use super::{Machine, read_number, read_text};
 
 impl Machine {
     /// Reads a device's directory. The queue of a partition is its disk's.
-    pub(super) fn read_device(&self, dir: &Path, mounts: &[MountPoint]) -> Option<Device> {
-        let id = parse_device_id(&read_text(&dir.join("dev"))?)?;
+    pub(super) fn read_device(&self, dir: &Path, mounts: &MountTable) -> Option<Device> {
+        let id = device::parse(&read_text(&dir.join("dev"))?)?;
         let own = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
         let disk = if own.join("partition").exists() { own.parent()?.to_owned() } else { own.clone() };
         let queue = disk.join("queue");

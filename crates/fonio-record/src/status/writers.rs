@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use fonio_core::{ByteCount, DeviceId};
+use fonio_system::{Cgroups, Task, device};
 
 use super::{CgroupWriting, ProcessWriting, Writing};
-use crate::machine::{Machine, parse_device_id, read_text};
-use crate::threads::cgroup_path;
+use crate::machine::Machine;
 
 /// cgroups read at most, and how deep: some machines have tens of thousands.
 const CGROUPS_MAX: usize = 2000;
@@ -45,22 +45,19 @@ impl Counters {
     pub(super) fn read(machine: &Machine) -> Counters {
         let mut counters = Counters::default();
         counters.read_processes(machine);
-        let mounts = machine.mounts_of_kind("cgroup2");
-        if let Some(root) = mounts.first() {
+        if let Some(unified) = machine.mounts().of_kind("cgroup2").next() {
             let mut room = CGROUPS_MAX;
-            counters.read_cgroup(Path::new(root), String::new(), CGROUP_DEPTH_MAX, &mut room);
+            counters.read_cgroup(&unified.dir, String::new(), CGROUP_DEPTH_MAX, &mut room);
         }
         counters.disks = disks(&fs::read_to_string(machine.proc("diskstats")).unwrap_or_default());
         counters
     }
 
     fn read_processes(&mut self, machine: &Machine) {
-        let pids = fs::read_dir(machine.proc("")).into_iter().flatten().flatten();
-        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        for pid in pids.take(PROCESSES_MAX) {
-            let dir = machine.proc(pid.to_string());
-            let text = match fs::read_to_string(dir.join("io")) {
-                Ok(text) => text,
+        for pid in Task::all_below(&machine.proc("")).take(PROCESSES_MAX) {
+            let task = machine.task(pid);
+            let written = match task.written_bytes() {
+                Ok(written) => written,
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                     self.processes_hidden += 1;
                     continue;
@@ -69,9 +66,9 @@ impl Counters {
                 Err(_) => continue,
             };
             let process = Process {
-                comm: read_text(&dir.join("comm")).unwrap_or_default(),
-                cgroup: read_text(&dir.join("cgroup")).and_then(|text| cgroup_path(&text)),
-                written: written(&text),
+                comm: task.name().unwrap_or_default(),
+                cgroup: task.cgroups().as_ref().and_then(Cgroups::telling).map(str::to_owned),
+                written: written.0,
             };
             self.processes.insert(pid, process);
         }
@@ -99,7 +96,7 @@ impl Counters {
         let Ok(text) = fs::read_to_string(dir.join("io.stat")) else { return false };
         for line in text.lines() {
             let mut words = line.split_whitespace();
-            let Some(device) = words.next().and_then(parse_device_id) else { continue };
+            let Some(device) = words.next().and_then(device::parse) else { continue };
             if let Some(bytes) = words.find_map(|word| word.strip_prefix("wbytes=")?.parse().ok()) {
                 let path = if path.is_empty() { "/" } else { &path };
                 self.cgroups.insert((path.to_owned(), device), bytes);
@@ -107,15 +104,6 @@ impl Counters {
         }
         !text.is_empty()
     }
-}
-
-/// Pages dirtied, less those that were dropped before they were written.
-fn written(io: &str) -> u64 {
-    let number = |name: &str| -> u64 {
-        let value = io.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
-    };
-    number("write_bytes").saturating_sub(number("cancelled_write_bytes"))
 }
 
 fn disks(text: &str) -> BTreeMap<DeviceId, DiskCounters> {
@@ -169,13 +157,6 @@ pub(super) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counters_of_a_process() {
-        let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 4096\ncancelled_write_bytes: 96\n";
-        assert_eq!(written(text), 4000);
-        assert_eq!(written(""), 0);
-    }
 
     #[test]
     fn the_busiest_comes_first() {

@@ -19,9 +19,12 @@ use super::{DIAGNOSTICS_FILE, META_FILE};
 use crate::{RecordingError, Table};
 
 pub(super) struct Staging {
+    /// The name that the caller gave, which may be a link.
+    asked: PathBuf,
     target: PathBuf,
     partial: PathBuf,
     overwrite: bool,
+    beside_if_taken: bool,
     /// Held as long as this process works in the directory. `None` on file systems without locks.
     _lock: Option<File>,
 }
@@ -30,7 +33,11 @@ pub(super) struct Staging {
 static CREATION: Mutex<()> = Mutex::new(());
 
 impl Staging {
-    pub(super) fn create(dir: &Path, overwrite: bool) -> Result<Staging, RecordingError> {
+    pub(super) fn create(
+        dir: &Path,
+        overwrite: bool,
+        beside_if_taken: bool,
+    ) -> Result<Staging, RecordingError> {
         // A link to a recording stays a link: what it points to is replaced.
         let target = match fs::symlink_metadata(dir) {
             Ok(found) if found.is_symlink() => {
@@ -45,14 +52,24 @@ impl Staging {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let _creation = CREATION.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         clear_leftovers(parent, name, &target);
-        check_target(&target, overwrite)?;
+        match check_target(&target, overwrite) {
+            Err(error) if beside_if_taken && is_taken(&error) => {}
+            checked => checked?,
+        }
         for attempt in 0_u32.. {
             let suffix = if attempt == 0 { String::new() } else { format!("-{attempt}") };
             let partial = parent.join(beside(name, "partial", &suffix));
             match fs::create_dir(&partial) {
                 Ok(()) => {
                     let lock = File::open(&partial).ok().filter(|file| file.try_lock().is_ok());
-                    return Ok(Staging { target, partial, overwrite, _lock: lock });
+                    return Ok(Staging {
+                        asked: dir.to_owned(),
+                        target,
+                        partial,
+                        overwrite,
+                        beside_if_taken,
+                        _lock: lock,
+                    });
                 }
                 // Another writer of this process, or a directory that is not known to be a leftover.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 1000 => {}
@@ -66,16 +83,36 @@ impl Staging {
         &self.partial
     }
 
-    /// Makes the directory durable and gives it its name. The files in it must be durable already.
-    pub(super) fn install(self) -> Result<(), RecordingError> {
+    /// Makes the directory durable and gives it its name, which is returned; as it was asked for, if it got that one. The files in it must be durable already.
+    pub(super) fn install(mut self) -> Result<PathBuf, RecordingError> {
         sync_dir(&self.partial).map_err(RecordingError::io("write", &self.partial))?;
-        // Time has passed since `create`.
-        check_target(&self.target, self.overwrite)?;
-        self.rename().map_err(RecordingError::io("create", &self.target))?;
+        let named = self.target.clone();
+        for number in 2_u32.. {
+            match self.take_name() {
+                Err(error) if self.beside_if_taken && is_taken(&error) => {
+                    let mut name = named.file_name().unwrap_or_default().to_owned();
+                    name.push(format!("-{number}"));
+                    self.target = named.with_file_name(name);
+                    self.asked.clone_from(&self.target);
+                }
+                taken => {
+                    taken?;
+                    break;
+                }
+            }
+        }
         if let Some(parent) = self.target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             sync_dir(parent).map_err(RecordingError::io("write", parent))?;
         }
-        Ok(())
+        Ok(std::mem::take(&mut self.asked))
+    }
+
+    /// Only one of two writers that do this at once for the same name gets it: the kernel renames no directory over one
+    /// that is not empty.
+    fn take_name(&self) -> Result<(), RecordingError> {
+        // Time has passed since `create`.
+        check_target(&self.target, self.overwrite)?;
+        self.rename().map_err(RecordingError::io("create", &self.target))
     }
 
     fn rename(&self) -> io::Result<()> {
@@ -117,6 +154,17 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
         // Some file systems cannot sync a directory.
         Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
         done => done,
+    }
+}
+
+/// Whether the error says that something else has the name.
+fn is_taken(error: &RecordingError) -> bool {
+    match error {
+        RecordingError::Exists { .. } | RecordingError::NotOurs { .. } => true,
+        RecordingError::Io { source, .. } => {
+            matches!(source.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists)
+        }
+        _ => false,
     }
 }
 

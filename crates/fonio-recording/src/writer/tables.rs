@@ -8,11 +8,14 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use fonio_core::{
-    Bio, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Thread, Wait, ignore_rows,
+    Bio, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Severity, Thread, Timestamp, Wait,
+    ignore_rows,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 
+use super::Incomplete;
+use super::room::{Room, Takes};
 use crate::schema::{self, Row};
 use crate::{RecordingError, Table};
 
@@ -21,6 +24,8 @@ pub(crate) const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 
 /// Rows gathered before they become columns: enough to spread the cost of a batch, few enough for the cache.
 const BATCH_ROWS: usize = 4096;
+/// About what a row takes in the file before it is encoded; few take so much.
+const GATHERED_ROW_BYTES: usize = 48;
 
 /// Takes rows in their tables' order.
 pub(super) struct TableSet {
@@ -35,10 +40,15 @@ pub(super) struct TableSet {
     marks: TableWriter<Mark>,
     diagnostics: BufWriter<OsFile>,
     diagnostics_path: PathBuf,
+    /// Where rows that do not fit are to be left out.
+    room: Option<Room>,
+    takes: Takes,
+    /// The times of the first and the last request or bio that was left out.
+    missing_events: Option<(Timestamp, Timestamp)>,
 }
 
 impl TableSet {
-    pub(super) fn create(dir: &Path) -> Result<TableSet, RecordingError> {
+    pub(super) fn create(dir: &Path, keep_what_fits: bool) -> Result<TableSet, RecordingError> {
         let diagnostics_path = dir.join(DIAGNOSTICS_FILE);
         let diagnostics =
             OsFile::create(&diagnostics_path).map_err(RecordingError::io("create", &diagnostics_path))?;
@@ -54,23 +64,140 @@ impl TableSet {
             marks: TableWriter::create(dir)?,
             diagnostics: BufWriter::new(diagnostics),
             diagnostics_path,
+            room: keep_what_fits.then(|| Room::of(dir)),
+            takes: Takes::All,
+            missing_events: None,
         })
     }
 
-    /// Ends every table and makes it durable. Returns how many rows each written one has.
+    /// Ends the tables that rows are still written to, and tells which lack some, as diagnostics too.
+    pub(super) fn close(&mut self) -> Result<Vec<Incomplete>, RecordingError> {
+        self.close_events()?;
+        self.close_rest()?;
+        let tables = [
+            self.requests.incomplete(),
+            self.bios.incomplete(),
+            self.links.incomplete(),
+            self.calls.incomplete(),
+            self.waits.incomplete(),
+            self.files.incomplete(),
+            self.threads.incomplete(),
+            self.samples.incomplete(),
+            self.marks.incomplete(),
+        ];
+        let incomplete: Vec<Incomplete> = tables.into_iter().flatten().collect();
+        for table in &incomplete {
+            let diagnostic = Diagnostic {
+                severity: Severity::Error,
+                code: "disk-full".to_owned(),
+                message: format!("the file system was full: {table}, the last ones, were left out"),
+                file: Some(table.table.file_name()),
+                record: Some(table.kept),
+                offset: None,
+                count: table.missing,
+            };
+            self.diagnostic(&diagnostic)
+                .map_err(|error| RecordingError::from_sink(error, &self.diagnostics_path))?;
+        }
+        Ok(incomplete)
+    }
+
+    /// Between which instants requests or bios were left out.
+    pub(super) fn missing_events(&self) -> Option<(Timestamp, Timestamp)> {
+        self.missing_events
+    }
+
+    fn write_out(&mut self) -> Result<(), RecordingError> {
+        self.requests.write_out()?;
+        self.bios.write_out()?;
+        self.links.write_out()?;
+        self.calls.write_out()?;
+        self.waits.write_out()?;
+        self.files.write_out()?;
+        self.threads.write_out()?;
+        self.samples.write_out()?;
+        self.marks.write_out()
+    }
+
+    fn close_events(&mut self) -> Result<(), RecordingError> {
+        self.requests.close()?;
+        self.bios.close()?;
+        self.links.close()?;
+        self.calls.close()?;
+        self.waits.close()
+    }
+
+    fn close_rest(&mut self) -> Result<(), RecordingError> {
+        self.files.close()?;
+        self.threads.close()?;
+        self.samples.close()?;
+        self.marks.close()
+    }
+
+    fn unwritten_bytes(&self) -> u64 {
+        self.requests.unwritten_bytes()
+            + self.bios.unwritten_bytes()
+            + self.links.unwritten_bytes()
+            + self.calls.unwritten_bytes()
+            + self.waits.unwritten_bytes()
+            + self.files.unwritten_bytes()
+            + self.threads.unwritten_bytes()
+            + self.samples.unwritten_bytes()
+            + self.marks.unwritten_bytes()
+    }
+
+    /// Ends tables while there is room for their ends. It is looked at with every batch of rows, and with every row once
+    /// there is little left.
+    #[inline]
+    fn look_at_room(&mut self, pushed: Pushed) -> io::Result<()> {
+        let is_due = match self.takes {
+            Takes::All => pushed == Pushed::FilledBatch,
+            Takes::NoEvents => pushed != Pushed::LeftOut,
+            Takes::Nothing => false,
+        };
+        if is_due { self.close_what_does_not_fit() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn close_what_does_not_fit(&mut self) -> io::Result<()> {
+        let Some(room) = self.room.clone() else { return Ok(()) };
+        if room.takes(self.unwritten_bytes())? >= self.takes {
+            return Ok(());
+        }
+        // What rows take is known only once they are written: mostly less than was estimated.
+        self.write_out()?;
+        let takes = room.takes(self.unwritten_bytes())?.min(self.takes);
+        if takes < self.takes {
+            self.close_events()?;
+        }
+        if takes == Takes::Nothing {
+            self.close_rest()?;
+        }
+        self.takes = takes;
+        Ok(())
+    }
+
+    fn note_missing_event(&mut self, pushed: Pushed, time: Timestamp) {
+        if pushed == Pushed::LeftOut {
+            let (first, last) = self.missing_events.unwrap_or((time, time));
+            self.missing_events = Some((first.min(time), last.max(time)));
+        }
+    }
+
+    /// Makes the diagnostics durable, once the tables are closed. Returns how many rows each written table has.
     pub(super) fn finish(&mut self) -> Result<BTreeMap<String, u64>, RecordingError> {
         let failed = RecordingError::io("write", &self.diagnostics_path);
         self.diagnostics.flush().and_then(|()| self.diagnostics.get_ref().sync_all()).map_err(failed)?;
         let written = [
-            self.requests.finish()?,
-            self.bios.finish()?,
-            self.links.finish()?,
-            self.calls.finish()?,
-            self.waits.finish()?,
-            self.files.finish()?,
-            self.threads.finish()?,
-            self.samples.finish()?,
-            self.marks.finish()?,
+            self.requests.written(),
+            self.bios.written(),
+            self.links.written(),
+            self.calls.written(),
+            self.waits.written(),
+            self.files.written(),
+            self.threads.written(),
+            self.samples.written(),
+            self.marks.written(),
         ];
         Ok(written.into_iter().flatten().map(|(table, rows)| (table.name().to_owned(), rows)).collect())
     }
@@ -78,31 +205,42 @@ impl TableSet {
 
 impl RowSink for TableSet {
     fn request(&mut self, row: &Request) -> io::Result<()> {
-        self.requests.push(row)
+        let pushed = self.requests.push(row)?;
+        self.note_missing_event(pushed, row.order_time());
+        self.look_at_room(pushed)
     }
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        self.bios.push(row)
+        let pushed = self.bios.push(row)?;
+        self.note_missing_event(pushed, row.queued);
+        self.look_at_room(pushed)
     }
     fn link(&mut self, row: &Link) -> io::Result<()> {
-        self.links.push(row)
+        let pushed = self.links.push(row)?;
+        self.look_at_room(pushed)
     }
     fn call(&mut self, row: &Call) -> io::Result<()> {
-        self.calls.push(row)
+        let pushed = self.calls.push(row)?;
+        self.look_at_room(pushed)
     }
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.waits.push(row)
+        let pushed = self.waits.push(row)?;
+        self.look_at_room(pushed)
     }
     fn file(&mut self, row: &File) -> io::Result<()> {
-        self.files.push(row)
+        let pushed = self.files.push(row)?;
+        self.look_at_room(pushed)
     }
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.threads.push(row)
+        let pushed = self.threads.push(row)?;
+        self.look_at_room(pushed)
     }
     fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        self.samples.push(row)
+        let pushed = self.samples.push(row)?;
+        self.look_at_room(pushed)
     }
     fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        self.marks.push(row)
+        let pushed = self.marks.push(row)?;
+        self.look_at_room(pushed)
     }
     fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
         let written = serde_json::to_writer(&mut self.diagnostics, row).map_err(io::Error::from);
@@ -113,6 +251,17 @@ impl RowSink for TableSet {
     ignore_rows!(began, settled);
 }
 
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pushed {
+    /// It waits for others.
+    Gathered,
+    /// With it a batch of rows became columns.
+    FilledBatch,
+    /// The table is closed.
+    LeftOut,
+}
+
 /// One Parquet file. An optional table's file is created with its first row.
 struct TableWriter<R> {
     path: PathBuf,
@@ -120,13 +269,24 @@ struct TableWriter<R> {
     gathered: Vec<R>,
     parquet: Option<ArrowWriter<OsFile>>,
     rows: u64,
+    is_closed: bool,
+    /// Rows that came after it was closed.
+    left_out: u64,
 }
 
 impl<R: Row> TableWriter<R> {
     fn create(dir: &Path) -> Result<TableWriter<R>, RecordingError> {
         let path = dir.join(R::TABLE.file_name());
         let schema = schema::arrow_schema::<R>();
-        let mut table = TableWriter { path, schema, gathered: Vec::new(), parquet: None, rows: 0 };
+        let mut table = TableWriter {
+            path,
+            schema,
+            gathered: Vec::new(),
+            parquet: None,
+            rows: 0,
+            is_closed: false,
+            left_out: 0,
+        };
         if R::TABLE.always_written() {
             table.open()?;
         }
@@ -141,15 +301,41 @@ impl<R: Row> TableWriter<R> {
     }
 
     #[inline]
-    fn push(&mut self, row: &R) -> io::Result<()> {
+    fn push(&mut self, row: &R) -> io::Result<Pushed> {
+        if self.is_closed {
+            self.left_out += 1;
+            return Ok(Pushed::LeftOut);
+        }
         if self.gathered.capacity() == 0 {
             self.gathered.reserve_exact(BATCH_ROWS);
         }
         self.gathered.push(row.clone());
-        if self.gathered.len() == BATCH_ROWS {
+        if self.gathered.len() < BATCH_ROWS {
+            return Ok(Pushed::Gathered);
+        }
+        self.flush()?;
+        Ok(Pushed::FilledBatch)
+    }
+
+    /// Writes the rows that were taken, as a row group of their own.
+    fn write_out(&mut self) -> Result<(), RecordingError> {
+        if !self.gathered.is_empty() {
             self.flush()?;
         }
-        Ok(())
+        let Some(parquet) = &mut self.parquet else { return Ok(()) };
+        let written = parquet.flush().map_err(|error| not_written(error, &self.path));
+        written.and_then(|()| parquet.sync().map_err(RecordingError::io("write", &self.path)))
+    }
+
+    /// An upper estimate of what the rows will take that were taken and not written.
+    fn unwritten_bytes(&self) -> u64 {
+        let encoded = self.parquet.as_ref().map_or(0, ArrowWriter::in_progress_size);
+        (encoded + self.gathered.len() * GATHERED_ROW_BYTES) as u64
+    }
+
+    fn incomplete(&self) -> Option<Incomplete> {
+        let (table, kept, missing) = (R::TABLE, self.rows, self.left_out);
+        (missing > 0).then_some(Incomplete { table, kept, missing })
     }
 
     fn flush(&mut self) -> Result<(), RecordingError> {
@@ -165,14 +351,20 @@ impl<R: Row> TableWriter<R> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<Option<(Table, u64)>, RecordingError> {
+    /// Ends the table and makes it durable; rows that come later are left out.
+    fn close(&mut self) -> Result<(), RecordingError> {
+        self.is_closed = true;
         if !self.gathered.is_empty() {
             self.flush()?;
         }
-        let Some(parquet) = self.parquet.take() else { return Ok(None) };
+        let Some(parquet) = self.parquet.take() else { return Ok(()) };
         let file = parquet.into_inner().map_err(|error| not_written(error, &self.path))?;
-        file.sync_all().map_err(RecordingError::io("write", &self.path))?;
-        Ok(Some((R::TABLE, self.rows)))
+        file.sync_all().map_err(RecordingError::io("write", &self.path))
+    }
+
+    /// The table and its rows, where it was written.
+    fn written(&self) -> Option<(Table, u64)> {
+        (self.rows > 0 || R::TABLE.always_written()).then_some((R::TABLE, self.rows))
     }
 }
 

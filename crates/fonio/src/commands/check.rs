@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use fonio_record::{RecordOptions, Selector};
+use fonio_system::Task;
 
 use crate::cli::{Check, Colour};
 use crate::commands::{record, report};
@@ -21,10 +22,10 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
             (recording, temporary)
         }
     };
+    let kept = arguments.out.as_ref().map(|_| input.display().to_string());
     let explained = report::explain(&[input], &arguments.reading, &arguments.filter)?;
     // The recording is read; where nobody asked to keep it, it goes.
     drop(temporary);
-    let kept = arguments.out.as_ref().map(|out| out.display().to_string());
     let next = match (kept, arguments.what.as_deref().filter(|what| !is_to_be_recorded(what))) {
         (Some(kept), _) => {
             vec![format!("fonio report {kept} --all"), format!("fonio report {kept} --html report.html")]
@@ -68,8 +69,8 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
         )
         .into_iter()
         .collect();
-    record::capture(&options)?;
-    Ok((out, temporary))
+    let summary = record::capture(&options)?;
+    Ok((summary.out, temporary))
 }
 
 /// Begins the name of a temporary recording; then comes the process that made it.
@@ -83,7 +84,7 @@ fn sweep() {
         let owner =
             name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-')?.0.parse::<u32>().ok());
         if let Some(owner) = owner
-            && !Path::new("/proc").join(owner.to_string()).exists()
+            && !Task::of(owner).exists()
         {
             let _ = fs::remove_dir_all(entry.path());
         }

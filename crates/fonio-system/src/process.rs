@@ -1,8 +1,8 @@
 //! Which process is meant, also after its number was given to another.
 
-use std::fs;
-
 use serde::{Deserialize, Serialize};
+
+use crate::Task;
 
 /// A process: its number and when it was started. A number alone is used again after a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,9 +26,8 @@ impl ProcessId {
     /// The process that has the number `pid` now; `None` where there is none, or only a dead one that nobody has
     /// waited for.
     pub fn of(pid: u32) -> Option<ProcessId> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (state, started_ticks) = parse_stat(&stat)?;
-        (state != 'Z' && state != 'X').then_some(ProcessId { pid, started_ticks })
+        let stat = Task::of(pid).stat().filter(|stat| !stat.is_dead())?;
+        Some(ProcessId { pid, started_ticks: stat.started_ticks })
     }
 
     /// Whether it still runs.
@@ -55,25 +54,9 @@ impl ProcessId {
     }
 }
 
-/// The state and the start time. The command's name, in parentheses, may hold blanks and parentheses itself.
-fn parse_stat(stat: &str) -> Option<(char, u64)> {
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let mut fields = rest.split(' ');
-    let state = fields.next()?.chars().next()?;
-    let started = fields.nth(18)?.parse().ok()?;
-    Some((state, started))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_with_parentheses_and_blanks_is_skipped() {
-        let stat = "7 (a) S (b) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
-        assert_eq!(parse_stat(stat), Some(('R', 4711)));
-        assert_eq!(parse_stat("7 (a"), None);
-    }
 
     #[test]
     fn this_process_runs_and_another_start_is_another_process() {

@@ -1,0 +1,148 @@
+//! A file system that fills up loses no more than what does not fit.
+
+#![allow(clippy::unwrap_used)]
+
+mod generated;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use fonio_core::{Bio, Diagnostic, Meta, Request, RowSink, Thread, Timestamp};
+use fonio_recording::{Finished, Recording, RecordingError, Table, Tables, Writer, WriterOptions};
+use fonio_testing::{Need, has};
+use generated::Generated;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+/// A small file system in memory.
+struct Disk {
+    dir: tempfile::TempDir,
+}
+
+impl Disk {
+    fn of(kib: u64) -> Disk {
+        let dir = tempfile::tempdir().unwrap();
+        let options = std::ffi::CString::new(format!("size={kib}k")).unwrap();
+        mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), Some(options.as_c_str())).unwrap();
+        Disk { dir }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn free_kib(&self) -> u64 {
+        let stat = rustix::fs::statvfs(self.path()).unwrap();
+        stat.f_bfree * stat.f_frsize / 1024
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path()).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = unmount(self.dir.path(), UnmountFlags::DETACH);
+    }
+}
+
+#[derive(Default)]
+struct Rows {
+    requests: Vec<Request>,
+    bios: Vec<Bio>,
+    threads: Vec<Thread>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl RowSink for Rows {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.requests.push(row.clone());
+        Ok(())
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        self.bios.push(row.clone());
+        Ok(())
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.threads.push(row.clone());
+        Ok(())
+    }
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        self.diagnostics.push(row.clone());
+        Ok(())
+    }
+    fn wants_bios(&self) -> bool {
+        true
+    }
+}
+
+fn rows(dir: &Path) -> Rows {
+    let mut rows = Rows::default();
+    Recording::open(dir).unwrap().replay(&mut rows, Tables::ALL).unwrap();
+    rows
+}
+
+const GENERATED: Generated = Generated { seed: 3, requests: 200_000, depth: 32, bios: true, stuck: false };
+
+fn write(dir: &Path, keep_what_fits: bool) -> Result<Finished, RecordingError> {
+    let mut writer = Writer::create(dir, WriterOptions { keep_what_fits, ..WriterOptions::default() })?;
+    let fed = GENERATED.feed(&mut writer);
+    // Identities come late too.
+    let late = Thread { tid: 77, comm: Some("late".to_owned()), ..Thread::default() };
+    fed.and_then(|()| writer.thread(&late)).map_err(|error| error.downcast::<RecordingError>().unwrap())?;
+    writer.install(Meta { ended: Some(Timestamp(u64::MAX / 2)), ..Meta::default() })
+}
+
+#[test]
+fn the_rows_that_fit_are_kept_and_the_others_counted() {
+    if !has(&[Need::Root]) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let whole = write(&place.path().join("whole"), true).unwrap();
+    assert_eq!((whole.incomplete.len(), whole.meta.lost.is_nothing()), (0, true));
+    let whole = rows(&whole.path);
+    for kib in [512, 1024, 3 << 10] {
+        let disk = Disk::of(kib);
+        let finished = write(&disk.path().join("run"), true).unwrap();
+        assert_eq!(disk.names(), ["run"]);
+        // The margins of both kinds of tables, less the ends of the tables.
+        assert!(disk.free_kib() < 384, "{} of {kib} KiB are left", disk.free_kib());
+        let kept = rows(&finished.path);
+        assert!(!kept.requests.is_empty() && kept.requests.len() < whole.requests.len());
+        assert!(whole.requests.starts_with(&kept.requests), "{kib} KiB: the first requests are kept");
+        assert!(whole.bios.starts_with(&kept.bios), "{kib} KiB: the first bios are kept");
+        assert_eq!(kept.threads, whole.threads, "{kib} KiB: all threads are kept");
+        let missing = finished.incomplete.iter().find(|one| one.table == Table::Requests).unwrap();
+        assert_eq!(missing.kept, kept.requests.len() as u64);
+        assert_eq!(missing.kept + missing.missing, whole.requests.len() as u64);
+        let full: Vec<&Diagnostic> = kept.diagnostics.iter().filter(|one| one.code == "disk-full").collect();
+        assert_eq!(full.len(), finished.incomplete.len());
+        assert!(full[0].message.contains(&missing.to_string()), "{}", full[0].message);
+        // A reader knows from when on it does not know everything.
+        let gap = finished.meta.lost.gaps.first().unwrap();
+        let last = |time: Option<Timestamp>| time.is_none_or(|time| time <= gap.after);
+        assert!(
+            last(kept.requests.last().map(Request::order_time))
+                && last(kept.bios.last().map(|bio| bio.queued))
+        );
+        assert_eq!((gap.count, gap.before), (None, Timestamp(u64::MAX / 2)));
+    }
+}
+
+#[test]
+fn nothing_is_left_where_not_even_the_smallest_recording_fits_or_nobody_asked_for_a_part() {
+    if !has(&[Need::Root]) {
+        return;
+    }
+    for (kib, keep_what_fits) in [(16, true), (512, false)] {
+        let disk = Disk::of(kib);
+        match write(&disk.path().join("run"), keep_what_fits) {
+            Err(RecordingError::Io { source, .. }) => assert_eq!(source.kind(), io::ErrorKind::StorageFull),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(disk.names(), [""; 0], "{kib} KiB");
+    }
+}

@@ -1,0 +1,74 @@
+//! The control groups of a process: `/proc/PID/cgroup`.
+
+/// The group of a process in each hierarchy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cgroups {
+    /// The names of a hierarchy, with commas between (none is the unified one), and the path of the group in it.
+    groups: Vec<(String, String)>,
+}
+
+impl Cgroups {
+    /// Reads lines such as `4:cpu,cpuacct:/a/b` and `0::/user.slice`; others are left out.
+    pub fn parse(text: &str) -> Cgroups {
+        let groups = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+        Cgroups { groups: groups.map(|(names, path)| (names.to_owned(), path.to_owned())).collect() }
+    }
+
+    /// The path that tells the process apart from others: the unified hierarchy's; on machines that still use the old
+    /// ones, where that is the root, systemd's, else the first that is not the root.
+    pub fn telling(&self) -> Option<&str> {
+        let (mut unified, mut systemd, mut any) = (None, None, None);
+        for (names, path) in self.groups.iter().filter(|(_, path)| path != "/") {
+            match names.as_str() {
+                "" => unified = unified.or(Some(path)),
+                "name=systemd" => systemd = systemd.or(Some(path)),
+                _ => {}
+            }
+            any = any.or(Some(path));
+        }
+        let first = self.groups.first().map(|(_, path)| path);
+        unified.or(systemd).or(any).or(first).map(String::as_str)
+    }
+
+    /// The path in the hierarchy of its own that a controller such as `cpu` has.
+    pub fn of_controller(&self, controller: &str) -> Option<&str> {
+        self.find(|names| names.split(',').any(|name| name == controller))
+    }
+
+    /// The path in the unified hierarchy.
+    pub fn unified(&self) -> Option<&str> {
+        self.find(str::is_empty)
+    }
+
+    fn find(&self, is_it: impl Fn(&str) -> bool) -> Option<&str> {
+        self.groups.iter().find(|(names, _)| is_it(names)).map(|(_, path)| path.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_that_tells_a_process_apart() {
+        for (text, expected) in [
+            ("0::/system.slice/cron.service\n", Some("/system.slice/cron.service")),
+            ("9:name=systemd:/init.scope\n8:pids:/x\n0::/\n", Some("/init.scope")),
+            ("9:name=systemd:/\n4:memory:/apps/a:b\n0::/\n", Some("/apps/a:b")),
+            ("0::/\n", Some("/")),
+            ("damaged\n0::/a\n", Some("/a")),
+            ("", None),
+        ] {
+            assert_eq!(Cgroups::parse(text).telling(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_group_in_one_hierarchy() {
+        let groups = Cgroups::parse("4:memory:/m\n2:cpu,cpuacct:/a/b\n0::/user.slice\n");
+        assert_eq!(groups.of_controller("cpu"), Some("/a/b"));
+        assert_eq!(groups.of_controller("pids"), None);
+        assert_eq!(groups.unified(), Some("/user.slice"));
+        assert_eq!(Cgroups::parse("").unified(), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! The error of a failed system call.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A system call failed. The message says what was tried, and on what; its source is the kernel's answer.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}", path.display())]
+pub struct SystemError {
+    /// What was tried, as the verb of a sentence: `read`, `listen at`.
+    pub action: &'static str,
+    /// The object of that sentence, a file as a rule.
+    pub path: PathBuf,
+    /// The kernel's answer.
+    pub source: io::Error,
+}
+
+impl SystemError {
+    /// Makes the error for `map_err`: `.map_err(SystemError::on("read", path))`.
+    pub fn on<E: Into<io::Error>>(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(E) -> SystemError {
+        let path = path.into();
+        move |source| SystemError { action, path, source: source.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn the_message_is_a_sentence_and_the_answer_its_source() {
+        let error = SystemError::on("listen at", "/run/x")(rustix::io::Errno::ACCESS);
+        assert_eq!(error.to_string(), "cannot listen at /run/x");
+        assert_eq!(
+            error.source().map(ToString::to_string).as_deref(),
+            Some("Permission denied (os error 13)")
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! What `/proc` says about processes, threads and memory.
+//!
+//! A process may end at any moment, so what cannot be read is `None` rather than an error.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fonio_core::ByteCount;
+
+use crate::Cgroups;
+
+/// A process or a thread, by its folder in procfs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    dir: PathBuf,
+}
+
+impl Task {
+    /// The process or thread that has this number now, if there is one.
+    pub fn of(number: u32) -> Task {
+        Task::below(Path::new("/proc"), number)
+    }
+
+    /// The same in a procfs that is somewhere else.
+    pub fn below(proc: &Path, number: u32) -> Task {
+        Task { dir: proc.join(number.to_string()) }
+    }
+
+    /// The numbers of all processes.
+    pub fn all_below(proc: &Path) -> impl Iterator<Item = u32> {
+        let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    }
+
+    /// Whether it is there; a dead process that nobody has waited for is.
+    pub fn exists(&self) -> bool {
+        self.dir.exists()
+    }
+
+    /// One of its files.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Its name: up to 15 bytes of that of its program or thread.
+    pub fn name(&self) -> Option<String> {
+        Some(self.read("comm")?.trim_end().to_owned())
+    }
+
+    /// Its state and start.
+    pub fn stat(&self) -> Option<Stat> {
+        Stat::parse(&self.read("stat")?)
+    }
+
+    /// How long it ran and waited to run; `None` also on kernels that do not count it.
+    pub fn schedule(&self) -> Option<Schedule> {
+        Schedule::parse(&self.read("schedstat")?)
+    }
+
+    /// Who it is.
+    pub fn owner(&self) -> Option<Owner> {
+        Owner::parse(&self.read("status")?)
+    }
+
+    /// Its control groups.
+    pub fn cgroups(&self) -> Option<Cgroups> {
+        Some(Cgroups::parse(&self.read("cgroup")?))
+    }
+
+    /// Bytes that it caused to be written to storage: pages that it dirtied, less those dropped before they were written.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` where only root may know, `NotFound` where it has ended or the kernel does not count.
+    pub fn written_bytes(&self) -> io::Result<ByteCount> {
+        Ok(written_bytes(&fs::read_to_string(self.dir.join("io"))?))
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        // A program may give itself a name that is not UTF-8.
+        fs::read(self.dir.join(name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// What `/proc/PID/stat` says of a process or thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// `R` runs, `S` sleeps, `D` waits for storage as a rule, `Z` is dead and waited for by nobody yet, …
+    pub state: char,
+    /// Processor time in user mode, in clock ticks.
+    pub user_ticks: u64,
+    /// Processor time in the kernel, in clock ticks.
+    pub system_ticks: u64,
+    /// When it was started, in clock ticks since the machine was.
+    pub started_ticks: u64,
+}
+
+impl Stat {
+    /// Reads the line. The name of the command, in parentheses, may hold blanks and parentheses itself.
+    pub fn parse(text: &str) -> Option<Stat> {
+        let (_, rest) = text.rsplit_once(") ")?;
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        // The first word is field 3 of proc_pid_stat(5).
+        let number = |field: usize| words.get(field - 3)?.parse().ok();
+        Some(Stat {
+            state: words.first()?.chars().next()?,
+            user_ticks: number(14)?,
+            system_ticks: number(15)?,
+            started_ticks: number(22)?,
+        })
+    }
+
+    /// Whether it has ended, and only its entry in the table of processes is left.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// What `/proc/PID/schedstat` says of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// How long it ran.
+    pub ran: Duration,
+    /// How long it could have run, and waited for a processor.
+    pub waited: Duration,
+}
+
+impl Schedule {
+    /// Reads the line.
+    pub fn parse(text: &str) -> Option<Schedule> {
+        let mut words = text.split_whitespace();
+        let mut next = || words.next()?.parse().ok().map(Duration::from_nanos);
+        Some(Schedule { ran: next()?, waited: next()? })
+    }
+}
+
+/// What `/proc/PID/status` says of the process that a thread belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The number of the process, also where a thread was asked for.
+    pub pid: Option<u32>,
+    /// Its real user.
+    pub user: Option<u32>,
+}
+
+impl Owner {
+    fn parse(status: &str) -> Option<Owner> {
+        let number = |name: &str| field(status, name)?.split_whitespace().next()?.parse().ok();
+        Some(Owner { pid: number("Tgid"), user: number("Uid") })
+    }
+}
+
+fn written_bytes(io: &str) -> ByteCount {
+    let number = |name: &str| field(io, name).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+    ByteCount(number("write_bytes").saturating_sub(number("cancelled_write_bytes")))
+}
+
+/// The value in the line `NAME: VALUE` of a text such as `/proc/meminfo` or `/proc/PID/status`.
+pub fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// An amount of memory in `/proc/meminfo`, which counts in KiB.
+pub fn memory(meminfo: &str, name: &str) -> Option<ByteCount> {
+    let kib: u64 = field(meminfo, name)?.trim_end_matches("kB").trim_end().parse().ok()?;
+    Some(ByteCount(kib.saturating_mul(1024)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_blanks_is_skipped() {
+        let text = "7 (a) S (b) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20\n";
+        let expected = Stat { state: 'R', user_ticks: 11, system_ticks: 12, started_ticks: 4711 };
+        assert_eq!(Stat::parse(text), Some(expected));
+        assert!(!expected.is_dead());
+        assert_eq!(Stat::parse(&text.replace(") R", ") Z")).map(|stat| stat.is_dead()), Some(true));
+        for damaged in ["", "7 (a", "7 (a) R 1 2 3"] {
+            assert_eq!(Stat::parse(damaged), None, "{damaged}");
+        }
+    }
+
+    #[test]
+    fn times_of_the_scheduler() {
+        let expected = Schedule { ran: Duration::from_nanos(12), waited: Duration::from_nanos(34) };
+        assert_eq!(Schedule::parse("12 34 5\n"), Some(expected));
+        assert_eq!(Schedule::parse("12"), None);
+        assert_eq!(Schedule::parse(""), None);
+    }
+
+    #[test]
+    fn what_a_process_wrote() {
+        let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 4096\n\
+            cancelled_write_bytes: 96\n";
+        assert_eq!(written_bytes(text), ByteCount(4000));
+        assert_eq!(written_bytes("write_bytes: 1\ncancelled_write_bytes: 2\n"), ByteCount(0));
+        assert_eq!(written_bytes(""), ByteCount(0));
+    }
+
+    #[test]
+    fn amounts_of_memory() {
+        let text = "MemTotal:        1000 kB\nMemFree:          10 kB\nHugePages_Total:       0\n";
+        assert_eq!(memory(text, "MemTotal"), Some(ByteCount(1_024_000)));
+        assert_eq!(memory(text, "MemFree"), Some(ByteCount(10_240)));
+        assert_eq!(memory(text, "Mem"), None);
+        assert_eq!(memory(text, "MemAvailable"), None);
+    }
+
+    #[test]
+    fn this_thread() {
+        let thread = Task::of(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
+        let user = Some(rustix::process::getuid().as_raw());
+        assert_eq!(thread.owner(), Some(Owner { pid: Some(std::process::id()), user }));
+        assert_eq!(thread.stat().map(|stat| stat.state), Some('R'));
+        assert!(thread.cgroups().is_some() && thread.name().is_some() && thread.exists());
+        assert!(Task::all_below(Path::new("/proc")).any(|pid| pid == std::process::id()));
+        let nobody = Task::of(u32::MAX);
+        assert_eq!((nobody.owner(), nobody.stat(), nobody.exists()), (None, None, false));
+    }
+}

@@ -1,0 +1,236 @@
+//! Signals that end a program: asking it to stop instead, or counting them for a while.
+//!
+//! What listens longest decides: [`watch`] and [`wake_on`] take a signal over for the life of the process, a [`Listener`]
+//! until it is dropped. Where nothing listens any more, a signal has the effect that it had before: it ends the process,
+//! unless the process ignored it from its start (`nohup`) or handles it itself.
+
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+pub use rustix::process::Signal;
+use signal_hook::SigId;
+use signal_hook::{flag, low_level};
+
+use crate::{Task, procfs};
+
+/// The signals by which users, shells and service managers ask a program to end.
+pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
+
+/// Gives a flag that each of the signals sets from now on, instead of ending the process.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let last = LAST.get_or_init(Arc::default);
+    let mut fallbacks = Fallbacks::lock();
+    for &signal in signals {
+        let number = signal.as_raw();
+        flag::register_usize(number, Arc::clone(last), number.unsigned_abs() as usize)?;
+        flag::register(number, Arc::clone(&stop))?;
+        fallbacks.hold_for_good(signal);
+    }
+    Ok(stop)
+}
+
+/// The number of the signal that came last of those that [`watch`] takes; 0 before the first.
+static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
+/// The exit code that a shell gives a process ended by the signal that [`watch`] saw last: 130 after Ctrl-C, 143 after
+/// SIGTERM. `None` where none came.
+pub fn exit_code() -> Option<u8> {
+    let number = LAST.get()?.load(Ordering::Relaxed);
+    u8::try_from(128 + number).ok().filter(|_| number > 0)
+}
+
+/// Gives a socket that becomes readable when one of the signals comes. They do nothing else from now on.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn wake_on(signals: &[Signal]) -> io::Result<UnixStream> {
+    let (wakes, woken) = UnixStream::pair()?;
+    let mut fallbacks = Fallbacks::lock();
+    for &signal in signals {
+        low_level::pipe::register(signal.as_raw(), woken.try_clone()?)?;
+        fallbacks.hold_for_good(signal);
+    }
+    Ok(wakes)
+}
+
+/// Counts signals while it lives.
+#[derive(Debug)]
+pub struct Listener {
+    heard: Vec<Heard>,
+}
+
+/// One signal, which writes a byte into a socket pair whenever it comes: that is all a handler may do safely.
+#[derive(Debug)]
+struct Heard {
+    signal: Signal,
+    bytes: UnixStream,
+    count: AtomicUsize,
+    handler: SigId,
+}
+
+impl Listener {
+    /// Begins to count these signals, which do nothing else meanwhile but what the program's own handlers do.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn begin(signals: &[Signal]) -> io::Result<Listener> {
+        let mut listener = Listener { heard: Vec::new() };
+        for &signal in signals {
+            let (bytes, written) = UnixStream::pair()?;
+            bytes.set_nonblocking(true)?;
+            let mut fallbacks = Fallbacks::lock();
+            let ends_process = has_default_effect(signal);
+            let handler = low_level::pipe::register(signal.as_raw(), written)?;
+            // From here on dropping the listener takes the signal back.
+            listener.heard.push(Heard { signal, bytes, count: AtomicUsize::new(0), handler });
+            fallbacks.hold(signal, ends_process)?;
+        }
+        Ok(listener)
+    }
+
+    /// How often `signal` came since this listener began.
+    pub fn count(&self, signal: Signal) -> usize {
+        let Some(heard) = self.heard.iter().find(|heard| heard.signal == signal) else { return 0 };
+        let mut bytes = [0; 16];
+        let mut new = 0;
+        loop {
+            match (&heard.bytes).read(&mut bytes) {
+                Ok(0) => break,
+                Ok(read) => new += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // None waits.
+                Err(_) => break,
+            }
+        }
+        heard.count.fetch_add(new, Ordering::Relaxed) + new
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut fallbacks = Fallbacks::lock();
+        for heard in &self.heard {
+            // In this order no signal is lost in between.
+            fallbacks.release(heard.signal);
+            low_level::unregister(heard.handler);
+        }
+    }
+}
+
+/// What signals do while nothing listens to them: a handler stays for good once it is set, and does nothing by itself.
+static FALLBACKS: Mutex<Vec<Fallback>> = Mutex::new(Vec::new());
+
+#[derive(Debug)]
+struct Fallback {
+    signal: Signal,
+    /// How many listen to it.
+    listeners: usize,
+    /// It ended the process before anything of ours listened to it.
+    ends_process: bool,
+    /// Whether it does so again now.
+    applies: Arc<AtomicBool>,
+}
+
+struct Fallbacks(MutexGuard<'static, Vec<Fallback>>);
+
+impl Fallbacks {
+    fn lock() -> Fallbacks {
+        Fallbacks(FALLBACKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    fn find(&mut self, signal: Signal) -> Option<&mut Fallback> {
+        self.0.iter_mut().find(|fallback| fallback.signal == signal)
+    }
+
+    /// Counts one more listener. `ends_process` matters for the first one only.
+    fn hold(&mut self, signal: Signal, ends_process: bool) -> io::Result<()> {
+        if let Some(fallback) = self.find(signal) {
+            fallback.listeners += 1;
+            fallback.apply();
+            return Ok(());
+        }
+        let applies = Arc::new(AtomicBool::new(false));
+        flag::register_conditional_default(signal.as_raw(), Arc::clone(&applies))?;
+        self.0.push(Fallback { signal, listeners: 1, ends_process, applies });
+        Ok(())
+    }
+
+    /// Counts one that listens as long as the process runs.
+    fn hold_for_good(&mut self, signal: Signal) {
+        if let Some(fallback) = self.find(signal) {
+            fallback.listeners += 1;
+            fallback.apply();
+        }
+    }
+
+    fn release(&mut self, signal: Signal) {
+        if let Some(fallback) = self.find(signal) {
+            fallback.listeners -= 1;
+            fallback.apply();
+        }
+    }
+}
+
+impl Fallback {
+    fn apply(&self) {
+        self.applies.store(self.ends_process && self.listeners == 0, Ordering::SeqCst);
+    }
+}
+
+/// Whether the signal is neither ignored nor handled by this process. Without `/proc` it is taken for that, as nearly
+/// always.
+fn has_default_effect(signal: Signal) -> bool {
+    let status = std::fs::read_to_string(Task::of(std::process::id()).file("status")).unwrap_or_default();
+    !["SigIgn", "SigCgt"].iter().any(|set| is_in_set(&status, set, signal))
+}
+
+/// Sets of signals are hexadecimal numbers with the bit of signal 1 last.
+fn is_in_set(status: &str, set: &str, signal: Signal) -> bool {
+    let bits = procfs::field(status, set).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    bits.is_some_and(|bits| bits >> (signal.as_raw() - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_signals() {
+        let status = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000004002\n";
+        for (set, signal, expected) in [
+            ("SigIgn", Signal::HUP, true),
+            ("SigIgn", Signal::INT, false),
+            ("SigCgt", Signal::INT, true),
+            ("SigCgt", Signal::TERM, true),
+            ("SigCgt", Signal::HUP, false),
+            ("SigNone", Signal::HUP, false),
+        ] {
+            assert_eq!(is_in_set(status, set, signal), expected, "{set} {signal:?}");
+        }
+    }
+
+    #[test]
+    fn each_signal_counts_for_those_who_listen() {
+        let first = Listener::begin(&[Signal::USR1, Signal::USR2]).expect("it listens");
+        let raise = |signal: Signal| low_level::raise(signal.as_raw()).expect("it is raised");
+        raise(Signal::USR1);
+        let second = Listener::begin(&[Signal::USR1]).expect("it listens");
+        raise(Signal::USR1);
+        raise(Signal::USR2);
+        assert_eq!((first.count(Signal::USR1), first.count(Signal::USR2)), (2, 1));
+        assert_eq!((second.count(Signal::USR1), second.count(Signal::USR2)), (1, 0));
+        drop(second);
+        raise(Signal::USR1);
+        assert_eq!((first.count(Signal::USR1), first.count(Signal::USR1)), (3, 3));
+        assert_eq!(first.count(Signal::HUP), 0);
+    }
+}

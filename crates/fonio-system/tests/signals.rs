@@ -1,0 +1,101 @@
+//! What signals do to a process before, while and after something listens to them.
+
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+
+use fonio_system::signals::{ENDING, Listener, Signal, exit_code, wake_on, watch};
+use signal_hook::low_level::raise;
+
+/// Not a test by itself: each test below starts a process that plays one of these parts.
+#[test]
+fn as_a_process() {
+    let Ok(part) = std::env::var("FONIO_TEST_PART") else { return };
+    // To this thread, so that the handler has run when this returns.
+    let send = |signal: Signal| raise(signal.as_raw()).expect("it is sent");
+    let listen = || Listener::begin(&[Signal::INT, Signal::TERM]).expect("it listens");
+    match part.as_str() {
+        "listen once" => {
+            let listener = listen();
+            send(Signal::INT);
+            assert_eq!(listener.count(Signal::INT), 1);
+            drop(listener);
+        }
+        "listen, then not" => {
+            drop(listen());
+            send(Signal::INT);
+        }
+        "listen again" => {
+            drop(listen());
+            let listener = listen();
+            send(Signal::TERM);
+            assert_eq!(listener.count(Signal::TERM), 1);
+        }
+        "one of two still listens" => {
+            let first = listen();
+            drop(listen());
+            send(Signal::TERM);
+            assert_eq!(first.count(Signal::TERM), 1);
+        }
+        "watch, listen, then not" => {
+            let stop = watch(&ENDING).expect("it watches");
+            let listener = listen();
+            send(Signal::INT);
+            assert_eq!((listener.count(Signal::INT), stop.load(Ordering::Relaxed)), (1, true));
+            drop(listener);
+            send(Signal::TERM);
+            assert_eq!(exit_code(), Some(143));
+        }
+        "listen, watch, then not" => {
+            drop(listen());
+            assert_eq!(exit_code(), None);
+            watch(&ENDING).expect("it watches");
+            send(Signal::INT);
+            assert_eq!(exit_code(), Some(130));
+        }
+        "wake" => {
+            let mut wakes = wake_on(&ENDING).expect("it waits");
+            send(Signal::HUP);
+            wakes.read_exact(&mut [0]).expect("a byte was written");
+        }
+        other => panic!("there is no part {other:?}"),
+    }
+    std::process::exit(7);
+}
+
+/// Plays a part, with SIGINT ignored from the start where that is asked for, and says how it ended.
+fn play(part: &str, ignores_interrupts: bool) -> (Option<i32>, Option<i32>) {
+    let program = std::env::current_exe().expect("this program has a path");
+    let script = if ignores_interrupts { "trap '' INT; exec \"$0\" \"$@\"" } else { "exec \"$0\" \"$@\"" };
+    let out = Command::new("sh")
+        .args(["-c", script])
+        .arg(program)
+        .args(["--exact", "as_a_process"])
+        .env("FONIO_TEST_PART", part)
+        .output()
+        .expect("sh starts");
+    (out.status.code(), out.status.signal())
+}
+
+#[test]
+fn a_signal_ends_the_process_only_while_nothing_listens() {
+    for part in [
+        "listen once",
+        "listen again",
+        "one of two still listens",
+        "watch, listen, then not",
+        "listen, watch, then not",
+        "wake",
+    ] {
+        assert_eq!(play(part, false), (Some(7), None), "{part}");
+    }
+    assert_eq!(play("listen, then not", false), (None, Some(Signal::INT.as_raw())));
+}
+
+#[test]
+fn a_signal_that_was_ignored_from_the_start_is_heard_and_then_ignored_again() {
+    for part in ["listen once", "listen, then not", "watch, listen, then not"] {
+        assert_eq!(play(part, true), (Some(7), None), "{part}");
+    }
+}

@@ -280,7 +280,7 @@ impl Analyser {
             flushes: self.flushes.finish(duration, loss),
             locality: self.places.finish(),
             io_share: self.share.finish(duration),
-            outstanding: self.outstanding.finish(began, duration, &places, loss),
+            outstanding: self.outstanding.finish(began, duration, &places, &self.response, loss),
             sequentiality: self.sequential.finish(began, ended),
             queueing: self.queue.finish(meta, duration, loss),
             interference: self.interference.finish(),

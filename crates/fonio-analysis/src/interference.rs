@@ -155,13 +155,9 @@ struct Side {
 #[derive(Debug, Default)]
 struct Slice([FxHashMap<Stratum, Pair>; 2]);
 
+/// From the highest byte: class of depth, of size and of age, and whether a request that moves no data is outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Stratum {
-    depth: u8,
-    size: u8,
-    age: u8,
-    other: bool,
-}
+struct Stratum(u32);
 
 /// Requests and their summed times, without and with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -265,20 +261,22 @@ impl InterferenceTally {
             _ => Kind::Neither,
         };
         let arrived = seen.queued.map_or(start, |queued| queued.min(start));
+        let arrival = Arrival {
+            at: arrived,
+            device: seen.device,
+            kind,
+            end,
+            bytes: seen.bytes,
+            response: seen.response,
+            service: seen.service,
+        };
         // Nearly all arrive in the order of their issue.
-        let place = self.held.iter().rposition(|held| held.at <= arrived).map_or(0, |before| before + 1);
-        self.held.insert(
-            place,
-            Arrival {
-                at: arrived,
-                device: seen.device,
-                kind,
-                end,
-                bytes: seen.bytes,
-                response: seen.response,
-                service: seen.service,
-            },
-        );
+        if self.held.back().is_none_or(|held| held.at <= arrived) {
+            self.held.push_back(arrival);
+        } else {
+            let place = self.held.iter().rposition(|held| held.at <= arrived).map_or(0, |before| before + 1);
+            self.held.insert(place, arrival);
+        }
         if self.held.len() > HELD {
             self.arrive();
         }
@@ -311,12 +309,12 @@ impl InterferenceTally {
                 *sum = sum.saturating_add(time.unwrap_or(0));
             }
             if (1..DEEP).contains(&depth) {
-                let stratum = Stratum {
-                    depth: depth_class(depth),
-                    size: size_class(arrival.bytes),
-                    age: age_class(arrival.at - found.began),
-                    other: found.kinds[Kind::Neither as usize] > 0,
-                };
+                let stratum = Stratum(u32::from_be_bytes([
+                    depth_class(depth),
+                    size_class(arrival.bytes),
+                    age_class(arrival.at - found.began),
+                    u8::from(found.kinds[Kind::Neither as usize] > 0),
+                ]));
                 let pair = self.slices.at(arrival.at).0[op].entry(stratum).or_default();
                 pair.count[met] += 1;
                 pair.sum[met] = pair.sum[met].saturating_add(time);

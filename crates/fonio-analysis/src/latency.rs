@@ -81,6 +81,12 @@ impl ResponseTally {
         self.readahead_unknown += u64::from(seen.class == Class::Read && !readahead_known);
     }
 
+    /// Responses by class, of the classes that are wanted.
+    pub(crate) fn of_classes(&self, wanted: fn(Class) -> bool) -> impl Iterator<Item = &Tally> {
+        let classes = Class::ALL.into_iter().filter(move |class| wanted(*class));
+        classes.map(|class| &self.response[class as usize])
+    }
+
     pub(crate) fn finish(&self, service: &ServiceTally, loss: Loss) -> Latency {
         let sum = |class: Class| service.sum_ns(class);
         let service_sum_ns = Class::ALL.into_iter().map(sum).fold(0, u64::saturating_add);

@@ -1,5 +1,8 @@
 //! Which places are written and read again and again (the block-trace study's Figure 6 and section IV.C).
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -180,7 +183,7 @@ impl PlaceTally {
         }
     }
 
-    /// Takes the batch in two tight loops, so that the processor waits for several chunks' memory at once.
+    /// Takes the batch in tight loops, so that the processor waits for several chunks' memory at once.
     fn work_off(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let mut numbers = std::mem::take(&mut self.numbers);
@@ -193,6 +196,14 @@ impl PlaceTally {
                 self.number(touch.key).or_else(|| self.follow(touch.key)).unwrap_or(NOT_FOLLOWED)
             }));
         }
+        // Looks at each chunk once before anything is done with it: so many loads are under way at the same time.
+        let mut first_counts = 0;
+        for (touch, number) in batch.iter().zip(&numbers) {
+            if let Some(slab) = self.slabs.get(*number as usize / SLAB_CHUNKS) {
+                first_counts |= slab[*number as usize % SLAB_CHUNKS].0[usize::from(touch.write)][0];
+            }
+        }
+        std::hint::black_box(first_counts);
         for (touch, number) in batch.iter().zip(&numbers) {
             if *number == NOT_FOLLOWED {
                 continue;
@@ -203,9 +214,15 @@ impl PlaceTally {
                 continue;
             }
             let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
-            for (place, count) in range.clone().zip(&mut chunk.0[usize::from(touch.write)][range]) {
-                *count = count.wrapping_add(1);
-                if *count == 0 {
+            let counts = &mut chunk.0[usize::from(touch.write)];
+            // All places alike, whatever the range: that takes a few instructions on many places at once.
+            let mut wrapped = false;
+            for (count, one) in counts.iter_mut().zip(ones(range.clone())) {
+                *count = count.wrapping_add(one);
+                wrapped |= *count < one;
+            }
+            if wrapped {
+                for place in range.filter(|place| counts[*place] == 0) {
                     *self.carried.entry((*number, touch.write, place as u8)).or_default() += 256;
                 }
             }
@@ -267,7 +284,9 @@ impl PlaceTally {
             let keys = (0..).map(move |chunk| region << REGION_CHUNKS_SHIFT | chunk);
             keys.zip(self.tables[*table as usize])
         });
-        chunks.filter(|(_, number)| *number != NOT_FOLLOWED).collect()
+        let mut followed = Vec::with_capacity(self.followed);
+        followed.extend(chunks.filter(|(_, number)| *number != NOT_FOLLOWED));
+        followed
     }
 
     /// Follows every second of the chunks followed so far.
@@ -309,12 +328,29 @@ impl PlaceTally {
         let mut written = Ranking::default();
         let mut read = Ranking::default();
         let mut most_written: Vec<Place> = Vec::new();
+        let mut has_carried = vec![false; self.used as usize];
+        self.carried.keys().for_each(|(number, ..)| has_carried[*number as usize] = true);
         for (key, number) in self.chunks() {
+            let Chunk([reads, writes]) =
+                &self.slabs[number as usize / SLAB_CHUNKS][number as usize % SLAB_CHUNKS];
+            let [whole_reads, whole_writes] = self.whole[number as usize];
+            let has_carried = has_carried[number as usize];
+            if has_carried {
+                for place in 0..CHUNK_PLACES {
+                    read.add(self.touches(number, false, place));
+                    written.add(self.touches(number, true, place));
+                }
+            } else {
+                read.add_all(reads, whole_reads);
+                written.add_all(writes, whole_writes);
+            }
+            let least = most_written.last().map_or(0, |place| place.writes);
+            let most = whole_writes + u64::from(writes.iter().copied().fold(0, u8::max));
+            if most <= least && most_written.len() == RANKS && !has_carried {
+                continue;
+            }
             for place in 0..CHUNK_PLACES {
-                let reads = self.touches(number, false, place);
                 let writes = self.touches(number, true, place);
-                read.add(reads);
-                written.add(writes);
                 let least = most_written.last().map_or(0, |place| place.writes);
                 if writes > 0 && (writes > least || most_written.len() < RANKS) {
                     let place = Place {
@@ -339,15 +375,62 @@ impl PlaceTally {
     }
 }
 
+/// One for each place of `range`, else zero.
+#[inline]
+fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
+    /// As many ones as zeroes after them: from place `CHUNK_PLACES - n` on it begins with `n` ones.
+    const ONES: [u8; 2 * CHUNK_PLACES] = {
+        let mut ones = [0; 2 * CHUNK_PLACES];
+        let mut place = 0;
+        while place < CHUNK_PLACES {
+            ones[place] = 1;
+            place += 1;
+        }
+        ones
+    };
+    let before = |place: usize| &ONES[CHUNK_PLACES - place..][..CHUNK_PLACES];
+    let mut ones = [0; CHUNK_PLACES];
+    for (one, (until, from)) in ones.iter_mut().zip(before(range.end).iter().zip(before(range.start))) {
+        *one = until - from;
+    }
+    ones
+}
+
 /// How many places have each count.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ranking {
     /// Most places have small counts; these are kept apart from the map.
-    small: [u64; 32],
-    large: std::collections::BTreeMap<u64, u64>,
+    small: [u64; SMALL],
+    large: BTreeMap<u64, u64>,
+}
+
+/// Counts that are small: those of a chunk that was never touched as a whole, and a few more.
+const SMALL: usize = 512;
+
+impl Default for Ranking {
+    fn default() -> Ranking {
+        Ranking { small: [0; SMALL], large: BTreeMap::new() }
+    }
 }
 
 impl Ranking {
+    /// Adds the places of a chunk that was touched so often as a whole, beside the counts of its places.
+    fn add_all(&mut self, counts: &[u8; CHUNK_PLACES], whole: u64) {
+        let small = usize::try_from(whole).ok().and_then(|whole| self.small.get_mut(whole..));
+        let Some(small) = small.and_then(|small| small.first_chunk_mut::<256>()) else {
+            return counts.iter().for_each(|count| self.add(whole + u64::from(*count)));
+        };
+        // Requests touch neighbours, so that these mostly have the same count.
+        let (eights, _) = counts.as_chunks::<8>();
+        for eight in eights {
+            if *eight == [eight[0]; 8] {
+                small[usize::from(eight[0])] += 8;
+            } else {
+                eight.iter().for_each(|count| small[usize::from(*count)] += 1);
+            }
+        }
+    }
+
     fn add(&mut self, touches: u64) {
         match self.small.get_mut(touches as usize) {
             Some(places) => *places += 1,

@@ -97,9 +97,8 @@ pub struct LongResponses {
     pub longest: Vec<Point>,
 }
 
-use std::collections::VecDeque;
-
 use crate::Class;
+use crate::latency::ResponseTally;
 use crate::loss::Loss;
 use crate::points::point;
 use crate::seen::{Seen, at, ratio};
@@ -124,7 +123,8 @@ pub(crate) struct OutstandingTally {
     reads: Union,
     waited: Union,
     processes: Vec<ProcessUnion>,
-    response: Tally,
+    /// Service times of requests that may be waited for and whose queueing is not shown.
+    service: Tally,
     queue_sum: u64,
     response_sum: u64,
     long: u64,
@@ -149,15 +149,29 @@ struct Union {
     total: u64,
     /// Ends of the stretches that nothing can widen any more.
     settled: u64,
-    /// The latest stretches: disjoint, in order of time.
-    open: VecDeque<(u64, u64)>,
+    /// The latest stretches: disjoint, in order of time. The first `closed` are final.
+    open: Vec<(u64, u64)>,
+    closed: usize,
 }
 
 impl Union {
     #[inline]
     fn add(&mut self, start: u64, end: u64) {
+        if let Some((earlier, later)) = self.open.last_mut()
+            && *earlier <= start
+            && start <= *later
+        {
+            // Nearly always: the latest stretch becomes longer, if anything.
+            self.total += end.saturating_sub(*later);
+            *later = end.max(*later);
+            return;
+        }
+        self.add_elsewhere(start, end);
+    }
+
+    fn add_elsewhere(&mut self, start: u64, end: u64) {
         let (mut from, mut until) = (start.max(self.settled), end);
-        while let Some(&(earlier, later)) = self.open.back() {
+        while let Some(&(earlier, later)) = self.open[self.closed..].last() {
             if later < from {
                 break;
             }
@@ -167,17 +181,20 @@ impl Union {
             from = from.min(earlier);
             until = until.max(later);
             self.total -= later - earlier;
-            self.open.pop_back();
+            self.open.pop();
         }
         if until <= from {
             return;
         }
         self.total += until - from;
-        self.open.push_back((from, until));
-        if self.open.len() > OPEN
-            && let Some((_, oldest)) = self.open.pop_front()
-        {
-            self.settled = oldest;
+        self.open.push((from, until));
+        if self.open.len() - self.closed > OPEN {
+            (_, self.settled) = self.open[self.closed];
+            self.closed += 1;
+        }
+        if self.closed == OPEN {
+            self.open.drain(..OPEN);
+            self.closed = 0;
         }
     }
 
@@ -217,7 +234,9 @@ impl OutstandingTally {
             self.background += u64::from(long);
             return;
         }
-        self.response.add(time);
+        if seen.response.is_none() {
+            self.service.add(time);
+        }
         if let (Some(queue), Some(response)) = (seen.queue, seen.response) {
             self.queue_sum = self.queue_sum.saturating_add(queue);
             self.response_sum = self.response_sum.saturating_add(response);
@@ -240,8 +259,17 @@ impl OutstandingTally {
         }
     }
 
-    /// `places` gives the place of each process in the table of processes.
-    pub(crate) fn finish(self, began_ns: u64, span_ns: u64, places: &[u32], loss: Loss) -> Outstanding {
+    /// `places` gives the place of each process in the table of processes; `responses` has taken the same requests.
+    pub(crate) fn finish(
+        self,
+        began_ns: u64,
+        span_ns: u64,
+        places: &[u32],
+        responses: &ResponseTally,
+        loss: Loss,
+    ) -> Outstanding {
+        let responses = responses.of_classes(may_be_waited_for).chain([&self.service]);
+        let response = Tally::together(responses);
         let nothing = TimeShare { ns: 0, share: 0.0 };
         let waited = self.waited.share(span_ns).or((self.timed > 0 && span_ns > 0).then_some(nothing));
         let of_waited = |time: &TimeShare| waited.and_then(|waited| ratio(time.ns.min(waited.ns), waited.ns));
@@ -276,8 +304,8 @@ impl OutstandingTally {
             waited,
             groups,
             processes,
-            response_ns: self.response.distribution_despite(
-                loss.and(self.waited_requests - self.response.count),
+            response_ns: response.distribution_despite(
+                loss.and(self.waited_requests - response.count),
                 1,
                 Curve::With,
             ),

@@ -70,7 +70,10 @@ pub(crate) struct SequentialTally {
 #[derive(Debug, Default)]
 struct Ends {
     ends: [u64; WINDOW_MAX],
-    seen: usize,
+    /// How many there are, at most the window.
+    known: usize,
+    /// Where the next one goes.
+    next: usize,
 }
 
 /// Bytes: sequential read, random read, sequential write, random write.
@@ -89,9 +92,10 @@ impl Ends {
     /// Whether `start` is one of the last ends; remembers `end`.
     #[inline]
     fn follows(&mut self, start: u64, end: u64, window: usize) -> bool {
-        let sequential = self.ends[..window.min(self.seen)].contains(&start);
-        self.ends[self.seen % window] = end;
-        self.seen += 1;
+        let sequential = self.ends[..self.known].contains(&start);
+        self.ends[self.next] = end;
+        self.next = if self.next + 1 == window { 0 } else { self.next + 1 };
+        self.known = window.min(self.known + 1);
         sequential
     }
 }

@@ -186,7 +186,8 @@ impl SliceTally {
         if let Some(kind) = kind {
             let bytes = if kind == 0 { &mut slice.read_bytes } else { &mut slice.write_bytes };
             *bytes = bytes.saturating_add(seen.bytes);
-            for (times, time) in slice.times[kind].iter_mut().zip([seen.service, seen.response]) {
+            let [service, response] = &mut slice.times[kind];
+            for (times, time) in [(service, seen.service), (response, seen.response)] {
                 if let Some(time) = time {
                     times.add(time);
                 }

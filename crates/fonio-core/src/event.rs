@@ -194,6 +194,26 @@ impl Instants {
         self.add(Run { first: time, last: time, count: 1 });
     }
 
+    /// Adds instants: all at once where they are near each other, as nearly all are.
+    pub fn see_all(&mut self, times: impl Iterator<Item = Timestamp> + Clone) {
+        let start = Run { first: Timestamp(u64::MAX), last: Timestamp(0), count: 0 };
+        let all = times.clone().fold(start, |run, time| Run {
+            first: run.first.min(time),
+            last: run.last.max(time),
+            count: run.count + 1,
+        });
+        let together = match &self.runs[..] {
+            [] => all.last.0.saturating_sub(all.first.0) <= Self::FAR.0,
+            [run] => run.is_near(all.first) && run.is_near(all.last),
+            _ => false,
+        };
+        if all.count > 0 && together {
+            self.add(all);
+        } else {
+            times.for_each(|time| self.see(time));
+        }
+    }
+
     /// Adds several instants that are near each other.
     pub fn add(&mut self, more: Run) {
         let near = self.runs.iter().rposition(|run| run.is_near(more.first) || run.is_near(more.last));

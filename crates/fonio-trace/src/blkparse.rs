@@ -74,6 +74,7 @@ impl TraceReader for BlkparseReader {
     fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
         batch.clear();
         let state = &mut self.state;
+        state.window.begin(batch);
         for _ in 0..LINES_MAX {
             if self.ended || state.window.is_full() {
                 break;

@@ -98,6 +98,7 @@ impl BlktraceReader {
 impl TraceReader for BlktraceReader {
     fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
         batch.clear();
+        self.window.begin(batch);
         if !self.started {
             for (stream, key) in self.streams.iter_mut().zip(&mut self.keys) {
                 *key = stream.advance(&mut self.beside)?;

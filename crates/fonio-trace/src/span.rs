@@ -30,7 +30,7 @@ impl TraceSpan {
     /// Takes the times of a batch, and takes the rows with absurd ones out of it.
     pub(crate) fn batch(&mut self, batch: &mut Batch) {
         let mut seen = std::mem::take(&mut batch.instants);
-        batch.events.iter().for_each(|event| seen.see(event.time));
+        seen.see_all(batch.events.iter().map(|event| event.time));
         for request in &batch.requests {
             seen.see(request.order_time());
             request.completed.iter().for_each(|time| seen.see(*time));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
 use fonio_core::{Meta, Nanos, RowSink};
-use fonio_recording::{Recording, Sequencer, SequencerOptions, Table, Tables, is_recording};
+use fonio_recording::{Recording, Sequencer, SequencerOptions, Table, Tables, hand_over, is_recording};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::input::Input;
@@ -132,7 +132,12 @@ impl Subject {
 }
 
 impl Trace {
+    /// Reads and assembles the trace ahead of `sink`, on a second processor where there is one.
     fn pour(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
+        hand_over(sink, |sink| self.read(reading, sink))
+    }
+
+    fn read(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         let done = Arc::new(AtomicU64::new(0));
         let mut total = Some(0);
         let mut inputs = Vec::new();

@@ -2,8 +2,8 @@
 //!
 //! Producers give a request when it is complete, while the table is ordered by issue; so rows come *nearly* sorted: out
 //! of order by about the device's queue depth. Rows wait in memory until the producer's settled mark has passed them.
-//! What waits is looked at only when it has doubled, and only the keys are sorted then, in the processor's cache.
-//! (Inserting each row where it belongs costs twice as much at a queue depth of sixty.)
+//! What waits is looked at only when it has doubled. Only keys are moved then: the new ones are sorted, and merged with
+//! the last of those that waited before. A row stays where it was put until it is given out; its place is used again.
 //!
 //! Where the mark stands still (a request that never completes holds it until the end of the trace) and memory is full,
 //! the lower half of what waits goes to [`runs::Runs`] on disk. Invariant: whatever was given out is not after anything
@@ -40,20 +40,57 @@ pub(crate) trait Sequenced: Clone {
 /// processor's cache.
 const ROWS_PER_LOOK: usize = 1024;
 
-/// A waiting row: its key, and where it is in `rows`. The place also keeps rows with the same key in order of arrival.
+/// Rows fetched at once: as many as fit into half of the first-level cache.
+const ROWS_NEAR: usize = 64;
+
+/// So many moves of a key are cheaper than to sort in the usual way.
+const MOVES_PER_KEY: usize = 16;
+
+/// A waiting row: its key, and its place in `rows`.
 type Waiting = (u64, u64, u32);
 
+/// Sorts keys that are nearly in order, a few places off at most; if they are not, in the usual way.
+fn sort(keys: &mut [Waiting]) {
+    let mut moves = 0;
+    for at in 1..keys.len() {
+        let key = keys[at];
+        let mut place = at;
+        while place > 0 && order(&keys[place - 1]) > order(&key) {
+            keys[place] = keys[place - 1];
+            place -= 1;
+        }
+        keys[place] = key;
+        moves += at - place;
+        if moves > MOVES_PER_KEY * keys.len() {
+            return keys.sort_by_key(order);
+        }
+    }
+}
+
+/// The key as one number. Rows with the same key stay in order of arrival, since sorting and merging keep it.
+fn order(&(time, id, _): &Waiting) -> u128 {
+    u128::from(time) << 64 | u128::from(id)
+}
+
 pub(crate) struct Sequence<T: Sequenced> {
+    /// The rows that wait; a place in `free` holds one that was given out.
     rows: Vec<T>,
-    /// Memory for moving the rows that wait together.
-    spare: Vec<T>,
-    /// One for each of `rows`; from `given` on they wait, those before have been given out.
+    /// The last is used first. Rows were given out in the opposite order: so they are put down as they lay before, one
+    /// behind the other, which the processor's prefetching needs.
+    free: Vec<u32>,
+    /// From `given` on, the rows that wait; those before have been given out.
     keys: Vec<Waiting>,
     given: usize,
     /// The first so many of `keys` are in order.
     sorted: usize,
+    /// Memory for merging.
+    before: Vec<Waiting>,
+    /// Copies of the next rows to be given out, from `given` at the time. Rows lie where they left the cache long ago:
+    /// fetched several at once, they come in the time of one.
+    near: Vec<T>,
+    near_from: usize,
     rows_in_memory: usize,
-    /// The next look is due when this many rows are in memory.
+    /// The next look is due when there are this many keys.
     look_at: usize,
     runs: Runs<T>,
 }
@@ -64,10 +101,13 @@ impl<T: Sequenced> Sequence<T> {
         let rows_in_memory = rows_in_memory.clamp(2 * ROWS_PER_LOOK, u32::MAX as usize / 2);
         Sequence {
             rows: Vec::new(),
-            spare: Vec::new(),
+            free: Vec::new(),
             keys: Vec::new(),
             given: 0,
             sorted: 0,
+            before: Vec::new(),
+            near: Vec::new(),
+            near_from: 0,
             rows_in_memory,
             look_at: ROWS_PER_LOOK,
             runs: Runs::new(spill_dir.to_owned()),
@@ -78,23 +118,55 @@ impl<T: Sequenced> Sequence<T> {
     #[inline]
     pub(crate) fn push(&mut self, row: &T) {
         let (time, id) = row.key();
-        let key = (time, id, self.rows.len() as u32);
-        if self.sorted == self.keys.len() && self.keys.last().is_none_or(|last| *last < key) {
-            self.sorted += 1;
-        }
-        self.keys.push(key);
-        self.rows.push(row.clone());
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.rows[place as usize].clone_from(row);
+                place
+            }
+            None => {
+                self.rows.push(row.clone());
+                (self.rows.len() - 1) as u32
+            }
+        };
+        self.keys.push((time, id, place));
     }
 
     /// Whether so many rows have gathered that it is time to [`look`](Sequence::look).
     #[inline]
     pub(crate) fn look_is_due(&self) -> bool {
-        self.rows.len() >= self.look_at
+        self.keys.len() >= self.look_at
     }
 
     /// Puts what waits in order, so that [`head`](Sequence::head) and [`pop`](Sequence::pop) can be used.
     pub(crate) fn look(&mut self) {
-        self.sort();
+        self.near.clear();
+        let new = &mut self.keys[self.sorted..];
+        sort(new);
+        let Some(first) = new.first().map(order) else { return };
+        let before = &self.keys[self.given..self.sorted];
+        let place = self.given + before.partition_point(|key| order(key) <= first);
+        self.merge(place);
+        self.sorted = self.keys.len();
+    }
+
+    /// Merges the keys from `place` to `sorted` with those after them, both in order.
+    fn merge(&mut self, place: usize) {
+        self.before.clear();
+        self.before.extend_from_slice(&self.keys[place..self.sorted]);
+        let (mut out, mut new, mut before) = (place, self.sorted, self.before.as_slice());
+        while let [first, rest @ ..] = before
+            && new < self.keys.len()
+        {
+            if order(first) <= order(&self.keys[new]) {
+                self.keys[out] = *first;
+                before = rest;
+            } else {
+                self.keys[out] = self.keys[new];
+                new += 1;
+            }
+            out += 1;
+        }
+        self.keys[out..out + before.len()].copy_from_slice(before);
     }
 
     /// The key of the first row that waits.
@@ -118,45 +190,35 @@ impl<T: Sequenced> Sequence<T> {
         {
             return self.runs.pop();
         }
-        let (_, _, place) = self.keys[self.given];
+        if self.given - self.near_from >= self.near.len() {
+            let until = self.keys.len().min(self.given + ROWS_NEAR);
+            let keys = &self.keys[self.given..until];
+            self.near.clear();
+            self.near.extend(keys.iter().map(|&(_, _, place)| self.rows[place as usize].clone()));
+            self.near_from = self.given;
+        }
         self.given += 1;
-        Ok(&self.rows[place as usize])
+        Ok(&self.near[self.given - 1 - self.near_from])
     }
 
     /// Ends a look: spills if too many rows wait, and forgets those given out.
     pub(crate) fn end_look(&mut self) -> io::Result<()> {
         let waiting = self.keys.len() - self.given;
         if waiting > self.rows_in_memory / 2 {
-            self.sort();
+            self.look();
             let spilled = &self.keys[self.given..self.given + waiting / 2];
             self.runs.spill(spilled.iter().map(|&(_, _, place)| &self.rows[place as usize]))?;
             self.given += waiting / 2;
         }
         let waiting = self.keys.len() - self.given;
-        if waiting == 0 {
-            self.rows.clear();
-            self.keys.clear();
-            (self.given, self.sorted) = (0, 0);
-        } else if self.given > waiting / 2 {
+        if self.given > waiting / 2 {
             // Something was given out, so all was in order.
-            self.spare.clear();
-            self.spare.extend(self.keys[self.given..].iter().map(|key| self.rows[key.2 as usize].clone()));
-            std::mem::swap(&mut self.rows, &mut self.spare);
-            self.keys.drain(..self.given);
-            for (place, key) in self.keys.iter_mut().enumerate() {
-                key.2 = place as u32;
-            }
+            self.near.clear();
+            self.free.extend(self.keys.drain(..self.given).rev().map(|(_, _, place)| place));
             (self.given, self.sorted) = (0, waiting);
         }
-        self.look_at = (self.rows.len() + waiting.max(ROWS_PER_LOOK)).min(self.rows_in_memory);
+        self.look_at = (self.keys.len() + waiting.max(ROWS_PER_LOOK)).min(self.rows_in_memory);
         Ok(())
-    }
-
-    fn sort(&mut self) {
-        if self.sorted < self.keys.len() {
-            self.keys[self.given..].sort_unstable();
-            self.sorted = self.keys.len();
-        }
     }
 }
 

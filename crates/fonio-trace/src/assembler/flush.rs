@@ -66,7 +66,7 @@ impl Assembler {
         let index = match waiters.first() {
             Some(&first) => first,
             None => self
-                .open_entry(Entry::new(step.key, step.event.device, step.op, step.bytes, step.time), sink)?,
+                .open_entry(&Entry::new(step.key, step.event.device, step.op, step.bytes, step.time), sink)?,
         };
         let request_id = self.request_id_of(index);
         for &waiter in &waiters {

@@ -38,7 +38,7 @@ fn cause(entry: &Entry) -> Option<u32> {
 impl Assembler {
     /// Takes an entry in; makes room first where there is none.
     #[inline]
-    pub(super) fn open_entry(&mut self, entry: Entry, sink: &mut dyn RowSink) -> io::Result<u32> {
+    pub(super) fn open_entry(&mut self, entry: &Entry, sink: &mut dyn RowSink) -> io::Result<u32> {
         while self.open.len() >= self.options.open_max.max(1) {
             self.cut(self.open.oldest(), Cut::OpenLimit, sink)?;
         }
@@ -47,7 +47,7 @@ impl Assembler {
 
     /// Takes an entry in without making room.
     #[inline]
-    pub(super) fn insert_entry(&mut self, entry: Entry) -> u32 {
+    pub(super) fn insert_entry(&mut self, entry: &Entry) -> u32 {
         let (index, is_crowded) = self.open.insert(entry);
         if is_crowded {
             self.crowded.push(entry.key);

@@ -379,11 +379,14 @@ impl Assembler {
     }
 
     /// The index of a device.
-    #[inline]
+    #[inline(always)]
     fn device(&mut self, id: DeviceId) -> u32 {
-        if self.last_device == (id, self.last_device.1) && self.last_device.1 != NIL {
-            return self.last_device.1;
-        }
+        let (last, index) = self.last_device;
+        if last == id && index != NIL { index } else { self.find_device(id) }
+    }
+
+    #[inline(never)]
+    fn find_device(&mut self, id: DeviceId) -> u32 {
         let devices = &mut self.devices;
         let index = *self.device_index.entry(id).or_insert_with(|| {
             devices.push(Device::new());

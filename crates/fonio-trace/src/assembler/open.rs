@@ -1,14 +1,13 @@
 //! What is open: bios not yet issued and requests not yet completed, found by device and sector, listed by age.
 //!
-//! A slab of [`Entry`] with a free list. Each entry hangs in two intrusive lists: the *chain* of all entries with the
-//! same [`Key`], in the order in which they came, and the *age list* of all entries, sorted by [`Entry::order`]. Both
-//! cost no allocation once the slab has grown to the depth of the trace.
-
-use std::cell::Cell;
-use std::collections::hash_map;
+//! A slab of [`Entry`] with a free list. Each entry hangs in two intrusive lists: that of its *bucket*, which holds all
+//! entries whose [`Key`] has the same hash, in the order in which they came, and the *age list* of all entries, sorted by
+//! [`Entry::order`]. Both cost no allocation once the slab has grown to the depth of the trace. There are at least twice
+//! as many buckets as slots, so that an entry is nearly always alone in its bucket, and to look for it is to look at it.
+//!
+//! The entries of a bucket that have one key are that key's *chain*.
 
 use fonio_core::{DeviceId, Flags, Op};
-use rustc_hash::FxHashMap;
 
 /// No entry.
 pub(super) const NIL: u32 = u32::MAX;
@@ -69,17 +68,26 @@ pub(super) mod seen {
 }
 
 /// One bio or request. A bio that begins a request becomes that request when it is issued.
+///
+/// What decides whether an event belongs to an entry comes first, within one line of the processor's cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Entry {
     pub key: Key,
-    /// The least instant that can still order a row of this entry: issued, else queued, else inserted.
-    pub order: u64,
-    /// Counts creations and issues; decides among equals.
-    pub serial: u64,
-    /// The last event of this entry.
-    pub latest: u64,
     /// Waiting: its size. Flying: what is not yet completed. Held: what was completed last.
     pub bytes: u64,
+    /// The last event of this entry.
+    pub latest: u64,
+    /// Counts creations and issues; decides among equals.
+    pub serial: u64,
+    pub op: Op,
+    pub state: State,
+    pub seen: u16,
+    bucket_next: u32,
+    /// The least instant that can still order a row of this entry: issued, else queued, else inserted.
+    pub order: u64,
+    older: u32,
+    newer: u32,
     /// The size when issued; before that, the size that its first event or its insertion gave.
     pub issued_bytes: u64,
     pub first_sector: u64,
@@ -102,12 +110,6 @@ pub(super) struct Entry {
     pub flags: Flags,
     pub flags_known: Flags,
     pub device: DeviceId,
-    pub op: Op,
-    pub state: State,
-    pub seen: u16,
-    chain_next: u32,
-    older: u32,
-    newer: u32,
 }
 
 impl Entry {
@@ -140,7 +142,7 @@ impl Entry {
             op,
             state: State::Waiting,
             seen: 0,
-            chain_next: NIL,
+            bucket_next: NIL,
             older: NIL,
             newer: NIL,
         }
@@ -166,22 +168,25 @@ impl Entry {
 pub(super) struct Open {
     slots: Vec<Entry>,
     free: Vec<u32>,
-    chains: FxHashMap<Key, u32>,
-    /// The first entry of the chain used last: the events of one request before its issue come in a row.
-    last_chain: Cell<(Key, u32)>,
+    /// The first entry of each bucket; their number is a power of two.
+    buckets: Vec<u32>,
     oldest: u32,
     newest: u32,
     serial: u64,
     len: usize,
 }
 
+/// Buckets to begin with.
+const BUCKETS_FIRST: usize = 256;
+/// Buckets to a slot, at least.
+const BUCKETS_PER_SLOT: usize = 2;
+
 impl Open {
     pub fn new() -> Open {
         Open {
             slots: Vec::new(),
             free: Vec::new(),
-            chains: FxHashMap::default(),
-            last_chain: Cell::new((Key { sector: 0, device: NIL }, NIL)),
+            buckets: vec![NIL; BUCKETS_FIRST],
             oldest: NIL,
             newest: NIL,
             serial: 0,
@@ -208,16 +213,19 @@ impl Open {
         &mut self.slots[index as usize]
     }
 
+    /// The bucket of a key. Sectors are multiples of powers of two, so the product's upper half is folded in.
+    #[inline]
+    fn bucket(&self, key: Key) -> usize {
+        const SECTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        const DEVICE: u64 = 0xbf58_476d_1ce4_e5b9;
+        let mixed = u128::from(key.sector ^ u64::from(key.device).wrapping_mul(DEVICE)) * u128::from(SECTOR);
+        ((mixed >> 64) as u64 ^ mixed as u64) as usize & (self.buckets.len() - 1)
+    }
+
     /// The first entry under `key`, or [`NIL`].
     #[inline]
     pub fn first(&self, key: Key) -> u32 {
-        let (last, first) = self.last_chain.get();
-        if last == key {
-            return first;
-        }
-        let first = self.chains.get(&key).copied().unwrap_or(NIL);
-        self.last_chain.set((key, first));
-        first
+        self.chain(key).next().map_or(NIL, |(index, _)| index)
     }
 
     /// The entry with the least [`Entry::order`], or [`NIL`].
@@ -231,14 +239,19 @@ impl Open {
         self.slots[index as usize].newer
     }
 
-    /// The entries under `key`.
+    /// The entries under `key`, in the order in which they came.
+    #[inline]
     pub fn chain(&self, key: Key) -> impl Iterator<Item = (u32, &Entry)> {
-        let mut index = self.first(key);
+        let mut next = self.buckets[self.bucket(key)];
         std::iter::from_fn(move || {
-            let entry = self.slots.get(index as usize)?;
-            let here = index;
-            index = entry.chain_next;
-            Some((here, entry))
+            loop {
+                let entry = self.slots.get(next as usize)?;
+                let here = next;
+                next = entry.bucket_next;
+                if entry.key == key {
+                    return Some((here, entry));
+                }
+            }
         })
     }
 
@@ -250,18 +263,22 @@ impl Open {
 
     /// Takes in an entry and gives it a serial number. The second says whether its key has more than [`CHAIN_MAX`] now.
     #[inline]
-    pub fn insert(&mut self, mut entry: Entry) -> (u32, bool) {
-        entry.serial = self.next_serial();
+    pub fn insert(&mut self, entry: &Entry) -> (u32, bool) {
         let index = match self.free.pop() {
             Some(index) => {
-                self.slots[index as usize] = entry;
+                self.slots[index as usize] = *entry;
                 index
             }
             None => {
-                self.slots.push(entry);
+                if self.slots.len() * BUCKETS_PER_SLOT >= self.buckets.len() {
+                    self.double_buckets();
+                }
+                self.slots.push(*entry);
                 (self.slots.len() - 1) as u32
             }
         };
+        let serial = self.next_serial();
+        self.at_mut(index).serial = serial;
         self.len += 1;
         self.age_link(index);
         (index, self.chain_link(index))
@@ -278,19 +295,25 @@ impl Open {
     /// [`release`](Open::release)d: this saves a second search.
     #[inline]
     pub fn unchain_only(&mut self, key: Key, fits: impl FnOnce(&Entry) -> bool) -> Option<u32> {
-        let hash_map::Entry::Occupied(occupied) = self.chains.entry(key) else {
-            return None;
-        };
-        let index = *occupied.get();
-        let entry = &self.slots[index as usize];
-        if entry.chain_next != NIL || !fits(entry) {
+        let bucket = self.bucket(key);
+        let (mut only, mut before_only) = (NIL, NIL);
+        let (mut before, mut index) = (NIL, self.buckets[bucket]);
+        while let Some(entry) = self.slots.get(index as usize) {
+            if entry.key == key {
+                if only != NIL {
+                    return None;
+                }
+                (only, before_only) = (index, before);
+            }
+            (before, index) = (index, entry.bucket_next);
+        }
+        let entry = self.slots.get(only as usize)?;
+        if !fits(entry) {
             return None;
         }
-        occupied.remove();
-        if self.last_chain.get().0 == key {
-            self.last_chain.set((key, NIL));
-        }
-        Some(index)
+        let after = entry.bucket_next;
+        self.join_in_bucket(bucket, before_only, after);
+        Some(only)
     }
 
     /// Takes out an entry that is in no chain.
@@ -323,49 +346,53 @@ impl Open {
 
     #[inline]
     fn chain_link(&mut self, index: u32) -> bool {
-        self.at_mut(index).chain_next = NIL;
-        let key = self.at(index).key;
-        match self.chains.entry(key) {
-            hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(index);
-                self.last_chain.set((key, index));
-                false
-            }
-            hash_map::Entry::Occupied(occupied) => {
-                let mut tail = *occupied.get();
-                let mut count = 2;
-                while self.slots[tail as usize].chain_next != NIL {
-                    tail = self.slots[tail as usize].chain_next;
-                    count += 1;
-                }
-                self.slots[tail as usize].chain_next = index;
-                count > CHAIN_MAX
-            }
+        let entry = self.at_mut(index);
+        entry.bucket_next = NIL;
+        let key = entry.key;
+        let bucket = self.bucket(key);
+        let (mut last, mut next) = (NIL, self.buckets[bucket]);
+        let mut of_key = 1;
+        while let Some(entry) = self.slots.get(next as usize) {
+            of_key += usize::from(entry.key == key);
+            (last, next) = (next, entry.bucket_next);
         }
+        self.join_in_bucket(bucket, last, index);
+        of_key > CHAIN_MAX
     }
 
     #[inline]
     fn chain_unlink(&mut self, index: u32) {
-        let Entry { key, chain_next: after, .. } = *self.at(index);
-        let hash_map::Entry::Occupied(mut occupied) = self.chains.entry(key) else {
-            panic!("an open entry is in the chain of its key");
-        };
-        let first = *occupied.get();
-        if first == index {
-            if after == NIL {
-                occupied.remove();
-            } else {
-                occupied.insert(after);
+        let Entry { key, bucket_next: after, .. } = *self.at(index);
+        let bucket = self.bucket(key);
+        let (mut before, mut here) = (NIL, self.buckets[bucket]);
+        while here != index {
+            assert!(here != NIL, "an open entry is in the bucket of its key");
+            (before, here) = (here, self.at(here).bucket_next);
+        }
+        self.join_in_bucket(bucket, before, after);
+    }
+
+    /// Lets `after` follow `before`, which is [`NIL`] for the beginning of the bucket.
+    #[inline]
+    fn join_in_bucket(&mut self, bucket: usize, before: u32, after: u32) {
+        match before {
+            NIL => self.buckets[bucket] = after,
+            _ => self.at_mut(before).bucket_next = after,
+        }
+    }
+
+    /// Twice as many buckets. Those of a key stay in the order in which they came.
+    #[cold]
+    fn double_buckets(&mut self) {
+        let twice = self.buckets.len() * 2;
+        let old = std::mem::replace(&mut self.buckets, vec![NIL; twice]);
+        for mut index in old {
+            while index != NIL {
+                let next = self.at(index).bucket_next;
+                self.chain_link(index);
+                index = next;
             }
-            self.last_chain.set((key, after));
-            return;
         }
-        let mut before = first;
-        while self.slots[before as usize].chain_next != index {
-            before = self.slots[before as usize].chain_next;
-            assert!(before != NIL, "an open entry is in the chain of its key");
-        }
-        self.slots[before as usize].chain_next = after;
     }
 
     /// Puts an entry into the age list. Events come nearly in order, so its place is near the newest end; after a jump

@@ -80,7 +80,7 @@ impl Assembler {
         if self.open.first(step.key) != NIL {
             self.retire(step.key, false, sink)?;
         }
-        let index = self.open_entry(entry, sink)?;
+        let index = self.open_entry(&entry, sink)?;
         if entry.flags.contains(Flags::PREFLUSH) && step.key.sector != FLUSH_SECTOR {
             let serial = self.open.at(index).serial;
             self.devices[step.key.device as usize].flush.expect_preflush(index, serial);
@@ -301,7 +301,7 @@ impl Assembler {
         rest.seen = seen::BIO | seen::REST | parent.seen & seen::QUEUE;
         let link = ((LinkEnd::Bio, parent.bio_id), (LinkEnd::Bio, rest.bio_id));
         self.link(LinkKind::Split, link.0, link.1, sink)?;
-        self.insert_entry(rest);
+        self.insert_entry(&rest);
         Ok(())
     }
 
@@ -465,7 +465,7 @@ impl Assembler {
         child.root_tid = parent.root_tid;
         child.cpu = parent.cpu;
         child.seen = seen::GET;
-        self.open_entry(child, sink)?;
+        self.open_entry(&child, sink)?;
         Ok(())
     }
 }

@@ -118,7 +118,7 @@ impl Assembler {
             None => {
                 let mut entry = Entry::new(step.key, step.event.device, step.op, step.bytes, step.time);
                 entry.tid = step.event.tid;
-                self.open_entry(entry, sink)?
+                self.open_entry(&entry, sink)?
             }
         };
         self.launch(index, step);

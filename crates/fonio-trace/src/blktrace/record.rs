@@ -154,7 +154,17 @@ impl Header {
         }
     }
 
-    #[inline]
+    /// Reads a header of a layout that is known when this is compiled.
+    #[inline(always)]
+    pub fn read_as<const WIDE: bool, const BIG: bool>(bytes: &[u8]) -> Option<Header> {
+        if WIDE {
+            bytes.first_chunk().map(Header::wide::<BIG>)
+        } else {
+            bytes.first_chunk().map(Header::narrow::<BIG>)
+        }
+    }
+
+    #[inline(always)]
     fn narrow<const BIG: bool>(b: &[u8; 48]) -> Header {
         Header {
             sequence: u32_at::<BIG>(b, 4),
@@ -170,7 +180,7 @@ impl Header {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn wide<const BIG: bool>(b: &[u8; 64]) -> Header {
         Header {
             sequence: u32_at::<BIG>(b, 4),
@@ -211,7 +221,7 @@ impl Header {
     }
 
     /// The event of a record that [`is_plain`](Header::is_plain).
-    #[inline]
+    #[inline(always)]
     pub fn plain_event(&self) -> BlockEvent {
         let action = (self.action & 15) as u32;
         // The kernel stores the negative errno in 16 bits without a sign.
@@ -229,7 +239,7 @@ impl Header {
         Ok(self.event_of_kind(kind, device, None))
     }
 
-    #[inline]
+    #[inline(always)]
     fn event_of_kind(&self, kind: EventKind, device: DeviceId, error: Option<i32>) -> BlockEvent {
         let (op, flags) = self.op();
         BlockEvent {
@@ -278,47 +288,82 @@ impl Header {
     /// has data is no read, it is a flush, or a command of which the trace shows nothing more.
     #[inline]
     fn op(&self) -> (Op, Flags) {
-        const OPS: [Op; 16] = {
-            // Bits: 1 writes, 2 discards, 4 flushes, 8 has data.
-            let mut ops = [Op::Other; 16];
-            let mut at = 0;
-            while at < 16 {
-                ops[at] = match at {
-                    at if at & 2 != 0 => Op::Discard,
-                    at if at & 1 != 0 => Op::Write,
-                    at if at & 8 != 0 => Op::Read,
-                    at if at & 4 != 0 => Op::Flush,
-                    _ => Op::Other,
-                };
-                at += 1;
-            }
-            ops
-        };
-        let a = self.action;
-        let bit = |mask: u64, to: usize| usize::from(a & mask != 0) << to;
-        let mut op =
-            OPS[bit(TC_WRITE, 0) | bit(TC_DISCARD, 1) | bit(TC_FLUSH, 2) | usize::from(self.bytes != 0) << 3];
         const RARE: u64 = TC_PC | TC_ZONE_APPEND | TC_ZONE_MANAGEMENT | TC_WRITE_ZEROES;
-        if a & RARE != 0 {
-            op = if a & TC_PC != 0 {
-                Op::Other
-            } else if a & TC_ZONE_APPEND != 0 {
-                Op::ZoneAppend
-            } else if a & TC_WRITE_ZEROES != 0 {
-                Op::WriteZeroes
-            } else {
-                Op::ZoneManagement
-            };
-        }
-        let flag = |mask: u64, flag: Flags| if a & mask != 0 { flag.0 } else { 0 };
-        let ahead = if matches!(op, Op::Read | Op::Write) { TC_AHEAD } else { 0 };
-        let flags = flag(TC_SYNC, Flags::SYNC)
-            | flag(TC_META, Flags::META)
-            | flag(TC_FUA, Flags::FUA)
-            | flag(TC_FLUSH, Flags::PREFLUSH)
-            | flag(ahead, Flags::READAHEAD);
-        (op, Flags(flags))
+        let common = COMMON[usize::from(self.bytes != 0)][Common::of(self.action)];
+        if self.action & RARE == 0 { (common.op, Flags(u32::from(common.flags))) } else { self.rare_op() }
     }
+
+    #[cold]
+    fn rare_op(&self) -> (Op, Flags) {
+        let op = if self.action & TC_PC != 0 {
+            Op::Other
+        } else if self.action & TC_ZONE_APPEND != 0 {
+            Op::ZoneAppend
+        } else if self.action & TC_WRITE_ZEROES != 0 {
+            Op::WriteZeroes
+        } else {
+            Op::ZoneManagement
+        };
+        (op, Flags(u32::from(flags_of(self.action, op))))
+    }
+}
+
+/// What the categories of an action say that are not rare.
+#[derive(Clone, Copy)]
+struct Common {
+    op: Op,
+    /// The lowest byte of [`Flags`].
+    flags: u8,
+}
+
+/// By whether there is data, and by [`Common::of`].
+static COMMON: [[Common; 256]; 2] = {
+    let mut table = [[Common { op: Op::Other, flags: 0 }; 256]; 2];
+    let mut at = 0;
+    while at < 512 {
+        let (has_data, categories) = (at / 256, at % 256);
+        let action = ((categories & 7) as u64) << 17 | ((categories >> 3) as u64) << 27;
+        let op = if action & TC_DISCARD != 0 {
+            Op::Discard
+        } else if action & TC_WRITE != 0 {
+            Op::Write
+        } else if has_data == 1 {
+            Op::Read
+        } else if action & TC_FLUSH != 0 {
+            Op::Flush
+        } else {
+            Op::Other
+        };
+        table[has_data][categories] = Common { op, flags: flags_of(action, op) };
+        at += 1;
+    }
+    table
+};
+
+impl Common {
+    /// Write, flush and sync are neighbours, and so are readahead, metadata, discard and FUA, with one between them.
+    #[inline]
+    const fn of(action: u64) -> usize {
+        const LOW: u64 = TC_WRITE | TC_FLUSH | TC_SYNC;
+        const HIGH: u64 = TC_AHEAD | TC_META | TC_DISCARD | 1 << 30 | TC_FUA;
+        const { assert!(LOW == 7 << 17 && HIGH == 31 << 27) };
+        (action >> 17 & 7 | (action >> 27 & 31) << 3) as usize
+    }
+}
+
+/// The flags that an action's categories set.
+const fn flags_of(action: u64, op: Op) -> u8 {
+    const fn flag(action: u64, category: u64, flag: Flags) -> u32 {
+        if action & category != 0 { flag.0 } else { 0 }
+    }
+    let ahead = if matches!(op, Op::Read | Op::Write) { TC_AHEAD } else { 0 };
+    let flags = flag(action, TC_SYNC, Flags::SYNC)
+        | flag(action, TC_META, Flags::META)
+        | flag(action, TC_FUA, Flags::FUA)
+        | flag(action, TC_FLUSH, Flags::PREFLUSH)
+        | flag(action, ahead, Flags::READAHEAD);
+    assert!(flags <= 0xff);
+    flags as u8
 }
 
 /// Why a record gives no event.

@@ -56,7 +56,7 @@ pub(crate) struct Sequences {
 
 impl Sequences {
     /// Takes one event's number.
-    #[inline]
+    #[inline(always)]
     pub fn see(&mut self, device: u32, cpu: u32, sequence: u32, time: u64) -> Verdict {
         if let Some(key) = self.keys.get_mut(self.last)
             && key.device == device
@@ -77,6 +77,7 @@ impl Sequences {
         self.index.get(&(device, cpu)).is_some_and(|at| self.keys[*at].expected == sequence)
     }
 
+    #[inline(never)]
     fn see_any(&mut self, device: u32, cpu: u32, sequence: u32, time: u64) -> Verdict {
         self.last = match self.index.get(&(device, cpu)) {
             Some(at) => *at,

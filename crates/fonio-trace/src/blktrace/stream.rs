@@ -18,8 +18,8 @@ use super::window::Window;
 use crate::complaints::{Complaints, Place};
 use crate::input::Input;
 
-/// Of each input; a trace has an input for each processor. Larger ones were not faster.
-const BUFFER: usize = 256 * 1024;
+/// Of each input; a trace has an input for each processor. Larger ones leave the second-level cache to less else.
+const BUFFER: usize = 128 * 1024;
 /// With so many bytes in the buffer a record and the header after it are there whole.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
 /// Rows other than events that a batch takes before it is given out.
@@ -124,22 +124,30 @@ impl Stream {
 
     /// Finds the next event and returns its time, the smaller of it and its successor's: one damaged time far ahead
     /// must not hold back the whole input. At the end of the input, `u64::MAX`.
-    #[inline(always)]
     pub fn advance(&mut self, beside: &mut Beside) -> io::Result<u64> {
+        match (self.layout.wide, self.layout.big_endian) {
+            (false, false) => self.advance_as::<false, false>(beside),
+            (false, true) => self.advance_as::<false, true>(beside),
+            (true, false) => self.advance_as::<true, false>(beside),
+            (true, true) => self.advance_as::<true, true>(beside),
+        }
+    }
+
+    /// [`advance`](Stream::advance) where the record before had this layout.
+    #[inline(always)]
+    fn advance_as<const WIDE: bool, const BIG: bool>(&mut self, beside: &mut Beside) -> io::Result<u64> {
         let bytes = &self.buf[self.pos..self.end];
-        if bytes.len() >= WHOLE
+        if let Some(header) = Header::read_as::<WIDE, BIG>(bytes)
             && u32_at::<false>(bytes, 0) == self.word
-            && let Some(header) = Header::read(self.layout, bytes)
             && !header.is_note()
         {
-            let pdu = self.layout.header_len();
+            let pdu = if WIDE { 64 } else { 48 };
             let len = pdu + usize::from(header.pdu_len);
-            let next = &bytes[len..];
-            if next.len() >= 16 && u32_at::<false>(next, 0) == self.word {
-                let time =
-                    if self.layout.big_endian { u64_at::<true>(next, 8) } else { u64_at::<false>(next, 8) };
+            if let Some(next) = bytes.get(len..).and_then(|next| next.first_chunk::<16>())
+                && u32_at::<false>(next, 0) == self.word
+            {
                 self.head = Some(Head { pdu, len });
-                return Ok(header.time.min(time).min(u64::MAX - 1));
+                return Ok(header.time.min(u64_at::<BIG>(next, 8)).min(u64::MAX - 1));
             }
         }
         self.advance_carefully(beside)
@@ -154,12 +162,35 @@ impl Stream {
         window: &mut Window,
         beside: &mut Beside,
     ) -> io::Result<u64> {
-        while key <= until && !window.is_full() {
+        while key <= until && !window.is_full() && self.head.is_some() {
+            key = match (self.layout.wide, self.layout.big_endian) {
+                (false, false) => self.take_as::<false, false>(until, key, window, beside)?,
+                (false, true) => self.take_as::<false, true>(until, key, window, beside)?,
+                (true, false) => self.take_as::<true, false>(until, key, window, beside)?,
+                (true, true) => self.take_as::<true, true>(until, key, window, beside)?,
+            };
+            if beside.is_full() {
+                break;
+            }
+        }
+        Ok(key)
+    }
+
+    /// [`take`](Stream::take) as long as the records have one layout.
+    fn take_as<const WIDE: bool, const BIG: bool>(
+        &mut self,
+        until: u64,
+        mut key: u64,
+        window: &mut Window,
+        beside: &mut Beside,
+    ) -> io::Result<u64> {
+        let layout = Layout { wide: WIDE, big_endian: BIG };
+        while key <= until && !window.is_full() && self.layout == layout {
             let Some(Head { pdu, len }) = self.head.take() else { break };
             // Read anew rather than kept: it is in the nearest cache, and loads of what was just stored in parts stall.
-            let Some(header) = Header::read(self.layout, &self.buf[self.pos..self.end]) else { break };
+            let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]) else { break };
             if header.is_plain() {
-                window.push(header.plain_event());
+                window.push_with(header.time, || header.plain_event());
             } else {
                 self.take_with_payload(&header, pdu, len, window, beside);
             }
@@ -173,7 +204,7 @@ impl Stream {
             }
             self.records += 1;
             self.pos += len;
-            key = self.advance(beside)?;
+            key = self.advance_as::<WIDE, BIG>(beside)?;
             if beside.is_full() {
                 break;
             }

@@ -19,9 +19,13 @@ const CALM: u32 = 16;
 /// The window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Held back, in time order up to `sorted`.
+    /// Those held back, and those that came after them.
     events: Vec<BlockEvent>,
+    /// Held back when the last batch was given out; they wait here until that memory comes back.
+    held: Vec<BlockEvent>,
     level: usize,
+    /// So many events are enough to give out a batch.
+    enough: usize,
     newest: u64,
     disordered: bool,
     /// Batches to come in order until the window becomes narrow.
@@ -34,8 +38,10 @@ pub(crate) struct Window {
 impl Default for Window {
     fn default() -> Window {
         Window {
-            events: Vec::with_capacity(HOLD[FIRST] + BATCH),
+            events: Vec::new(),
+            held: Vec::new(),
             level: FIRST,
+            enough: HOLD[FIRST] + BATCH,
             newest: 0,
             disordered: false,
             uneasy: 0,
@@ -46,15 +52,32 @@ impl Default for Window {
 }
 
 impl Window {
+    /// Takes the memory of the batch before: what it held is no longer wanted. To use the same memory again, rather than
+    /// two in turn, leaves more of the processor's cache to others.
+    pub fn begin(&mut self, batch: &mut Batch) {
+        batch.events.clear();
+        if self.events.is_empty() {
+            std::mem::swap(&mut self.events, &mut batch.events);
+        }
+        self.events.reserve(HOLD[self.level] + BATCH);
+        self.events.append(&mut self.held);
+    }
+
     /// Appends an event.
     #[inline]
     pub fn push(&mut self, event: BlockEvent) {
-        let time = event.time.0;
+        self.push_with(event.time.0, || event);
+    }
+
+    /// Appends an event of this time. It is made in its place in memory, which saves moving it there.
+    #[inline(always)]
+    pub fn push_with(&mut self, time: u64, event: impl FnOnce() -> BlockEvent) {
         if time < self.newest {
             self.disorder(time);
+            self.enough = self.enough();
         }
         self.newest = time;
-        self.events.push(event);
+        self.events.push(event());
     }
 
     /// `newest` is here the event before, so this is called once for each run of events in order.
@@ -70,11 +93,15 @@ impl Window {
         }
     }
 
+    /// How many events are enough for a batch.
+    fn enough(&self) -> usize {
+        HOLD[self.level] + BATCH.max(if self.disordered { HOLD[self.level] / 2 } else { 0 })
+    }
+
     /// Whether enough is here to give out a batch.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.events.len()
-            >= HOLD[self.level] + BATCH.max(if self.disordered { HOLD[self.level] / 2 } else { 0 })
+        self.events.len() >= self.enough
     }
 
     /// Gives out what is old enough, or at the end of the input everything.
@@ -89,10 +116,9 @@ impl Window {
             self.level = 0;
         }
         let give = if ended { self.events.len() } else { self.events.len().saturating_sub(HOLD[self.level]) };
+        self.held.extend_from_slice(&self.events[give..]);
+        self.events.truncate(give);
         std::mem::swap(&mut batch.events, &mut self.events);
-        self.events.reserve(HOLD[self.level] + BATCH);
-        self.events.extend_from_slice(&batch.events[give..]);
-        batch.events.truncate(give);
         if self.disordered {
             let until = Timestamp(self.given_until);
             self.late += batch.events.partition_point(|event| event.time < until) as u64;
@@ -101,7 +127,8 @@ impl Window {
         if let Some(last) = batch.events.last() {
             self.given_until = self.given_until.max(last.time.0);
         }
-        self.newest = self.events.last().map_or(0, |event| event.time.0).max(self.given_until);
+        self.newest = self.held.last().map_or(0, |event| event.time.0).max(self.given_until);
+        self.enough = self.enough();
     }
 }
 
@@ -139,6 +166,7 @@ mod tests {
                 batch.clear();
                 window.give(&mut batch, false);
                 out.extend(batch.events.iter().map(|e| e.time.0));
+                window.begin(&mut batch);
             }
         }
         batch.clear();

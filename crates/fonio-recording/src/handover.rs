@@ -1,0 +1,252 @@
+//! Hands rows from one thread to another: a trace is read on one processor and analysed on a second one.
+
+use std::io;
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread;
+
+use fonio_core::{
+    Bio, Call, Diagnostic, File, Link, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait,
+};
+
+/// Rows in a batch: some 45 KiB, and a tenth of a millisecond of work, to which waking the other thread adds little.
+const ROWS: usize = 256;
+/// Batches between the threads. More would even out longer pauses, but these stay in the processor's cache.
+const BATCHES: usize = 4;
+
+/// Runs `produce` and gives its rows to `sink`, in their order.
+///
+/// Where there is more than one processor, `produce` runs on a thread of its own, ahead of `sink` by a bounded number of
+/// rows. `sink` stays on this thread. The outcome is the same as on one thread: the sink gets the same rows in the same
+/// order, also before an error of `produce`.
+///
+/// # Errors
+/// The error of `produce` or of `sink`; that of `sink` where both fail.
+pub fn hand_over<T, E>(
+    sink: &mut dyn RowSink,
+    produce: impl FnOnce(&mut dyn RowSink) -> Result<T, E> + Send,
+) -> Result<T, E>
+where
+    T: Send,
+    E: From<io::Error> + Send,
+{
+    if thread::available_parallelism().is_ok_and(|processors| processors > NonZero::<usize>::MIN) {
+        on_two_threads(sink, produce)
+    } else {
+        produce(sink)
+    }
+}
+
+fn on_two_threads<T, E>(
+    sink: &mut dyn RowSink,
+    produce: impl FnOnce(&mut dyn RowSink) -> Result<T, E> + Send,
+) -> Result<T, E>
+where
+    T: Send,
+    E: From<io::Error> + Send,
+{
+    let wants_bios = sink.wants_bios();
+    thread::scope(|scope| {
+        let (full, batches) = mpsc::sync_channel(BATCHES);
+        let (used, empty) = mpsc::channel();
+        let producer = scope.spawn(move || {
+            let mut giver = Giver { rows: Vec::with_capacity(ROWS), full, empty, wants_bios };
+            let produced = produce(&mut giver);
+            let rest = giver.send();
+            let produced = produced?;
+            rest?;
+            Ok(produced)
+        });
+        let taken = take(batches, &used, sink);
+        let produced = producer.join().unwrap_or_else(|panic| resume_unwind(panic));
+        // The producer's error, if any, is then that its rows are not taken any more.
+        taken?;
+        produced
+    })
+}
+
+/// Takes batches until there are no more, or the sink fails.
+fn take(batches: Receiver<Vec<Row>>, used: &Sender<Vec<Row>>, sink: &mut dyn RowSink) -> io::Result<()> {
+    for mut rows in batches {
+        rows.iter().try_for_each(|row| row.give(sink))?;
+        rows.clear();
+        // At its end the producer takes none back.
+        let _ = used.send(rows);
+    }
+    Ok(())
+}
+
+/// A call of a [`RowSink`].
+enum Row {
+    Began(Timestamp),
+    Request(Request),
+    Bio(Bio),
+    Link(Link),
+    Call(Call),
+    Wait(Wait),
+    File(File),
+    Thread(Thread),
+    Sample(Sample),
+    Mark(Mark),
+    Diagnostic(Diagnostic),
+    Settled(Timestamp),
+}
+
+impl Row {
+    #[inline]
+    fn give(&self, sink: &mut dyn RowSink) -> io::Result<()> {
+        match self {
+            Row::Request(row) => sink.request(row),
+            Row::Bio(row) => sink.bio(row),
+            Row::Began(at) => sink.began(*at),
+            Row::Link(row) => sink.link(row),
+            Row::Call(row) => sink.call(row),
+            Row::Wait(row) => sink.wait(row),
+            Row::File(row) => sink.file(row),
+            Row::Thread(row) => sink.thread(row),
+            Row::Sample(row) => sink.sample(row),
+            Row::Mark(row) => sink.mark(row),
+            Row::Diagnostic(row) => sink.diagnostic(row),
+            Row::Settled(before) => sink.settled(*before),
+        }
+    }
+}
+
+/// The producer's end: gathers rows and sends them.
+struct Giver {
+    rows: Vec<Row>,
+    full: SyncSender<Vec<Row>>,
+    /// Memory that comes back.
+    empty: Receiver<Vec<Row>>,
+    wants_bios: bool,
+}
+
+impl Giver {
+    #[inline]
+    fn put(&mut self, row: Row) -> io::Result<()> {
+        self.rows.push(row);
+        if self.rows.len() == ROWS { self.send() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn send(&mut self) -> io::Result<()> {
+        let next = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(ROWS));
+        let rows = std::mem::replace(&mut self.rows, next);
+        self.full.send(rows).map_err(|_| io::Error::other("the rows are not taken any more"))
+    }
+}
+
+impl RowSink for Giver {
+    fn began(&mut self, at: Timestamp) -> io::Result<()> {
+        self.put(Row::Began(at))
+    }
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.put(Row::Request(row.clone()))
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        self.put(Row::Bio(row.clone()))
+    }
+    fn link(&mut self, row: &Link) -> io::Result<()> {
+        self.put(Row::Link(*row))
+    }
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        self.put(Row::Call(row.clone()))
+    }
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        self.put(Row::Wait(row.clone()))
+    }
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        self.put(Row::File(row.clone()))
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.put(Row::Thread(row.clone()))
+    }
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        self.put(Row::Sample(row.clone()))
+    }
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        self.put(Row::Mark(row.clone()))
+    }
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        self.put(Row::Diagnostic(row.clone()))
+    }
+    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
+        self.put(Row::Settled(before))
+    }
+    fn wants_bios(&self) -> bool {
+        self.wants_bios
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes marks; the one with this number is an error.
+    #[derive(Default)]
+    struct Marks {
+        seen: Vec<u64>,
+        settled: Vec<u64>,
+        fails_at: Option<u64>,
+    }
+
+    impl RowSink for Marks {
+        fn mark(&mut self, row: &Mark) -> io::Result<()> {
+            if self.fails_at == Some(row.at.0) {
+                return Err(io::Error::other("the disk is full"));
+            }
+            self.seen.push(row.at.0);
+            Ok(())
+        }
+        fn settled(&mut self, before: Timestamp) -> io::Result<()> {
+            self.settled.push(before.0);
+            Ok(())
+        }
+        fn wants_bios(&self) -> bool {
+            false
+        }
+    }
+
+    fn marks(count: u64, sink: &mut dyn RowSink) -> io::Result<u64> {
+        assert!(!sink.wants_bios());
+        for at in 0..count {
+            sink.mark(&Mark { at: Timestamp(at), until: None, name: String::new(), tid: None })?;
+            sink.settled(Timestamp(at))?;
+        }
+        Ok(count)
+    }
+
+    #[test]
+    fn every_row_comes_once_and_in_order() {
+        for count in [0, 1, ROWS as u64 / 2, ROWS as u64 * 20 + 7] {
+            let mut sink = Marks::default();
+            let made: io::Result<u64> = on_two_threads(&mut sink, |sink| marks(count, sink));
+            assert_eq!(made.ok(), Some(count));
+            assert!(sink.seen.iter().copied().eq(0..count));
+            assert_eq!(sink.seen, sink.settled);
+        }
+    }
+
+    #[test]
+    fn an_error_of_either_side_ends_both() {
+        let mut sink = Marks { fails_at: Some(3000), ..Marks::default() };
+        let made: io::Result<u64> = on_two_threads(&mut sink, |sink| marks(u64::MAX, sink));
+        assert_eq!(made.map_err(|error| error.to_string()), Err("the disk is full".to_owned()));
+        assert!(sink.seen.iter().copied().eq(0..3000));
+
+        let mut sink = Marks::default();
+        let made: io::Result<u64> = on_two_threads(&mut sink, |sink| {
+            marks(3000, sink)?;
+            Err(io::Error::other("the trace cannot be read"))
+        });
+        assert_eq!(made.map_err(|error| error.to_string()), Err("the trace cannot be read".to_owned()));
+        assert!(sink.seen.iter().copied().eq(0..3000));
+    }
+
+    #[test]
+    #[should_panic(expected = "a broken invariant")]
+    fn a_panic_of_the_producer_is_not_lost() {
+        let _: io::Result<()> = on_two_threads(&mut Marks::default(), |_| panic!("a broken invariant"));
+    }
+}

@@ -174,7 +174,7 @@ fn flash(profile: &Profile) -> Result<Flash, ProfileError> {
         )));
     }
     let reads_wait_for = match profile.required_word("flash.reads_wait_for")? {
-        "suspension" => ReadsWaitFor::Suspension(profile.required("flash.t_suspend")?),
+        "suspension" => ReadsWaitFor::Suspension(profile.duration("flash.t_suspend")?),
         "operation" => ReadsWaitFor::Operation,
         _ => ReadsWaitFor::Queue,
     };

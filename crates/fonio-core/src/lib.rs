@@ -9,6 +9,7 @@ pub mod meta;
 mod names;
 pub mod op;
 pub mod quantity;
+pub mod random;
 pub mod rows;
 pub mod units;
 
@@ -16,6 +17,7 @@ pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use meta::Meta;
 pub use op::{Flags, Op, parse_rwbs};
 pub use quantity::{Quantity, QuantityError, Unit};
+pub use random::Random;
 pub use rows::{
     Bio, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric, Request, RowSink, Sample,
     Severity, Thread, Wait,

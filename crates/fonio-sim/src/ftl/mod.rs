@@ -16,9 +16,9 @@ pub mod page_map;
 
 use std::collections::VecDeque;
 
-pub use address::{Die, EraseBlock, LogicalBlock, LogicalUnit, Offset, PhysicalPage, PhysicalUnit};
+use fonio_core::Random;
 
-use crate::random::Random;
+pub use address::{Die, EraseBlock, LogicalBlock, LogicalUnit, Offset, PhysicalPage, PhysicalUnit};
 
 /// The flash under a layer, as far as the layer has to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::bast::{Bast, Victim};
 use super::fast::Fast;
 use super::page_map::{Collection, PageMap};
 use super::*;
-use crate::random::Random;
+use fonio_core::Random;
 
 /// Simulated flash that panics on an operation that real flash does not allow.
 #[derive(Clone, Debug, Default)]

@@ -119,7 +119,9 @@ fn errors_say_what_is_wrong_where() {
     check(
         "line = { value = \"64 B\", source = \"assumed\" }\nread",
         "read",
-        expect![[r#"x.toml: `memory.line` is missing (a line of PCM or RAM); add a line such as line = { value = "16 KiB", source = "assumed" } to [memory]"#]],
+        expect![[
+            r#"x.toml: `memory.line` is missing (a line of PCM or RAM); add a line such as line = { value = "16 KiB", source = "assumed" } to [memory]"#
+        ]],
     );
     check(
         "64 MiB",
@@ -129,27 +131,37 @@ fn errors_say_what_is_wrong_where() {
     check(
         "{ value = \"64 MiB\", source = \"assumed\" }",
         "64",
-        expect![[r#"x.toml, line 4: `device.capacity`: it is `64`; write for example capacity = { value = "1 MiB", source = "assumed" }"#]],
+        expect![[
+            r#"x.toml, line 4: `device.capacity`: it is `64`; write for example capacity = { value = "1 MiB", source = "assumed" }"#
+        ]],
     );
     check(
         "64 MiB",
         "64 potatoes",
-        expect![[r#"x.toml, line 4: `device.capacity`: `value = "64 potatoes"` is not a size in B, KiB, MiB, GiB, kB, MB or GB; write for example capacity = { value = "1 MiB", source = "assumed" }"#]],
+        expect![[
+            r#"x.toml, line 4: `device.capacity`: `value = "64 potatoes"` is not a size in B, KiB, MiB, GiB, kB, MB or GB; write for example capacity = { value = "1 MiB", source = "assumed" }"#
+        ]],
     );
     check(
         "value = \"64 MiB\"",
         "tib = 64",
-        expect![[r#"x.toml, line 4: `device.capacity`: `tib = 64` is not a size in B, KiB, MiB, GiB, kB, MB or GB; write for example capacity = { value = "1 MiB", source = "assumed" }"#]],
+        expect![[
+            r#"x.toml, line 4: `device.capacity`: `tib = 64` is not a size in B, KiB, MiB, GiB, kB, MB or GB; write for example capacity = { value = "1 MiB", source = "assumed" }"#
+        ]],
     );
     check(
         "value = \"64 MiB\"",
         "value = \"64 MiB\", mib = 64",
-        expect![[r#"x.toml, line 4: `device.capacity`: it has more than one value; write for example capacity = { value = "1 MiB", source = "assumed" }"#]],
+        expect![[
+            r#"x.toml, line 4: `device.capacity`: it has more than one value; write for example capacity = { value = "1 MiB", source = "assumed" }"#
+        ]],
     );
     check(
         "value = \"64 MiB\", ",
         "",
-        expect![[r#"x.toml, line 4: `device.capacity`: it has no value; write for example capacity = { value = "1 MiB", source = "assumed" }"#]],
+        expect![[
+            r#"x.toml, line 4: `device.capacity`: it has no value; write for example capacity = { value = "1 MiB", source = "assumed" }"#
+        ]],
     );
     check(
         "value = \"64 MiB\", source = \"assumed\"",
@@ -175,17 +187,23 @@ fn errors_say_what_is_wrong_where() {
     check(
         "\"ram\"",
         "\"rom\"",
-        expect![[r#"x.toml, line 3: `device.kind`: `value = "rom"` is not one of flash, pcm, ram; write for example kind = { value = "flash", source = "assumed" }"#]],
+        expect![[
+            r#"x.toml, line 3: `device.kind`: `value = "rom"` is not one of flash, pcm, ram; write for example kind = { value = "flash", source = "assumed" }"#
+        ]],
     );
     check(
         "value = 1,",
         "value = \"one\",",
-        expect![[r#"x.toml, line 5: `device.depth`: `value = "one"` is not a number; write for example depth = { value = 4, source = "assumed" }"#]],
+        expect![[
+            r#"x.toml, line 5: `device.depth`: `value = "one"` is not a number; write for example depth = { value = 4, source = "assumed" }"#
+        ]],
     );
     check(
         "1.5 us",
         "1.5",
-        expect![[r#"x.toml, line 12: `memory.command`: `value = "1.5"` is not a time in ns, us, ms or s; write for example command = { value = "5 us", source = "assumed" }"#]],
+        expect![[
+            r#"x.toml, line 12: `memory.command`: `value = "1.5"` is not a time in ns, us, ms or s; write for example command = { value = "5 us", source = "assumed" }"#
+        ]],
     );
 }
 

@@ -9,13 +9,13 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use fonio_analysis::{Answer, Comparison};
 use fonio_report::json::ComparisonReport;
+use fonio_sim::profile::{Profile, Source};
 
 use crate::emulated::{self, Emulated, Options};
 use crate::{process, tools};
 
 /// The device of the real recordings.
 const PROFILE: &str = "galaxy_s3_emmc";
-const PROFILE_TEXT: &str = include_str!("../../crates/fonio-sim/profiles/galaxy_s3_emmc.toml");
 const SIZE: &str = "1GiB";
 
 /// `[--pairs N]`, or `--real [same] [doubled] [slower] [--pairs N] [--seconds N] [--long N]`.
@@ -110,7 +110,7 @@ fn measure(cases: &[&Case], pairs: u32, seconds: u32, long: u32) -> Result<()> {
 /// Records fio on a new device whose times are multiplied.
 fn record(fonio: &Path, dir: &Path, slow: f64, seconds: u32, seed: u32) -> Result<PathBuf> {
     let profile = dir.join(format!("times-{slow}.toml"));
-    std::fs::write(&profile, slower(slow)?)?;
+    std::fs::write(&profile, slower(slow)?.to_toml())?;
     let (mount, out) = (dir.join("mount"), dir.join(format!("recording-{slow}-{}", seed % 2)));
     std::fs::create_dir_all(&mount)?;
     let profile = profile.to_str().context("the target directory's name is not Unicode")?;
@@ -149,30 +149,24 @@ fn compare(fonio: &Path, first: &Path, other: &Path) -> Result<Comparison> {
     Ok(report.comparison)
 }
 
-/// The profile with every time multiplied and every rate divided.
-fn slower(factor: f64) -> Result<String> {
-    let mut profile: toml::Table = PROFILE_TEXT.parse().context("the shipped profile is not TOML")?;
-    for (section, names) in [
-        ("interface", &["read_command", "write_command", "flush_command", "read_rate", "write_rate"][..]),
-        ("flash", &["t_read", "t_program", "t_erase"][..]),
+/// The profile with its times multiplied and its rates divided by `factor`.
+fn slower(factor: f64) -> Result<Profile> {
+    let mut profile = Profile::shipped(PROFILE).context("the profile is not shipped")?;
+    for key in [
+        "interface.read_command",
+        "interface.write_command",
+        "interface.flush_command",
+        "interface.read_rate",
+        "interface.write_rate",
+        "flash.t_read",
+        "flash.t_program",
+        "flash.t_erase",
     ] {
-        for name in names {
-            let number = profile
-                .get_mut(section)
-                .and_then(|section| section.get_mut(name))
-                .and_then(toml::Value::as_table_mut)
-                .with_context(|| format!("the shipped profile has no {section}.{name}"))?;
-            for (unit, value) in number.iter_mut() {
-                let known = match value {
-                    toml::Value::Integer(whole) => *whole as f64,
-                    toml::Value::Float(known) => *known,
-                    _ => continue,
-                };
-                *value = toml::Value::Float(if unit == "mb_s" { known / factor } else { known * factor });
-            }
-        }
+        let number = profile.number(key).with_context(|| format!("{PROFILE} has no {key}"))? as f64;
+        let changed = if key.ends_with("_rate") { number / factor } else { number * factor };
+        profile.set(key, changed.round() as u64, Source::Assumed, "made slower for this comparison")?;
     }
-    Ok(toml::to_string(&profile)?)
+    Ok(profile)
 }
 
 #[cfg(test)]
@@ -181,12 +175,9 @@ mod tests {
 
     #[test]
     fn a_slower_profile_has_longer_times_and_lower_rates() {
-        let read = |factor: f64, section: &str, name: &str, unit: &str| {
-            let profile: toml::Table = slower(factor).unwrap().parse().unwrap();
-            profile[section][name][unit].as_float().unwrap()
-        };
-        assert_eq!(read(2.0, "flash", "t_erase", "ms"), 7.6);
-        assert_eq!(read(2.0, "interface", "write_rate", "mb_s"), 52.0);
-        assert_eq!(read(1.0, "interface", "flush_command", "us"), 200.0);
+        let read = |factor: f64, key: &str| slower(factor).unwrap().number(key).unwrap();
+        assert_eq!(read(2.0, "flash.t_erase"), 7_600_000);
+        assert_eq!(read(2.0, "interface.write_rate"), 52_000_000);
+        assert_eq!(read(1.0, "interface.flush_command"), 200_000);
     }
 }

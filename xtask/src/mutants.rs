@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use fonio_core::random::{mix, seed_for};
 use serde::Deserialize;
 
 use crate::process;
@@ -187,15 +188,13 @@ fn draw(all: &[Mutant], seed: u64, sample: usize) -> Vec<Mutant> {
     drawn
 }
 
-/// FNV-1a, mixed as SplitMix64 does (Steele, Lea, Flood 2014), since names differ in a few letters only.
+/// FNV-1a, mixed because names differ in a few letters only.
 fn hash(seed: u64, text: &str) -> u64 {
-    let mut state = 0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut state = seed_for(0xcbf2_9ce4_8422_2325, seed);
     for byte in text.bytes() {
         state = (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
-    state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    state ^ (state >> 31)
+    mix(state)
 }
 
 /// Where cargo-mutants is; installs it below the target directory if it is nowhere.

@@ -3,7 +3,7 @@
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
-use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Request, RowSink, Sector, Thread, Timestamp};
+use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Random, Request, RowSink, Sector, Thread, Timestamp};
 
 const REQUESTS: u64 = 5_000_000;
 
@@ -55,19 +55,10 @@ const SHAPES: [Shape; 3] = [
     },
 ];
 
-/// splitmix64: the same requests at every run.
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut value = *state;
-    value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
-}
-
 /// Makes the requests one after the other, so that no memory but the analyser's is touched.
 struct Maker {
     shape: Shape,
-    state: u64,
+    random: Random,
     now: u64,
     page: u64,
     row: Request,
@@ -78,12 +69,12 @@ impl Maker {
         let mut row = Request::new(DeviceId::new(179, 0), Op::Read, ByteCount(0));
         row.flags_known = Flags::KNOWN_FROM_RWBS;
         row.requeues = Some(0);
-        Maker { shape, state: 1, now: 1_000_000_000, page: 0, row }
+        Maker { shape, random: Random::new(1), now: 1_000_000_000, page: 0, row }
     }
 
     #[inline]
     fn make(&mut self, id: u64) -> &Request {
-        let draw = random(&mut self.state);
+        let draw = self.random.next_u64();
         let shape = self.shape;
         self.now += 20_000 + draw % 160_000;
         let row = &mut self.row;

@@ -133,7 +133,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
             scope.spawn(|| {
                 // The daemon may be gone before the file is there.
                 let Ok(mut file) = File::create(&path) else { return };
-                let mut numbers = Numbers(round);
+                let mut numbers = Numbers::new(round);
                 let mut end = 0;
                 loop {
                     let bytes = 1 + numbers.below(20_000);
@@ -150,7 +150,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
                     }
                 }
             });
-            std::thread::sleep(Duration::from_micros(1000 + Numbers(round).below(60_000)));
+            std::thread::sleep(Duration::from_micros(1000 + Numbers::new(round).below(60_000)));
             mounted.kill();
         });
         let found = std::fs::read(&below).unwrap_or_default();

@@ -578,7 +578,7 @@ fn check(options: &str) {
                 let folder = worker.to_string();
                 let (dir, below) = (mounted.path(&folder), mounted.below(&folder));
                 for sequence in 0..total.div_ceil(3 * SEQUENCE) {
-                    let mut numbers = Numbers(seed ^ (worker << 56) ^ (sequence << 24));
+                    let mut numbers = Numbers::new(seed ^ (worker << 56) ^ (sequence << 24));
                     let operations: Vec<_> = (0..SEQUENCE).map(|_| generate(&mut numbers)).collect();
                     if let Err(why) = run(&operations, &dir, &below) {
                         let short = shorten(operations, |fewer| run(fewer, &dir, &below).is_err());

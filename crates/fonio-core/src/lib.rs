@@ -9,6 +9,7 @@ pub mod meta;
 mod names;
 pub mod op;
 pub mod quantity;
+pub mod random;
 mod reader;
 pub mod rows;
 mod sink;
@@ -19,6 +20,7 @@ pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use meta::Meta;
 pub use op::{Flags, Op, parse_rwbs};
 pub use quantity::{Quantity, QuantityError, Unit};
+pub use random::Random;
 pub use reader::TraceReader;
 pub use rows::{
     Bio, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric, Request, Sample, Severity,

@@ -110,7 +110,7 @@ proptest! {
         bios in 0..3_u64,
         marks in 1..20_000_u64,
     ) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let requests: Vec<Request> = (0..count).map(|id| request(id, shape.time(id, &mut random))).collect();
         let bios: Vec<Bio> = (0..count * bios / 2).map(|id| bio(id, bio_shape.time(id, &mut random))).collect();
         let steps = requests.len().max(bios.len());

@@ -10,7 +10,6 @@ pub mod ftl;
 pub mod measure;
 pub mod profile;
 pub mod published;
-mod random;
 pub mod verify;
 
-pub use random::Random;
+pub use fonio_core::Random;

@@ -7,11 +7,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
+use fonio_core::random::seed_for;
+use fonio_core::{ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Timestamp};
 
 use crate::device::{Command, Device};
 use crate::profile::{Profile, ProfileError};
-use crate::random::Random;
 
 /// One process with its requests.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) ->
     }
     let mut running: Vec<Running> = (0..jobs.len() as u64)
         .map(|index| Running {
-            random: Random::new(seed ^ (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            random: Random::new(seed_for(seed, index + 1)),
             made: 0,
             measured: Measured {
                 requests: 0,

@@ -8,8 +8,8 @@ use std::io;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use fonio_core::{
-    Batch, Bio, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Request, RowSink, Sector, Timestamp,
-    ignore_rows,
+    Batch, Bio, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Random, Request, RowSink, Sector,
+    Timestamp, ignore_rows,
 };
 use fonio_trace::assembler::{Assembler, AssemblerOptions};
 
@@ -43,19 +43,6 @@ impl RowSink for Sum {
     }
 }
 
-/// A generator of 64-bit numbers (splitmix64), seeded so that every run sees the same events.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
     Plain,
@@ -64,7 +51,7 @@ enum Shape {
 }
 
 fn batches(depth: usize, shape: Shape) -> Vec<Batch> {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut time = 1_000_000;
     let mut events = Vec::new();
     let mut in_flight: Vec<(u64, u64, Op)> = Vec::new();
@@ -86,8 +73,8 @@ fn batches(depth: usize, shape: Shape) -> Vec<Batch> {
         });
     };
     for _ in 0..IOS {
-        let op = if random.next().is_multiple_of(3) { Op::Write } else { Op::Read };
-        let sector = random.next() % (1 << 27) * 8;
+        let op = if random.next_u64().is_multiple_of(3) { Op::Write } else { Op::Read };
+        let sector = random.next_u64() % (1 << 27) * 8;
         if shape == Shape::Partition {
             let remap =
                 EventKind::Remap { from_device: DeviceId::new(8, 1), from_sector: Sector(sector + 2048) };
@@ -105,7 +92,7 @@ fn batches(depth: usize, shape: Shape) -> Vec<Batch> {
         push(EventKind::Issue, sector, sectors, op, &mut events);
         in_flight.push((sector, sectors, op));
         if in_flight.len() == depth {
-            let (sector, sectors, op) = in_flight.swap_remove((random.next() % depth as u64) as usize);
+            let (sector, sectors, op) = in_flight.swap_remove((random.next_u64() % depth as u64) as usize);
             push(EventKind::Complete, sector, sectors, op, &mut events);
         }
     }

@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use serde::{Deserialize, Serialize};
 
-use crate::random::Random;
+use fonio_core::Random;
 
 /// A kind of bytes. It matters where a file system or a device compresses, and for what work can be done on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,11 +68,9 @@ impl Content {
     pub fn fill(self, seed: u64, offset: u64, buffer: &mut [u8]) {
         match self {
             Content::Random => {
-                // SplitMix64's state moves by a constant, so any word of the stream can be reached directly.
-                let words_before = (offset / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                let mut random = Random::new(seed.wrapping_add(words_before));
+                let mut random = Random::new(seed).skip(offset / 8);
                 for piece in buffer.chunks_mut(8) {
-                    piece.copy_from_slice(&random.next().to_le_bytes()[..piece.len()]);
+                    piece.copy_from_slice(&random.next_u64().to_le_bytes()[..piece.len()]);
                 }
             }
             Content::Text => {
@@ -94,7 +92,7 @@ impl Content {
 
 /// The words of the text pool as a string of exactly `len` bytes.
 pub(crate) fn words(random: &mut Random, len: usize) -> String {
-    let bytes = Content::Text.bytes(random.next(), len);
+    let bytes = Content::Text.bytes(random.next_u64(), len);
     String::from_utf8(bytes).expect("the pool is ASCII")
 }
 

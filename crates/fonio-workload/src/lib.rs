@@ -43,7 +43,6 @@ pub mod mobigen;
 mod observer;
 mod outcome;
 mod places;
-mod random;
 mod runner;
 mod scale;
 #[cfg(test)]

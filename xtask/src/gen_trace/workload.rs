@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
+use fonio_core::Random;
+
 use super::Options;
 use super::record::*;
 
@@ -84,7 +86,7 @@ pub struct Generator<W> {
     /// Each processor's file.
     pub files: Vec<W>,
     sequences: Vec<u32>,
-    random: SplitMix64,
+    random: Random,
     cpus: u64,
     now: u64,
     /// Planned and not yet written.
@@ -103,7 +105,7 @@ pub struct Generator<W> {
 impl<W: Write> Generator<W> {
     /// At the beginning of the trace; one file for each processor.
     pub fn new(options: &Options, files: Vec<W>) -> Generator<W> {
-        let mut random = SplitMix64(options.seed);
+        let mut random = Random::new(options.seed);
         let processes = std::array::from_fn(|_| State {
             cpu: random.below(options.cpus),
             next_sector: random.below(SECTORS / 8) * 8,
@@ -251,7 +253,7 @@ impl<W: Write> Generator<W> {
         self.event(time, GET_REQUEST, asked);
         let time = time + 200 + self.random.below(300);
         self.event(time, ISSUE, flush);
-        let done = time + 400_000 + self.random.tail(600_000);
+        let done = time + 400_000 + tail(&mut self.random, 600_000);
         let cpu = self.complete(done, flush);
         // The kernel has one flush on its way at a time.
         self.flushed = done + 1_000;
@@ -282,8 +284,8 @@ impl<W: Write> Generator<W> {
     fn service(&mut self, io: Io) -> u64 {
         let base = match io.rwbs {
             rwbs if rwbs & TC_DISCARD != 0 => 300_000,
-            rwbs if rwbs & TC_WRITE != 0 => 30_000 + self.random.tail(20_000),
-            _ => 80_000 + self.random.tail(30_000),
+            rwbs if rwbs & TC_WRITE != 0 => 30_000 + tail(&mut self.random, 20_000),
+            _ => 80_000 + tail(&mut self.random, 30_000),
         };
         let transfer = if io.rwbs & TC_DISCARD != 0 { 0 } else { io.sectors * 1_100 };
         let pause = if self.random.below(1000) == 0 { self.random.below(20_000_000) } else { 0 };
@@ -298,7 +300,7 @@ impl<W: Write> Generator<W> {
         match self.random.below(1024) {
             0 => 5_000_000 + self.random.below(20_000_000),
             1..700 => 1_000 + self.random.below(20_000),
-            _ => 20_000 + self.random.tail(60_000),
+            _ => 20_000 + tail(&mut self.random, 60_000),
         }
     }
 
@@ -353,26 +355,8 @@ impl<W: Write> Generator<W> {
     }
 }
 
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Even over `0..below`.
-    fn below(&mut self, below: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(below)) >> 64) as u64
-    }
-
-    /// Mostly below `scale`, with a long tail: half of the values of each doubling come in the next.
-    fn tail(&mut self, scale: u64) -> u64 {
-        let doublings = self.next().leading_zeros().min(10);
-        self.below(scale << doublings)
-    }
+/// Mostly below `scale`, with a long tail: half of the values of each doubling come in the next.
+fn tail(random: &mut Random, scale: u64) -> u64 {
+    let doublings = random.next_u64().leading_zeros().min(10);
+    random.below(scale << doublings)
 }

@@ -1,7 +1,8 @@
 //! Request series of known truth: two with the same settings and other seeds differ by chance alone.
 
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
-use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Request, RowSink, Sector, Timestamp};
+use fonio_core::random::seed_for;
+use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Random, Request, RowSink, Sector, Timestamp};
 
 /// How latencies depend on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +61,7 @@ pub struct Plan {
 
 /// Makes the requests and analyses them.
 pub fn analyse(plan: Plan) -> Analysis {
-    let mut made =
-        Made { state: plan.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x7a31_c9e5, rows: Vec::new() };
+    let mut made = Made { random: Random::new(seed_for(0x7a31_c9e5, plan.seed)), rows: Vec::new() };
     match plan.kind {
         Kind::Independent => open(&mut made, plan, |_, _| 1.0),
         Kind::Autocorrelated => {
@@ -93,20 +93,15 @@ pub fn analyse(plan: Plan) -> Analysis {
     analyser.finish(&meta)
 }
 
-/// What is made, and the state of chance.
+/// The requests made so far, and the random numbers for the next.
 struct Made {
-    state: u64,
+    random: Random,
     rows: Vec<Request>,
 }
 
 impl Made {
-    /// splitmix64, as a number from 0 up to but not 1.
     fn uniform(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.state;
-        value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((value ^ value >> 31) >> 11) as f64 / (1u64 << 53) as f64
+        self.random.uniform()
     }
 
     fn exponential(&mut self, mean: f64) -> f64 {

@@ -96,31 +96,31 @@ impl Structure {
         let text = format!(
             r#"about = "fitted to a benchmark of the device"
 [device]
-kind = {{ is = "flash", source = "assumed" }}
-capacity = {{ bytes = {capacity}, source = "measured", to = "its size" }}
-depth = {{ count = 1, source = "assumed", to = "the fit uses one request at a time" }}
-command_max = {{ kib = 512, source = "assumed" }}
-fua = {{ is = "no", source = "assumed" }}
-flush_blocks_all = {{ is = "yes", source = "assumed" }}
+kind = {{ value = "flash", source = "assumed" }}
+capacity = {{ value = "{capacity} B", source = "measured", to = "its size" }}
+depth = {{ value = 1, source = "assumed", to = "the fit uses one request at a time" }}
+command_max = {{ value = "512 KiB", source = "assumed" }}
+fua = {{ value = "no", source = "assumed" }}
+flush_blocks_all = {{ value = "yes", source = "assumed" }}
 [interface]
-read_command = {{ ns = {read_command}, source = "assumed" }}
-write_command = {{ ns = {write_command}, source = "assumed" }}
-random_read = {{ ns = 0, source = "assumed" }}
-random_write = {{ ns = 0, source = "assumed" }}
-read_rate = {{ mb_s = {read_rate:.3}, source = "assumed" }}
-write_rate = {{ mb_s = {write_rate:.3}, source = "assumed", to = "twice the fastest that was seen: sizes do not tell it from t_program" }}
-full_duplex = {{ is = "no", source = "assumed" }}
-programs_while_receiving = {{ is = "no", source = "assumed" }}
+read_command = {{ value = "{read_command} ns", source = "assumed" }}
+write_command = {{ value = "{write_command} ns", source = "assumed" }}
+random_read = {{ value = "0 ns", source = "assumed" }}
+random_write = {{ value = "0 ns", source = "assumed" }}
+read_rate = {{ value = "{read_rate:.3} MB/s", source = "assumed" }}
+write_rate = {{ value = "{write_rate:.3} MB/s", source = "assumed", to = "twice the fastest that was seen: sizes do not tell it from t_program" }}
+full_duplex = {{ value = "no", source = "assumed" }}
+programs_while_receiving = {{ value = "no", source = "assumed" }}
 [flash]
-channels = {{ count = 1, source = "assumed" }}
-dies_per_channel = {{ count = 1, source = "assumed" }}
-planes = {{ count = 1, source = "assumed", to = "page is that of all planes" }}
-page = {{ bytes = {page}, source = "fitted", to = "random writes of several sizes" }}
-pages_per_block = {{ count = {pages}, source = "fitted", to = "random writes in several ranges" }}
-t_read = {{ ns = {t_read}, source = "assumed" }}
-t_program = {{ ns = {t_program}, source = "assumed" }}
-t_erase = {{ ms = 2.5, source = "assumed" }}
-reads_wait_for = {{ is = "queue", source = "assumed" }}
+channels = {{ value = 1, source = "assumed" }}
+dies_per_channel = {{ value = 1, source = "assumed" }}
+planes = {{ value = 1, source = "assumed", to = "page is that of all planes" }}
+page = {{ value = "{page} B", source = "fitted", to = "random writes of several sizes" }}
+pages_per_block = {{ value = {pages}, source = "fitted", to = "random writes in several ranges" }}
+t_read = {{ value = "{t_read} ns", source = "assumed" }}
+t_program = {{ value = "{t_program} ns", source = "assumed" }}
+t_erase = {{ value = "2.5 ms", source = "assumed" }}
+reads_wait_for = {{ value = "queue", source = "assumed" }}
 {layer}"#,
             capacity = capacity.0,
             read_command = ns(0.5 * observations[needed.seq_read_small].micros),
@@ -170,19 +170,19 @@ impl Layer {
         match self {
             Layer::PageMap => page_map(why),
             Layer::CachedMap { reach, piece } => format!(
-                "{}[map_cache]\npiece = {{ bytes = {piece}, source = \"fitted\", to = \"{why}\" }}\n\
-                 near_reach = {{ bytes = {reach}, source = \"fitted\", to = \"{why}\" }}\n\
-                 near_miss = {{ ms = 1, source = \"assumed\" }}\n",
+                "{}[map_cache]\npiece = {{ value = \"{piece} B\", source = \"fitted\", to = \"{why}\" }}\n\
+                 near_reach = {{ value = \"{reach} B\", source = \"fitted\", to = \"{why}\" }}\n\
+                 near_miss = {{ value = \"1 ms\", source = \"assumed\" }}\n",
                 page_map(why)
             ),
             Layer::Bast { logs } => format!(
-                "[ftl]\nkind = {{ is = \"bast\", source = \"fitted\", to = \"{why}\" }}\n\
-                 log_blocks = {{ count = {logs}, source = \"fitted\", to = \"the place of the cliff\" }}\n\
-                 victim = {{ is = \"lru\", source = \"assumed\" }}\n"
+                "[ftl]\nkind = {{ value = \"bast\", source = \"fitted\", to = \"{why}\" }}\n\
+                 log_blocks = {{ value = {logs}, source = \"fitted\", to = \"the place of the cliff\" }}\n\
+                 victim = {{ value = \"lru\", source = \"assumed\" }}\n"
             ),
             Layer::Fast { logs } => format!(
-                "[ftl]\nkind = {{ is = \"fast\", source = \"fitted\", to = \"{why}\" }}\n\
-                 log_blocks = {{ count = {logs}, source = \"fitted\", to = \"{why}\" }}\n"
+                "[ftl]\nkind = {{ value = \"fast\", source = \"fitted\", to = \"{why}\" }}\n\
+                 log_blocks = {{ value = {logs}, source = \"fitted\", to = \"{why}\" }}\n"
             ),
         }
     }
@@ -190,8 +190,8 @@ impl Layer {
 
 fn page_map(why: &str) -> String {
     format!(
-        "[ftl]\nkind = {{ is = \"page_map\", source = \"fitted\", to = \"{why}\" }}\n\
-         spare = {{ percent = 7, source = \"assumed\" }}\ncollection = {{ is = \"greedy\", source = \"assumed\" }}\n"
+        "[ftl]\nkind = {{ value = \"page_map\", source = \"fitted\", to = \"{why}\" }}\n\
+         spare = {{ value = \"7 %\", source = \"assumed\" }}\ncollection = {{ value = \"greedy\", source = \"assumed\" }}\n"
     )
 }
 

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use fonio_core::Random;
 use tempfile::TempDir;
 
 #[track_caller]
@@ -86,16 +87,16 @@ impl Drop for Mounted {
     }
 }
 
-/// Numbers that look random and are the same for the same seed (Steele, Lea, Flood 2014: SplitMix64).
-pub struct Numbers(pub u64);
+/// Random numbers from a seed.
+pub struct Numbers(Random);
 
 impl Numbers {
+    pub fn new(seed: u64) -> Numbers {
+        Numbers(Random::new(seed))
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {

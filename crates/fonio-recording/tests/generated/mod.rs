@@ -11,16 +11,16 @@ use fonio_core::{
     RowSink, Sample, Sector, Thread, Timestamp, ignore_rows,
 };
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Random(pub u64);
+/// Random numbers from a seed.
+pub struct Random(fonio_core::Random);
 
 impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(fonio_core::Random::new(seed))
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
@@ -56,7 +56,7 @@ impl Generated {
     /// Gives the rows to `sink` as an assembler would: requests when they complete.
     pub fn feed(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         self.identities(sink)?;
-        let mut random = Random(self.seed);
+        let mut random = Random::new(self.seed);
         let mut in_flight: BinaryHeap<Reverse<(u64, u64, usize)>> = BinaryHeap::new();
         let mut slots: Vec<Option<Request>> = Vec::new();
         let mut free: Vec<usize> = Vec::new();

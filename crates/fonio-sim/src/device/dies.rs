@@ -1,23 +1,25 @@
-//! Dies and channels: what is done on one of them after what.
+//! Dies and channels, and the order of the operations on each of them.
+
+use fonio_core::Nanos;
 
 use super::flash::{Flash, nanos_for};
-use crate::ftl::Step;
+use crate::ftl::{Die, Step};
 
-/// What a read waits for where its die is programming or erasing.
+/// What a read waits for while its die programs or erases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadsWaitFor {
-    /// For all that was asked of the die before.
+    /// All operations that the die was given before.
     Queue,
-    /// For the operation under way; what has not begun yet gives way.
+    /// The operation in progress; the read goes before those that have not begun.
     Operation,
-    /// Until the operation under way is suspended, which takes so many nanoseconds.
-    Suspension(u64),
+    /// The suspension of the operation in progress, which takes this long.
+    Suspension(Nanos),
 }
 
 /// The dies of a device and the channels to them.
 #[derive(Debug)]
 pub(super) struct Dies {
-    dies: Vec<Die>,
+    dies: Vec<Schedule>,
     channels_free: Vec<u64>,
     channel_nanos: u64,
     t_read: u64,
@@ -28,20 +30,21 @@ pub(super) struct Dies {
     free_at: u64,
 }
 
+/// The operations of one die.
 #[derive(Clone, Copy, Debug, Default)]
-struct Die {
-    /// The end of all that was asked of it.
+struct Schedule {
+    /// The end of all operations that the die was given.
     free: u64,
     /// The end of the last read.
     read_free: u64,
-    /// How long each operation of the latest work takes, to know when the one under way ends.
+    /// How long each operation of the latest step takes: this gives the end of the operation in progress.
     operation: u64,
 }
 
 impl Dies {
     pub(super) fn new(flash: &Flash) -> Dies {
         Dies {
-            dies: vec![Die::default(); flash.dies as usize],
+            dies: vec![Schedule::default(); flash.dies as usize],
             channels_free: vec![0; flash.channels as usize],
             channel_nanos: flash.channel_rate.map_or(0, |rate| nanos_for(flash.page_bytes, rate)),
             t_read: flash.t_read.0,
@@ -59,35 +62,35 @@ impl Dies {
     }
 
     /// Reads a page for the host and says when it is in the controller.
-    pub(super) fn read(&mut self, die: u32, at: u64) -> u64 {
+    pub(super) fn read(&mut self, die: Die, at: u64) -> u64 {
         let t_read = self.t_read;
-        let of = &mut self.dies[die as usize];
+        let of = &mut self.dies[die.index()];
         let begin = at.max(match self.reads_wait_for {
             ReadsWaitFor::Queue => of.free,
             _ if of.free <= at => of.read_free,
             ReadsWaitFor::Operation => {
                 let left = of.free - at;
-                let under_way = if of.operation == 0 { left } else { left % of.operation };
-                of.read_free.max(at + under_way)
+                let in_progress = if of.operation == 0 { left } else { left % of.operation };
+                of.read_free.max(at + in_progress)
             }
-            ReadsWaitFor::Suspension(suspend) => of.read_free.max(of.free.min(at + suspend)),
+            ReadsWaitFor::Suspension(suspend) => of.read_free.max(of.free.min(at + suspend.0)),
         });
         let end = begin + t_read;
         of.read_free = end;
-        // What gave way comes later by as much.
+        // The operations that the read overtook end later by its length.
         of.free = if of.free <= begin { end } else { of.free + t_read };
         self.free_at = self.free_at.max(of.free);
         self.transfer(die, end)
     }
 
-    /// Reads a page that is to be programmed elsewhere; it has no precedence.
-    pub(super) fn read_for_program(&mut self, die: u32, at: u64) -> u64 {
-        let of = &mut self.dies[die as usize];
+    /// Reads a page that will be programmed elsewhere. It waits for all operations before it.
+    pub(super) fn read_for_program(&mut self, die: Die, at: u64) -> u64 {
+        let of = &mut self.dies[die.index()];
         of.free = at.max(of.free) + self.t_read;
         of.free
     }
 
-    /// Does a step from `at` on, `slc_programs` of its pages from the host in SLC mode, and says when it is done.
+    /// Does a step from `at` on and says when it is done. Of the host's pages, `slc_programs` are programmed in SLC mode.
     pub(super) fn work(&mut self, step: &Step, slc_programs: u64, at: u64) -> u64 {
         let host = u64::from(step.host_programs);
         let programs = host - slc_programs + u64::from(step.copy_programs);
@@ -96,7 +99,7 @@ impl Dies {
             + slc_programs * self.t_program_slc
             + u64::from(step.erases) * self.t_erase;
         let begin = if host > 0 { self.transfer(step.die, at) } else { at };
-        let of = &mut self.dies[step.die as usize];
+        let of = &mut self.dies[step.die.index()];
         of.operation = if host > 0 && slc_programs > 0 {
             self.t_program_slc
         } else if programs > 0 {
@@ -109,11 +112,11 @@ impl Dies {
         of.free
     }
 
-    fn transfer(&mut self, die: u32, at: u64) -> u64 {
+    fn transfer(&mut self, die: Die, at: u64) -> u64 {
         if self.channel_nanos == 0 {
             return at;
         }
-        let channel = die as usize % self.channels_free.len();
+        let channel = die.index() % self.channels_free.len();
         let end = at.max(self.channels_free[channel]) + self.channel_nanos;
         self.channels_free[channel] = end;
         end

@@ -1,31 +1,34 @@
-//! A flash device: an interface, a controller, dies behind channels, and a translation layer that says what to do on them.
+//! A flash device: an interface, a controller, dies behind channels, and a translation layer that decides which
+//! operations the dies do.
 //!
-//! Every resource is a point in time until which it is taken. A command takes, in this order: a place among the commands
-//! that the device accepts, the controller, the interface, and the dies that its data are on. What a command must wait
-//! for without keeping others from working (an interrupt, a table fetched meanwhile) is latency behind all of these.
+//! Every resource is modelled by the instant until which it is in use. A command uses, in this order: a slot of the queue,
+//! the controller, the interface, and the dies that hold its data. A delay that keeps no resource busy (an interrupt, a
+//! table fetched meanwhile) is latency that is added at the end.
+//!
+//! Instants are nanoseconds of virtual time.
 
 use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Timestamp};
 
 use super::dies::{Dies, ReadsWaitFor};
 use super::gather::Gather;
 use super::slots::Slots;
-use super::streams::Streams;
+use super::streams::{ReadAhead, Streams};
 use super::{Command, Counters, Device, Limits};
-use crate::ftl::map_cache::MapLevel;
-use crate::ftl::{Ftl, Work};
+use crate::ftl::map_cache::{MapLevel, Piece};
+use crate::ftl::{Ftl, LogicalUnit, PhysicalPage, Work};
 
 /// Times, rates and sizes of a flash device. All of them come from a profile (`crate::profile`).
 #[derive(Clone, Debug)]
 pub struct Flash {
-    /// What the translation layer maps.
+    /// The piece that the translation layer maps.
     pub unit_bytes: u64,
-    /// What is programmed at once: one page of all planes.
+    /// A page of all planes, which are programmed together.
     pub page_bytes: u64,
-    /// Dies in all.
+    /// Dies on all channels together.
     pub dies: u32,
-    /// Channels; die `n` hangs on channel `n mod channels`.
+    /// Channels; die `n` is on channel `n mod channels`.
     pub channels: u32,
-    /// A channel's rate in bytes a second; `None` where it is never what one waits for.
+    /// A channel's rate in bytes per second; `None` where its transfers take no time.
     pub channel_rate: Option<u64>,
     /// Time to read a page into its register.
     pub t_read: Nanos,
@@ -33,15 +36,15 @@ pub struct Flash {
     pub t_program: Nanos,
     /// Time to erase an erase block.
     pub t_erase: Nanos,
-    /// What a read waits for on a busy die.
+    /// What a read waits for while its die is busy.
     pub reads_wait_for: ReadsWaitFor,
     /// The interface and the controller.
     pub interface: Interface,
     /// A write-back buffer in the controller's RAM.
     pub buffer: Option<Buffer>,
-    /// Part of the flash used with one bit a cell, to take writes quickly.
+    /// A part of the flash that is used with one bit per cell, to take writes quickly.
     pub slc: Option<Slc>,
-    /// How much is read ahead of a sequential reader.
+    /// How far the device reads ahead of a sequential reader.
     pub read_ahead_bytes: u64,
     /// Parts of the map that fit into RAM, nearest first.
     pub map_levels: Vec<MapReach>,
@@ -50,66 +53,67 @@ pub struct Flash {
 /// The interface and the controller.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Bytes a second to the host.
+    /// Bytes per second to the host.
     pub read_rate: u64,
-    /// Bytes a second from the host.
+    /// Bytes per second from the host.
     pub write_rate: u64,
-    /// Both directions at once.
+    /// Whether it sends and receives at the same time.
     pub full_duplex: bool,
     /// The controller's time for a read.
     pub read_command: Nanos,
     /// The controller's time for a write.
     pub write_command: Nanos,
-    /// The controller's time for a flush, beside what has to be programmed.
+    /// The controller's time for a flush, without the time to program buffered data.
     pub flush_command: Nanos,
-    /// What a write with forced unit access costs beside being programmed.
+    /// The time that forced unit access adds to a write, without the time to program its data.
     pub fua: Nanos,
-    /// More of the controller's time where a read continues no stream.
+    /// The controller's additional time for a read that continues no stream.
     pub random_read: Nanos,
-    /// More of the controller's time where a write continues no stream.
+    /// The controller's additional time for a write that continues no stream.
     pub random_write: Nanos,
-    /// What a read waits while others proceed.
+    /// The delay of a read that keeps no resource busy.
     pub read_latency: Nanos,
-    /// What a write waits while others proceed.
+    /// The delay of a write that keeps no resource busy.
     pub write_latency: Nanos,
-    /// More of that where a read continues no stream.
+    /// The additional delay of a read that continues no stream.
     pub random_read_latency: Nanos,
-    /// More of that where a write continues no stream.
+    /// The additional delay of a write that continues no stream.
     pub random_write_latency: Nanos,
-    /// Sequential readers that the controller can follow at once.
+    /// Sequential readers that the controller can tell apart.
     pub read_streams: u32,
-    /// Sequential writers that the controller can follow at once.
+    /// Sequential writers that the controller can tell apart.
     pub write_streams: u32,
-    /// Programming begins with the first page that has arrived, not with the last.
+    /// Whether programming begins when the first page has arrived, rather than the last.
     pub programs_while_receiving: bool,
 }
 
 /// A write-back buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
-    /// Pages on their way to flash that it can hold.
+    /// The number of pages that it holds until they are in flash.
     pub pages: u32,
-    /// Units that wait for the rest of their data. With none, a part of a unit is filled up from flash at once.
+    /// The number of partly written units that it holds until the rest has come. With 0, the rest of a partly written
+    /// unit is read from flash at once.
     pub gathered_units: u32,
 }
 
 /// A cache in SLC mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Slc {
-    /// Pages that it can hold.
+    /// The number of pages that it holds.
     pub pages: u64,
     /// Time to program one of them.
     pub t_program: Nanos,
 }
 
-/// How much data the part of the map in RAM covers.
+/// The data that the part of the map in RAM covers.
 #[derive(Clone, Copy, Debug)]
 pub struct MapReach {
     /// Data that one piece of the map covers.
     pub piece_bytes: u64,
-    /// Data that all pieces in RAM cover.
+    /// Data that all pieces in RAM together cover.
     pub reach_bytes: u64,
-    /// What a command pays for a piece that is not there.
+    /// The time to fetch a piece that is not there.
     pub miss: Nanos,
 }
 
@@ -132,10 +136,12 @@ pub struct FlashDevice<F> {
     slc_used: u64,
     readers: Streams,
     writers: Streams,
-    map: Vec<(u64, u64, MapLevel)>,
-    /// All that was acknowledged is in flash from here on.
+    map: Vec<CachedMap>,
+    /// The first unit that the device does not hold in full.
+    whole_units_end: LogicalUnit,
+    /// When all acknowledged data will be in flash.
     durable_at: u64,
-    /// A flush that blocks everything ends here.
+    /// The end of the last flush that blocks everything.
     blocked_until: u64,
     last_submit: u64,
     busy_until: u64,
@@ -143,12 +149,62 @@ pub struct FlashDevice<F> {
     folded_pages: u64,
 }
 
+/// A level of the map that is partly in RAM.
+#[derive(Debug)]
+struct CachedMap {
+    piece_bytes: u64,
+    miss: Nanos,
+    level: MapLevel,
+}
+
+/// The end of a command.
+#[derive(Clone, Copy, Debug)]
+struct Finish {
+    /// When its slot and all other resources are free.
+    at: u64,
+    /// How much later the host learns of it.
+    latency: u64,
+}
+
+/// The bytes of the device that a command covers.
+#[derive(Clone, Copy, Debug)]
+struct Bytes {
+    start: u64,
+    end: u64,
+}
+
+impl Bytes {
+    fn of(command: &Command) -> Bytes {
+        let start = command.sector.0 * SECTOR_BYTES;
+        Bytes { start, end: start + command.bytes.0 }
+    }
+
+    /// The first unit of which a byte is covered, and the first after all such units.
+    fn units(self, unit_bytes: u64) -> (LogicalUnit, LogicalUnit) {
+        let first = LogicalUnit::new(self.start / unit_bytes);
+        (first, LogicalUnit::new(self.end.div_ceil(unit_bytes)))
+    }
+
+    /// The covered part of `unit`, relative to the unit's beginning.
+    fn within(self, unit: LogicalUnit, unit_bytes: u64) -> Bytes {
+        let unit_start = u64::from(unit.0) * unit_bytes;
+        Bytes {
+            start: self.start.max(unit_start) - unit_start,
+            end: self.end.min(unit_start + unit_bytes) - unit_start,
+        }
+    }
+
+    fn length(self) -> u64 {
+        self.end - self.start
+    }
+}
+
 impl<F: Ftl> FlashDevice<F> {
     /// A device around a translation layer.
     ///
     /// # Panics
     ///
-    /// Where the layer's geometry is not that of `flash`.
+    /// Where the layer's geometry does not agree with `flash` and `limits`.
     pub fn new(flash: Flash, limits: Limits, ftl: F) -> FlashDevice<F> {
         let geometry = *ftl.geometry();
         assert_eq!(geometry.dies, flash.dies, "layer and flash have the same dies");
@@ -157,14 +213,21 @@ impl<F: Ftl> FlashDevice<F> {
             flash.page_bytes,
             "layer and flash have the same pages"
         );
+        assert_eq!(
+            limits.capacity.0.div_ceil(flash.unit_bytes),
+            u64::from(geometry.logical_units),
+            "layer and flash have the same capacity"
+        );
         let buffer = flash.buffer.unwrap_or(Buffer { pages: 0, gathered_units: 0 });
         let map = flash
             .map_levels
             .iter()
-            .map(|level| {
-                let pieces = limits.capacity.0.div_ceil(level.piece_bytes);
-                let held = (level.reach_bytes / level.piece_bytes).max(1);
-                (level.piece_bytes, level.miss.0, MapLevel::new(pieces as usize, held as usize))
+            .map(|reach| {
+                let count = |pieces: u64| u32::try_from(pieces).expect("a map has fewer than 2³² pieces");
+                let pieces = count(limits.capacity.0.div_ceil(reach.piece_bytes));
+                let held_max = count(reach.reach_bytes / reach.piece_bytes).max(1);
+                let level = MapLevel::new(pieces, held_max);
+                CachedMap { piece_bytes: reach.piece_bytes, miss: reach.miss, level }
             })
             .collect();
         FlashDevice {
@@ -176,6 +239,7 @@ impl<F: Ftl> FlashDevice<F> {
             readers: Streams::new(flash.interface.read_streams),
             writers: Streams::new(flash.interface.write_streams),
             map,
+            whole_units_end: LogicalUnit::new(limits.capacity.0 / flash.unit_bytes),
             work: Work::default(),
             controller_free: 0,
             bus_to_host_free: 0,
@@ -198,82 +262,78 @@ impl<F: Ftl> FlashDevice<F> {
         &self.ftl
     }
 
-    /// What a command's pieces of the map cost where they are not in RAM.
+    /// The time to fetch the pieces of the map that a command needs and that are not in RAM.
     fn map_misses(&mut self, command: &Command) -> u64 {
         let mut cost = 0;
-        let first = command.sector.0 * SECTOR_BYTES;
-        let last = first + command.bytes.0.max(1) - 1;
-        for (piece_bytes, miss, level) in &mut self.map {
-            for piece in first / *piece_bytes..=last / *piece_bytes {
-                if !level.touch(piece as usize) {
-                    cost += *miss;
+        let Bytes { start, end } = Bytes::of(command);
+        let last = end.max(start + 1) - 1;
+        for map in &mut self.map {
+            for piece in start / map.piece_bytes..=last / map.piece_bytes {
+                if !map.level.touch(Piece::new(piece)) {
+                    cost += map.miss.0;
                 }
             }
         }
         cost
     }
 
-    fn read(&mut self, command: &Command, begin: u64) -> (u64, u64) {
+    fn read(&mut self, command: &Command, begin: u64) -> Finish {
         self.counters.host_read += command.bytes;
         let follows = self.readers.follow(command.sector.0, command.sector.after(command.bytes).0);
         let interface = &self.flash.interface;
-        let (more, latency) = match follows {
+        let (additional, latency) = match follows {
             Some(_) => (0, interface.read_latency.0),
             None => (interface.random_read.0, interface.read_latency.0 + interface.random_read_latency.0),
         };
-        let own = interface.read_command.0 + more;
+        let controller = interface.read_command.0 + additional;
         let misses = self.map_misses(command);
-        let ready = self.take_controller(begin, own + misses);
+        let ready = self.take_controller(begin, controller + misses);
         let unit_bytes = self.flash.unit_bytes;
-        let start = command.sector.0 * SECTOR_BYTES;
-        let end = start + command.bytes.0;
-        let units_end =
-            (self.limits.capacity.0 / unit_bytes).min(u64::from(self.ftl.geometry().logical_units));
-        // What was read ahead is at hand once its read is over.
-        let (mut at_hand_to, mut at_hand_at, mut page_read) = match follows {
-            Some(stream) => self.readers.read_ahead(stream),
-            None => (0, 0, u64::MAX),
-        };
+        let bytes = Bytes::of(command);
+        let (first, units_end) = bytes.units(unit_bytes);
+        let mut ahead = follows.map_or_else(ReadAhead::default, |stream| self.readers.read_ahead(stream));
         let mut finish = ready;
-        for unit in start / unit_bytes..end.div_ceil(unit_bytes) {
-            let arrived = if unit < at_hand_to {
-                at_hand_at
-            } else {
-                at_hand_at = self.fetch(unit, ready, &mut page_read).max(at_hand_at);
-                at_hand_at
-            };
-            let bytes = end.min((unit + 1) * unit_bytes) - start.max(unit * unit_bytes);
-            finish = self.send(bytes, arrived.max(ready));
-        }
-        let stream = self.readers.newest();
-        if self.flash.read_ahead_bytes > 0
-            && let Some(stream) = stream
-        {
-            let ahead_to = end.div_ceil(unit_bytes) + self.flash.read_ahead_bytes / unit_bytes;
-            at_hand_to = at_hand_to.max(end.div_ceil(unit_bytes));
-            // Nothing is read ahead for a reader that has only just begun.
-            if follows.is_some() {
-                while at_hand_to < ahead_to.min(units_end) {
-                    at_hand_at = self.fetch(at_hand_to, ready, &mut page_read).max(at_hand_at);
-                    at_hand_to += 1;
-                }
+        for unit in first.up_to(units_end) {
+            if unit >= ahead.end {
+                ahead.ready = self.fetch(unit, ready, &mut ahead.page).max(ahead.ready);
             }
-            self.readers.set_read_ahead(stream, (at_hand_to, at_hand_at, page_read));
+            finish = self.send(bytes.within(unit, unit_bytes).length(), ahead.ready.max(ready));
         }
-        (finish, latency)
+        if self.flash.read_ahead_bytes > 0
+            && let Some(stream) = self.readers.newest()
+        {
+            ahead.end = ahead.end.max(units_end);
+            // Nothing is read ahead for a reader that has just begun.
+            if follows.is_some() {
+                self.read_ahead(&mut ahead, units_end, ready);
+            }
+            self.readers.set_read_ahead(stream, ahead);
+        }
+        Finish { at: finish, latency }
     }
 
-    /// When a unit is in the controller; a page that was just read need not be read again.
-    fn fetch(&mut self, unit: u64, at: u64, page_read: &mut u64) -> u64 {
+    /// Reads ahead of a reader that has got as far as `reader`.
+    fn read_ahead(&mut self, ahead: &mut ReadAhead, reader: LogicalUnit, at: u64) {
+        let distance = self.flash.read_ahead_bytes / self.flash.unit_bytes;
+        let wanted = u64::from(reader.0) + distance;
+        let end = LogicalUnit::new(wanted.min(u64::from(self.whole_units_end.0)));
+        for unit in ahead.end.up_to(end) {
+            ahead.ready = self.fetch(unit, at, &mut ahead.page).max(ahead.ready);
+        }
+        ahead.end = ahead.end.max(end);
+    }
+
+    /// When a unit is in the controller. The page that was read last is there already.
+    fn fetch(&mut self, unit: LogicalUnit, at: u64, page_read: &mut Option<PhysicalPage>) -> u64 {
         if self.gather.holds(unit) {
             return at;
         }
-        let Some(physical) = self.ftl.locate(unit as u32) else { return at };
-        let page = u64::from(physical / self.ftl.geometry().units_per_page);
-        if page == *page_read {
+        let Some(physical) = self.ftl.locate(unit) else { return at };
+        let page = self.ftl.geometry().page(physical);
+        if *page_read == Some(page) {
             return at;
         }
-        *page_read = page;
+        *page_read = Some(page);
         self.dies.read(self.ftl.die_of(physical), at)
     }
 
@@ -295,75 +355,75 @@ impl<F: Ftl> FlashDevice<F> {
         end
     }
 
-    fn write(&mut self, command: &Command, begin: u64) -> (u64, u64) {
+    fn write(&mut self, command: &Command, begin: u64) -> Finish {
         self.counters.host_written += command.bytes;
         let follows = self.writers.follow(command.sector.0, command.sector.after(command.bytes).0);
         let interface = &self.flash.interface;
-        let (more, latency) = match follows {
+        let (additional, latency) = match follows {
             Some(_) => (0, interface.write_latency.0),
             None => (interface.random_write.0, interface.write_latency.0 + interface.random_write_latency.0),
         };
-        let own = interface.write_command.0 + more;
+        let controller = interface.write_command.0 + additional;
         let fua_cost = interface.fua.0;
-        let cut_through = interface.programs_while_receiving;
+        let programs_while_receiving = interface.programs_while_receiving;
         let misses = self.map_misses(command);
-        let ready = self.take_controller(begin, own + misses);
+        let ready = self.take_controller(begin, controller + misses);
         let unit_bytes = self.flash.unit_bytes;
-        let start = command.sector.0 * SECTOR_BYTES;
-        let end = start + command.bytes.0;
-        let mut arrived = if cut_through { ready } else { self.receive(command.bytes.0, ready) };
+        let bytes = Bytes::of(command);
+        let mut arrived = if programs_while_receiving { ready } else { self.receive(command.bytes.0, ready) };
         let mut accepted = arrived;
         let mut durable = arrived;
-        for unit in start / unit_bytes..end.div_ceil(unit_bytes) {
-            let from = start.max(unit * unit_bytes);
-            let to = end.min((unit + 1) * unit_bytes);
-            if cut_through {
-                arrived = self.receive(to - from, arrived);
+        let (first, units_end) = bytes.units(unit_bytes);
+        for unit in first.up_to(units_end) {
+            let part = bytes.within(unit, unit_bytes);
+            if programs_while_receiving {
+                arrived = self.receive(part.length(), arrived);
             }
             accepted = accepted.max(arrived);
-            let complete = if to - from == unit_bytes {
-                self.gather.forget(unit);
-                true
-            } else if self.gather.takes() {
-                if let Some(evicted) = self.gather.make_room(unit) {
-                    let done = self.fill_and_program(evicted, arrived, &mut accepted);
-                    durable = durable.max(done);
-                }
-                self.gather.add(unit, from - unit * unit_bytes, to - unit * unit_bytes)
-            } else {
-                false
-            };
-            if complete {
-                let done = self.program(unit, arrived, &mut accepted);
-                durable = durable.max(done);
-            } else if !self.gather.holds(unit) {
-                let done = self.fill_and_program(unit, arrived, &mut accepted);
-                durable = durable.max(done);
-            }
+            durable = durable.max(self.write_unit(unit, part, arrived, &mut accepted));
         }
         if self.in_buffer.is_empty() || command.fua {
             if command.fua {
-                // Its own data must be in flash; what else is gathered may go with it.
+                // The write's own data must be in flash, and all gathered units go with it.
                 durable = durable.max(self.program_gathered(arrived, &mut accepted));
             }
             durable = durable.max(self.close_page(arrived, &mut accepted));
-            let finish = accepted.max(durable) + if command.fua { fua_cost } else { 0 };
-            return (finish, latency);
+            let at = accepted.max(durable) + if command.fua { fua_cost } else { 0 };
+            return Finish { at, latency };
         }
-        (accepted, latency)
+        Finish { at: accepted, latency }
     }
 
-    /// Reads what the host did not send of a unit, and programs it.
-    fn fill_and_program(&mut self, unit: u64, at: u64, accepted: &mut u64) -> u64 {
-        let filled = match self.ftl.locate(unit as u32) {
+    /// Gathers or programs the part of a unit that has arrived, and says when what it programmed is in flash.
+    fn write_unit(&mut self, unit: LogicalUnit, part: Bytes, arrived: u64, accepted: &mut u64) -> u64 {
+        if part.length() == self.flash.unit_bytes {
+            self.gather.forget(unit);
+            return self.program(unit, arrived, accepted);
+        }
+        if !self.gather.is_used() {
+            return self.fill_and_program(unit, arrived, accepted);
+        }
+        let mut durable = arrived;
+        if let Some(evicted) = self.gather.make_room(unit) {
+            durable = durable.max(self.fill_and_program(evicted, arrived, accepted));
+        }
+        if self.gather.add(unit, part.start, part.end) {
+            durable = durable.max(self.program(unit, arrived, accepted));
+        }
+        durable
+    }
+
+    /// Reads from flash the part of a unit that the host did not send, and programs the unit.
+    fn fill_and_program(&mut self, unit: LogicalUnit, at: u64, accepted: &mut u64) -> u64 {
+        let filled = match self.ftl.locate(unit) {
             Some(physical) => self.dies.read_for_program(self.ftl.die_of(physical), at),
             None => at,
         };
         self.program(unit, filled, accepted)
     }
 
-    fn program(&mut self, unit: u64, at: u64, accepted: &mut u64) -> u64 {
-        self.ftl.write(unit as u32, &mut self.work);
+    fn program(&mut self, unit: LogicalUnit, at: u64, accepted: &mut u64) -> u64 {
+        self.ftl.write(unit, &mut self.work);
         self.do_work(at, accepted)
     }
 
@@ -380,7 +440,8 @@ impl<F: Ftl> FlashDevice<F> {
         durable
     }
 
-    /// Turns the layer's work into time, from `at` on. Moves `accepted` to when the write buffer had room.
+    /// Does the layer's work from `at` on, and says when the host's data are in flash. Moves `accepted` to the instant at
+    /// which the write buffer had room for them.
     fn do_work(&mut self, at: u64, accepted: &mut u64) -> u64 {
         let mut durable = at;
         let mut from = at;
@@ -393,7 +454,7 @@ impl<F: Ftl> FlashDevice<F> {
                 self.slc_used += slc_programs;
             }
             if step.host_programs > 0 && !self.in_buffer.is_empty() {
-                // The page needs a place in the buffer before it can be sent on.
+                // The page waits until the oldest page has left the buffer.
                 from = from.max(self.in_buffer[self.oldest_in_buffer]);
                 *accepted = (*accepted).max(from);
             }
@@ -424,12 +485,12 @@ impl<F: Ftl> FlashDevice<F> {
     }
 
     fn discard(&mut self, command: &Command, begin: u64) -> u64 {
-        let unit_bytes = self.flash.unit_bytes;
-        let start = (command.sector.0 * SECTOR_BYTES).div_ceil(unit_bytes);
-        let end = (command.sector.0 * SECTOR_BYTES + command.bytes.0) / unit_bytes;
-        for unit in start..end {
+        let Bytes { start, end } = Bytes::of(command);
+        let first = LogicalUnit::new(start.div_ceil(self.flash.unit_bytes));
+        // A unit that is covered only in part keeps its data.
+        for unit in first.up_to(LogicalUnit::new(end / self.flash.unit_bytes)) {
             self.gather.forget(unit);
-            self.ftl.discard(unit as u32);
+            self.ftl.discard(unit);
         }
         self.take_controller(begin, self.flash.interface.write_command.0)
     }
@@ -439,21 +500,21 @@ impl<F: Ftl> FlashDevice<F> {
         self.controller_free
     }
 
-    /// While nothing was asked for, the SLC cache was emptied into the main part.
+    /// Copies pages from the SLC cache to the rest of the flash for the time in which the device was idle.
     fn fold_slc(&mut self, now: u64) {
         let Some(slc) = &self.flash.slc else { return };
         let idle = now.saturating_sub(self.busy_until.max(self.dies.free_at()));
         if self.slc_used == 0 || idle == 0 {
             return;
         }
-        let a_page = (self.flash.t_read.0 + self.flash.t_program.0) / u64::from(self.flash.dies);
-        let folded = (idle / a_page.max(1)).min(self.slc_used).min(slc.pages);
+        let page_time = (self.flash.t_read.0 + self.flash.t_program.0) / u64::from(self.flash.dies);
+        let folded = (idle / page_time.max(1)).min(self.slc_used).min(slc.pages);
         self.slc_used -= folded;
         self.folded_pages += folded;
     }
 }
 
-/// The time that `bytes` take at `rate` bytes a second.
+/// The time that `bytes` take at `rate` bytes per second, in nanoseconds.
 pub(super) fn nanos_for(bytes: u64, rate: u64) -> u64 {
     bytes * 1_000_000_000 / rate
 }
@@ -463,17 +524,17 @@ impl<F: Ftl> Device for FlashDevice<F> {
         super::assert_fits(command, now, self.last_submit, &self.limits);
         self.last_submit = now.0;
         self.fold_slc(now.0);
-        let (slot, free) = self.slots.first_free();
-        let begin = now.0.max(free).max(self.blocked_until);
-        let (finish, latency) = match command.op {
+        let begin = now.0.max(self.slots.first_free()).max(self.blocked_until);
+        let at_once = |at| Finish { at, latency: 0 };
+        let finish = match command.op {
             Op::Read => self.read(command, begin),
             Op::Write | Op::ZoneAppend => self.write(command, begin),
-            Op::Flush => (self.flush(begin), 0),
-            Op::Discard | Op::SecureErase | Op::WriteZeroes => (self.discard(command, begin), 0),
-            Op::ZoneManagement | Op::Other => (begin, 0),
+            Op::Flush => at_once(self.flush(begin)),
+            Op::Discard | Op::SecureErase | Op::WriteZeroes => at_once(self.discard(command, begin)),
+            Op::ZoneManagement | Op::Other => at_once(begin),
         };
-        self.slots.take(slot, finish);
-        let completion = finish + latency;
+        self.slots.take(finish.at);
+        let completion = finish.at + finish.latency;
         self.counters.busy += Nanos(completion.saturating_sub(now.0.max(self.busy_until)));
         self.busy_until = self.busy_until.max(completion);
         Timestamp(completion)

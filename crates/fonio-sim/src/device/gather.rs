@@ -1,64 +1,76 @@
-//! Units in a write buffer that wait for the rest of their data.
+//! Units in a write buffer of which only a part has been written.
 
-/// Data are gathered in pieces of at least this size; a smaller write counts as one.
+use crate::ftl::LogicalUnit;
+
+/// Parts of a unit are recorded in pieces of at least this size; a smaller write counts as one.
 const PIECE_BYTES_MIN: u64 = 4096;
 
-/// Units of which only a part has come, the one untouched for longest first.
+/// Units of which only a part has come, the least recently written first.
 #[derive(Debug)]
 pub(super) struct Gather {
-    units: Vec<(u64, u64)>,
+    units: Vec<Part>,
     units_max: usize,
-    /// So large that a unit has at most 64.
+    /// Large enough that a unit has at most 64 pieces.
     piece_bytes: u64,
-    complete: u64,
+    /// A bit for every piece of a unit.
+    all_pieces: u64,
+}
+
+/// The part of a unit that has come.
+#[derive(Debug)]
+struct Part {
+    unit: LogicalUnit,
+    /// A bit for each piece.
+    pieces: u64,
 }
 
 impl Gather {
     pub(super) fn new(units_max: u32, unit_bytes: u64) -> Gather {
         let piece_bytes = unit_bytes.div_ceil(64).max(PIECE_BYTES_MIN);
-        let complete = u64::MAX >> (64 - unit_bytes.div_ceil(piece_bytes));
-        Gather { units: Vec::new(), units_max: units_max as usize, piece_bytes, complete }
+        let all_pieces = u64::MAX >> (64 - unit_bytes.div_ceil(piece_bytes));
+        Gather { units: Vec::new(), units_max: units_max as usize, piece_bytes, all_pieces }
     }
 
-    /// Whether it takes anything.
-    pub(super) fn takes(&self) -> bool {
+    /// Whether it takes any units.
+    pub(super) fn is_used(&self) -> bool {
         self.units_max > 0
     }
 
-    pub(super) fn holds(&self, unit: u64) -> bool {
-        self.units.iter().any(|(held, _)| *held == unit)
+    pub(super) fn holds(&self, unit: LogicalUnit) -> bool {
+        self.position(unit).is_some()
     }
 
-    /// What must leave before `unit` can be added.
-    pub(super) fn make_room(&mut self, unit: u64) -> Option<u64> {
-        (self.units.len() >= self.units_max && !self.holds(unit)).then(|| self.units.remove(0).0)
+    fn position(&self, unit: LogicalUnit) -> Option<usize> {
+        self.units.iter().position(|part| part.unit == unit)
     }
 
-    /// Adds the bytes `from..to` of a unit; true where it is complete, and thereby gone from here.
-    pub(super) fn add(&mut self, unit: u64, from: u64, to: u64) -> bool {
-        let mut pieces = match self.units.iter().position(|(held, _)| *held == unit) {
-            Some(at) => self.units.remove(at).1,
-            None => 0,
-        };
+    /// Takes out the unit that must leave before `unit` can be added, if any.
+    pub(super) fn make_room(&mut self, unit: LogicalUnit) -> Option<LogicalUnit> {
+        (self.units.len() >= self.units_max && !self.holds(unit)).then(|| self.units.remove(0).unit)
+    }
+
+    /// Adds the bytes `from..to` of a unit. Once the unit is complete it is taken out, and the answer is true.
+    pub(super) fn add(&mut self, unit: LogicalUnit, from: u64, to: u64) -> bool {
+        let mut pieces = self.position(unit).map_or(0, |at| self.units.remove(at).pieces);
         for piece in from / self.piece_bytes..to.div_ceil(self.piece_bytes) {
             pieces |= 1 << piece;
         }
-        let complete = pieces == self.complete;
+        let complete = pieces == self.all_pieces;
         if !complete {
-            self.units.push((unit, pieces));
+            self.units.push(Part { unit, pieces });
         }
         complete
     }
 
-    /// The unit was written as a whole, or is not needed any more.
-    pub(super) fn forget(&mut self, unit: u64) {
+    /// Drops a unit that was overwritten completely, or discarded.
+    pub(super) fn forget(&mut self, unit: LogicalUnit) {
         if self.units_max > 0 {
-            self.units.retain(|(held, _)| *held != unit);
+            self.units.retain(|part| part.unit != unit);
         }
     }
 
-    pub(super) fn take_oldest(&mut self) -> Option<u64> {
-        (!self.units.is_empty()).then(|| self.units.remove(0).0)
+    pub(super) fn take_oldest(&mut self) -> Option<LogicalUnit> {
+        (!self.units.is_empty()).then(|| self.units.remove(0).unit)
     }
 }
 
@@ -74,7 +86,7 @@ mod tests {
         #[test]
         fn a_unit_is_complete_when_all_of_it_has_come(
             unit_kib in prop::sample::select(vec![4u64, 16, 24, 256, 1024]),
-            writes in prop::collection::vec((0u64..4, 0u64..256, 1u64..64), 1..200),
+            writes in prop::collection::vec((0u32..4, 0u64..256, 1u64..64), 1..200),
         ) {
             let unit_bytes = unit_kib << 10;
             let piece = (unit_bytes / 64).max(4096);
@@ -84,13 +96,14 @@ mod tests {
             for (unit, start, length) in writes {
                 let (start, end) = (start % pieces, (start % pieces + length).min(pieces));
                 let of = &mut naive[unit as usize];
+                let unit = LogicalUnit(unit);
                 of.extend(start..end);
                 let complete = of.len() as u64 == pieces;
                 prop_assert_eq!(gather.add(unit, start * piece, end * piece), complete);
                 if complete {
                     of.clear();
                 }
-                prop_assert_eq!(gather.holds(unit), !naive[unit as usize].is_empty());
+                prop_assert_eq!(gather.holds(unit), !naive[unit.0 as usize].is_empty());
             }
         }
     }

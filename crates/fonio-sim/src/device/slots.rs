@@ -1,6 +1,6 @@
-//! The places for commands that a device accepts at once.
+//! The slots of a device's queue: how many commands it takes at once.
 
-/// When each place is free again, as a binary heap with the first to be free at the root.
+/// The instants at which the slots become free, as a binary heap with the earliest at the root.
 #[derive(Debug)]
 pub(super) struct Slots {
     free_at: Vec<u64>,
@@ -11,14 +11,14 @@ impl Slots {
         Slots { free_at: vec![0; depth.max(1) as usize] }
     }
 
-    /// The place that is free first, and when.
-    pub(super) fn first_free(&self) -> (usize, u64) {
-        (0, self.free_at[0])
+    /// When the first slot is free.
+    pub(super) fn first_free(&self) -> u64 {
+        self.free_at[0]
     }
 
-    /// Takes that place until `until`, which is not before it was free.
-    pub(super) fn take(&mut self, slot: usize, until: u64) {
-        let mut at = slot;
+    /// Takes the slot that is free first, until `until`, which is not before it is free.
+    pub(super) fn take(&mut self, until: u64) {
+        let mut at = 0;
         self.free_at[at] = until;
         loop {
             let (left, right) = (2 * at + 1, 2 * at + 2);
@@ -46,15 +46,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_free_place_is_taken(spans in prop::collection::vec(0u64..50, 0..200), depth in 1u32..9) {
+        fn the_first_free_slot_is_taken(spans in prop::collection::vec(0u64..50, 0..200), depth in 1u32..9) {
             let mut slots = Slots::new(depth);
             let mut naive = vec![0u64; depth as usize];
             for span in spans {
-                let (slot, free) = slots.first_free();
-                let first = naive.iter_mut().min().expect("there is a place");
+                let free = slots.first_free();
+                let first = naive.iter_mut().min().expect("there is a slot");
                 prop_assert_eq!(free, *first);
                 *first += span;
-                slots.take(slot, free + span);
+                slots.take(free + span);
             }
         }
     }

@@ -1,9 +1,19 @@
 //! Sequential readers and writers that a controller can tell apart.
 
-/// What was read ahead for a stream: up to which unit, when it is at hand, and the flash page read last.
-pub(super) type ReadAhead = (u64, u64, u64);
+use crate::ftl::{LogicalUnit, PhysicalPage};
 
-/// The streams seen last, the oldest of which makes room.
+/// Data that the device has read ahead of a sequential reader.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReadAhead {
+    /// The first unit that was not read ahead.
+    pub(super) end: LogicalUnit,
+    /// When the units before `end` are in the controller.
+    pub(super) ready: u64,
+    /// The flash page that was read last.
+    pub(super) page: Option<PhysicalPage>,
+}
+
+/// The most recently used streams. A new stream replaces the least recently used.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: Vec<Stream>,
@@ -19,14 +29,12 @@ struct Stream {
     read_ahead: ReadAhead,
 }
 
-const NOTHING: ReadAhead = (0, 0, u64::MAX);
-
 impl Streams {
     pub(super) fn new(streams_max: u32) -> Streams {
         Streams { streams: Vec::new(), streams_max: streams_max as usize, newest: 0, uses: 0 }
     }
 
-    /// The stream that a command from sector `start` to `end` continues; where there is none it begins one.
+    /// The stream that a command from sector `start` to `end` continues. Where there is none, the command begins one.
     pub(super) fn follow(&mut self, start: u64, end: u64) -> Option<usize> {
         if self.streams_max == 0 {
             return None;
@@ -36,7 +44,7 @@ impl Streams {
         self.newest = match found {
             Some(at) => at,
             None if self.streams.len() < self.streams_max => {
-                self.streams.push(Stream { end, used_at: 0, read_ahead: NOTHING });
+                self.streams.push(Stream { end, used_at: 0, read_ahead: ReadAhead::default() });
                 self.streams.len() - 1
             }
             None => {
@@ -46,7 +54,7 @@ impl Streams {
                         oldest = at;
                     }
                 }
-                self.streams[oldest].read_ahead = NOTHING;
+                self.streams[oldest].read_ahead = ReadAhead::default();
                 oldest
             }
         };
@@ -55,7 +63,7 @@ impl Streams {
         found
     }
 
-    /// The stream of the last command; `None` where none is followed.
+    /// The stream of the last command; `None` where the device follows no streams.
     pub(super) fn newest(&self) -> Option<usize> {
         (self.newest < self.streams.len()).then_some(self.newest)
     }

@@ -93,9 +93,9 @@ fn a_flush_that_blocks_everything_holds_up_reads() {
     let flush = Command { op: Op::Flush, sector: Sector(0), bytes: ByteCount(0), fua: false };
     let wait = |blocks: &str| {
         let text = Profile::shipped("emmc51").unwrap().to_toml();
-        let line = "flush_blocks_all = { is = \"yes\"";
+        let line = "flush_blocks_all = { value = \"yes\"";
         assert!(text.contains(line));
-        let text = text.replace(line, &format!("flush_blocks_all = {{ is = \"{blocks}\""));
+        let text = text.replace(line, &format!("flush_blocks_all = {{ value = \"{blocks}\""));
         let mut device = Profile::parse("changed", &text).unwrap().device(Some(CAPACITY), 1).unwrap();
         let at = device.submit(&write, Timestamp(0));
         let flushed = device.submit(&flush, at);
@@ -112,9 +112,9 @@ fn reads_wait_as_the_profile_says() {
     let read = Command { op: Op::Read, sector: Sector(0), bytes: ByteCount(4096), fua: false };
     let wait = |how: &str| {
         let text = Profile::shipped("emmc51").unwrap().to_toml();
-        let line = "reads_wait_for = { is = \"operation\", source = \"assumed\" }";
+        let line = "reads_wait_for = { value = \"operation\", source = \"assumed\" }";
         assert!(text.contains(line));
-        let suspend = "t_suspend = { us = 30, source = \"assumed\" }";
+        let suspend = "t_suspend = { value = \"30 us\", source = \"assumed\" }";
         let text = text.replace(line, &format!("{suspend}\n{}", line.replace("operation", how)));
         let mut device = Profile::parse("changed", &text).unwrap().device(Some(CAPACITY), 1).unwrap();
         let mut now = Timestamp(0);

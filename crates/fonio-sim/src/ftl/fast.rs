@@ -1,153 +1,150 @@
 //! FAST: fully associative log blocks.
 //!
-//! Data blocks are mapped block by block, as in [`super::bast`], but the log blocks belong to nobody. One log block takes
-//! what is written in order from the beginning of a block (SW), the others take everything else as it comes (RW). When
-//! they are full, the oldest is reclaimed: every data block that still has a newest copy in it is merged in full. Random
-//! writes cost more the further they spread, without a cliff.
+//! Data blocks are mapped as in [`super::bast`], but a log block belongs to no data block. One log block, the sequential
+//! one (SW), takes the units of one logical block in order from its first unit on; the random ones (RW) take all other
+//! overwrites in the order of arrival. When all random log blocks are full, the oldest is reclaimed: a full merge of every
+//! logical block that still has a newest copy in it. Random writes cost more the larger their range is, but throughput
+//! does not drop sharply.
 //!
-//! A write at the beginning of a block closes the SW log, by a switch merge where it is full and a partial merge else.
+//! A write to the first unit of a logical block ends the sequential log block: with a switch merge where it is full, else
+//! with a partial merge.
 
 use std::collections::VecDeque;
 
+use super::address::Table;
 use super::bits::{BlockBits, count_from, end_of};
-use super::{Census, Ftl, Geometry, NONE, Step, Unwatched, Watch, Work};
-use crate::random::Random;
+use super::{
+    Census, Die, EraseBlock, Ftl, Geometry, LogicalBlock, LogicalUnit, Offset, PhysicalUnit, Unwatched,
+    Watch, Work, shuffled_blocks,
+};
 
 /// The FAST layer.
 #[derive(Debug)]
 pub struct Fast<W = Unwatched> {
     geometry: Geometry,
-    random_logs: usize,
-    /// Erase block of each logical block.
-    data: Vec<u32>,
-    /// Units that stand at their own offset in the data block, though a newer copy may be in a log.
-    in_place: BlockBits,
-    /// First place of each data block that can still be programmed.
-    next: Vec<u32>,
+    random_logs_max: usize,
+    /// The data block of each logical block; none before the first write.
+    data: Table<LogicalBlock, Option<EraseBlock>>,
+    /// Units that are in the data block at their own offset, though a newer copy may be in a log block.
+    in_place: BlockBits<LogicalBlock>,
+    /// First offset of each data block that can still be programmed.
+    next: Table<LogicalBlock, Offset>,
     sequential: Option<SequentialLog>,
-    /// RW logs, oldest first.
+    /// Random log blocks, oldest first.
     random: VecDeque<RandomLog>,
-    /// Where in the RW logs the newest copy of a unit stands; meaningful where `in_random` says so.
-    random_place: Vec<u32>,
-    in_random: BlockBits,
-    free: VecDeque<u32>,
+    /// The newest copy of a unit in the random log blocks; meaningful where `in_random` has the unit.
+    random_copy: Table<LogicalUnit, PhysicalUnit>,
+    in_random: BlockBits<LogicalBlock>,
+    free: VecDeque<EraseBlock>,
     total_blocks: u32,
     pub(crate) watch: W,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct SequentialLog {
-    block: u32,
-    owner: u32,
-    used: u32,
+    block: EraseBlock,
+    owner: LogicalBlock,
+    /// First offset not yet programmed.
+    next: Offset,
 }
 
 #[derive(Debug)]
 struct RandomLog {
-    block: u32,
-    /// The logical unit at each place.
-    units: Vec<u32>,
+    block: EraseBlock,
+    /// The unit at each offset programmed so far.
+    units: Vec<LogicalUnit>,
 }
 
 impl<W: Watch> Fast<W> {
-    /// A device never written, with `random_logs` RW log blocks beside the SW log block. The seed puts the erase blocks
-    /// in order.
+    /// A device never written, with `random_logs` random log blocks beside the sequential one. The seed decides the
+    /// order in which erase blocks are used.
     ///
     /// # Panics
     ///
-    /// Where there is no RW log block.
+    /// Where there is no random log block.
     pub fn new(geometry: Geometry, random_logs: u32, seed: u64, watch: W) -> Fast<W> {
-        assert!(random_logs > 0, "FAST has an RW log block");
+        assert!(random_logs > 0, "FAST has a random log block");
         let logical = geometry.logical_blocks();
-        // Beside data and RW logs: the SW log, and the place that a merge needs before it can erase.
+        // Beside data and random logs: the sequential log, and the free block that a merge needs before it can erase.
         let total_blocks = logical + random_logs + 2;
-        let mut free: Vec<u32> = (0..total_blocks).collect();
-        Random::new(seed).shuffle(&mut free);
         Fast {
             geometry,
-            random_logs: random_logs as usize,
-            data: vec![NONE; logical as usize],
+            random_logs_max: random_logs as usize,
+            data: Table::zeroed(logical),
             in_place: BlockBits::new(logical, geometry.units_per_block),
-            next: vec![0; logical as usize],
+            next: Table::zeroed(logical),
             sequential: None,
             random: VecDeque::new(),
-            random_place: vec![0; (logical * geometry.units_per_block) as usize],
+            random_copy: Table::zeroed(logical * geometry.units_per_block),
             in_random: BlockBits::new(logical, geometry.units_per_block),
-            free: free.into(),
+            free: shuffled_blocks(total_blocks, seed),
             total_blocks,
             watch,
         }
     }
 
-    fn take_free(&mut self) -> u32 {
+    fn take_free(&mut self) -> EraseBlock {
         self.free.pop_front().expect("data, logs and one spare block are all that is ever in use")
     }
 
-    fn erase(&mut self, block: u32, work: &mut Work) {
+    fn erase(&mut self, block: EraseBlock, work: &mut Work) {
         self.watch.erase(block);
         self.free.push_back(block);
-        work.push(Step { die: block % self.geometry.dies, erases: 1, ..Step::default() });
+        work.erase(self.geometry.die_of_block(block));
     }
 
-    fn physical(&self, block: u32, place: u32) -> u32 {
-        block * self.geometry.units_per_block + place
+    fn copy(&mut self, units: u32, to: EraseBlock, work: &mut Work) {
+        work.copy(self.geometry.die_of_block(to), units.div_ceil(self.geometry.units_per_page));
     }
 
-    fn copy(&mut self, pages: u32, to: u32, work: &mut Work) {
-        work.push(Step {
-            die: to % self.geometry.dies,
-            reads: pages,
-            copy_programs: pages,
-            ..Step::default()
-        });
+    /// The data block of a logical block that has a log.
+    fn data_of(&self, owner: LogicalBlock) -> EraseBlock {
+        self.data.get(owner).expect("the owner of a unit in a log block has a data block")
     }
 
-    /// Makes the SW log the data block of its owner.
+    /// Makes the sequential log block the data block of its owner.
     fn close_sequential(&mut self, work: &mut Work) {
-        let Some(SequentialLog { block, owner, used }) = self.sequential.take() else { return };
-        let old = self.data[owner as usize];
-        let units = self.geometry.units_per_block;
-        if used == units {
+        let Some(SequentialLog { block, owner, next }) = self.sequential.take() else { return };
+        let old = self.data_of(owner);
+        if next == self.geometry.block_end() {
             work.totals.switch_merges += 1;
         } else {
             work.totals.partial_merges += 1;
         }
         if W::ACTIVE {
-            for place in used..units {
-                if self.in_place.contains(owner, place) {
-                    self.watch.copy(self.physical(old, place), self.physical(block, place));
+            for offset in next.up_to(self.geometry.block_end()) {
+                if self.in_place.contains(owner, offset) {
+                    let from = self.geometry.physical_unit(old, offset);
+                    self.watch.copy(from, self.geometry.physical_unit(block, offset));
                 }
             }
         }
-        self.copy(count_from(self.in_place.of_block(owner), used), block, work);
-        for place in 0..used {
-            self.in_place.insert(owner, place);
+        self.copy(count_from(self.in_place.of_block(owner), next), block, work);
+        for offset in Offset(0).up_to(next) {
+            self.in_place.insert(owner, offset);
         }
-        self.data[owner as usize] = block;
-        self.next[owner as usize] = end_of(self.in_place.of_block(owner));
-        if old != NONE {
-            self.erase(old, work);
-        }
+        self.data.set(owner, Some(block));
+        self.next.set(owner, end_of(self.in_place.of_block(owner)));
+        self.erase(old, work);
     }
 
-    /// Gathers the newest copy of every unit of a logical block in a fresh erase block.
-    fn merge_full(&mut self, owner: u32, work: &mut Work) {
+    /// Copies the newest copy of every unit of a logical block to a fresh erase block.
+    fn merge_full(&mut self, owner: LogicalBlock, work: &mut Work) {
         work.totals.full_merges += 1;
         let fresh = self.take_free();
-        let old = self.data[owner as usize];
-        let units = self.geometry.units_per_block;
+        let old = self.data_of(owner);
         if W::ACTIVE {
-            for place in 0..units {
-                if let Some(from) = self.locate(owner * units + place) {
-                    self.watch.copy(from, self.physical(fresh, place));
+            for offset in Offset(0).up_to(self.geometry.block_end()) {
+                if let Some(from) = self.locate(self.geometry.logical_unit(owner, offset)) {
+                    self.watch.copy(from, self.geometry.physical_unit(fresh, offset));
                 }
             }
         }
-        // The SW log of this block is taken in with it.
-        let absorbed = self.sequential.take_if(|log| log.owner == owner);
-        if let Some(log) = absorbed {
-            for place in 0..log.used {
-                self.in_place.insert(owner, place);
+        // The sequential log block of this logical block is merged with it.
+        let sequential = self.sequential.take_if(|log| log.owner == owner);
+        if let Some(log) = sequential {
+            for offset in Offset(0).up_to(log.next) {
+                self.in_place.insert(owner, offset);
             }
         }
         let mut copied = 0;
@@ -159,31 +156,29 @@ impl<W: Watch> Fast<W> {
             copied += in_place.count_ones();
         }
         self.copy(copied, fresh, work);
-        self.data[owner as usize] = fresh;
-        self.next[owner as usize] = end_of(self.in_place.of_block(owner));
-        if let Some(log) = absorbed {
+        self.data.set(owner, Some(fresh));
+        self.next.set(owner, end_of(self.in_place.of_block(owner)));
+        if let Some(log) = sequential {
             self.erase(log.block, work);
         }
-        if old != NONE {
-            self.erase(old, work);
-        }
+        self.erase(old, work);
     }
 
-    /// An RW log with room for one more unit is the last.
+    /// Makes sure that the last random log block has room for one more unit.
     fn make_random_room(&mut self, work: &mut Work) {
         if self.random.back().is_some_and(|log| log.units.len() < self.geometry.units_per_block as usize) {
             return;
         }
         let mut units = Vec::new();
-        if self.random.len() == self.random_logs {
-            let oldest = self.random.pop_front().expect("there is an RW log");
-            for (place, unit) in oldest.units.iter().enumerate() {
-                let (owner, at) =
-                    (unit / self.geometry.units_per_block, unit % self.geometry.units_per_block);
-                let here = self.physical(oldest.block, place as u32);
-                if self.in_random.contains(owner, at) && self.random_place[*unit as usize] == here {
+        if self.random.len() == self.random_logs_max {
+            let oldest = self.random.pop_front().expect("there is a random log block");
+            let mut here = self.geometry.physical_unit(oldest.block, Offset(0));
+            for unit in &oldest.units {
+                let (owner, offset) = self.geometry.logical_block(*unit);
+                if self.in_random.contains(owner, offset) && self.random_copy.get(*unit) == here {
                     self.merge_full(owner, work);
                 }
+                here = here.plus(1);
             }
             self.erase(oldest.block, work);
             units = oldest.units;
@@ -194,40 +189,41 @@ impl<W: Watch> Fast<W> {
         self.random.push_back(RandomLog { block, units });
     }
 
-    /// Where a host write of this unit goes.
-    fn place(&mut self, unit: u32, work: &mut Work) -> u32 {
-        let units = self.geometry.units_per_block;
-        let (logical, place) = (unit / units, unit % units);
-        if self.data[logical as usize] == NONE {
-            self.data[logical as usize] = self.take_free();
+    /// Chooses where a unit that the host writes goes in flash, and maps it there.
+    fn allocate(&mut self, unit: LogicalUnit, work: &mut Work) -> PhysicalUnit {
+        let (logical, offset) = self.geometry.logical_block(unit);
+        let data = self.data.get(logical).unwrap_or_else(|| {
+            let block = self.take_free();
+            self.data.set(logical, Some(block));
+            block
+        });
+        if offset >= self.next.get(logical) {
+            self.next.set(logical, offset.plus(1));
+            self.in_place.insert(logical, offset);
+            return self.geometry.physical_unit(data, offset);
         }
-        if place >= self.next[logical as usize] {
-            self.next[logical as usize] = place + 1;
-            self.in_place.insert(logical, place);
-            return self.physical(self.data[logical as usize], place);
-        }
-        if place == 0 {
+        if offset == Offset(0) {
             self.close_sequential(work);
             let block = self.take_free();
-            self.sequential = Some(SequentialLog { block, owner: logical, used: 1 });
-            self.in_random.remove(logical, 0);
-            return self.physical(block, 0);
+            self.sequential = Some(SequentialLog { block, owner: logical, next: Offset(1) });
+            self.in_random.remove(logical, offset);
+            return self.geometry.physical_unit(block, offset);
         }
         if let Some(log) = &mut self.sequential
             && log.owner == logical
-            && log.used == place
+            && log.next == offset
         {
-            log.used += 1;
+            log.next = offset.plus(1);
             let block = log.block;
-            self.in_random.remove(logical, place);
-            return self.physical(block, place);
+            self.in_random.remove(logical, offset);
+            return self.geometry.physical_unit(block, offset);
         }
         self.make_random_room(work);
         let log = self.random.back_mut().expect("room was made");
-        let physical = log.block * units + log.units.len() as u32;
+        let physical = self.geometry.physical_unit(log.block, Offset(log.units.len() as u32));
         log.units.push(unit);
-        self.random_place[unit as usize] = physical;
-        self.in_random.insert(logical, place);
+        self.random_copy.set(unit, physical);
+        self.in_random.insert(logical, offset);
         physical
     }
 }
@@ -237,42 +233,43 @@ impl<W: Watch> Ftl for Fast<W> {
         &self.geometry
     }
 
-    fn write(&mut self, unit: u32, work: &mut Work) {
-        assert!(unit < self.geometry.logical_units, "unit {unit} is not on the device");
-        let physical = self.place(unit, work);
+    fn write(&mut self, unit: LogicalUnit, work: &mut Work) {
+        assert!(unit.0 < self.geometry.logical_units, "unit {} is not on the device", unit.0);
+        let physical = self.allocate(unit, work);
         self.watch.program(unit, physical);
         work.program_host_page(self.die_of(physical));
     }
 
     fn close_page(&mut self, _: &mut Work) {}
 
-    /// Cards of this kind keep no record of single discarded units; a merge copies them on.
-    fn discard(&mut self, _: u32) {}
+    /// Does nothing: cards of this kind do not record discarded units, and a merge copies them.
+    fn discard(&mut self, _: LogicalUnit) {}
 
-    fn locate(&self, unit: u32) -> Option<u32> {
-        let units = self.geometry.units_per_block;
-        let (logical, place) = (unit / units, unit % units);
-        if self.in_random.contains(logical, place) {
-            return Some(self.random_place[unit as usize]);
+    fn locate(&self, unit: LogicalUnit) -> Option<PhysicalUnit> {
+        let (logical, offset) = self.geometry.logical_block(unit);
+        if self.in_random.contains(logical, offset) {
+            return Some(self.random_copy.get(unit));
         }
         if let Some(log) = &self.sequential
             && log.owner == logical
-            && place < log.used
+            && offset < log.next
         {
-            return Some(self.physical(log.block, place));
+            return Some(self.geometry.physical_unit(log.block, offset));
         }
-        self.in_place.contains(logical, place).then(|| self.physical(self.data[logical as usize], place))
+        let data = self.data.get(logical).filter(|_| self.in_place.contains(logical, offset))?;
+        Some(self.geometry.physical_unit(data, offset))
     }
 
-    fn die_of(&self, physical: u32) -> u32 {
-        physical / self.geometry.units_per_block % self.geometry.dies
+    fn die_of(&self, unit: PhysicalUnit) -> Die {
+        let (block, _) = self.geometry.erase_block(unit);
+        self.geometry.die_of_block(block)
     }
 
     fn census(&self) -> Census {
         Census {
             total: self.total_blocks,
             free: self.free.len() as u32,
-            data: self.data.iter().filter(|block| **block != NONE).count() as u32,
+            data: self.data.iter().filter(|(_, block)| block.is_some()).count() as u32,
             log: self.random.len() as u32 + u32::from(self.sequential.is_some()),
         }
     }

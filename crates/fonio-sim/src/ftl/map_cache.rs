@@ -1,78 +1,104 @@
 //! The part of a page map that a small controller holds in RAM; the rest is in flash and has to be fetched (DFTL: Gupta,
 //! Kim, Urgaonkar 2009).
 //!
-//! The map is cut into pieces that each map the same amount of data. A level keeps the pieces used last; what it does not
-//! hold costs its miss time. Two levels give two drops of throughput over the range that is written.
+//! The map is cut into pieces that each map the same amount of data. A level keeps the most recently used pieces; a
+//! piece that it does not hold costs the level's miss time. Two levels give two drops of throughput as the range of
+//! random writes grows.
 
-use super::NONE;
+use super::address::{Number, Table};
 
-/// One level: a number of pieces, the least recently used of which makes room.
+/// A piece of the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece(pub u32);
+
+impl Piece {
+    /// The piece with this number.
+    ///
+    /// # Panics
+    ///
+    /// Where the number does not fit into 32 bits.
+    pub(crate) fn new(number: u64) -> Piece {
+        Piece(u32::try_from(number).expect("a map has fewer than 2³² pieces"))
+    }
+}
+
+impl Number for Piece {
+    fn to_raw(self) -> u32 {
+        self.0
+    }
+    fn from_raw(raw: u32) -> Piece {
+        Piece(raw)
+    }
+}
+
+/// One level of the cached map: a fixed number of pieces, of which the least recently used is dropped for a new one.
 #[derive(Clone, Debug)]
 pub struct MapLevel {
-    pieces_max: usize,
-    held: usize,
-    /// For each piece its neighbours in the order of use; `NONE` at the ends.
-    newer: Vec<u32>,
-    older: Vec<u32>,
+    held_max: u32,
+    held: u32,
+    /// For each piece held, the piece used next after it; none for the newest.
+    newer: Table<Piece, Option<Piece>>,
+    /// For each piece held, the piece used last before it; none for the oldest.
+    older: Table<Piece, Option<Piece>>,
     is_held: Vec<bool>,
-    newest: u32,
-    oldest: u32,
+    newest: Option<Piece>,
+    oldest: Option<Piece>,
 }
 
 impl MapLevel {
-    /// An empty level that will hold `pieces_max` of `pieces` pieces.
+    /// An empty level that will hold `held_max` of `pieces` pieces.
     ///
     /// # Panics
     ///
     /// Where it can hold none.
-    pub fn new(pieces: usize, pieces_max: usize) -> MapLevel {
-        assert!(pieces_max > 0, "a level holds a piece");
+    pub fn new(pieces: u32, held_max: u32) -> MapLevel {
+        assert!(held_max > 0, "a level holds a piece");
         MapLevel {
-            pieces_max,
+            held_max,
             held: 0,
-            newer: vec![NONE; pieces],
-            older: vec![NONE; pieces],
-            is_held: vec![false; pieces],
-            newest: NONE,
-            oldest: NONE,
+            newer: Table::zeroed(pieces),
+            older: Table::zeroed(pieces),
+            is_held: vec![false; pieces as usize],
+            newest: None,
+            oldest: None,
         }
     }
 
     /// Uses a piece; false where it had to be fetched.
-    pub fn touch(&mut self, piece: usize) -> bool {
-        let hit = self.is_held[piece];
+    pub fn touch(&mut self, piece: Piece) -> bool {
+        let hit = self.is_held[piece.0 as usize];
         if hit {
-            if self.newest == piece as u32 {
+            if self.newest == Some(piece) {
                 return true;
             }
             self.unlink(piece);
-        } else if self.held == self.pieces_max {
-            let oldest = self.oldest as usize;
+        } else if self.held == self.held_max {
+            let oldest = self.oldest.expect("a full level holds a piece");
             self.unlink(oldest);
-            self.is_held[oldest] = false;
+            self.is_held[oldest.0 as usize] = false;
         } else {
             self.held += 1;
         }
-        self.is_held[piece] = true;
-        self.newer[piece] = NONE;
-        self.older[piece] = self.newest;
+        self.is_held[piece.0 as usize] = true;
+        self.newer.set(piece, None);
+        self.older.set(piece, self.newest);
         match self.newest {
-            NONE => self.oldest = piece as u32,
-            newest => self.newer[newest as usize] = piece as u32,
+            None => self.oldest = Some(piece),
+            Some(newest) => self.newer.set(newest, Some(piece)),
         }
-        self.newest = piece as u32;
+        self.newest = Some(piece);
         hit
     }
 
-    fn unlink(&mut self, piece: usize) {
-        let (newer, older) = (self.newer[piece], self.older[piece]);
+    fn unlink(&mut self, piece: Piece) {
+        let (newer, older) = (self.newer.get(piece), self.older.get(piece));
         match newer {
-            NONE => self.newest = older,
-            newer => self.older[newer as usize] = older,
+            None => self.newest = older,
+            Some(newer) => self.older.set(newer, older),
         }
         match older {
-            NONE => self.oldest = newer,
-            older => self.newer[older as usize] = newer,
+            None => self.oldest = newer,
+            Some(older) => self.newer.set(older, newer),
         }
     }
 }
@@ -85,14 +111,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_was_used_last(uses in prop::collection::vec(0usize..12, 0..300), size in 1usize..8) {
+        fn it_holds_what_was_used_last(uses in prop::collection::vec(0u32..12, 0..300), size in 1u32..8) {
             let mut level = MapLevel::new(12, size);
-            let mut order: Vec<usize> = Vec::new();
+            let mut order: Vec<u32> = Vec::new();
             for piece in uses {
-                let naive = order.iter().rev().take(size).any(|held| *held == piece);
+                let naive = order.iter().rev().take(size as usize).any(|held| *held == piece);
                 order.retain(|held| *held != piece);
                 order.push(piece);
-                prop_assert_eq!(level.touch(piece), naive);
+                prop_assert_eq!(level.touch(Piece(piece)), naive);
             }
         }
     }

@@ -1,27 +1,31 @@
-//! Flash translation layers: where a page of the host lies in flash, and which flash operations a write costs.
+//! Flash translation layers: where a unit of the host's data is in flash, and which flash operations a write costs.
 //!
-//! A layer keeps books and knows no time: it says as [`Work`] what has to be read, programmed, copied and erased on
-//! which die, and [`crate::device::flash`] turns that into time. Whole merges are one step with a count, so that their
-//! cost in the simulator does not grow with the size of an erase block.
+//! A layer keeps the map and knows no time: it reports as [`Work`] what has to be read, programmed, copied and erased on
+//! which die, and [`crate::device::flash`] turns that into time. A merge of two blocks is one step with a count, so that
+//! its cost in the simulator does not grow with the size of an erase block.
 //!
-//! Addresses are in *units*, the piece that the layer maps (4 KiB in a modern device, a whole page of all planes in a
-//! card). A logical unit is the host's, a physical unit is `erase block × units per erase block + place in it`.
+//! Addresses are in *units*, the piece that the layer maps: 4 KiB in a modern device, a page of all planes in a card.
+//! [`LogicalUnit`] is the host's number of a unit, [`PhysicalUnit`] its position in flash.
 
+mod address;
 pub mod bast;
 mod bits;
 pub mod fast;
 pub mod map_cache;
 pub mod page_map;
 
-/// No unit, no erase block.
-pub(crate) const NONE: u32 = u32::MAX;
+use std::collections::VecDeque;
+
+use fonio_core::Random;
+
+pub use address::{Die, EraseBlock, LogicalBlock, LogicalUnit, Offset, PhysicalPage, PhysicalUnit};
 
 /// The flash under a layer, as far as the layer has to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Units that the host sees.
     pub logical_units: u32,
-    /// Units in an erase block. For a page map these are the blocks of all dies together (a superblock).
+    /// Units in an erase block. In a page map these are the erase blocks of all dies together (a superblock).
     pub units_per_block: u32,
     /// Units that are programmed together: one page of all planes.
     pub units_per_page: u32,
@@ -34,6 +38,51 @@ impl Geometry {
     pub fn logical_blocks(&self) -> u32 {
         self.logical_units.div_ceil(self.units_per_block)
     }
+
+    /// The flash page that holds `unit`.
+    pub fn page(&self, unit: PhysicalUnit) -> PhysicalPage {
+        PhysicalPage(unit.0 / self.units_per_page)
+    }
+
+    /// The logical block of a unit, and where in it the unit is.
+    fn logical_block(&self, unit: LogicalUnit) -> (LogicalBlock, Offset) {
+        (LogicalBlock(unit.0 / self.units_per_block), Offset(unit.0 % self.units_per_block))
+    }
+
+    /// The erase block of a unit, and where in it the unit is.
+    fn erase_block(&self, unit: PhysicalUnit) -> (EraseBlock, Offset) {
+        (EraseBlock(unit.0 / self.units_per_block), Offset(unit.0 % self.units_per_block))
+    }
+
+    fn logical_unit(&self, block: LogicalBlock, offset: Offset) -> LogicalUnit {
+        LogicalUnit(block.0 * self.units_per_block + offset.0)
+    }
+
+    fn physical_unit(&self, block: EraseBlock, offset: Offset) -> PhysicalUnit {
+        PhysicalUnit(block.0 * self.units_per_block + offset.0)
+    }
+
+    /// One past the last offset of a block.
+    fn block_end(&self) -> Offset {
+        Offset(self.units_per_block)
+    }
+
+    /// The die of an erase block, in a layer whose erase blocks each lie on one die.
+    fn die_of_block(&self, block: EraseBlock) -> Die {
+        Die(block.0 % self.dies)
+    }
+
+    /// All dies.
+    fn each_die(&self) -> impl Iterator<Item = Die> + use<> {
+        (0..self.dies).map(Die)
+    }
+}
+
+/// Erase blocks in an order that the seed decides.
+fn shuffled_blocks(blocks: u32, seed: u64) -> VecDeque<EraseBlock> {
+    let mut blocks: Vec<EraseBlock> = (0..blocks).map(EraseBlock).collect();
+    Random::new(seed).shuffle(&mut blocks);
+    blocks.into()
 }
 
 /// What a host write costs in flash: steps in the order in which the firmware does them.
@@ -41,7 +90,7 @@ impl Geometry {
 pub struct Work {
     /// Steps not yet turned into time.
     pub steps: Vec<Step>,
-    /// The host's data are in flash after so many of the steps; what follows is the layer's own house-keeping.
+    /// How many of the steps bring the host's data into flash. The steps after them are the layer's own housekeeping.
     pub durable_after: usize,
     /// Sums since the device was made or its counters were reset.
     pub totals: Totals,
@@ -51,8 +100,8 @@ pub struct Work {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// The die.
-    pub die: u32,
-    /// Pages read, in order to be programmed elsewhere.
+    pub die: Die,
+    /// Pages read in order to be copied.
     pub reads: u32,
     /// Pages programmed with data that came from the host.
     pub host_programs: u32,
@@ -71,21 +120,21 @@ pub struct Totals {
     pub copy_programs: u64,
     /// Erase blocks erased, each die's own counted.
     pub erases: u64,
-    /// Log blocks that became data blocks as they were.
+    /// Log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that copied the rest of a block behind what stood there in order.
+    /// Merges that copied the rest of a block behind the beginning in its log block.
     pub partial_merges: u64,
-    /// Merges that copied a whole block.
+    /// Merges that copied all of a block.
     pub full_merges: u64,
 }
 
 impl Work {
-    /// Takes over one more step, joined to the last where both are on one die.
+    /// Adds a step. It is joined to the last one where both are on one die.
     pub(crate) fn push(&mut self, step: Step) {
         self.totals.host_programs += u64::from(step.host_programs);
         self.totals.copy_programs += u64::from(step.copy_programs);
         self.totals.erases += u64::from(step.erases);
-        // What comes after the host's data must not delay them.
+        // Steps after the host's data must not delay them.
         let may_join = self.durable_after < self.steps.len();
         match self.steps.last_mut() {
             Some(last) if may_join && last.die == step.die => {
@@ -98,8 +147,18 @@ impl Work {
         }
     }
 
-    /// One page of the host's data, which are in flash thereafter.
-    pub(crate) fn program_host_page(&mut self, die: u32) {
+    /// Adds the erasing of one erase block.
+    pub(crate) fn erase(&mut self, die: Die) {
+        self.push(Step { die, erases: 1, ..Step::default() });
+    }
+
+    /// Adds the copying of `pages` pages within a die.
+    pub(crate) fn copy(&mut self, die: Die, pages: u32) {
+        self.push(Step { die, reads: pages, copy_programs: pages, ..Step::default() });
+    }
+
+    /// Adds the programming of one page of the host's data, which are in flash after this step.
+    pub(crate) fn program_host_page(&mut self, die: Die) {
         self.push(Step { die, host_programs: 1, ..Step::default() });
         self.durable_after = self.steps.len();
     }
@@ -113,66 +172,66 @@ impl Work {
 
 /// A flash translation layer.
 pub trait Ftl: Send {
-    /// What it maps.
+    /// The flash that it maps.
     fn geometry(&self) -> &Geometry;
 
-    /// Maps logical `unit` to a new place and adds the cost to `work`.
+    /// Writes `unit` to another place in flash and adds the cost to `work`.
     ///
     /// # Panics
     ///
     /// Where `unit` is not below [`Geometry::logical_units`].
-    fn write(&mut self, unit: u32, work: &mut Work);
+    fn write(&mut self, unit: LogicalUnit, work: &mut Work);
 
-    /// Programs a page that is not yet full, padded: the host wants its data durable.
+    /// Programs a page that is not yet full, padded, because the host wants its data durable.
     fn close_page(&mut self, work: &mut Work);
 
-    /// The host no longer needs `unit`.
-    fn discard(&mut self, unit: u32);
+    /// Forgets the data of `unit`, which the host no longer needs.
+    fn discard(&mut self, unit: LogicalUnit);
 
-    /// Where `unit` lies; `None` where it was never written or was discarded.
-    fn locate(&self, unit: u32) -> Option<u32>;
+    /// The position of `unit` in flash; `None` where it was never written or was discarded.
+    fn locate(&self, unit: LogicalUnit) -> Option<PhysicalUnit>;
 
-    /// The die that holds a physical unit.
-    fn die_of(&self, physical: u32) -> u32;
+    /// The die that holds a unit.
+    fn die_of(&self, unit: PhysicalUnit) -> Die;
 
-    /// Where the erase blocks are.
+    /// What the erase blocks are used for.
     fn census(&self) -> Census;
 }
 
-/// What the erase blocks of a device are used for.
+/// How many erase blocks of a device are used for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
-    /// All there are.
+    /// All erase blocks.
     pub total: u32,
     /// Erased and unused.
     pub free: u32,
-    /// Holding data in their final place; for a page map, written to the end.
+    /// Data blocks; in a page map, superblocks that are full.
     pub data: u32,
-    /// Log blocks; for a page map, the blocks being written.
+    /// Log blocks; in a page map, the superblocks being written or collected.
     pub log: u32,
 }
 
-/// Sees every flash operation of a layer one by one, so that a test can hold the books against simulated flash.
+/// Observes every flash operation of a layer, so that a test can repeat it on simulated flash and compare.
 pub trait Watch: Send {
     /// False where the calls may be left out altogether.
     const ACTIVE: bool;
-    /// The host's `unit` is programmed at `physical`.
-    fn program(&mut self, unit: u32, physical: u32);
-    /// `from` is copied to `to`.
-    fn copy(&mut self, from: u32, to: u32);
+    /// The host's `unit` is programmed at `to`.
+    fn program(&mut self, unit: LogicalUnit, to: PhysicalUnit);
+    /// The unit at `from` is copied to `to`.
+    fn copy(&mut self, from: PhysicalUnit, to: PhysicalUnit);
     /// Erase block `block` is erased.
-    fn erase(&mut self, block: u32);
+    fn erase(&mut self, block: EraseBlock);
 }
 
-/// Nobody watches.
+/// A [`Watch`] that ignores all operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 
 impl Watch for Unwatched {
     const ACTIVE: bool = false;
-    fn program(&mut self, _: u32, _: u32) {}
-    fn copy(&mut self, _: u32, _: u32) {}
-    fn erase(&mut self, _: u32) {}
+    fn program(&mut self, _: LogicalUnit, _: PhysicalUnit) {}
+    fn copy(&mut self, _: PhysicalUnit, _: PhysicalUnit) {}
+    fn erase(&mut self, _: EraseBlock) {}
 }
 
 #[cfg(test)]

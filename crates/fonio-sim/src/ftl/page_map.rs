@@ -1,18 +1,22 @@
 //! Page mapping: every unit can stand anywhere, and garbage collection gathers what is still valid.
 //!
-//! The erase blocks of all dies with the same number form a superblock, filled page by page across the dies. The host's
-//! data and the collector's copies go to superblocks of their own, so that what survived once is kept apart from what
-//! was just written. Collection is paced: with few superblocks left, each page of the host is followed by as many copies
-//! as it takes to have emptied the victim when its gain is used up.
+//! The erase blocks of all dies with the same number form a superblock, which is filled page by page across the dies. The
+//! host's data and the collector's copies go to different superblocks, so that data which survived a collection are kept
+//! apart from data which were just written. Collection is paced: while few superblocks are free, each page of the host is
+//! followed by so many copies that the victim is empty when the space it gains is used up.
 //!
-//! Which superblock is collected: *greedy* takes the one with the fewest valid units; *cost-benefit* (Rosenblum,
-//! Ousterhout 1992) weighs what is gained against the cost by age, `(1 - u) × age / 2u`.
+//! The victim is chosen by one of two rules. *Greedy* takes the superblock with the fewest valid units; *cost-benefit*
+//! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share of valid
+//! units.
 
 use std::collections::VecDeque;
 
+use super::address::{Number, Table};
 use super::bits::BlockBits;
-use super::{Census, Ftl, Geometry, NONE, Step, Unwatched, Watch, Work};
-use crate::random::Random;
+use super::{
+    Census, Die, EraseBlock, Ftl, Geometry, LogicalUnit, Offset, PhysicalUnit, Step, Unwatched, Watch, Work,
+    shuffled_blocks,
+};
 
 /// How the victim of garbage collection is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,70 +27,117 @@ pub enum Collection {
     CostBenefit,
 }
 
-/// Superblocks beyond the logical ones that the layer needs in order to work at all: two being written, those held back
-/// for the collector, and one so that a closed one always has room to gain.
+/// Superblocks beyond the logical ones that the layer needs in order to work at all: two being written, three held back
+/// for the collector, and two so that a closed one always has space to gain.
 pub const SPARE_BLOCKS_MIN: u32 = 7;
 
-/// Collection begins when so few are free: one for each stream and one in hand.
+/// Collection begins when no more than this many superblocks are free: one for each stream and one in hand.
 const FREE_LOW: usize = 3;
-
-/// Marks a superblock that is not to be collected, above any count of valid units.
-const NOT_CLOSED: u32 = 1 << 31;
 
 /// The page-mapping layer.
 #[derive(Debug)]
 pub struct PageMap<W = Unwatched> {
     geometry: Geometry,
     collection: Collection,
-    /// Each logical unit's place and one more, 0 where it has none: zeroed memory is not touched before it is used.
-    to_physical: Vec<u32>,
-    /// The logical unit at each place; meaningful where `valid` says so.
-    to_logical: Vec<u32>,
-    valid: BlockBits,
-    /// Valid units of each superblock, with [`NOT_CLOSED`].
-    valid_count: Vec<u32>,
-    /// The write at which each superblock was closed.
+    to_physical: Table<LogicalUnit, Option<PhysicalUnit>>,
+    /// The unit at each position in flash; meaningful where `valid` has the position.
+    to_logical: Table<PhysicalUnit, LogicalUnit>,
+    valid: BlockBits<EraseBlock>,
+    valid_units: Table<EraseBlock, ValidUnits>,
+    /// The count of writes when each superblock was closed.
     closed_at: Vec<u64>,
-    free: VecDeque<u32>,
+    free: VecDeque<EraseBlock>,
     host: Stream,
     copies: Stream,
     victim: Option<Collecting>,
-    /// Pages read and programmed on each die by the collection under way.
-    copied: Vec<(u32, u32)>,
-    /// A page's number is its first unit's, shifted by this.
+    /// Pages read and programmed on each die by the current piece of collection.
+    copied: Vec<CopiedPages>,
+    /// The number of a page in its superblock is the offset of its first unit, shifted by this.
     page_shift: u32,
-    /// A page's die is its number under this mask.
+    /// The die of a page is its number under this mask.
     die_mask: u32,
     writes: u64,
     pub(crate) watch: W,
 }
 
+/// The number of valid units of a superblock, and whether the superblock may be chosen as a victim. One that may compares
+/// as less than any that may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ValidUnits(u32);
+
+impl Number for ValidUnits {
+    fn to_raw(self) -> u32 {
+        self.0
+    }
+    fn from_raw(raw: u32) -> ValidUnits {
+        ValidUnits(raw)
+    }
+}
+
+impl ValidUnits {
+    /// Above any number of units; set while a superblock is free, being written or being collected.
+    const IN_USE: u32 = 1 << 31;
+
+    /// None, in a superblock that may not be chosen.
+    const NONE_IN_USE: ValidUnits = ValidUnits(ValidUnits::IN_USE);
+
+    fn plus(self, units: u32) -> ValidUnits {
+        ValidUnits(self.0 + units)
+    }
+
+    fn minus(self, units: u32) -> ValidUnits {
+        ValidUnits(self.0 - units)
+    }
+
+    /// The same superblock once it is full and may be chosen.
+    fn closed(self) -> ValidUnits {
+        ValidUnits(self.0 - ValidUnits::IN_USE)
+    }
+
+    /// The same superblock once it has been chosen.
+    fn chosen(self) -> ValidUnits {
+        ValidUnits(self.0 + ValidUnits::IN_USE)
+    }
+
+    /// The number of valid units of a superblock that may be chosen.
+    fn of_closed(self) -> Option<u32> {
+        (self.0 < ValidUnits::IN_USE).then_some(self.0)
+    }
+}
+
 /// A superblock being written.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
-    block: u32,
-    next: u32,
+    block: EraseBlock,
+    /// First offset not yet written.
+    next: Offset,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Collecting {
-    block: u32,
-    /// Where to look for the next valid unit.
-    next: u32,
+    block: EraseBlock,
+    /// Where the search for the next valid unit goes on.
+    next: Offset,
     /// Copies for each page of the host.
     copies_per_page: u32,
-    /// The page read last, whose other units are at hand.
-    page_read: u32,
+    /// Pages before this one have been read if they had to be.
+    pages_read: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct CopiedPages {
+    reads: u32,
+    programs: u32,
 }
 
 impl<W: Watch> PageMap<W> {
-    /// A device never written, with `spare_blocks` superblocks beyond the logical ones. The seed puts the superblocks
-    /// in order.
+    /// A device never written, with `spare_blocks` superblocks beyond the logical ones. The seed decides the order in
+    /// which superblocks are used.
     ///
     /// # Panics
     ///
-    /// Where there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], more units than 2³¹, or a number of dies or of
-    /// units in a page that is no power of two.
+    /// Where there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], 2³¹ units or more, or a number of dies or of
+    /// units in a page that is not a power of two.
     pub fn new(
         geometry: Geometry,
         spare_blocks: u32,
@@ -97,29 +148,28 @@ impl<W: Watch> PageMap<W> {
         assert!(spare_blocks >= SPARE_BLOCKS_MIN, "{spare_blocks} spare superblocks are too few");
         let total = geometry.logical_blocks() + spare_blocks;
         let units = u64::from(total) * u64::from(geometry.units_per_block);
-        assert!(units < u64::from(NOT_CLOSED), "{units} units are too many");
+        assert!(units < u64::from(ValidUnits::IN_USE), "{units} units are too many");
         assert!(
             geometry.units_per_page.is_power_of_two() && geometry.dies.is_power_of_two(),
             "dies and units in a page are powers of two"
         );
-        let mut free: Vec<u32> = (0..total).collect();
-        Random::new(seed).shuffle(&mut free);
-        let mut free = VecDeque::from(free);
-        let mut open = || Stream { block: free.pop_front().expect("spare superblocks are many"), next: 0 };
+        let mut free = shuffled_blocks(total, seed);
+        let mut open =
+            || Stream { block: free.pop_front().expect("spare superblocks are many"), next: Offset(0) };
         let (host, copies) = (open(), open());
         PageMap {
             geometry,
             collection,
-            to_physical: vec![0; geometry.logical_units as usize],
-            to_logical: vec![0; units as usize],
+            to_physical: Table::zeroed(geometry.logical_units),
+            to_logical: Table::zeroed(units as u32),
             valid: BlockBits::new(total, geometry.units_per_block),
-            valid_count: vec![NOT_CLOSED; total as usize],
+            valid_units: Table::filled(total, ValidUnits::NONE_IN_USE),
             closed_at: vec![0; total as usize],
             free,
             host,
             copies,
             victim: None,
-            copied: vec![(0, 0); geometry.dies as usize],
+            copied: vec![CopiedPages::default(); geometry.dies as usize],
             page_shift: geometry.units_per_page.trailing_zeros(),
             die_mask: geometry.dies - 1,
             writes: 0,
@@ -127,164 +177,180 @@ impl<W: Watch> PageMap<W> {
         }
     }
 
-    fn die_of_page(&self, place: u32) -> u32 {
-        place >> self.page_shift & self.die_mask
+    /// The number of the page in its superblock.
+    fn page_at(&self, offset: Offset) -> u32 {
+        offset.0 >> self.page_shift
     }
 
-    fn invalidate(&mut self, physical: u32) {
-        let (block, place) =
-            (physical / self.geometry.units_per_block, physical % self.geometry.units_per_block);
-        self.valid.remove(block, place);
-        self.valid_count[block as usize] -= 1;
+    fn die_of_page(&self, page: u32) -> Die {
+        Die(page & self.die_mask)
     }
 
-    fn map(&mut self, unit: u32, block: u32, place: u32) -> u32 {
-        let physical = block * self.geometry.units_per_block + place;
-        self.to_physical[unit as usize] = physical + 1;
-        self.to_logical[physical as usize] = unit;
-        self.valid.insert(block, place);
-        self.valid_count[block as usize] += 1;
+    fn invalidate(&mut self, unit: PhysicalUnit) {
+        let (block, offset) = self.geometry.erase_block(unit);
+        self.valid.remove(block, offset);
+        self.valid_units.update(block, |valid| valid.minus(1));
+    }
+
+    fn map(&mut self, unit: LogicalUnit, block: EraseBlock, offset: Offset) -> PhysicalUnit {
+        let physical = self.geometry.physical_unit(block, offset);
+        self.to_physical.set(unit, Some(physical));
+        self.to_logical.set(physical, unit);
+        self.valid.insert(block, offset);
+        self.valid_units.update(block, |valid| valid.plus(1));
         physical
     }
 
-    /// A stream whose superblock has room.
+    /// The same stream with room for one more unit, in the next superblock where this one is full.
     fn with_room(&mut self, stream: Stream, work: &mut Work) -> Stream {
-        if stream.next < self.geometry.units_per_block {
+        if stream.next < self.geometry.block_end() {
             return stream;
         }
-        self.valid_count[stream.block as usize] -= NOT_CLOSED;
-        self.closed_at[stream.block as usize] = self.writes;
-        // Pacing keeps this from ever being needed but where nearly all units are valid.
+        self.valid_units.update(stream.block, ValidUnits::closed);
+        self.closed_at[stream.block.0 as usize] = self.writes;
+        // Pacing makes this unnecessary except where nearly all units are valid.
         while self.free.len() < 2 && self.victim.is_some() {
-            self.collect(u32::MAX, work);
+            self.collect(self.geometry.units_per_block, work);
         }
-        Stream { block: self.free.pop_front().expect("collection keeps a superblock free"), next: 0 }
+        Stream { block: self.free.pop_front().expect("collection keeps a superblock free"), next: Offset(0) }
     }
 
-    fn choose_victim(&self) -> u32 {
-        let block = match self.collection {
-            Collection::Greedy => {
-                let (mut best, mut fewest) = (0, u32::MAX);
-                for (block, count) in self.valid_count.iter().enumerate() {
-                    if *count < fewest {
-                        (best, fewest) = (block, *count);
-                    }
-                }
-                best
-            }
-            Collection::CostBenefit => {
-                let units = f64::from(self.geometry.units_per_block);
-                let (mut best, mut most) = (0, -1.0);
-                for (block, count) in self.valid_count.iter().enumerate() {
-                    if *count >= self.geometry.units_per_block {
-                        continue;
-                    }
-                    let used = f64::from(*count) / units;
-                    let age = (self.writes - self.closed_at[block] + 1) as f64;
-                    let benefit = if *count == 0 { f64::MAX } else { (1.0 - used) * age / (2.0 * used) };
-                    if benefit > most {
-                        (best, most) = (block, benefit);
-                    }
-                }
-                best
-            }
+    /// The superblock to collect next, and its number of valid units.
+    fn choose_victim(&self) -> (EraseBlock, u32) {
+        let victim = match self.collection {
+            Collection::Greedy => self.valid_units.least(),
+            Collection::CostBenefit => self.most_beneficial(),
         };
-        assert!(
-            self.valid_count[block] < self.geometry.units_per_block,
-            "spare superblocks leave something to gain"
-        );
-        block as u32
+        let (block, valid) = victim.expect("there are superblocks");
+        let valid = valid.of_closed().filter(|valid| *valid < self.geometry.units_per_block);
+        (block, valid.expect("spare superblocks leave something to gain"))
+    }
+
+    /// The closed superblock with the greatest benefit, the first of several.
+    fn most_beneficial(&self) -> Option<(EraseBlock, ValidUnits)> {
+        let mut best = None;
+        let mut most = f64::NEG_INFINITY;
+        for (block, valid) in self.valid_units.iter() {
+            let Some(units) = valid.of_closed() else { continue };
+            let benefit = self.benefit(block, units);
+            if benefit > most {
+                (best, most) = (Some((block, valid)), benefit);
+            }
+        }
+        best
+    }
+
+    /// Space gained times age over cost.
+    fn benefit(&self, block: EraseBlock, valid: u32) -> f64 {
+        let used = f64::from(valid) / f64::from(self.geometry.units_per_block);
+        let age = (self.writes - self.closed_at[block.0 as usize] + 1) as f64;
+        if valid == 0 { f64::INFINITY } else { (1.0 - used) * age / (2.0 * used) }
     }
 
     /// Copies up to `copies` valid units out of the victim, and erases it once it is empty.
     fn collect(&mut self, copies: u32, work: &mut Work) {
         let Some(mut victim) = self.victim.take() else { return };
         let mut left = copies;
-        while left > 0 && victim.next < self.geometry.units_per_block {
+        while left > 0 && victim.next < self.geometry.block_end() {
             self.copies = self.with_room(self.copies, work);
-            let room = self.geometry.units_per_block - self.copies.next;
+            let room = self.geometry.units_per_block - self.copies.next.0;
             left -= self.copy_from_word(&mut victim, left.min(room));
         }
-        for die in 0..self.geometry.dies {
-            let (reads, copy_programs) = std::mem::take(&mut self.copied[die as usize]);
-            if reads + copy_programs > 0 {
-                work.push(Step { die, reads, copy_programs, ..Step::default() });
+        for die in self.geometry.each_die() {
+            let CopiedPages { reads, programs } = std::mem::take(&mut self.copied[die.index()]);
+            if reads + programs > 0 {
+                work.push(Step { die, reads, copy_programs: programs, ..Step::default() });
             }
         }
-        if self.valid_count[victim.block as usize] == NOT_CLOSED {
+        if self.valid_units.get(victim.block) == ValidUnits::NONE_IN_USE {
             return self.finish(victim.block, work);
         }
         self.victim = Some(victim);
     }
 
-    /// Copies up to `copies` units out of the 64 that the victim's next one is among, and says how many there were. Nearly
-    /// all of the simulator's time goes by here: what can be is done for all of them at once.
+    /// Copies up to `copies` units of the 64 that the victim's next one is among, and says how many there were. Most of
+    /// the simulator's time is spent here, so bits and counts are updated for all of them at once.
     fn copy_from_word(&mut self, victim: &mut Collecting, copies: u32) -> u32 {
-        let units = self.geometry.units_per_block;
         let valid = self.valid.word_from(victim.block, victim.next);
-        let word_start = victim.next / 64 * 64;
+        let word_start = Offset(victim.next.0 / 64 * 64);
         let (mut rest, mut taken) = (valid, 0);
-        let from_base = victim.block * units + word_start;
-        let to_base = self.copies.block * units + self.copies.next;
+        let mut pages_read = victim.pages_read;
+        let (page_shift, die_mask) = (self.page_shift, self.die_mask);
+        let (mut to_logical, mut to_physical) = (self.to_logical.values(), self.to_physical.values());
+        let copied = &mut self.copied[..];
+        let from_base = self.geometry.physical_unit(victim.block, word_start);
+        let to_base = self.geometry.physical_unit(self.copies.block, self.copies.next);
         while rest != 0 && taken < copies {
             let bit = rest.trailing_zeros();
             rest &= rest - 1;
-            let page = (word_start + bit) >> self.page_shift;
-            if page != victim.page_read {
-                victim.page_read = page;
-                self.copied[(page & self.die_mask) as usize].0 += 1;
+            let page = (word_start.0 + bit) >> page_shift;
+            // Units are copied in the order of their pages.
+            if page >= pages_read {
+                pages_read = page + 1;
+                copied[(page & die_mask) as usize].reads += 1;
             }
-            let unit = self.to_logical[(from_base + bit) as usize];
-            let to = to_base + taken;
-            self.watch.copy(from_base + bit, to);
-            self.to_logical[to as usize] = unit;
-            self.to_physical[unit as usize] = to + 1;
+            let (from, to) = (from_base.plus(bit), to_base.plus(taken));
+            let unit = to_logical.get(from);
+            self.watch.copy(from, to);
+            to_logical.set(to, unit);
+            to_physical.set(unit, Some(to));
             taken += 1;
         }
-        victim.next = if rest == 0 { word_start + 64 } else { word_start + rest.trailing_zeros() };
+        victim.pages_read = pages_read;
+        victim.next = word_start.plus(if rest == 0 { 64 } else { rest.trailing_zeros() });
         self.valid.clear_bits(victim.block, word_start, valid & !rest);
         self.valid.insert_range(self.copies.block, self.copies.next, taken);
-        self.valid_count[victim.block as usize] -= taken;
-        self.valid_count[self.copies.block as usize] += taken;
-        let full_before = self.copies.next >> self.page_shift;
-        self.copies.next += taken;
-        for page in full_before..self.copies.next >> self.page_shift {
-            self.copied[(page & self.die_mask) as usize].1 += 1;
+        self.valid_units.update(victim.block, |valid| valid.minus(taken));
+        self.valid_units.update(self.copies.block, |valid| valid.plus(taken));
+        let full_before = self.page_at(self.copies.next);
+        self.copies.next = self.copies.next.plus(taken);
+        for page in full_before..self.page_at(self.copies.next) {
+            let die = self.die_of_page(page);
+            self.copied[die.index()].programs += 1;
         }
         taken
     }
 
-    fn finish(&mut self, block: u32, work: &mut Work) {
-        assert_eq!(self.valid_count[block as usize], NOT_CLOSED, "an erased superblock holds nothing");
-        // A power cut must not find a copy in RAM only once its original is erased.
-        let filled = self.copies.next % self.geometry.units_per_page;
-        if filled != 0 {
-            let die = self.die_of_page(self.copies.next);
-            self.copies.next += self.geometry.units_per_page - filled;
+    fn finish(&mut self, block: EraseBlock, work: &mut Work) {
+        assert_eq!(
+            self.valid_units.get(block),
+            ValidUnits::NONE_IN_USE,
+            "an erased superblock holds no valid unit"
+        );
+        // A copy must be in flash before its original is erased: a power cut would lose a copy that is only in RAM.
+        if let Some(padding) = self.padding(self.copies.next) {
+            let die = self.die_of_page(self.page_at(self.copies.next));
+            self.copies.next = self.copies.next.plus(padding);
             work.push(Step { die, copy_programs: 1, ..Step::default() });
         }
         self.watch.erase(block);
-        for die in 0..self.geometry.dies {
-            work.push(Step { die, erases: 1, ..Step::default() });
+        for die in self.geometry.each_die() {
+            work.erase(die);
         }
         self.free.push_back(block);
     }
 
-    fn keep_house(&mut self, work: &mut Work) {
+    /// How many units fill the page of which the units before `next` are written; none where no page is partly written.
+    fn padding(&self, next: Offset) -> Option<u32> {
+        let filled = next.0 % self.geometry.units_per_page;
+        (filled != 0).then(|| self.geometry.units_per_page - filled)
+    }
+
+    /// Collects as much as is due after a page of the host.
+    fn collect_after_page(&mut self, work: &mut Work) {
         if self.victim.is_none() {
             if self.free.len() > FREE_LOW {
                 return;
             }
-            let block = self.choose_victim();
-            let units = self.geometry.units_per_block;
-            let valid = self.valid_count[block as usize];
-            let pages_gained = (units - valid).div_euclid(self.geometry.units_per_page).max(1);
-            self.valid_count[block as usize] += NOT_CLOSED;
+            let (block, valid) = self.choose_victim();
+            let gained = self.geometry.units_per_block - valid;
+            let pages_gained = (gained / self.geometry.units_per_page).max(1);
+            self.valid_units.update(block, ValidUnits::chosen);
             self.victim = Some(Collecting {
                 block,
-                next: 0,
+                next: Offset(0),
                 copies_per_page: valid.div_ceil(pages_gained).max(1),
-                page_read: NONE,
+                pages_read: 0,
             });
         }
         if let Some(victim) = self.victim {
@@ -292,9 +358,10 @@ impl<W: Watch> PageMap<W> {
         }
     }
 
-    fn program_open_page(&mut self, work: &mut Work) {
-        work.program_host_page(self.die_of_page(self.host.next - 1));
-        self.keep_house(work);
+    /// Programs the page that ends before the next offset of the host's stream.
+    fn program_host_page(&mut self, work: &mut Work) {
+        work.program_host_page(self.die_of_page(self.page_at(self.host.next) - 1));
+        self.collect_after_page(work);
     }
 }
 
@@ -303,7 +370,7 @@ impl<W: Watch> Ftl for PageMap<W> {
         &self.geometry
     }
 
-    fn write(&mut self, unit: u32, work: &mut Work) {
+    fn write(&mut self, unit: LogicalUnit, work: &mut Work) {
         if let Some(old) = self.locate(unit) {
             self.invalidate(old);
         }
@@ -311,37 +378,37 @@ impl<W: Watch> Ftl for PageMap<W> {
         self.host = self.with_room(self.host, work);
         let physical = self.map(unit, self.host.block, self.host.next);
         self.watch.program(unit, physical);
-        self.host.next += 1;
-        if self.host.next.trailing_zeros() >= self.page_shift {
-            self.program_open_page(work);
+        self.host.next = self.host.next.plus(1);
+        if self.host.next.0.trailing_zeros() >= self.page_shift {
+            self.program_host_page(work);
         }
     }
 
     fn close_page(&mut self, work: &mut Work) {
-        let filled = self.host.next % self.geometry.units_per_page;
-        if filled != 0 {
-            self.host.next += self.geometry.units_per_page - filled;
-            self.program_open_page(work);
+        if let Some(padding) = self.padding(self.host.next) {
+            self.host.next = self.host.next.plus(padding);
+            self.program_host_page(work);
         }
     }
 
-    fn discard(&mut self, unit: u32) {
+    fn discard(&mut self, unit: LogicalUnit) {
         if let Some(old) = self.locate(unit) {
-            self.to_physical[unit as usize] = 0;
+            self.to_physical.set(unit, None);
             self.invalidate(old);
         }
     }
 
-    fn locate(&self, unit: u32) -> Option<u32> {
-        self.to_physical[unit as usize].checked_sub(1)
+    fn locate(&self, unit: LogicalUnit) -> Option<PhysicalUnit> {
+        self.to_physical.get(unit)
     }
 
-    fn die_of(&self, physical: u32) -> u32 {
-        self.die_of_page(physical % self.geometry.units_per_block)
+    fn die_of(&self, unit: PhysicalUnit) -> Die {
+        let (_, offset) = self.geometry.erase_block(unit);
+        self.die_of_page(self.page_at(offset))
     }
 
     fn census(&self) -> Census {
-        let total = self.valid_count.len() as u32;
+        let total = self.valid_units.length();
         let free = self.free.len() as u32;
         let open = 2 + u32::from(self.victim.is_some());
         Census { total, free, data: total - free - open, log: open }

@@ -1,5 +1,5 @@
-//! Every layer against simulated flash: each operation is done on an array of pages, and after each host command every
-//! unit must be found where the layer says, in its newest version.
+//! Compares every layer with simulated flash: each operation is repeated on an array of pages, and after each command of
+//! the host every unit must be at the position that the layer reports, in its newest version.
 
 use std::collections::BTreeMap;
 
@@ -9,42 +9,43 @@ use super::bast::{Bast, Victim};
 use super::fast::Fast;
 use super::page_map::{Collection, PageMap};
 use super::*;
-use crate::random::Random;
+use fonio_core::Random;
 
-/// Flash that forgets nothing and forgives nothing.
+/// Simulated flash that panics on an operation that real flash does not allow.
 #[derive(Clone, Debug, Default)]
 struct Chip {
     units_per_block: u32,
-    content: BTreeMap<u32, (u32, u64)>,
-    /// In each erase block, the first place that was never programmed since the last erase.
-    next: BTreeMap<u32, u32>,
+    content: BTreeMap<PhysicalUnit, (LogicalUnit, u64)>,
+    /// In each erase block, the first unit that was not programmed since the last erase.
+    next: BTreeMap<EraseBlock, Offset>,
     version: u64,
 }
 
 impl Chip {
-    fn store(&mut self, physical: u32, content: (u32, u64)) {
-        let (block, place) = (physical / self.units_per_block, physical % self.units_per_block);
+    fn store(&mut self, physical: PhysicalUnit, content: (LogicalUnit, u64)) {
+        let block = EraseBlock(physical.0 / self.units_per_block);
+        let offset = Offset(physical.0 % self.units_per_block);
         let next = self.next.entry(block).or_default();
-        assert!(place >= *next, "place {place} of erase block {block} programmed after place {next}");
-        *next = place + 1;
+        assert!(offset >= *next, "{offset:?} of {block:?} programmed after {next:?}");
+        *next = offset.plus(1);
         self.content.insert(physical, content);
     }
 }
 
 impl Watch for Chip {
     const ACTIVE: bool = true;
-    fn program(&mut self, unit: u32, physical: u32) {
+    fn program(&mut self, unit: LogicalUnit, to: PhysicalUnit) {
         self.version += 1;
-        self.store(physical, (unit, self.version));
+        self.store(to, (unit, self.version));
     }
-    fn copy(&mut self, from: u32, to: u32) {
+    fn copy(&mut self, from: PhysicalUnit, to: PhysicalUnit) {
         let content =
-            *self.content.get(&from).unwrap_or_else(|| panic!("{from} is copied, but holds nothing"));
+            *self.content.get(&from).unwrap_or_else(|| panic!("{from:?} is copied, but holds nothing"));
         self.store(to, content);
     }
-    fn erase(&mut self, block: u32) {
-        for place in 0..self.units_per_block {
-            self.content.remove(&(block * self.units_per_block + place));
+    fn erase(&mut self, block: EraseBlock) {
+        for offset in 0..self.units_per_block {
+            self.content.remove(&PhysicalUnit(block.0 * self.units_per_block + offset));
         }
         self.next.remove(&block);
     }
@@ -78,57 +79,56 @@ impl Watched for PageMap<Chip> {
     }
 }
 
-/// Runs the host's commands and holds the layer against the chip after each.
+/// Runs the host's commands and compares the layer with the chip after each. `discards` says whether the layer records
+/// discarded units.
 fn check(mut ftl: impl Watched, commands: &[Host], discards: bool) {
     let units = ftl.geometry().logical_units;
-    let mut newest: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut newest: BTreeMap<LogicalUnit, u64> = BTreeMap::new();
     let mut work = Work::default();
     let mut writes = 0;
     for command in commands {
-        let mut write = |ftl: &mut dyn FnMut(u32, &mut Work), unit: u32| {
-            ftl(unit, &mut work);
+        let mut write = |number: u32| {
+            let unit = LogicalUnit(number % units);
+            ftl.write(unit, &mut work);
             writes += 1;
             newest.insert(unit, writes);
         };
         match *command {
-            Host::Write(unit) => write(&mut |unit, work| ftl.write(unit, work), unit % units),
-            Host::Run(start, length) => {
-                for unit in start..start + length {
-                    write(&mut |unit, work| ftl.write(unit, work), unit % units);
-                }
-            }
+            Host::Write(unit) => write(unit),
+            Host::Run(start, length) => (start..start + length).for_each(write),
             Host::Discard(unit) => {
-                ftl.discard(unit % units);
+                let unit = LogicalUnit(unit % units);
+                ftl.discard(unit);
                 if discards {
-                    newest.remove(&(unit % units));
+                    newest.remove(&unit);
                 }
             }
             Host::Close => ftl.close_page(&mut work),
         }
         assert!(work.durable_after <= work.steps.len());
         work.clear();
-        let mut places = BTreeMap::new();
-        for unit in 0..units {
-            let place = ftl.locate(unit);
+        let mut located = BTreeMap::new();
+        for unit in (0..units).map(LogicalUnit) {
+            let physical = ftl.locate(unit);
             assert_eq!(
-                place.is_some(),
+                physical.is_some(),
                 newest.contains_key(&unit),
-                "unit {unit} is mapped when it was written"
+                "{unit:?} is mapped when it was written"
             );
-            let Some(place) = place else { continue };
+            let Some(physical) = physical else { continue };
             assert_eq!(
-                ftl.chip().content.get(&place),
+                ftl.chip().content.get(&physical),
                 Some(&(unit, newest[&unit])),
-                "unit {unit} after {command:?}"
+                "{unit:?} after {command:?}"
             );
-            assert_eq!(places.insert(place, unit), None, "two units at {place}");
+            assert_eq!(located.insert(physical, unit), None, "two units at {physical:?}");
         }
         let census = ftl.census();
         assert_eq!(census.total, census.free + census.data + census.log, "{census:?} after {command:?}");
     }
     let totals = &work.totals;
     let pages = totals.host_programs * u64::from(ftl.geometry().units_per_page);
-    assert!(pages + u64::from(ftl.geometry().units_per_page) > writes, "what was written was programmed");
+    assert!(pages + u64::from(ftl.geometry().units_per_page) > writes, "all written data were programmed");
 }
 
 fn commands(units: u32) -> impl Strategy<Value = Vec<Host>> {
@@ -173,22 +173,22 @@ proptest! {
     }
 }
 
-/// Uniform random writes over the first `range` units of a layer that was written in order, and what the last `counted`
-/// of them cost.
+/// Writes a layer in order, then units among the first `range` at random: `settle` times and `counted` times. Returns the
+/// cost of the counted writes.
 fn uniform(ftl: &mut impl Ftl, range: u32, settle: u64, counted: u64) -> Totals {
     let mut work = Work::default();
     let mut random = Random::new(5);
     for unit in 0..ftl.geometry().logical_units {
-        ftl.write(unit, &mut work);
+        ftl.write(LogicalUnit(unit), &mut work);
         work.clear();
     }
     for _ in 0..settle {
-        ftl.write(random.below(u64::from(range)) as u32, &mut work);
+        ftl.write(LogicalUnit::new(random.below(u64::from(range))), &mut work);
         work.clear();
     }
     work.totals = Totals::default();
     for _ in 0..counted {
-        ftl.write(random.below(u64::from(range)) as u32, &mut work);
+        ftl.write(LogicalUnit::new(random.below(u64::from(range))), &mut work);
         work.clear();
     }
     work.totals
@@ -266,7 +266,7 @@ fn writing_in_order_costs_switch_merges_only() {
     for ftl in [&mut bast as &mut dyn Ftl, &mut fast] {
         work.totals = Totals::default();
         for unit in (0..5).flat_map(|_| 0..128 * 16) {
-            ftl.write(unit, &mut work);
+            ftl.write(LogicalUnit(unit), &mut work);
             work.clear();
         }
         assert_eq!(

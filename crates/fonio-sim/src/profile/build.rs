@@ -2,7 +2,7 @@
 
 use fonio_core::{ByteCount, Nanos, SECTOR_BYTES};
 
-use super::{Profile, ProfileError, schema};
+use super::{Profile, ProfileError, schema, text};
 use crate::device::flash::{Buffer, Flash, FlashDevice, Interface, MapReach, Slc};
 use crate::device::memory::{Memory, MemoryDevice};
 use crate::device::{Device, Limits, ReadsWaitFor};
@@ -174,7 +174,7 @@ fn flash(profile: &Profile) -> Result<Flash, ProfileError> {
         )));
     }
     let reads_wait_for = match profile.required_word("flash.reads_wait_for")? {
-        "suspension" => ReadsWaitFor::Suspension(profile.required("flash.t_suspend")?),
+        "suspension" => ReadsWaitFor::Suspension(profile.duration("flash.t_suspend")?),
         "operation" => ReadsWaitFor::Operation,
         _ => ReadsWaitFor::Queue,
     };
@@ -275,8 +275,9 @@ impl Profile {
     }
 
     fn missing(&self, key: &'static str) -> ProfileError {
-        let meaning = schema::find(key).map_or("", |known| known.meaning);
-        ProfileError::Missing { profile: self.name.clone(), key, meaning }
+        let known = schema::find(key).expect("devices are built from known keys");
+        let (meaning, example) = (known.meaning, text::example(known));
+        ProfileError::Missing { profile: self.name.clone(), key, meaning, example }
     }
 
     fn contradiction(&self, what: String) -> ProfileError {

@@ -1,4 +1,6 @@
-//! What can be wrong with a profile.
+//! The errors of profiles.
+
+use std::fmt;
 
 use thiserror::Error;
 
@@ -7,26 +9,26 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ProfileError {
     /// The text is not TOML.
-    #[error("{profile}: not TOML")]
+    #[error("{place}: not TOML")]
     Toml {
-        /// The profile's name or file.
-        profile: String,
+        /// Where the text stops being TOML.
+        place: Place,
         /// What the parser says, with line and column.
         #[source]
         source: Box<toml::de::Error>,
     },
     /// A key that no profile has.
-    #[error("{profile}: there is no key `{key}`{}", nearest.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
+    #[error("{place}: there is no key `{key}`{}", nearest.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
     UnknownKey {
-        /// The profile's name or file.
-        profile: String,
+        /// Where the key is.
+        place: Place,
         /// The key as it stands there.
         key: String,
         /// A key with a similar name.
         nearest: Option<String>,
     },
-    /// A key that a device of this kind cannot do without.
-    #[error("{profile}: `{key}` is missing: {meaning}")]
+    /// A key that a device of this kind needs.
+    #[error("{profile}: `{key}` is missing ({meaning}); add a line such as {example} to [{}]", key.split_once('.').map_or("", |(table, _)| table))]
     Missing {
         /// The profile's name or file.
         profile: String,
@@ -34,39 +36,59 @@ pub enum ProfileError {
         key: &'static str,
         /// What it means.
         meaning: &'static str,
+        /// How the key is written.
+        example: String,
     },
     /// A value of the wrong form.
-    #[error("{profile}: `{key}` is `{value}`, but {wanted}")]
+    #[error("{place}: `{key}`: {problem}; write {wanted}")]
     Form {
-        /// The profile's name or file.
-        profile: String,
+        /// Where the value is.
+        place: Place,
         /// The key.
         key: String,
-        /// What stands there.
-        value: String,
-        /// What should stand there.
+        /// What is wrong.
+        problem: String,
+        /// What is right, with an example.
         wanted: String,
     },
     /// A value outside its range.
-    #[error("{profile}: `{key}` is {value}, but must lie between {min} and {max}")]
+    #[error("{place}: `{key}` is {value}, but must be between {min} and {max}")]
     Range {
-        /// The profile's name or file.
-        profile: String,
+        /// Where the value is.
+        place: Place,
         /// The key.
         key: &'static str,
-        /// What stands there.
+        /// The value.
         value: String,
         /// The least that makes sense.
         min: String,
         /// The most that makes sense.
         max: String,
     },
-    /// Values that do not go together.
+    /// Values that contradict each other.
     #[error("{profile}: {what}")]
     Contradiction {
         /// The profile's name or file.
         profile: String,
-        /// Which values, and why not.
+        /// Which values, and why.
         what: String,
     },
+}
+
+/// A place in a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The profile's name or file.
+    pub profile: String,
+    /// The line, counted from one; absent where the value does not come from a text.
+    pub line: Option<usize>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}, line {line}", self.profile),
+            None => f.write_str(&self.profile),
+        }
+    }
 }

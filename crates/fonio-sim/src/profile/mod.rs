@@ -4,11 +4,13 @@
 //! about = "what it is, in a line"
 //!
 //! [flash]
-//! t_program = { us = 1950, source = "fitted", to = "kim-t3 phone ridata seq_write" }
-//! t_erase = { ms = 2.5, source = "assumed" }
+//! t_program = { value = "1.95 ms", source = "fitted", to = "kim-t3 phone ridata seq_write" }
+//! t_erase = { value = "2.5 ms", source = "assumed" }
 //! ```
 //!
-//! The unit is the key of the value. `docs/devices.md` explains the keys, [`schema::KEYS`] lists them.
+//! Times, sizes and rates are spelled as [`fonio_core::quantity`] reads them. `docs/devices.md` explains the keys,
+//! [`schema::KEYS`] lists them. A value whose unit is its key (`{ us = 1950, source = … }`) is read too: profiles were
+//! written that way before.
 
 mod build;
 mod error;
@@ -18,7 +20,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-pub use error::ProfileError;
+pub use error::{Place, ProfileError};
 pub use shipped::SHIPPED;
 
 use crate::device::{Device, Limits};
@@ -181,14 +183,15 @@ impl Profile {
     ///
     /// Where there is no such key, it takes no number, or the number is out of its range.
     pub fn set(&mut self, key: &str, number: u64, source: Source, to: &str) -> Result<(), ProfileError> {
+        let place = Place { profile: self.name.clone(), line: None };
         let Some(known) = schema::find(key) else {
             return Err(ProfileError::UnknownKey {
-                profile: self.name.clone(),
+                place,
                 key: key.to_owned(),
                 nearest: schema::nearest(key).map(str::to_owned),
             });
         };
-        text::check_range(&self.name, known, number)?;
+        text::check_range(&place, known, number)?;
         let entry = Entry { value: Value::Number(number), source, to: to.to_owned() };
         self.entries.insert(known.path, entry);
         Ok(())

@@ -1,19 +1,22 @@
 //! Every key that a profile can have: its quantity, its range, its meaning.
 
-/// What a value is, and thereby in which units it can be written.
+use fonio_core::quantity::{Quantity as Amount, Unit};
+use fonio_core::{ByteCount, Nanos};
+
+/// The kind of a value, which decides how it is written. The spelling is that of [`fonio_core::quantity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A length of time: `ns`, `us`, `ms`, `s`. Kept in nanoseconds.
+    /// A length of time, such as `"5 us"`. Kept in nanoseconds.
     Duration,
-    /// An amount of data: `bytes`, `kib`, `mib`, `gib`, or decimal `mb`, `gb`. Kept in bytes.
+    /// An amount of data, such as `"16 KiB"` or `"16 GB"`. Kept in bytes.
     Size,
-    /// A rate: `mb_s`, 10⁶ bytes a second. Kept in bytes a second.
+    /// A rate, such as `"20 MB/s"`. Kept in bytes per second.
     Rate,
-    /// A number of things: `count`.
+    /// A number of things, such as `4`.
     Count,
-    /// A share: `percent`. Kept in thousandths of a percent.
+    /// A share, such as `"7 %"`. Kept in thousandths of a percent.
     Share,
-    /// One of some words: `is`.
+    /// One of these words.
     Word(&'static [&'static str]),
 }
 
@@ -171,63 +174,92 @@ fn distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
+/// A unit in which profiles write a value.
+pub(super) struct WrittenUnit {
+    /// Its name behind a number.
+    pub(super) name: &'static str,
+    /// Its worth in what the value is kept in.
+    pub(super) worth: u64,
+    /// Its name as the key of a number, the only way in which profiles were written before: `{ us = 5 }`.
+    pub(super) field: &'static str,
+}
+
+const fn unit(name: &'static str, worth: u64, field: &'static str) -> WrittenUnit {
+    WrittenUnit { name, worth, field }
+}
+
 impl Quantity {
-    /// The units in which a value can be written, with what one of them is worth. The first that divides a value is
-    /// used to write it.
-    pub fn units(self) -> &'static [(&'static str, u64)] {
+    /// The units in which a value is written. The first that suits a value is used for it.
+    pub(super) fn units(self) -> &'static [WrittenUnit] {
+        const DURATION: &[WrittenUnit] = &[
+            unit("s", SECOND, "s"),
+            unit("ms", 1_000_000, "ms"),
+            unit("us", 1_000, "us"),
+            unit("ns", 1, "ns"),
+        ];
+        const SIZE: &[WrittenUnit] = &[
+            unit("GiB", GIB, "gib"),
+            unit("MiB", 1 << 20, "mib"),
+            unit("KiB", KIB, "kib"),
+            unit("GB", 1_000_000_000, "gb"),
+            unit("MB", 1_000_000, "mb"),
+            unit("B", 1, "bytes"),
+        ];
         match self {
-            Quantity::Duration => &[("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)],
-            Quantity::Size => &[
-                ("gib", GIB),
-                ("mib", 1 << 20),
-                ("kib", KIB),
-                ("gb", 1_000_000_000),
-                ("mb", 1_000_000),
-                ("bytes", 1),
-            ],
-            Quantity::Rate => &[("mb_s", 1_000_000)],
-            Quantity::Count => &[("count", 1)],
-            Quantity::Share => &[("percent", 1_000)],
+            Quantity::Duration => DURATION,
+            Quantity::Size => SIZE,
+            Quantity::Rate => &const { [unit("MB/s", 1_000_000, "mb_s")] },
+            Quantity::Count => &const { [unit("", 1, "count")] },
+            Quantity::Share => &const { [unit("%", 1_000, "percent")] },
             Quantity::Word(_) => &[],
         }
     }
 
-    /// A value with its unit.
-    pub fn show(self, value: u64) -> String {
-        let (unit, worth) = self.unit_for(value);
-        let number = decimal(value, worth);
-        match unit {
-            "count" => number,
-            "percent" => format!("{number} %"),
-            "mb_s" => format!("{number} MB/s"),
-            "us" => format!("{number} µs"),
-            "kib" => format!("{number} KiB"),
-            "mib" => format!("{number} MiB"),
-            "gib" => format!("{number} GiB"),
-            "mb" => format!("{number} MB"),
-            "gb" => format!("{number} GB"),
-            other => format!("{number} {other}"),
+    /// Reads a value from text such as `5 us`, `16 KiB` or `20 MB/s`; `None` where the text is something else.
+    pub(super) fn read(self, text: &str) -> Option<u64> {
+        let amount = |unit: Unit, worth: f64| {
+            let amount: Amount = text.parse().ok()?;
+            let value = (amount.value * worth).round();
+            (amount.unit == Some(unit) && (0.0..=EXACT_MAX).contains(&value)).then_some(value as u64)
+        };
+        match self {
+            Quantity::Duration => text.parse().ok().map(|Nanos(ns)| ns),
+            Quantity::Size => text.parse().ok().map(|ByteCount(bytes)| bytes),
+            Quantity::Rate => amount(Unit::BytesPerS, 1.0),
+            Quantity::Share => amount(Unit::Share, 100_000.0),
+            Quantity::Count | Quantity::Word(_) => None,
         }
     }
 
-    /// The unit that writes a value best: sizes without a fraction, durations with at most three digits before it.
-    pub(super) fn unit_for(self, value: u64) -> (&'static str, u64) {
-        let units = self.units();
-        let fits = |worth: u64| match self {
-            // 16 GB is no nicer as 15 625 000 KiB.
+    /// A value with its unit, for people.
+    pub fn show(self, value: u64) -> String {
+        self.written(value).replace(" us", " µs")
+    }
+
+    /// A value with its unit, exactly as [`Quantity::read`] reads it.
+    pub(super) fn written(self, value: u64) -> String {
+        let Some(unit) = self.unit_for(value) else { return value.to_string() };
+        format!("{} {}", decimal(value, unit.worth), unit.name).trim_end().to_owned()
+    }
+
+    /// The unit that suits a value best: the largest without a fraction for a size, with a digit before the point for all
+    /// others.
+    fn unit_for(self, value: u64) -> Option<&'static WrittenUnit> {
+        let suits = |worth: u64| match self {
+            // 16 GB is clearer than 15 625 000 KiB.
             Quantity::Size => value.is_multiple_of(worth) && value / worth < 100_000,
             _ => value >= worth,
         };
-        let last = units.last().copied().unwrap_or(("", 1));
-        if value == 0 {
-            return last;
-        }
-        units.iter().copied().find(|(_, worth)| fits(*worth)).unwrap_or(last)
+        let units = self.units();
+        units.iter().find(|unit| value > 0 && suits(unit.worth)).or(units.last())
     }
 }
 
-/// `value / worth` without loss, as far as nine digits after the point go.
-pub(super) fn decimal(value: u64, worth: u64) -> String {
+/// A `f64` holds every whole number up to here.
+pub(super) const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// `value / worth` in decimal, without loss as far as nine digits behind the point go.
+fn decimal(value: u64, worth: u64) -> String {
     let whole = value / worth;
     let rest = u128::from(value % worth) * 1_000_000_000 / u128::from(worth);
     if rest == 0 {

@@ -8,17 +8,81 @@ use crate::device::Command;
 
 const RAM: &str = r#"
 [device]
-kind = { is = "ram", source = "assumed" }
-capacity = { mib = 64, source = "assumed" }
-depth = { count = 1, source = "assumed" }
-command_max = { mib = 1, source = "assumed" }
+kind = { value = "ram", source = "assumed" }
+capacity = { value = "64 MiB", source = "assumed" }
+depth = { value = 1, source = "assumed" }
+command_max = { value = "1 MiB", source = "assumed" }
 
 [memory]
-line = { bytes = 64, source = "assumed" }
-read_line = { ns = 5, source = "assumed" }
-write_line = { ns = 5, source = "assumed" }
-command = { us = 1.5, source = "measured", to = "a loop" }
+line = { value = "64 B", source = "assumed" }
+read_line = { value = "5 ns", source = "assumed" }
+write_line = { value = "5 ns", source = "assumed" }
+command = { value = "1.5 us", source = "measured", to = "a loop" }
 "#;
+
+/// A profile's text as it was written before units were spelled as everywhere else: `{ us = 5 }`.
+fn with_units_as_keys(text: &str) -> String {
+    text.lines()
+        .map(|line| {
+            let Some((key, rest)) = line.split_once(" = { value = ") else { return format!("{line}\n") };
+            let (value, rest) = rest.split_once(", source = ").expect("every value has a source");
+            let written = match value.trim_matches('"').split_once(' ') {
+                Some((number, unit)) => {
+                    let unit = match unit {
+                        "%" => "percent",
+                        "MB/s" => "mb_s",
+                        "B" => "bytes",
+                        unit => &unit.to_lowercase(),
+                    };
+                    format!("{unit} = {number}")
+                }
+                None if value.starts_with('"') => format!("is = {value}"),
+                None => format!("count = {value}"),
+            };
+            format!("{key} = {{ {written}, source = {rest}\n")
+        })
+        .collect()
+}
+
+#[test]
+fn a_profile_with_units_as_keys_is_read_as_before() {
+    for (name, _) in SHIPPED {
+        let text = shipped::text(name).expect("it is shipped");
+        let old = with_units_as_keys(text);
+        assert!(!old.contains("value ="), "{old}");
+        let (old, new) = (Profile::parse(name, &old), Profile::parse(name, text));
+        assert_eq!(old.unwrap_or_else(|error| panic!("{error}")), new.unwrap(), "{name}");
+    }
+    let old = with_units_as_keys(RAM);
+    assert!(old.contains("command = { us = 1.5, source = \"measured\", to = \"a loop\" }"), "{old}");
+    assert_eq!(Profile::parse("x", &old).unwrap().to_toml(), Profile::parse("x", RAM).unwrap().to_toml());
+}
+
+#[test]
+fn values_are_spelled_as_everywhere_in_fonio() {
+    let number = |key: &str, value: &str| {
+        let known = schema::find(key).unwrap();
+        known.quantity.read(value)
+    };
+    assert_eq!(number("flash.t_read", "70us"), Some(70_000));
+    assert_eq!(number("flash.t_read", "1.5 ms"), Some(1_500_000));
+    assert_eq!(number("flash.t_read", "70 µs"), Some(70_000));
+    assert_eq!(number("flash.page", "16KiB"), Some(16 << 10));
+    assert_eq!(number("flash.page", "4096"), Some(4096));
+    assert_eq!(number("interface.read_rate", "1.5 GB/s"), Some(1_500_000_000));
+    assert_eq!(number("interface.read_rate", "400 KiB/s"), Some(400 << 10));
+    assert_eq!(number("ftl.spare", "7.5%"), Some(7_500));
+    for (key, wrong) in [
+        ("flash.t_read", "70"),
+        ("flash.t_read", "70 KiB"),
+        ("flash.page", "16 KiB/s"),
+        ("interface.read_rate", "20 MB"),
+        ("interface.read_rate", "-20 MB/s"),
+        ("ftl.spare", "7"),
+    ] {
+        assert_eq!(number(key, wrong), None, "{key} = {wrong}");
+    }
+}
 
 #[test]
 fn every_shipped_profile_is_in_order_and_survives_being_written() {
@@ -41,56 +105,104 @@ fn check(from: &str, to: &str, want: Expect) {
 
 #[test]
 fn errors_say_what_is_wrong_where() {
-    check("[device]", "[device", expect!["x.toml: not TOML"]);
-    check("depth", "dept", expect!["x.toml: there is no key `device.dept`; did you mean `device.depth`?"]);
+    check("[device]", "[device", expect!["x.toml, line 2: not TOML"]);
+    check(
+        "depth",
+        "dept",
+        expect!["x.toml, line 5: there is no key `device.dept`; did you mean `device.depth`?"],
+    );
     check(
         "[memory]",
         "[storage]",
-        expect!["x.toml: there is no key `storage.command`; did you mean `memory.command`?"],
+        expect!["x.toml, line 12: there is no key `storage.command`; did you mean `memory.command`?"],
     );
     check(
-        "line = { bytes = 64, source = \"assumed\" }\nread",
+        "line = { value = \"64 B\", source = \"assumed\" }\nread",
         "read",
-        expect!["x.toml: `memory.line` is missing: a line of PCM or RAM"],
+        expect![[
+            r#"x.toml: `memory.line` is missing (a line of PCM or RAM); add a line such as line = { value = "16 KiB", source = "assumed" } to [memory]"#
+        ]],
     );
     check(
-        "mib = 64,",
-        "mib = 0,",
-        expect!["x.toml: `device.capacity` is 0 bytes, but must lie between 1 MiB and 4096 GiB"],
+        "64 MiB",
+        "0 B",
+        expect!["x.toml, line 4: `device.capacity` is 0 B, but must be between 1 MiB and 4096 GiB"],
     );
     check(
-        "{ mib = 64, source = \"assumed\" }",
+        "{ value = \"64 MiB\", source = \"assumed\" }",
         "64",
         expect![[
-            r#"x.toml: `device.capacity` is `64`, but it must say its unit and source, as in { mib = 1, source = "assumed" } (gib, mib, kib, gb, mb, bytes)"#
+            r#"x.toml, line 4: `device.capacity`: it is `64`; write for example capacity = { value = "1 MiB", source = "assumed" }"#
         ]],
     );
     check(
-        "mib = 64",
+        "64 MiB",
+        "64 potatoes",
+        expect![[
+            r#"x.toml, line 4: `device.capacity`: `value = "64 potatoes"` is not a size in B, KiB, MiB, GiB, kB, MB or GB; write for example capacity = { value = "1 MiB", source = "assumed" }"#
+        ]],
+    );
+    check(
+        "value = \"64 MiB\"",
         "tib = 64",
         expect![[
-            r#"x.toml: `device.capacity` is `{ source = "assumed", tib = 64 }`, but `tib = 64` is not understood; write it as in { mib = 1, source = "assumed" } (gib, mib, kib, gb, mb, bytes)"#
+            r#"x.toml, line 4: `device.capacity`: `tib = 64` is not a size in B, KiB, MiB, GiB, kB, MB or GB; write for example capacity = { value = "1 MiB", source = "assumed" }"#
         ]],
     );
     check(
-        "mib = 64, source = \"assumed\"",
-        "mib = 64",
+        "value = \"64 MiB\"",
+        "value = \"64 MiB\", mib = 64",
+        expect![[
+            r#"x.toml, line 4: `device.capacity`: it has more than one value; write for example capacity = { value = "1 MiB", source = "assumed" }"#
+        ]],
+    );
+    check(
+        "value = \"64 MiB\", ",
+        "",
+        expect![[
+            r#"x.toml, line 4: `device.capacity`: it has no value; write for example capacity = { value = "1 MiB", source = "assumed" }"#
+        ]],
+    );
+    check(
+        "value = \"64 MiB\", source = \"assumed\"",
+        "value = \"64 MiB\"",
         expect![
-            "x.toml: `device.capacity` is `{ mib = 64 }`, but `source` is missing: published, fitted, chosen, measured or assumed"
+            "x.toml, line 4: `device.capacity`: `source` is missing; write `source` as published, fitted, chosen, measured or assumed"
+        ],
+    );
+    check(
+        "\"measured\"",
+        "\"guessed\"",
+        expect![
+            "x.toml, line 12: `memory.command`: `guessed` is not a source; write `source` as published, fitted, chosen, measured or assumed"
         ],
     );
     check(
         ", to = \"a loop\"",
         "",
-        expect![[
-            r#"x.toml: `memory.command` is `{ source = "measured", us = 1.5 }`, but `to` is missing: what measured means here"#
-        ]],
+        expect![
+            "x.toml, line 12: `memory.command`: `to` is missing; write `to`, which says how or where the value was measured"
+        ],
     );
     check(
         "\"ram\"",
         "\"rom\"",
         expect![[
-            r#"x.toml: `device.kind` is `{ is = "rom", source = "assumed" }`, but `is = "rom"` is not understood; write it as in { is = "flash", source = "assumed" } (flash, pcm, ram)"#
+            r#"x.toml, line 3: `device.kind`: `value = "rom"` is not one of flash, pcm, ram; write for example kind = { value = "flash", source = "assumed" }"#
+        ]],
+    );
+    check(
+        "value = 1,",
+        "value = \"one\",",
+        expect![[
+            r#"x.toml, line 5: `device.depth`: `value = "one"` is not a number; write for example depth = { value = 4, source = "assumed" }"#
+        ]],
+    );
+    check(
+        "1.5 us",
+        "1.5",
+        expect![[
+            r#"x.toml, line 12: `memory.command`: `value = "1.5"` is not a time in ns, us, ms or s; write for example command = { value = "5 us", source = "assumed" }"#
         ]],
     );
 }
@@ -157,7 +269,8 @@ proptest! {
         if cut { text.truncate(at) } else { text[at] = byte }
         // Either it still is a profile, or it says what is wrong; it never panics.
         if let Err(error) = Profile::parse("damaged", &String::from_utf8_lossy(&text)) {
-            prop_assert!(error.to_string().starts_with("damaged: "));
+            let text = error.to_string();
+            prop_assert!(text.starts_with("damaged: ") || text.starts_with("damaged, line "), "{text}");
         }
     }
 }

@@ -1,57 +1,351 @@
-//! What a well-formed definition must keep to besides: names that lead somewhere, statements that SQLite knows, amounts
-//! that end.
+//! Checks of a definition beyond its form: names that are defined, statements that SQLite accepts, amounts in range.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
 use rusqlite::Connection;
 
-use super::{Step, Workload};
+use super::{Database, Files, Phase, Sizes, Step, Workload};
 use crate::error::WorkloadError;
 
-/// More operations than this in one step are a mistake: at a microsecond each they take eleven days.
+/// The most operations of one step, repeats included. At a microsecond each they take eleven days.
 const OPERATIONS_MAX: u64 = 1_000_000_000_000;
 
-/// Deeper nesting than this is a mistake too, and bounds the recursion.
+/// The deepest nesting of steps. It bounds the recursion.
 const DEPTH_MAX: usize = 16;
 
-/// Longer files than this in one piece want `append`, whose count is scaled.
+/// The largest request. Larger files are written with `append`, whose count is scaled.
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) fn check(workload: &Workload, origin: &str) -> Result<(), WorkloadError> {
-    let checker = Checker { workload, origin };
-    checker.head()?;
-    let mut connections = BTreeMap::new();
-    for (name, database) in &workload.databases {
-        let key = format!("databases.{name}.schema");
-        let connection = Connection::open_in_memory()
-            .and_then(|connection| connection.execute_batch(&database.schema).map(|()| connection))
-            .map_err(|source| checker.refused(&key, &database.schema, source))?;
-        connections.insert(name.as_str(), connection);
-    }
-    for (index, step) in workload.prepare.iter().enumerate() {
-        checker.step(step, &format!("prepare[{index}]"), 0, 1, None, &connections)?;
-    }
-    for phase in &workload.phases {
-        for thread in &phase.threads {
-            for (index, step) in thread.steps.iter().enumerate() {
-                let key = format!("phase \"{}\", thread \"{}\", steps[{index}]", phase.name, thread.name);
-                checker.step(step, &key, 0, 1, None, &connections)?;
-            }
-        }
-    }
-    Ok(())
+    let mut checker = Checker { workload, origin, connections: BTreeMap::new() };
+    checker.names_and_paths()?;
+    checker.phases()?;
+    checker.schemas()?;
+    checker.all_steps()
 }
 
 struct Checker<'a> {
     workload: &'a Workload,
     origin: &'a str,
+    /// A database in memory with the schema of each database of the workload.
+    connections: BTreeMap<&'a str, Connection>,
+}
+
+/// The steps around a step.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    depth: usize,
+    /// How often they repeat the step, all together.
+    repeats: u64,
+    /// The database of the transaction that the step is in.
+    transaction: Option<&'a str>,
 }
 
 type Checked = Result<(), WorkloadError>;
 
-impl Checker<'_> {
-    fn wrong(
+impl<'a> Checker<'a> {
+    /// Checks the names of the workload, its places, databases and files, and the paths of the latter two.
+    fn names_and_paths(&self) -> Checked {
+        self.one_word("name", &self.workload.name)?;
+        for place in self.workload.places.keys() {
+            self.one_word("places", place)?;
+        }
+        let mut paths = BTreeSet::new();
+        for (name, database) in &self.workload.databases {
+            self.database(name, database, &mut paths)?;
+        }
+        for (name, files) in &self.workload.files {
+            self.files(name, files, &mut paths)?;
+        }
+        Ok(())
+    }
+
+    fn database<'b>(
+        &self,
+        name: &str,
+        database: &'b Database,
+        paths: &mut BTreeSet<(&'b str, &'b str)>,
+    ) -> Checked {
+        self.one_word("databases", name)?;
+        self.defined(&format!("databases.{name}.place"), &database.place, "places", &self.workload.places)?;
+        let key = format!("databases.{name}.file");
+        self.relative_path(&key, &database.file)?;
+        if !paths.insert((&database.place, &database.file)) {
+            return Err(self.bad_value(
+                &key,
+                &database.file,
+                "another database has this file",
+                "give each database a file of its own",
+            ));
+        }
+        if !database.page_size.is_power_of_two() || !(512..=65_536).contains(&database.page_size) {
+            return Err(self.bad_value(
+                &format!("databases.{name}.page_size"),
+                database.page_size,
+                "SQLite has no such page size",
+                "write a power of two from 512 to 65536",
+            ));
+        }
+        Ok(())
+    }
+
+    fn files<'b>(&self, name: &str, files: &'b Files, paths: &mut BTreeSet<(&'b str, &'b str)>) -> Checked {
+        self.one_word("files", name)?;
+        self.defined(&format!("files.{name}.place"), &files.place, "places", &self.workload.places)?;
+        let key = format!("files.{name}.name");
+        self.relative_path(&key, &files.name)?;
+        let value = format!("{:?}", files.name);
+        if !files.name.contains("{n}") {
+            return Err(self.bad_value(
+                &key,
+                value,
+                "every file would have this name",
+                "put {n} where the file's number goes",
+            ));
+        }
+        if !paths.insert((&files.place, &files.name)) {
+            return Err(self.bad_value(
+                &key,
+                value,
+                "another [files] table has these names",
+                "give each table names of its own",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that there are phases and threads, and their names.
+    fn phases(&self) -> Checked {
+        if self.workload.phases.is_empty() {
+            return Err(self.bad_value(
+                "phase",
+                "none",
+                "there is nothing to measure",
+                "add [[phase]] with a [[phase.thread]]",
+            ));
+        }
+        let mut names = BTreeSet::new();
+        for phase in &self.workload.phases {
+            self.one_word("phase.name", &phase.name)?;
+            if !names.insert(&phase.name) {
+                return Err(self.bad_value(
+                    "phase.name",
+                    &phase.name,
+                    "two phases have this name",
+                    "give each phase a name of its own",
+                ));
+            }
+            self.threads(phase)?;
+        }
+        Ok(())
+    }
+
+    fn threads(&self, phase: &Phase) -> Checked {
+        if phase.threads.is_empty() {
+            return Err(self.bad_value(
+                &format!("phase \"{}\"", phase.name),
+                "no thread",
+                "there is nothing to do",
+                "add [[phase.thread]]",
+            ));
+        }
+        let mut names = BTreeSet::new();
+        for thread in &phase.threads {
+            self.one_word("phase.thread.name", &thread.name)?;
+            if !names.insert(&thread.name) {
+                return Err(self.bad_value(
+                    "phase.thread.name",
+                    &thread.name,
+                    "two threads have this name",
+                    "give each thread a name of its own, or use `instances`",
+                ));
+            }
+            if !(1..=256).contains(&thread.instances) {
+                return Err(self.bad_value(
+                    "phase.thread.instances",
+                    thread.instances,
+                    "out of range",
+                    "write 1 to 256",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the databases of the workload in memory, so that statements can be checked.
+    fn schemas(&mut self) -> Checked {
+        for (name, database) in &self.workload.databases {
+            let connection = Connection::open_in_memory()
+                .and_then(|connection| connection.execute_batch(&database.schema).map(|()| connection))
+                .map_err(|source| {
+                    self.refused(&format!("databases.{name}.schema"), &database.schema, source)
+                })?;
+            self.connections.insert(name, connection);
+        }
+        Ok(())
+    }
+
+    fn all_steps(&self) -> Checked {
+        let around = Around { depth: 0, repeats: 1, transaction: None };
+        for (index, step) in self.workload.prepare.iter().enumerate() {
+            self.step(step, &format!("prepare[{index}]"), around)?;
+        }
+        for phase in &self.workload.phases {
+            for thread in &phase.threads {
+                for (index, step) in thread.steps.iter().enumerate() {
+                    let key = format!("phase \"{}\", thread \"{}\", steps[{index}]", phase.name, thread.name);
+                    self.step(step, &key, around)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a step and the steps in it.
+    fn step(&self, step: &Step, key: &str, around: Around<'_>) -> Checked {
+        let key = format!("{key} ({})", step.kind());
+        if around.depth > DEPTH_MAX {
+            return Err(self.bad_value(
+                &key,
+                around.depth,
+                "steps are nested too deeply",
+                "put fewer steps inside each other",
+            ));
+        }
+        let repeats = self.operations(step, &key, around.repeats)?;
+        self.own_keys(step, &key, around.transaction)?;
+        let transaction = match step {
+            Step::Transaction { database, .. } => Some(database.as_str()),
+            _ => around.transaction,
+        };
+        let inner = Around { depth: around.depth + 1, repeats, transaction };
+        for (index, step) in step.inner().iter().enumerate() {
+            self.step(step, &format!("{key}.steps[{index}]"), inner)?;
+        }
+        Ok(())
+    }
+
+    /// How many operations a step does that is repeated this often.
+    fn operations(&self, step: &Step, key: &str, repeats: u64) -> Result<u64, WorkloadError> {
+        let operations = repeats.checked_mul(step.count());
+        operations.filter(|operations| (1..=OPERATIONS_MAX).contains(operations)).ok_or_else(|| {
+            self.bad_value(
+                &format!("{key}, count"),
+                step.count(),
+                "out of range",
+                "write a whole number from 1, less than 10^12 with all repeats around it",
+            )
+        })
+    }
+
+    /// Checks the keys of a step, without the steps in it. `transaction` is the database of the transaction around it.
+    fn own_keys(&self, step: &Step, key: &str, transaction: Option<&str>) -> Checked {
+        match step {
+            Step::Repeat { mark, steps, .. } => {
+                if let Some(mark) = mark {
+                    self.one_word(&format!("{key}, mark"), mark)?;
+                }
+                self.some_steps(key, steps)
+            }
+            Step::Transaction { database, steps, .. } => {
+                self.known_database(key, database)?;
+                if transaction.is_some() {
+                    return Err(self.bad_value(
+                        key,
+                        database,
+                        "it is inside another transaction",
+                        "put one transaction after the other",
+                    ));
+                }
+                self.some_steps(key, steps)
+            }
+            Step::Write { files, size, request, .. } => {
+                self.known_files(key, files)?;
+                self.request(key, request.0, false)?;
+                self.largest(key, size.largest())
+            }
+            Step::Append { files, size, direct, .. } | Step::Overwrite { files, size, direct, .. } => {
+                self.known_files(key, files)?;
+                for bytes in size.bounds() {
+                    self.request(key, bytes, *direct)?;
+                }
+                self.largest(key, size.largest())
+            }
+            Step::Read { files, size, direct, .. } => {
+                self.known_files(key, files)?;
+                self.request(key, size.0, *direct)?;
+                self.largest(key, size.0)
+            }
+            Step::Replace { files, size, .. } => {
+                self.known_files(key, files)?;
+                self.largest(key, size.largest())
+            }
+            Step::Delete { files, .. } | Step::Evict { files } => self.known_files(key, files),
+            Step::Rename { files, to, .. } => self.rename(key, files, to),
+            Step::Sql { database, statement, params, batch, .. } => {
+                self.known_database(key, database)?;
+                self.batch(key, *batch, transaction == Some(database))?;
+                self.statement(key, statement, params.len(), &self.connections[database.as_str()])
+            }
+            Step::Get { size, store, request, send, .. } => {
+                if let Some(store) = store {
+                    self.known_files(key, store)?;
+                }
+                self.request(key, request.0, false)?;
+                self.largest(key, size.largest().max(send.as_ref().map_or(0, Sizes::largest)))
+            }
+            Step::Think { seconds } => self.seconds(key, *seconds),
+            Step::Work { bytes, .. } => self.largest(key, bytes.map_or(0, |bytes| bytes.0)),
+            Step::Replay { place, .. } => {
+                self.defined(&format!("{key}, place"), place, "places", &self.workload.places)
+            }
+        }
+    }
+
+    fn known_files(&self, key: &str, name: &str) -> Checked {
+        self.defined(&format!("{key}, files"), name, "files", &self.workload.files)
+    }
+
+    fn known_database(&self, key: &str, name: &str) -> Checked {
+        self.defined(&format!("{key}, database"), name, "databases", &self.workload.databases)
+    }
+
+    fn rename(&self, key: &str, from: &str, to: &str) -> Checked {
+        self.known_files(key, from)?;
+        self.known_files(key, to)?;
+        if self.workload.files[from].place != self.workload.files[to].place {
+            return Err(self.bad_value(
+                &format!("{key}, to"),
+                to,
+                "its files are in another place",
+                "rename within one place",
+            ));
+        }
+        Ok(())
+    }
+
+    fn batch(&self, key: &str, batch: Option<u64>, in_transaction: bool) -> Checked {
+        if batch == Some(0) || (batch.is_some() && in_transaction) {
+            return Err(self.bad_value(
+                &format!("{key}, batch"),
+                batch.unwrap_or(0),
+                "no transaction of its own",
+                "leave `batch` out, or take the step out of the transaction",
+            ));
+        }
+        Ok(())
+    }
+
+    fn seconds(&self, key: &str, seconds: f64) -> Checked {
+        if !(0.0..=86_400.0).contains(&seconds) {
+            let key = format!("{key}, seconds");
+            return Err(self.bad_value(&key, seconds, "out of range", "write 0 to 86400"));
+        }
+        Ok(())
+    }
+
+    fn bad_value(
         &self,
         key: &str,
         value: impl ToString,
@@ -72,11 +366,11 @@ impl Checker<'_> {
         WorkloadError::Statement { origin: self.origin.to_owned(), key: key.to_owned(), statement, source }
     }
 
-    fn word(&self, key: &str, value: &str) -> Checked {
+    fn one_word(&self, key: &str, value: &str) -> Checked {
         if value.is_empty()
             || !value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
         {
-            return Err(self.wrong(
+            return Err(self.bad_value(
                 key,
                 format!("{value:?}"),
                 "not one word",
@@ -86,290 +380,59 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn known<T>(&self, key: &str, value: &str, what: &str, names: &BTreeMap<String, T>) -> Checked {
+    /// Checks that the table `kind` of the definition has an entry of this name.
+    fn defined<T>(&self, key: &str, value: &str, kind: &str, names: &BTreeMap<String, T>) -> Checked {
         if names.contains_key(value) {
             return Ok(());
         }
-        let there = names.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let there = if there.is_empty() { "none".to_owned() } else { there };
-        Err(self.wrong(
+        let known = names.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let known = if known.is_empty() { "none".to_owned() } else { known };
+        Err(self.bad_value(
             key,
             format!("{value:?}"),
-            format!("no such {what}"),
-            format!("define [{what}.{value}] or name one of: {there}"),
+            format!("no such {kind}"),
+            format!("define [{kind}.{value}] or name one of: {known}"),
         ))
     }
 
-    fn relative(&self, key: &str, value: &str) -> Checked {
+    fn relative_path(&self, key: &str, value: &str) -> Checked {
         let path = Path::new(value);
         if value.is_empty()
             || value.contains('\0')
             || path.components().any(|part| !matches!(part, Component::Normal(_)))
         {
-            return Err(self.wrong(
+            return Err(self.bad_value(
                 key,
                 format!("{value:?}"),
-                "leads out of its place",
+                "the path leaves its place",
                 "write a relative path without `..`",
             ));
         }
         Ok(())
     }
 
-    fn head(&self) -> Checked {
-        let workload = self.workload;
-        self.word("name", &workload.name)?;
-        for place in workload.places.keys() {
-            self.word("places", place)?;
-        }
-        let mut paths = BTreeSet::new();
-        for (name, database) in &workload.databases {
-            self.word("databases", name)?;
-            self.known(&format!("databases.{name}.place"), &database.place, "places", &workload.places)?;
-            let key = format!("databases.{name}.file");
-            self.relative(&key, &database.file)?;
-            if !paths.insert((&database.place, &database.file)) {
-                return Err(self.wrong(
-                    &key,
-                    &database.file,
-                    "another database has this file",
-                    "give each its own",
-                ));
-            }
-            if !database.page_size.is_power_of_two() || !(512..=65_536).contains(&database.page_size) {
-                let key = format!("databases.{name}.page_size");
-                return Err(self.wrong(
-                    &key,
-                    database.page_size,
-                    "SQLite has no such page",
-                    "write a power of two from 512 to 65536",
-                ));
-            }
-        }
-        for (name, files) in &workload.files {
-            self.word("files", name)?;
-            self.known(&format!("files.{name}.place"), &files.place, "places", &workload.places)?;
-            let key = format!("files.{name}.name");
-            self.relative(&key, &files.name)?;
-            if !files.name.contains("{n}") {
-                return Err(self.wrong(
-                    &key,
-                    format!("{:?}", files.name),
-                    "the same name for every file",
-                    "put {n} where the number goes",
-                ));
-            }
-            if !paths.insert((&files.place, &files.name)) {
-                return Err(self.wrong(
-                    &key,
-                    format!("{:?}", files.name),
-                    "another group has these names",
-                    "give each its own",
-                ));
-            }
-        }
-        if workload.phases.is_empty() {
-            return Err(self.wrong(
-                "phase",
-                "none",
-                "nothing to time",
-                "add [[phase]] with a [[phase.thread]]",
-            ));
-        }
-        let mut phases = BTreeSet::new();
-        for phase in &workload.phases {
-            self.word("phase.name", &phase.name)?;
-            if !phases.insert(&phase.name) {
-                return Err(self.wrong(
-                    "phase.name",
-                    &phase.name,
-                    "two phases of one name",
-                    "name them apart",
-                ));
-            }
-            if phase.threads.is_empty() {
-                return Err(self.wrong(
-                    &format!("phase \"{}\"", phase.name),
-                    "no thread",
-                    "nothing to do",
-                    "add [[phase.thread]]",
-                ));
-            }
-            let mut threads = BTreeSet::new();
-            for thread in &phase.threads {
-                self.word("phase.thread.name", &thread.name)?;
-                if !threads.insert(&thread.name) {
-                    return Err(self.wrong(
-                        "phase.thread.name",
-                        &thread.name,
-                        "two threads of one name",
-                        "name them apart, or use `instances`",
-                    ));
-                }
-                if !(1..=256).contains(&thread.instances) {
-                    return Err(self.wrong(
-                        "phase.thread.instances",
-                        thread.instances,
-                        "out of range",
-                        "write 1 to 256",
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn step(
-        &self,
-        step: &Step,
-        key: &str,
-        depth: usize,
-        around: u64,
-        within: Option<&str>,
-        connections: &BTreeMap<&str, Connection>,
-    ) -> Checked {
-        let key = format!("{key} ({})", step.kind());
-        if depth > DEPTH_MAX {
-            return Err(self.wrong(&key, depth, "nested too deep", "put less inside each other"));
-        }
-        let operations = around.checked_mul(step.count()).filter(|&operations| operations <= OPERATIONS_MAX);
-        let Some(operations) = operations.filter(|&operations| operations > 0) else {
-            let key = format!("{key}, count");
-            return Err(self.wrong(
-                &key,
-                step.count(),
-                "out of range",
-                "write a whole number from 1, less than 10^12 with all repeats around it",
-            ));
-        };
-        self.own_keys(step, &key, within, connections)?;
-        let within = match step {
-            Step::Transaction { database, .. } => Some(database.as_str()),
-            _ => within,
-        };
-        for (index, inner) in step.inner().iter().enumerate() {
-            self.step(inner, &format!("{key}.steps[{index}]"), depth + 1, operations, within, connections)?;
-        }
-        Ok(())
-    }
-
-    fn own_keys(
-        &self,
-        step: &Step,
-        key: &str,
-        within: Option<&str>,
-        connections: &BTreeMap<&str, Connection>,
-    ) -> Checked {
-        let files = |name: &str| self.known(&format!("{key}, files"), name, "files", &self.workload.files);
-        match step {
-            Step::Repeat { mark, steps, .. } => {
-                if let Some(mark) = mark {
-                    self.word(&format!("{key}, mark"), mark)?;
-                }
-                self.some_steps(key, steps)
-            }
-            Step::Transaction { database, steps, .. } => {
-                self.known(&format!("{key}, database"), database, "databases", &self.workload.databases)?;
-                if within.is_some() {
-                    return Err(self.wrong(
-                        key,
-                        database,
-                        "a transaction within another",
-                        "put one after the other",
-                    ));
-                }
-                self.some_steps(key, steps)
-            }
-            Step::Write { files: name, size, request, .. } => {
-                files(name)?;
-                self.request(key, request.0, false)?;
-                self.largest(key, size.largest())
-            }
-            Step::Append { files: name, size, direct, .. }
-            | Step::Overwrite { files: name, size, direct, .. } => {
-                files(name)?;
-                for bytes in size.bounds() {
-                    self.request(key, bytes, *direct)?;
-                }
-                self.largest(key, size.largest())
-            }
-            Step::Read { files: name, size, direct, .. } => {
-                files(name)?;
-                self.request(key, size.0, *direct)?;
-                self.largest(key, size.0)
-            }
-            Step::Replace { files: name, size, .. } => {
-                files(name)?;
-                self.largest(key, size.largest())
-            }
-            Step::Delete { files: name, .. } | Step::Evict { files: name } => files(name),
-            Step::Rename { files: name, to, .. } => {
-                files(name)?;
-                files(to)?;
-                if self.workload.files[name].place != self.workload.files[to].place {
-                    return Err(self.wrong(
-                        &format!("{key}, to"),
-                        to,
-                        "lies in another place",
-                        "rename within one place",
-                    ));
-                }
-                Ok(())
-            }
-            Step::Sql { database, statement, params, batch, .. } => {
-                self.known(&format!("{key}, database"), database, "databases", &self.workload.databases)?;
-                if *batch == Some(0) || (batch.is_some() && within == Some(database)) {
-                    return Err(self.wrong(
-                        &format!("{key}, batch"),
-                        batch.unwrap_or(0),
-                        "no transaction of its own",
-                        "leave `batch` out, or take the step out of the transaction",
-                    ));
-                }
-                self.statement(key, statement, params.len(), &connections[database.as_str()])
-            }
-            Step::Get { size, store, request, send, .. } => {
-                if let Some(store) = store {
-                    files(store)?;
-                }
-                self.request(key, request.0, false)?;
-                self.largest(key, size.largest().max(send.as_ref().map_or(0, super::Sizes::largest)))
-            }
-            Step::Think { seconds } => {
-                if !(0.0..=86_400.0).contains(seconds) {
-                    return Err(self.wrong(
-                        &format!("{key}, seconds"),
-                        seconds,
-                        "out of range",
-                        "write 0 to 86400",
-                    ));
-                }
-                Ok(())
-            }
-            Step::Work { bytes, .. } => self.largest(key, bytes.map_or(0, |bytes| bytes.0)),
-            Step::Replay { place, .. } => {
-                self.known(&format!("{key}, place"), place, "places", &self.workload.places)
-            }
-        }
-    }
-
     fn some_steps(&self, key: &str, steps: &[Step]) -> Checked {
         if steps.is_empty() {
-            return Err(self.wrong(&format!("{key}, steps"), "[]", "nothing to do", "add steps"));
+            return Err(self.bad_value(
+                &format!("{key}, steps"),
+                "[]",
+                "there is nothing to do",
+                "add steps",
+            ));
         }
         Ok(())
     }
 
     fn request(&self, key: &str, bytes: u64, direct: bool) -> Checked {
         if bytes == 0 {
-            return Err(self.wrong(key, "0B", "a call that moves nothing", "write a size above 0"));
+            return Err(self.bad_value(key, "0B", "a call would transfer nothing", "write a size above 0"));
         }
         if direct && !bytes.is_multiple_of(4096) {
-            return Err(self.wrong(
+            return Err(self.bad_value(
                 key,
                 format!("{bytes} bytes"),
-                "direct I/O needs whole 4 KiB",
-                "write a multiple of 4KiB",
+                "not a multiple of 4 KiB, which direct I/O needs",
+                "write a size such as 4KiB or 8KiB",
             ));
         }
         Ok(())
@@ -377,28 +440,29 @@ impl Checker<'_> {
 
     fn largest(&self, key: &str, bytes: u64) -> Checked {
         if bytes > REQUEST_BYTES_MAX {
-            return Err(self.wrong(
+            return Err(self.bad_value(
                 key,
                 format!("{bytes} bytes"),
-                "too much in one piece",
+                "too large for one request",
                 "write at most 1GiB, and a higher count",
             ));
         }
         Ok(())
     }
 
-    /// Statements that change the schema are run on the empty database, so that what follows them can be checked.
+    /// Checks an SQL statement on the empty database. A statement that changes the schema is run there, so that later
+    /// statements can be checked.
     fn statement(&self, key: &str, text: &str, params: usize, connection: &Connection) -> Checked {
         let key = format!("{key}, statement");
-        let wanted = {
+        let in_statement = {
             let statement = connection.prepare(text).map_err(|source| self.refused(&key, text, source))?;
             statement.parameter_count()
         };
-        if wanted != params {
-            return Err(self.wrong(
+        if in_statement != params {
+            return Err(self.bad_value(
                 &format!("{key} and params"),
                 text,
-                format!("{wanted} parameters in the statement, {params} in `params`"),
+                format!("{in_statement} parameters in the statement, {params} in `params`"),
                 "list one for each `?`",
             ));
         }
@@ -406,10 +470,10 @@ impl Checker<'_> {
         if ["BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "ATTACH", "DETACH"]
             .contains(&first.as_str())
         {
-            return Err(self.wrong(
+            return Err(self.bad_value(
                 &key,
                 text,
-                "transactions are not statements here",
+                "a step cannot begin or end a transaction, or attach a database",
                 "use `do = \"transaction\"` or `batch`",
             ));
         }

@@ -205,7 +205,7 @@ mod tests {
         check_steps(
             "{ do = 'append', files = 'photo', size = '5000B', direct = true }",
             expect![[
-                r#"own.toml: phase "p", thread "main", steps[0] (append) = 5000 bytes: direct I/O needs whole 4 KiB; write a multiple of 4KiB"#
+                r#"own.toml: phase "p", thread "main", steps[0] (append) = 5000 bytes: not a multiple of 4 KiB, which direct I/O needs; write a size such as 4KiB or 8KiB"#
             ]],
         );
         check_steps(

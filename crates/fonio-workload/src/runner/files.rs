@@ -189,7 +189,7 @@ impl Worker<'_, '_> {
         sync: SyncPolicy,
     ) -> Result<(), WorkloadError> {
         let bytes = size.draw(&mut self.random);
-        let seed = self.random.next();
+        let seed = self.random.next_u64();
         // Replaced round robin: the oldest becomes the newest.
         let number = match self.group(files, |group| group.take_oldest()) {
             Some(entry) => entry.number,
@@ -254,7 +254,7 @@ impl Worker<'_, '_> {
     }
 
     fn new_entry(&mut self, files: &str, bytes: u64) -> Entry {
-        let seed = self.random.next();
+        let seed = self.random.next_u64();
         Entry { number: self.group(files, |group| group.number()), bytes, seed }
     }
 

@@ -1,4 +1,8 @@
-//! Replays a trace of system calls: every thread of the trace is a thread here, and waits where the trace waited.
+//! Replays a trace of system calls. Every thread of the trace becomes a thread, and makes its calls at the times of the
+//! trace.
+//!
+//! Three phases: [`FilesBefore`] goes through the trace and finds the files that must exist before it, [`Trace::prepare`]
+//! makes them, and a [`Replayer`] for each thread makes the calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -18,14 +22,14 @@ use crate::outcome::Amounts;
 /// A trace, ready to be replayed.
 #[derive(Debug)]
 pub(super) struct Trace {
-    /// By thread, in the order of time.
+    /// The calls of each thread, in the order of time.
     threads: BTreeMap<u64, Vec<Line>>,
-    /// Files that must exist before, with their bytes.
+    /// Files that must exist before the trace, with their sizes in bytes.
     initial: BTreeMap<String, u64>,
     folders: BTreeSet<String>,
 }
 
-/// Where the kernel's own files lie, which have no counterpart on a flash device.
+/// Folders of the kernel's own files, which are not on a flash device.
 const NOT_FILES: &[&str] = &["proc/", "dev/", "sys/", "acct/"];
 
 impl Trace {
@@ -41,39 +45,31 @@ impl Trace {
     }
 
     fn new(lines: Vec<Line>) -> Self {
-        let mut state = Needs::default();
+        let mut before = FilesBefore::default();
         let mut threads: BTreeMap<u64, Vec<Line>> = BTreeMap::new();
         for line in lines {
-            state.see(&line);
+            before.add(&line);
             threads.entry(line.thread).or_default().push(line);
         }
-        let names = state.initial.keys().chain(&state.made);
+        let names = before.initial.keys().chain(&before.created);
         let folders: BTreeSet<String> = names.flat_map(|name| ancestors(name)).map(str::to_owned).collect();
-        // The trace looked at folders too, by their names alone.
-        state.initial.retain(|name, _| !folders.contains(name));
-        Trace { threads, initial: state.initial, folders }
+        // A trace does not tell a file from a folder whose status it reads.
+        before.initial.retain(|name, _| !folders.contains(name));
+        Trace { threads, initial: before.initial, folders }
     }
 
-    /// Makes the files that the trace finds.
+    /// Makes the folders and files that must exist before the trace.
     pub(super) fn prepare(&self, place: &Path, seed: u64) -> Result<(), WorkloadError> {
         for folder in &self.folders {
             super::make(&place.join(folder))?;
         }
         for (index, (name, &bytes)) in self.initial.iter().enumerate() {
-            let path = place.join(name);
-            let file = File::create(&path).map_err(file_error("make", &path))?;
-            let mut buffer = vec![0; 1 << 20];
-            let mut offset = 0;
-            while offset < bytes {
-                let len = (bytes - offset).min(buffer.len() as u64) as usize;
-                Content::Random.fill(seed.wrapping_add(index as u64), offset, &mut buffer[..len]);
-                file.write_all_at(&buffer[..len], offset).map_err(file_error("write", &path))?;
-                offset += len as u64;
-            }
+            make_file(&place.join(name), bytes, seed.wrapping_add(index as u64))?;
         }
         Ok(())
     }
 
+    /// Makes the calls of all threads, and returns their amounts together.
     pub(super) fn run(
         &self,
         runner: &Runner,
@@ -83,37 +79,19 @@ impl Trace {
         let directory = runner.place(place);
         let syncs = runner.options.overrides.syncs_place(place);
         let start_ns = monotonic_ns();
-        let results = thread::scope(|scope| {
-            let handles: Vec<_> = self
-                .threads
-                .iter()
-                .map(|(&thread, lines)| {
-                    let mut replayer = Replayer {
-                        directory,
-                        syncs,
-                        thread,
-                        pace: runner.options.pace,
-                        start_ns,
-                        open: BTreeMap::new(),
-                        opened: BTreeMap::new(),
-                        buffer: Vec::new(),
-                        amounts: Amounts::default(),
-                    };
-                    let handle = thread::Builder::new()
-                        .name(format!("replay-{thread}"))
-                        .spawn_scoped(scope, move || {
-                            replayer.run(lines, must_stop).map(|()| replayer.amounts)
-                        });
-                    handle.map_err(file_error("start a thread for", directory))
-                })
-                .collect();
+        let results: Vec<Result<Amounts, WorkloadError>> = thread::scope(|scope| {
+            let spawn = |thread: u64, lines| {
+                let mut replayer = Replayer::new(directory, syncs, thread, runner.options.pace, start_ns);
+                thread::Builder::new()
+                    .name(format!("replay-{thread}"))
+                    .spawn_scoped(scope, move || replayer.run(lines, must_stop).map(|()| replayer.amounts))
+                    .map_err(file_error("start a thread for", directory))
+            };
+            let handles: Vec<_> = self.threads.iter().map(|(&thread, lines)| spawn(thread, lines)).collect();
             let join = |handle: thread::ScopedJoinHandle<'_, _>| {
                 handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            handles
-                .into_iter()
-                .map(|handle| handle.and_then(join))
-                .collect::<Vec<Result<Amounts, WorkloadError>>>()
+            handles.into_iter().map(|handle| handle.and_then(join)).collect()
         });
         let mut amounts = Amounts::default();
         for result in results {
@@ -123,35 +101,53 @@ impl Trace {
     }
 }
 
-/// The file that an opened path stands for. What the trace could not name gets a name by thread and descriptor: such
-/// descriptors are the same file as long as they are open.
-fn file_name(target: &Target, thread: u64, descriptor: i64, opened: u64) -> Option<String> {
+/// Makes a file of `bytes` random bytes.
+fn make_file(path: &Path, bytes: u64, seed: u64) -> Result<(), WorkloadError> {
+    let file = File::create(path).map_err(file_error("make", path))?;
+    let mut buffer = vec![0; 1 << 20];
+    let mut offset = 0;
+    while offset < bytes {
+        let length = (bytes - offset).min(buffer.len() as u64) as usize;
+        Content::Random.fill(seed, offset, &mut buffer[..length]);
+        file.write_all_at(&buffer[..length], offset).map_err(file_error("write", path))?;
+        offset += length as u64;
+    }
+    Ok(())
+}
+
+/// The name of an opened file, relative to the place of the replay; `None` where it is not a file on the device. A file
+/// that the trace does not name gets a name of its thread, its descriptor and the count of openings of the descriptor.
+fn file_name(target: &Target, thread: u64, descriptor: i64, openings: u64) -> Option<String> {
     match target {
         Target::Named(path) if path == "." || NOT_FILES.iter().any(|prefix| path.starts_with(prefix)) => None,
         Target::Named(path) => Some(path.clone()),
-        Target::Unnamed => Some(format!("unnamed/{thread}-{descriptor}-{opened}")),
+        Target::Unnamed => Some(format!("unnamed/{thread}-{descriptor}-{openings}")),
     }
 }
 
-/// `a` and `a/b` of `a/b/c`.
+/// The folders around a file: `a` and `a/b` of `a/b/c`.
 fn ancestors(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('/').map(|(at, _)| &name[..at])
 }
 
-/// Goes through the trace once to find out what must exist before it.
+/// The files that must exist before a trace, found by following its calls.
 #[derive(Default)]
-struct Needs {
+struct FilesBefore {
+    /// Their names and sizes in bytes.
     initial: BTreeMap<String, u64>,
-    /// Names that the trace itself makes before it uses them.
-    made: BTreeSet<String>,
+    /// Names that the trace creates before it uses them.
+    created: BTreeSet<String>,
+    /// Name and position of each open file, by thread and descriptor; `None` where it is not a file on the device.
     open: BTreeMap<(u64, i64), Option<(String, u64)>>,
-    opened: BTreeMap<(u64, i64), u64>,
-    /// Bytes that the trace has written to each name.
+    /// How often each descriptor was opened.
+    openings: BTreeMap<(u64, i64), u64>,
+    /// The end of what the trace has written to each name, in bytes.
     written: BTreeMap<String, u64>,
 }
 
-impl Needs {
-    fn see(&mut self, line: &Line) {
+impl FilesBefore {
+    /// Takes the next call of the trace into account.
+    fn add(&mut self, line: &Line) {
         match &line.call {
             Call::Open { target, flags, descriptor } if *descriptor >= 0 => {
                 self.open(line.thread, *descriptor, target, flags.makes && *target != Target::Unnamed);
@@ -163,21 +159,21 @@ impl Needs {
             }
             Call::Unlink { path, done: true } => {
                 self.exists(path, 0);
-                self.made.insert(path.clone());
+                self.created.insert(path.clone());
                 self.written.remove(path);
             }
             Call::Rename { from, to, done: true } => {
                 self.exists(from, 0);
-                self.made.insert(to.clone());
+                self.created.insert(to.clone());
                 let bytes =
                     self.written.remove(from).or_else(|| self.initial.get(from).copied()).unwrap_or(0);
                 self.written.insert(to.clone(), bytes);
             }
             Call::Read { descriptor, offset, bytes } => {
-                self.touch(line.thread, *descriptor, *offset, *bytes, false)
+                self.transfer(line.thread, *descriptor, *offset, *bytes, false)
             }
             Call::Write { descriptor, offset, bytes } => {
-                self.touch(line.thread, *descriptor, *offset, *bytes, true)
+                self.transfer(line.thread, *descriptor, *offset, *bytes, true)
             }
             Call::Close { descriptor } => {
                 self.open.remove(&(line.thread, *descriptor));
@@ -186,13 +182,13 @@ impl Needs {
         }
     }
 
-    fn open(&mut self, thread: u64, descriptor: i64, target: &Target, makes: bool) {
-        let opened = self.opened.entry((thread, descriptor)).or_insert(0);
-        *opened += 1;
-        let name = file_name(target, thread, descriptor, *opened);
+    fn open(&mut self, thread: u64, descriptor: i64, target: &Target, creates: bool) {
+        let openings = self.openings.entry((thread, descriptor)).or_insert(0);
+        *openings += 1;
+        let name = file_name(target, thread, descriptor, *openings);
         if let Some(name) = &name {
-            if makes && !self.initial.contains_key(name) {
-                self.made.insert(name.clone());
+            if creates && !self.initial.contains_key(name) {
+                self.created.insert(name.clone());
             } else {
                 self.exists(name, 0);
             }
@@ -200,15 +196,17 @@ impl Needs {
         self.open.insert((thread, descriptor), name.map(|name| (name, 0)));
     }
 
+    /// Records that the trace found a file of at least `bytes` bytes, unless it has created the file itself.
     fn exists(&mut self, name: &str, bytes: u64) {
-        if self.made.contains(name) {
+        if self.created.contains(name) {
             return;
         }
         let initial = self.initial.entry(name.to_owned()).or_insert(0);
         *initial = (*initial).max(bytes);
     }
 
-    fn touch(&mut self, thread: u64, descriptor: i64, offset: Option<u64>, bytes: u64, writes: bool) {
+    /// A read or a write.
+    fn transfer(&mut self, thread: u64, descriptor: i64, offset: Option<u64>, bytes: u64, writes: bool) {
         if !self.open.contains_key(&(thread, descriptor)) {
             self.open(thread, descriptor, &Target::Unnamed, false);
         }
@@ -228,15 +226,17 @@ impl Needs {
     }
 }
 
+/// Makes the calls of one thread.
 struct Replayer<'a> {
     directory: &'a Path,
     syncs: bool,
     thread: u64,
     pace: f64,
     start_ns: u64,
-    /// `None` for what is no file here.
+    /// The open files by descriptor; `None` where it is not a file on the device.
     open: BTreeMap<i64, Option<OpenFile>>,
-    opened: BTreeMap<i64, u64>,
+    /// How often each descriptor was opened.
+    openings: BTreeMap<i64, u64>,
     buffer: Vec<u8>,
     amounts: Amounts,
 }
@@ -245,11 +245,25 @@ struct OpenFile {
     path: PathBuf,
     file: File,
     position: u64,
-    /// It can be synced and looked at, and nothing else.
+    /// A folder can be synced, and its status read; no other call is made for it.
     is_folder: bool,
 }
 
-impl Replayer<'_> {
+impl<'a> Replayer<'a> {
+    fn new(directory: &'a Path, syncs: bool, thread: u64, pace: f64, start_ns: u64) -> Self {
+        Replayer {
+            directory,
+            syncs,
+            thread,
+            pace,
+            start_ns,
+            open: BTreeMap::new(),
+            openings: BTreeMap::new(),
+            buffer: Vec::new(),
+            amounts: Amounts::default(),
+        }
+    }
+
     fn run(&mut self, lines: &[Line], must_stop: &dyn Fn() -> bool) -> Result<(), WorkloadError> {
         for line in lines {
             self.wait(line.at_us, must_stop)?;
@@ -258,7 +272,7 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// A call that comes late is made at once; the trace's clock is not moved, so lateness does not add up.
+    /// Waits until the time of a call. A call that is late is made at once and does not delay later calls.
     fn wait(&mut self, at_us: u64, must_stop: &dyn Fn() -> bool) -> Result<(), WorkloadError> {
         let due_ns = self.start_ns + (at_us as f64 * 1000.0 * self.pace) as u64;
         loop {
@@ -275,9 +289,10 @@ impl Replayer<'_> {
         }
     }
 
+    /// Makes a call and counts it as replayed or left out.
     fn call(&mut self, call: &Call) -> Result<(), WorkloadError> {
-        let done = match call {
-            // Failed in the trace, so it moved nothing there.
+        let is_replayed = match call {
+            // A call that failed in the trace transferred nothing.
             Call::Failed => false,
             Call::Open { descriptor, .. } if *descriptor < 0 => false,
             Call::Open { target, flags, descriptor } => {
@@ -287,34 +302,13 @@ impl Replayer<'_> {
             Call::Read { descriptor, offset, bytes } => self.read(*descriptor, *offset, *bytes)?,
             Call::Write { descriptor, offset, bytes } => self.write(*descriptor, *offset, *bytes)?,
             Call::Sync { descriptor, data_only } => self.sync(*descriptor, *data_only)?,
-            Call::Truncate { descriptor, bytes } => {
-                match self.file(*descriptor)?.filter(|open| !open.is_folder) {
-                    None => false,
-                    Some(open) => {
-                        open.file.set_len(*bytes).map_err(file_error("truncate", &open.path))?;
-                        true
-                    }
-                }
-            }
-            Call::StatDescriptor { descriptor } => match self.file(*descriptor)? {
-                None => false,
-                Some(open) => {
-                    open.file.metadata().map_err(file_error("look at", &open.path))?;
-                    true
-                }
-            },
-            // Whether it is there is the answer, not a failure.
-            Call::Stat { path, .. } | Call::Access { path, .. } => {
-                let known = file_name(&Target::Named(path.clone()), 0, 0, 0).is_some();
-                if known {
-                    let _ = fs::metadata(self.directory.join(path));
-                }
-                known
-            }
+            Call::Truncate { descriptor, bytes } => self.truncate(*descriptor, *bytes)?,
+            Call::StatDescriptor { descriptor } => self.stat_descriptor(*descriptor)?,
+            Call::Stat { path, .. } | Call::Access { path, .. } => self.stat(path),
             Call::Unlink { path, done } => *done && self.unlink(path)?,
             Call::Rename { from, to, done } => *done && self.rename(from, to)?,
         };
-        if done {
+        if is_replayed {
             self.amounts.calls_replayed += 1;
         } else {
             self.amounts.calls_left_out += 1;
@@ -322,10 +316,12 @@ impl Replayer<'_> {
         Ok(())
     }
 
+    /// Opens a file, and creates it where it does not exist. Like all methods for calls, it returns false where the call
+    /// is not for a file on the device.
     fn open(&mut self, target: &Target, descriptor: i64, truncate: bool) -> Result<bool, WorkloadError> {
-        let opened = self.opened.entry(descriptor).or_insert(0);
-        *opened += 1;
-        let Some(name) = file_name(target, self.thread, descriptor, *opened) else {
+        let openings = self.openings.entry(descriptor).or_insert(0);
+        *openings += 1;
+        let Some(name) = file_name(target, self.thread, descriptor, *openings) else {
             self.open.insert(descriptor, None);
             return Ok(false);
         };
@@ -336,6 +332,12 @@ impl Replayer<'_> {
             self.open.insert(descriptor, Some(OpenFile { path, file, position: 0, is_folder: true }));
             return Ok(true);
         }
+        let file = self.open_or_create(&path, truncate)?;
+        self.open.insert(descriptor, Some(OpenFile { path, file, position: 0, is_folder: false }));
+        Ok(true)
+    }
+
+    fn open_or_create(&mut self, path: &Path, truncate: bool) -> Result<File, WorkloadError> {
         let open = |create_only: bool| {
             OpenOptions::new()
                 .read(true)
@@ -343,24 +345,23 @@ impl Replayer<'_> {
                 .create(true)
                 .create_new(create_only)
                 .truncate(truncate && !create_only)
-                .open(&path)
+                .open(path)
         };
-        // Threads of the trace raced for files, and so do ours: whoever comes first makes it.
-        let file = match open(true) {
+        // Several threads can open a new file at the same time; only the one that creates it counts it.
+        match open(true) {
             Ok(file) => {
                 self.amounts.files_created += 1;
-                file
+                Ok(file)
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                open(false).map_err(file_error("open", &path))?
+                open(false).map_err(file_error("open", path))
             }
-            Err(source) => return Err(file_error("open", &path)(source)),
-        };
-        self.open.insert(descriptor, Some(OpenFile { path, file, position: 0, is_folder: false }));
-        Ok(true)
+            Err(source) => Err(file_error("open", path)(source)),
+        }
     }
 
-    /// `None` for what is no file here. A descriptor that the trace never opened is taken for an unnamed file.
+    /// The open file of a descriptor; `None` where it is not a file on the device. A descriptor that the trace did not open
+    /// becomes an unnamed file.
     fn file(&mut self, descriptor: i64) -> Result<Option<&mut OpenFile>, WorkloadError> {
         if !self.open.contains_key(&descriptor) {
             self.open(&Target::Unnamed, descriptor, false)?;
@@ -412,6 +413,27 @@ impl Replayer<'_> {
         done.map_err(file_error("sync", &open.path))?;
         self.amounts.syncs += 1;
         Ok(true)
+    }
+
+    fn truncate(&mut self, descriptor: i64, bytes: u64) -> Result<bool, WorkloadError> {
+        let Some(open) = self.file(descriptor)?.filter(|open| !open.is_folder) else { return Ok(false) };
+        open.file.set_len(bytes).map_err(file_error("truncate", &open.path))?;
+        Ok(true)
+    }
+
+    fn stat_descriptor(&mut self, descriptor: i64) -> Result<bool, WorkloadError> {
+        let Some(open) = self.file(descriptor)? else { return Ok(false) };
+        open.file.metadata().map_err(file_error("look at", &open.path))?;
+        Ok(true)
+    }
+
+    /// Reads a file's status. A file that does not exist is not an error: the call may ask whether it exists.
+    fn stat(&self, path: &str) -> bool {
+        let is_file = file_name(&Target::Named(path.to_owned()), 0, 0, 0).is_some();
+        if is_file {
+            let _ = fs::metadata(self.directory.join(path));
+        }
+        is_file
     }
 
     fn unlink(&mut self, path: &str) -> Result<bool, WorkloadError> {

@@ -8,8 +8,8 @@ use super::{Runner, lock};
 use crate::content::{Content, words};
 use crate::definition::{Param, spelled};
 use crate::error::WorkloadError;
-use crate::random::Random;
 use crate::scale::scaled;
+use fonio_core::Random;
 
 /// Threads of one app wait for each other this long.
 const BUSY_MS: u32 = 30_000;
@@ -218,7 +218,7 @@ fn value(runner: &Runner, random: &mut Random, param: &Param) -> Value {
         }
         Param::Blob(sizes) => {
             let bytes = sizes.draw(random);
-            Value::Blob(Content::Random.bytes(random.next(), bytes as usize))
+            Value::Blob(Content::Random.bytes(random.next_u64(), bytes as usize))
         }
         Param::Spelled(low, high) => Value::Text(spelled(random.between(*low as u64, *high as u64))),
         Param::Scaled(count) => Value::Integer(scaled(*count, runner.options.scale) as i64),

@@ -20,7 +20,7 @@ pub(super) fn work(
 ) -> Result<(), WorkloadError> {
     if let Some(Bytes(bytes)) = bytes {
         let content = if kind == Work::Decode { Content::Deflated } else { Content::Text };
-        let seed = worker.random.next();
+        let seed = worker.random.next_u64();
         worker.last.resize(bytes as usize, 0);
         content.fill(seed, 0, &mut worker.last);
     }

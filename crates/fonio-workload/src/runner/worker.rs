@@ -13,8 +13,8 @@ use crate::error::WorkloadError;
 use crate::http::Client;
 use crate::observer::Mark;
 use crate::outcome::Amounts;
-use crate::random::Random;
 use crate::scale::{Planned, due, scaled};
+use fonio_core::Random;
 
 /// Time in one step.
 #[derive(Clone, Debug, Default)]
@@ -224,7 +224,7 @@ impl<'s, 'a> Worker<'s, 'a> {
     ) -> Result<(), WorkloadError> {
         let bytes = size.draw(&mut self.random);
         let send = send.map_or(0, |sizes| sizes.draw(&mut self.random));
-        let seed = self.random.next();
+        let seed = self.random.next_u64();
         let client = self.client.as_mut().expect("checked when the runner was made");
         client.fetch(content, seed, bytes, send, &mut self.last)?;
         self.amounts.http_requests += 1;

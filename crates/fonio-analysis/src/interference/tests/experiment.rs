@@ -6,6 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use fonio_core::Random;
+
 use super::{EqualDepth, InterferenceTally};
 use crate::Class;
 use crate::seen::Seen;
@@ -13,22 +15,14 @@ use crate::seen::Seen;
 /// Requests of a load.
 const REQUESTS: usize = 4000;
 
-struct Dice(u64);
+struct Dice(Random);
 
 impl Dice {
-    /// `SplitMix64`.
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
     fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        self.0.next_u64() % n
     }
     fn uniform(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.uniform()
     }
     /// Von Neumann 1951, which needs no logarithm: how long a run of draws falls.
     fn exponential(&mut self, mean: f64) -> u64 {
@@ -118,7 +112,7 @@ enum Event {
 
 /// Runs a load. Rows are in the order of their issue.
 fn run(load: &Load, labels: Labels, effect: Effect, seed: u64) -> Vec<Row> {
-    let mut dice = Dice(seed);
+    let mut dice = Dice(Random::new(seed));
     let mut rows: Vec<Row> = Vec::new();
     let mut issued = Vec::new();
     let mut events = BinaryHeap::new();

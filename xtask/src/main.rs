@@ -50,7 +50,7 @@ cargo xtask COMMAND
               [--html FILE, with a figure of each]; those that run workloads on emulated devices are run when named (root, about two minutes each); --full takes all
               devices and workloads at full scale, and adds what is
               measured on emulated devices (root)
-  assets      build the script and the style of the HTML report (cargo does it too when they are missing)
+  assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm)
   setup       only install what the other commands need, or print the line that does
   help        this text
 ";

@@ -65,6 +65,7 @@ needs! {
     Fusermount "fusermount" "The program fusermount3 is installed, and users may open `/dev/fuse`."
     Qemu "qemu" "The programs qemu-io and qemu-img are installed."
     Node "node" "The program node is installed."
+    Npm "npm" "The program npm is installed, and its registry can be reached."
     Duckdb "duckdb" "A Python interpreter has DuckDB's package."
     Shared "shared" "The real traces lie beside the repository."
     PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone."
@@ -93,6 +94,7 @@ impl Need {
             Need::Fusermount => programs(&["fusermount3"]),
             Need::Qemu => programs(&["qemu-io", "qemu-img"]),
             Need::Node => programs(&["node"]),
+            Need::Npm => programs(&["npm"]),
             Need::PhoneTrace => variable("FONIO_MOBIGEN_TRACE"),
             Need::Long => variable("FONIO_LONG_TESTS"),
             Need::Tracefs

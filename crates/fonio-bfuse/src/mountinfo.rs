@@ -1,27 +1,26 @@
-//! What `/proc/self/mountinfo` says of our mounts. It is read instead of looking at them: a mount whose daemon is
-//! stuck would make us stick too.
+//! Finds our mounts in `/proc/self/mountinfo`. This does not access the mounts, so it does not hang if a daemon hangs.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// What mounts of ours are called there; mount(8) and df show it.
+/// The file-system type of our mounts, as mount(8) and df show it.
 pub(crate) const FILE_SYSTEM_TYPE: &str = "fuse.fonio";
 
 /// One of our mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountEntry {
-    /// Major and minor number of its device, `0:57`.
+    /// Major and minor number of its device, for example `0:57`.
     pub(crate) device: String,
     pub(crate) dir: PathBuf,
 }
 
-/// Our mounts, in the order in which they were made.
+/// Our mounts, in the order of mounting.
 pub(crate) fn ours() -> Vec<MountEntry> {
     std::fs::read("/proc/self/mountinfo").map(|bytes| parse(&bytes)).unwrap_or_default()
 }
 
-/// The mount that one sees at `dir`.
+/// The last of our mounts at `dir`.
 pub(crate) fn at(dir: &Path) -> Option<MountEntry> {
     ours().into_iter().rev().find(|entry| entry.dir == dir)
 }
@@ -39,7 +38,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     (kind == FILE_SYSTEM_TYPE.as_bytes()).then_some(MountEntry { device, dir })
 }
 
-/// Blanks and the like are written as a backslash and three octal digits.
+/// Decodes blanks and similar characters, which are written as a backslash and three octal digits.
 fn unescape(word: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(word.len());
     let mut rest = word;

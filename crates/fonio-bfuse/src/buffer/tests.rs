@@ -109,7 +109,7 @@ fn run(steps: &[Step], options: BufferOptions) {
             }
             Step::Write { file, offset, bytes } => files[file].write(&buffer, offset, bytes, seed as u8),
             Step::Settle { file, offset, bytes } => {
-                buffer.settle(&files[file].pending, offset, bytes);
+                buffer.drain_range(&files[file].pending, offset, bytes);
                 let from = usize::try_from(offset).expect("offsets are small");
                 files[file].check_below(from, from + usize::try_from(bytes).expect("small"));
             }
@@ -277,11 +277,11 @@ fn only_what_touches_pending_data_is_drained() {
     file.write(&buffer, 100, 100, 2);
     // Pending is 100..200.
     for (offset, length, drains) in [(0, 100, 0), (200, 50, 0), (u64::MAX, 9, 0), (100, 0, 0), (199, 1, 1)] {
-        buffer.settle(&file.pending, offset, length);
+        buffer.drain_range(&file.pending, offset, length);
         assert_eq!(statistics.read_drains.get(), drains, "{length} bytes at {offset}");
     }
     file.write(&buffer, 200, 100, 3);
-    buffer.settle(&file.pending, 0, u64::MAX);
+    buffer.drain_range(&file.pending, 0, u64::MAX);
     assert_eq!(statistics.read_drains.get(), 2);
     file.check_below(0, 300);
 }

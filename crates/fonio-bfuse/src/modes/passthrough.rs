@@ -1,5 +1,5 @@
-//! `passthrough`: reads, writes and mappings of a file go straight to the file below; we see only opens, names and
-//! attributes. Linux 6.9, root, and a source that is not stacked itself.
+//! `passthrough`: the kernel reads, writes and maps the file below itself; the daemon only serves opens, names and
+//! attributes. Needs Linux 6.9, root, and a source that is not on a stacked file system.
 
 use super::{IO_BYTES, Mode, Offers, Plan, Serving};
 use crate::options::Options;

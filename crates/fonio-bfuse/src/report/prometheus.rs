@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::{Distribution, Report};
 
-/// The report as metrics.
+/// Formats the report as metrics.
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
     let buffer = &report.buffer;

@@ -1,4 +1,4 @@
-//! Finding a device: a shipped profile by its name, any other by its file, and two of them as one.
+//! Finds a device: a shipped profile by its name, another one by its file, or two of them combined.
 //!
 //! | name | device |
 //! |---|---|
@@ -18,11 +18,11 @@ use fonio_sim::profile::Profile;
 
 use crate::EmulatorError;
 
-/// The profile of this name or in this file.
+/// Loads the profile of this name or in this file.
 ///
 /// # Errors
 ///
-/// [`EmulatorError::Profile`] where there is neither, or the file is no profile.
+/// [`EmulatorError::Profile`] if there is no such profile, or the file is invalid.
 pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     if let Some(profile) = Profile::shipped(name) {
         return Ok(profile);
@@ -34,11 +34,11 @@ pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     Profile::parse(name, &text).map_err(|error| refused(error.to_string()))
 }
 
-/// The device of this name.
+/// Creates the device of this name.
 ///
 /// # Errors
 ///
-/// [`EmulatorError::Profile`], also where the model cannot have this capacity.
+/// [`EmulatorError::Profile`], also if the model cannot have this capacity.
 pub fn device(name: &str, capacity: ByteCount, seed: u64) -> Result<Box<dyn Device>, EmulatorError> {
     let refused = |reason: String| EmulatorError::Profile { profile: name.to_owned(), reason };
     let two = |names: &'_ str| {

@@ -189,6 +189,7 @@ fn breaches() -> Result<Vec<String>> {
         let folder = package.manifest_path.parent().context("a manifest without a folder")?;
         check_sources(name, folder, &mut found)?;
     }
+    found.extend(crate::documents::breaches()?);
     Ok(found)
 }
 

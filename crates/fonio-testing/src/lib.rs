@@ -10,6 +10,8 @@ use std::io::Write;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 
+pub mod markdown;
+
 /// The environment variable that lists, by name and with commas between, what this machine must have.
 pub const REQUIRE: &str = "FONIO_REQUIRE";
 

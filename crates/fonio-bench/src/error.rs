@@ -24,7 +24,7 @@ pub enum BenchError {
         output: String,
     },
     /// The output is not that of fio 3.
-    #[error("fio's output is not understood: {what}")]
+    #[error("cannot read the output of fio: {what}; fonio needs fio 3")]
     FioOutput {
         /// What is wrong, and where.
         what: String,
@@ -41,15 +41,15 @@ pub enum BenchError {
         source: io::Error,
     },
     /// The target is neither a directory nor a block device.
-    #[error("{} is neither a folder nor a block device", path.display())]
+    #[error("{} is neither a directory nor a block device", path.display())]
     NoTarget {
         /// The target.
         path: PathBuf,
     },
     /// The file system does not support direct I/O, so the benchmark would measure the page cache.
     #[error(
-        "{} ({file_system}) refuses direct I/O, so the result would be the page cache's; \
-         name a folder on another file system, or the device itself", path.display()
+        "{} ({file_system}) does not support direct I/O, so the benchmark would measure the page cache; \
+         use a directory on another file system, or the device itself", path.display()
     )]
     NoDirectIo {
         /// The directory or device.
@@ -85,10 +85,10 @@ pub enum BenchError {
         needed: u64,
     },
     /// The time for the whole benchmark ended before the first test was complete.
-    #[error("the time was over before anything was measured; give it more with --time")]
+    #[error("the time ended before the first measurement; allow more with --for")]
     TimeOver,
     /// The user interrupted the benchmark.
-    #[error("stopped; what was written for the benchmark is removed")]
+    #[error("interrupted; the benchmark's file is removed")]
     Interrupted,
 }
 

@@ -99,7 +99,7 @@ pub fn run(
     };
     if !left_out.is_empty() {
         benchmark.warnings.push(format!(
-            "The time was over before {}. Repeat with --time {}min.",
+            "The time ended before {}. Repeat with --for {}min.",
             left_out.join(", "),
             effort.time_max.as_secs().div_ceil(60) * 2
         ));

@@ -40,8 +40,8 @@ const PAGE_BYTES: u32 = 4096;
 /// `OVERLAYFS_SUPER_MAGIC`, `FUSE_SUPER_MAGIC`, `ECRYPTFS_SUPER_MAGIC`: file systems that stack on others.
 const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 
-const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter fuse.enable_uring (root's mounts switch it on), \
-     io_uring itself, and io_unit above 64K; take io_uring=auto";
+const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter fuse.enable_uring (root's mounts enable it), \
+     io_uring itself, and io_unit above 64K; use io_uring=auto";
 
 /// The result of the negotiation.
 pub(crate) struct Agreed {

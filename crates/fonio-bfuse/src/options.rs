@@ -198,7 +198,7 @@ pub enum OptionError {
         name: String,
     },
     /// Its value is invalid.
-    #[error("`{name}={value}`: {wants}")]
+    #[error("`{name}={value}` is not valid; use {wants}")]
     Value {
         /// The option.
         name: String,
@@ -229,7 +229,7 @@ impl Options {
             return Err(OptionError::Value {
                 name: "entry".to_owned(),
                 value: options.buffer.entry_bytes.to_string(),
-                wants: "at most the bytes of the whole buffer",
+                wants: "at most the size of the buffer",
             });
         }
         Ok(options)
@@ -389,15 +389,17 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_with_a_way_out() {
-        check("io_unit=5000", &expect!["`io_unit=5000`: a multiple of 4K, from 4K to 1M"]);
-        check("io_unit=2M", &expect!["`io_unit=2M`: a multiple of 4K, from 4K to 1M"]);
-        check("flush=10", &expect!["`flush=10`: a time with its unit, such as 10ms"]);
+        check("io_unit=5000", &expect!["`io_unit=5000` is not valid; use a multiple of 4K, from 4K to 1M"]);
+        check("io_unit=2M", &expect!["`io_unit=2M` is not valid; use a multiple of 4K, from 4K to 1M"]);
+        check("flush=10", &expect!["`flush=10` is not valid; use a time with its unit, such as 10ms"]);
         check(
             "mode=fast",
-            &expect!["`mode=fast`: one of auto, stock, extended, buffered, writeback, passthrough"],
+            &expect![
+                "`mode=fast` is not valid; use one of auto, stock, extended, buffered, writeback, passthrough"
+            ],
         );
         check("bufer=8M", &expect!["there is no option `bufer=8M`; `fonio mount --help` lists them"]);
-        check("files=100", &expect!["`files=100`: a number from 256 to 1073741816"]);
-        check("buffer=1M", &expect!["`entry=2097152`: at most the bytes of the whole buffer"]);
+        check("files=100", &expect!["`files=100` is not valid; use a number from 256 to 1073741816"]);
+        check("buffer=1M", &expect!["`entry=2097152` is not valid; use at most the size of the buffer"]);
     }
 }

@@ -130,5 +130,5 @@ fn gone() -> EmulatorError {
 }
 
 fn unexpected(answer: &Answer) -> EmulatorError {
-    EmulatorError::Server { reason: format!("it gave an answer to another question: {answer:?}") }
+    EmulatorError::Server { reason: format!("it gave an unexpected answer: {answer:?}") }
 }

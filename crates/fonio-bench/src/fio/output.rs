@@ -221,7 +221,7 @@ mod tests {
             Access::RandWrite,
             1,
             expect![[r#"
-            fio's output is not understood: no request was completed before the time was over
+            cannot read the output of fio: no request was completed before the time was over; fonio needs fio 3
         "#]],
         );
     }
@@ -234,7 +234,7 @@ mod tests {
             Access::RandRead,
             1,
             expect![[r#"
-            fio's output is not understood: it holds no JSON
+            cannot read the output of fio: it holds no JSON; fonio needs fio 3
         "#]],
         );
         check(
@@ -242,7 +242,7 @@ mod tests {
             Access::RandRead,
             1,
             expect![[r#"
-            fio's output is not understood: EOF while parsing an object at line 19 column 2, in the JSON that begins at byte 0
+            cannot read the output of fio: EOF while parsing an object at line 19 column 2, in the JSON that begins at byte 0; fonio needs fio 3
         "#]],
         );
         check(
@@ -250,7 +250,7 @@ mod tests {
             Access::RandWrite,
             1,
             expect![[r#"
-            fio's output is not understood: the job ended with error 28
+            cannot read the output of fio: the job ended with error 28; fonio needs fio 3
         "#]],
         );
     }

@@ -8,11 +8,11 @@ pub(super) fn plan(options: &Options, offers: Offers) -> Result<Plan, &'static s
     if offers.source_is_stacked {
         return Err(
             "the source is a FUSE or overlay file system, to which the kernel does not pass through; \
-             take mode=writeback",
+             use mode=writeback",
         );
     }
     if !offers.passthrough {
-        return Err("passthrough needs Linux 6.9 or later and root; take mode=writeback");
+        return Err("passthrough needs Linux 6.9 or later and root; use mode=writeback");
     }
     Ok(Plan {
         mode: Mode::Passthrough,

@@ -1,4 +1,4 @@
-//! A mount in a process of its own, as users have it: what a test does with it can hang or kill the daemon alone.
+//! A mount whose daemon is a separate process, as for users: a test can only hang or kill this process.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -21,7 +21,7 @@ pub fn program() -> PathBuf {
     path.join("examples/mount")
 }
 
-/// A mounted directory; it is unmounted when this is dropped.
+/// A mounted directory. It is unmounted when this value is dropped.
 pub struct Mounted {
     pub folder: TempDir,
     pub source: PathBuf,
@@ -61,7 +61,7 @@ impl Mounted {
         self.source.join(name)
     }
 
-    /// Asks the daemon to end, and says whether it ended well.
+    /// Asks the daemon to end, and returns whether it ended successfully.
     pub fn terminate(&mut self) -> bool {
         let pid = rustix::process::Pid::from_child(&self.daemon);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is our child");
@@ -86,7 +86,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Numbers that look random and are the same for the same seed (Steele, Lea, Flood 2014: SplitMix64).
+/// Pseudorandom numbers (SplitMix64: Steele, Lea, Flood 2014), the same for the same seed.
 pub struct Numbers(pub u64);
 
 impl Numbers {

@@ -207,7 +207,7 @@ mod tests {
             ],
         );
         check("vanish", expect!["fault `vanish`: it needs `after` (a duration) or `commands` (a number)"]);
-        check("flip:colour=red", expect!["fault `flip:colour=red`: it knows no `colour`"]);
-        check("flip:op=write", expect!["fault `flip:op=write`: it knows no `op`"]);
+        check("flip:colour=red", expect!["fault `flip:colour=red`: there is no setting `colour`"]);
+        check("flip:op=write", expect!["fault `flip:op=write`: there is no setting `op`"]);
     }
 }

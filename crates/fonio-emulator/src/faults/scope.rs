@@ -27,7 +27,7 @@ impl<'a> Settings<'a> {
     }
 
     pub(super) fn finish(&self) -> Result<(), String> {
-        self.left.first().map_or(Ok(()), |(key, _)| Err(format!("it knows no `{key}`")))
+        self.left.first().map_or(Ok(()), |(key, _)| Err(format!("there is no setting `{key}`")))
     }
 }
 

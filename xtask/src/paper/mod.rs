@@ -317,8 +317,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Writes the page with the report's own code, in an example of `fonio-report`, so that the other commands do not wait
-/// until that is compiled.
+/// Writes the page with the example `paper_page` of `fonio-report`.
 fn write_page(outcomes: &[Outcome], file: &Path) -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
     let file = std::path::absolute(file).with_context(|| format!("{} is not a path", file.display()))?;

@@ -1,23 +1,115 @@
-//! The script and the style of the HTML report: what `crates/fonio-report/build.rs` runs by itself when they are
-//! missing or old, asked for by name.
+//! `cargo xtask assets`: bundles the script and the style of the HTML report.
+//!
+//! The bundle is part of the repository, so that compiling fonio needs neither npm nor a network. The lock file pins the
+//! packages, and the same packages give the same bytes.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{process, tools};
 
-/// Builds `crates/fonio-report/web/dist` from the pinned packages.
+/// The sources of the bundle, from the top of the repository.
+const WEB: &str = "crates/fonio-report/web";
+
+/// The files and folders in [`WEB`] from which the bundle is made.
+const SOURCES: [&str; 5] = [".npmrc", "build.mjs", "package.json", "package-lock.json", "src"];
+
+/// The files of the bundle, in `dist`.
+const BUNDLE: [&str; 3] = ["LICENSES.txt", "report.css", "report.js"];
+
+/// Bundles the sources, and replaces the bundle in the repository.
 pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(unknown) = arguments.first() {
         bail!("`{unknown}` is not an option; the command takes none");
     }
-    tools::ensure(&[tools::BUILD])?;
-    let web = process::root().join("crates/fonio-report/web");
-    process::run(Command::new("npm").args(["run", "--silent", "assets"]).current_dir(&web))?;
-    for name in ["report.js", "report.css"] {
-        let bytes = web.join("dist").join(name).metadata()?.len();
-        println!("crates/fonio-report/web/dist/{name}: {} KiB", bytes.div_ceil(1024));
+    tools::ensure(&[tools::ASSETS])?;
+    let dist = process::root().join(WEB).join("dist");
+    fs::create_dir_all(&dist).with_context(|| format!("cannot create {}", dist.display()))?;
+    for (name, bytes) in bundle()? {
+        let path = dist.join(name);
+        fs::write(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("{WEB}/dist/{name}: {} KiB", bytes.len().div_ceil(1024));
     }
     Ok(())
+}
+
+/// Bundles a copy of the sources, in a folder that is removed afterwards; gives the names and the bytes of the files.
+fn bundle() -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let folder = tempfile::tempdir_in(process::scratch("assets")?).context("cannot create a folder")?;
+    let folder = folder.path();
+    for name in SOURCES {
+        copy(&process::root().join(WEB).join(name), &folder.join(name))?;
+    }
+    npm(folder, &["ci", "--ignore-scripts", "--prefer-offline"])?;
+    npm(folder, &["run", "--silent", "build"])?;
+    let read = |name| {
+        let path = folder.join("dist").join(name);
+        Ok((name, fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?))
+    };
+    BUNDLE.into_iter().map(read).collect()
+}
+
+/// Copies a file, or a folder of files.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let failed = || format!("cannot copy {} to {}", from.display(), to.display());
+    if !from.is_dir() {
+        fs::copy(from, to).with_context(failed)?;
+        return Ok(());
+    }
+    fs::create_dir(to).with_context(failed)?;
+    for entry in from.read_dir().with_context(failed)? {
+        let name = entry.with_context(failed)?.file_name();
+        copy(&from.join(&name), &to.join(&name))?;
+    }
+    Ok(())
+}
+
+fn npm(folder: &Path, arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new("npm");
+    let out = command.args(arguments).current_dir(folder).output().context("cannot start npm")?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{} failed: {}\n{said}", process::shown(&command), out.status);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_testing::Need;
+
+    use super::*;
+
+    /// The codes with which npm reports that it cannot reach its registry.
+    const UNREACHABLE: [&str; 8] = [
+        "EAI_AGAIN",
+        "ECONNREFUSED",
+        "ECONNRESET",
+        "EHOSTUNREACH",
+        "ENETUNREACH",
+        "ENOTCACHED",
+        "ENOTFOUND",
+        "ETIMEDOUT",
+    ];
+
+    #[test]
+    fn the_bundle_is_made_from_its_sources() {
+        if !fonio_testing::has(&[Need::Node, Need::Npm]) {
+            return;
+        }
+        let made = match bundle() {
+            Ok(made) => made,
+            Err(error) => {
+                let why = error.to_string();
+                let code = UNREACHABLE.into_iter().find(|code| why.contains(&format!("code {code}")));
+                let code = code.unwrap_or_else(|| panic!("{why}"));
+                return fonio_testing::skip(Need::Npm, format!("npm cannot reach its registry: {code}"));
+            }
+        };
+        for (name, bytes) in made {
+            let kept = fs::read(process::root().join(WEB).join("dist").join(name)).unwrap_or_default();
+            assert!(kept == bytes, "{WEB}/dist/{name} is out of date: run `cargo xtask assets`");
+        }
+    }
 }

@@ -1,10 +1,12 @@
-//! `cargo xtask`: developers' commands. They install or name what a fresh Debian machine lacks, then do their job.
+//! `cargo xtask`: developers' commands. They install the programs that a fresh Debian machine lacks, or print the command
+//! that does.
 
 mod assets;
 mod bench_fuse;
 #[cfg(feature = "results")]
 mod compare_bench;
 mod demo;
+mod documents;
 mod emulated;
 mod emulator_bench;
 mod fit_bench;
@@ -28,32 +30,53 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  demo        run the main job: an app on an emulated card, explained, the two best fixes measured (root), or the report on a
-              recording of it
-  test        everything that must pass: format, lints, documentation, invariants, fuzz targets, tests
-  fuzz        fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
-  mutants     whether tests notice faults: makes small ones in a sample of the code and runs the tests:
+  demo        run the main job: record an app on an emulated card, explain the recording, measure the two best fixes (root);
+              without root, explain a recording of it
+  test        run all checks: format, lints, documentation, invariants, fuzz targets, tests
+  fuzz        run the fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
+  mutants     make small faults in a sample of the code, and see whether the tests notice:
               [assembler] [recorder] [statistics] [buffer] [--seed N] [--sample N, of each; 25]
-  fuse-safety `fonio mount` on cards that refuse writes or lose power, a million random operations for each mode
-              against a model, pjdfstest and fsx, and its tests on Debian's kernels in virtual machines (root):
+  fuse-safety test `fonio mount` (root): on cards that refuse writes or lose power, with a million random operations for each
+              mode against a model, with pjdfstest and fsx, and on Debian's kernels in virtual machines:
               [errors] [power-cuts] [sequences] [suites] [kernels]
   gen-trace   write a blktrace capture of any size: [--out PREFIX] [--ios N] [--seed N] [--cpus N]
-  bench       speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
-              [--runs N]; `bench record` measures what recording costs (root): [PAIRS] [SECONDS];
-              `bench emulator` what fio measures on emulated cards beside model and publication (root): [CARD…];
-              `bench fit` fits profiles to emulated cards and checks them (root): [CARD…];
-              `bench compare` how often `fonio compare` is wrong, on generated series: [--pairs N]; on recordings of an emulated
-              eMMC (root): --real [--pairs N] [--seconds N] [--long N];
-              `bench fuse` mounts in every mode beside bindfs (root): [--quick] [--over DIR] [MODE…]; over an
-              emulated device, the daemon's processor made slow if wanted: --on PROFILE [--cpu PERCENT|study]
-  paper       tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--cpu SHARE] [--json]
-              [--html FILE, with a figure of each]; those that run workloads on emulated devices are run when named (root, about two minutes each); --full takes all
-              devices and workloads at full scale, and adds what is
-              measured on emulated devices (root)
-  assets      build the script and the style of the HTML report (cargo does it too when they are missing)
-  setup       only install what the other commands need, or print the line that does
-  help        this text
+  bench       measure speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
+              [--runs N]
+              `bench record`: the cost of recording (root): [PAIRS] [SECONDS]
+              `bench devices`: the speed of device models
+              `bench emulator`: emulated cards with fio, beside model and publication (root): [CARD…]
+              `bench fit`: fits of profiles to emulated cards, and their checks (root): [CARD…]
+              `bench compare`: how often `fonio compare` is wrong, on generated series: [--pairs N]; on recordings of an
+              emulated eMMC (root): --real [same] [doubled] [slower] [--pairs N] [--seconds N] [--long N]
+              `bench fuse`: mounts in every mode, beside bindfs (root): [--quick] [--over DIR] [MODE…]; on an emulated device,
+              with the daemon on a share of a processor: --on PROFILE [--cpu PERCENT|study]
+  paper       print tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--on DEVICE] [--cpu SHARE] [--json]
+              [--html FILE, with charts]; tables and figures that need workloads on emulated devices only run when they are
+              named (root, about two minutes each); --full runs all devices and workloads at full scale, and also what is
+              measured on emulated devices (root); --on measures one device beside the best, instead of all
+  assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm)
+  setup       install the programs that the other commands need, or print the command that does
+  help        print this text
 ";
+
+type Run = fn(&[String]) -> anyhow::Result<()>;
+
+/// The commands; each parses the rest of the command line.
+const COMMANDS: &[(&str, Run)] = &[
+    ("demo", demo::run),
+    ("test", test::run),
+    ("fuzz", fuzz::run),
+    ("mutants", mutants::run),
+    ("fuse-safety", fuse_safety::run),
+    ("bench", report_bench::run),
+    #[cfg(feature = "results")]
+    ("paper", paper::run),
+    #[cfg(not(feature = "results"))]
+    ("paper", |rest| process::with_results("paper", rest)),
+    ("assets", assets::run),
+    ("gen-trace", gen_trace::run),
+    ("setup", |_| tools::ensure(tools::ALL)),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -61,30 +84,15 @@ fn main() -> ExitCode {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("help", &[][..]),
     };
-    let outcome = match command {
-        "demo" => demo::run(rest),
-        "test" => test::run(rest),
-        "fuzz" => fuzz::run(rest),
-        "mutants" => mutants::run(rest),
-        "fuse-safety" => fuse_safety::run(rest),
-        "bench" => report_bench::run(rest),
-        #[cfg(feature = "results")]
-        "paper" => paper::run(rest),
-        #[cfg(not(feature = "results"))]
-        "paper" => process::with_results("paper", rest),
-        "assets" => assets::run(rest),
-        "gen-trace" => gen_trace::run(rest),
-        "setup" => tools::ensure(tools::ALL),
-        "help" | "--help" | "-h" => {
-            print!("{HELP}");
-            Ok(())
-        }
-        other => {
-            eprintln!("cargo xtask: there is no command `{other}`\n\n{HELP}");
-            return ExitCode::from(2);
-        }
+    if ["help", "--help", "-h"].contains(&command) {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let Some((_, run)) = COMMANDS.iter().find(|(name, _)| *name == command) else {
+        eprintln!("cargo xtask: there is no command `{command}`\n\n{HELP}");
+        return ExitCode::from(2);
     };
-    match outcome {
+    match run(rest) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cargo xtask {command}: {error:#}");

@@ -14,7 +14,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // A wrong name is found now, not after the minutes until the first test.
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
-    tools::ensure(&[tools::BUILD, tools::TEST])?;
+    tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;
     tools::ensure_duckdb()?;
     step("invariants", tidy::run)?;
     step("format", || process::run(process::cargo().args(["fmt", "--all", "--check"])))?;

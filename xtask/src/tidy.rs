@@ -135,6 +135,13 @@ struct Package {
     name: String,
     manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    /// `lib`, `bin`, `test`, `custom-build` and so on.
+    kind: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -182,9 +189,15 @@ fn breaches() -> Result<Vec<String>> {
                 found.push(format!("{name}: does no I/O, so may not depend on {wanted}"));
             }
         }
+        if package.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "custom-build")) {
+            found.push(format!(
+                "{name}: has a build script; compiling it must need only Rust and a C compiler"
+            ));
+        }
         let folder = package.manifest_path.parent().context("a manifest without a folder")?;
         check_sources(name, folder, &mut found)?;
     }
+    found.extend(crate::documents::breaches()?);
     Ok(found)
 }
 

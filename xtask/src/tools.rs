@@ -19,11 +19,13 @@ const fn tool(program: &'static str, package: &'static str, needed_for: &'static
     Tool { program, package, needed_for }
 }
 
-/// To compile anything: a linker, and npm for the charts in the HTML report.
-pub const BUILD: &[Tool] = &[
-    tool("cc", "gcc libc6-dev", "linking"),
-    tool("node", "nodejs", "building the report's charts"),
-    tool("npm", "npm", "building the report's charts"),
+/// To compile anything: SQLite and zstd are C.
+pub const BUILD: &[Tool] = &[tool("cc", "gcc libc6-dev", "compiling C libraries, and linking")];
+
+/// To bundle the script of the HTML report.
+pub const ASSETS: &[Tool] = &[
+    tool("node", "nodejs", "the script of the HTML report"),
+    tool("npm", "npm", "the script of the HTML report"),
 ];
 
 /// To run the tests: libFuzzer is C++; the rest is what tests drive.
@@ -74,7 +76,7 @@ pub const GUEST: &[Tool] = &[
 ];
 
 /// All of them.
-pub const ALL: &[&[Tool]] = &[BUILD, TEST, DEMO, BENCH, FUSE, PAPER, GUEST];
+pub const ALL: &[&[Tool]] = &[BUILD, ASSETS, TEST, DEMO, BENCH, FUSE, PAPER, GUEST];
 
 /// Installs what is missing as root by apt; else fails with the exact line that would.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Why a device could not be measured.
+//! Errors of measuring a device.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use fonio_host::HostError;
 use fonio_system::SystemError;
 use thiserror::Error;
 
-/// A benchmark that did not happen, or did not finish.
+/// A benchmark that could not start or finish.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// fio is not on the path.
+    /// fio is not installed.
     #[error("fio is not installed; on Debian: apt-get install --no-install-recommends fio")]
     FioMissing,
     /// fio ended with an error.
@@ -19,38 +19,38 @@ pub enum BenchError {
     FioFailed {
         /// The command line.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// What it said.
+        /// Its standard error.
         output: String,
     },
-    /// fio's output is not what fio 3 writes.
-    #[error("fio's output is not understood: {what}")]
+    /// The output is not that of fio 3.
+    #[error("cannot read the output of fio: {what}; fonio needs fio 3")]
     FioOutput {
         /// What is wrong, and where.
         what: String,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// Neither a folder nor a block device.
-    #[error("{} is neither a folder nor a block device", path.display())]
+    /// The target is neither a directory nor a block device.
+    #[error("{} is neither a directory nor a block device", path.display())]
     NoTarget {
-        /// What was named.
+        /// The target.
         path: PathBuf,
     },
-    /// Direct I/O is refused, so that only the page cache could be measured.
+    /// The file system does not support direct I/O, so the benchmark would measure the page cache.
     #[error(
-        "{} ({file_system}) refuses direct I/O, so the result would be the page cache's; \
-         name a folder on another file system, or the device itself", path.display()
+        "{} ({file_system}) does not support direct I/O, so the benchmark would measure the page cache; \
+         use a directory on another file system, or the device itself", path.display()
     )]
     NoDirectIo {
-        /// The folder or device.
+        /// The directory or device.
         path: PathBuf,
-        /// Its file system, as the kernel calls it.
+        /// The kernel's name of its file system.
         file_system: String,
     },
-    /// The device holds data and was named once only.
+    /// The device holds data, and the user has not confirmed that it may be overwritten.
     #[error(
         "{} holds {found}, which the benchmark would overwrite; confirm with --erase {}",
         path.display(), path.display()
@@ -61,27 +61,27 @@ pub enum BenchError {
         /// What was found on it.
         found: String,
     },
-    /// The device cannot be taken: it is in use, or cannot be read.
+    /// The device is in use, or cannot be read.
     #[error(transparent)]
     Host(HostError),
-    /// There is no room.
+    /// There is not enough space.
     #[error(
         "{} has room for {free} bytes, and the benchmark needs {needed}; with --size {}MiB it needs less",
         path.display(), (free / 4) >> 20
     )]
     NoRoom {
-        /// The folder or device.
+        /// The directory or device.
         path: PathBuf,
-        /// What is free, less a reserve.
+        /// The free space, minus a reserve.
         free: u64,
-        /// What is needed.
+        /// The required space.
         needed: u64,
     },
-    /// The time for the whole benchmark was over before any test was done.
-    #[error("the time was over before anything was measured; give it more with --time")]
+    /// The time for the whole benchmark ended before the first test was complete.
+    #[error("the time ended before the first measurement; allow more with --for")]
     TimeOver,
-    /// Somebody asked to stop.
-    #[error("stopped; what was written for the benchmark is removed")]
+    /// The user interrupted the benchmark.
+    #[error("interrupted; the benchmark's file is removed")]
     Interrupted,
 }
 
@@ -98,7 +98,7 @@ impl BenchError {
 impl From<HostError> for BenchError {
     fn from(error: HostError) -> BenchError {
         match error {
-            // The command line's way to name it twice.
+            // The option that confirms the device.
             HostError::HoldsData { path, found } => BenchError::HoldsData { path, found },
             other => BenchError::Host(other),
         }

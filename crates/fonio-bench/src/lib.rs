@@ -1,7 +1,7 @@
-//! Measures a flash device with fio, says what its weak point is, and fits a device model to what was measured.
+//! Measures a flash device with fio, names its weak point, and fits a device model to the measurement.
 //!
-//! A [`plan`] says what is measured and how much that writes; [`run`] does so on a [`target`] with [`fio`] until the
-//! numbers are stable; [`model`] does the same in virtual time on a profile; [`fit`] finds the profile that gives the same
+//! A [`plan`] lists the tests and how much they write. [`run`] executes it on a [`target`] with [`fio`] until the numbers
+//! are stable. [`model`] executes it in virtual time on a profile. [`fit`] finds the profile that gives the measured
 //! numbers.
 
 mod error;

@@ -1,4 +1,4 @@
-//! The same tests in virtual time, on a model.
+//! Runs the tests on a model, in virtual time.
 
 use fonio_core::{ByteCount, Timestamp};
 use fonio_sim::device::Device;
@@ -9,14 +9,14 @@ use crate::plan::{Access, Test};
 use crate::result::{Benchmark, Run, SCHEMA, TestResult};
 use crate::verdict;
 
-/// Requests of a process beside another, over those of that one: enough to outlast it.
+/// Number of requests of a second process, as a multiple of those of the first: enough to run longer.
 const BESIDE_FACTOR: u64 = 64;
 
 /// Runs `test` on a fresh device, with `requests` in each process.
 ///
 /// # Panics
 ///
-/// Where the test lies beyond the device.
+/// If the test needs more space than the device has.
 pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
     let now = write_in_order(device, ByteCount(test.prepare_bytes), Timestamp(0));
     let job = |access: Access, index: u64, count: u64| Job {
@@ -36,7 +36,7 @@ pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -
     as_run(&measured[..own])
 }
 
-/// What the processes of one run did together.
+/// The joint result of the processes of one run.
 fn as_run(measured: &[Measured]) -> Run {
     let made: u64 = measured.iter().map(|one| one.requests).sum();
     let response: u64 = measured.iter().map(|one| one.response_sum.0).sum();
@@ -54,9 +54,9 @@ fn as_run(measured: &[Measured]) -> Run {
     }
 }
 
-/// Runs `test` on a fresh device as on one that has been in use: random writes, which leave log blocks and stale pages behind,
-/// are made for as long as the test lasts before they are measured, and then for the whole test. What was measured in a
-/// limited time begins anywhere between two merges; the mean over many is what it is near to.
+/// Runs `test` on a device that has been in use. Random writes leave log blocks and stale pages behind, so they run once
+/// for the length of the test before they are measured, and then for the length of the test. A measurement on a real device
+/// starts anywhere between two merges; it is close to the mean over many merges.
 pub fn measure_used(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
     if test.access != Access::RandWrite || test.processes > 1 || test.beside.is_some() {
         return measure(device, test, requests, seed);
@@ -76,11 +76,11 @@ pub fn measure_used(device: &mut dyn Device, test: &Test, requests: u64, seed: u
     as_run(&measured)
 }
 
-/// Runs `tests` on devices of `profile`, each `runs` times with a seed of its own.
+/// Runs `tests` on devices of `profile`, each `runs` times with different seeds.
 ///
 /// # Errors
 ///
-/// Where the profile gives no device of that capacity.
+/// If the profile cannot have that capacity.
 pub fn benchmark(
     profile: &Profile,
     capacity: ByteCount,
@@ -115,8 +115,8 @@ pub fn benchmark(
     Ok(benchmark)
 }
 
-/// The experiment of the simulator that is this test with so many requests; `None` for several processes, and for one
-/// beside another, which it counts in other ways.
+/// The simulator's experiment for this test with the given number of requests; `None` for several processes and for a
+/// process beside another, which the simulator measures in another way.
 pub fn protocol(test: &Test, requests: u64) -> Option<Protocol> {
     let alone = test.processes == 1 && test.beside.is_none();
     alone.then(|| Protocol {

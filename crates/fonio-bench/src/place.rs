@@ -1,4 +1,4 @@
-//! Where a benchmark ran: what decides its numbers besides the device.
+//! Describes where a benchmark ran: everything besides the device that affects its numbers.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -7,37 +7,37 @@ use std::path::{Path, PathBuf};
 use fonio_system::{MountTable, device};
 use serde::{Deserialize, Serialize};
 
-/// The machine, file system and device as procfs and sysfs show them. What they do not show is `None`.
+/// The machine, file system and device, as procfs and sysfs show them. `None` means that they do not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The folder or device that was named.
+    /// The directory or device of the benchmark.
     pub path: PathBuf,
-    /// It is a block device, not a folder.
+    /// Whether it is a block device.
     pub raw_device: bool,
     /// Release of the kernel.
     pub kernel: String,
     /// The file system's type; `None` for a raw device.
     pub file_system: Option<String>,
-    /// Its mount options, the file system's own included.
+    /// Mount options, including those of the file system itself.
     pub mount_options: Vec<String>,
-    /// The algorithm, where it compresses by its mount options.
+    /// The compression algorithm, if the mount options enable one.
     pub compression: Option<String>,
-    /// `dm-crypt`, where the device below is encrypted. Encryption of single folders is not seen.
+    /// `dm-crypt` if the device below is encrypted. Encryption of single directories is not detected.
     pub encryption: Option<String>,
-    /// Free for this user; for a raw device its size.
+    /// Free space for this user; for a raw device, its size.
     pub free_bytes: u64,
-    /// The size of the file system or device.
+    /// Size of the file system or device.
     pub size_bytes: u64,
-    /// The name of the device: `mmcblk0`.
+    /// The kernel's name of the device, such as `mmcblk0`.
     pub device: Option<String>,
-    /// What the device calls itself.
+    /// The model name of the device.
     pub model: Option<String>,
     /// Its I/O scheduler.
     pub scheduler: Option<String>,
 }
 
 impl Place {
-    /// Looks at `path`, a folder or block device.
+    /// Describes `path`, a directory or block device.
     pub fn of(path: &Path) -> Place {
         let uname = rustix::system::uname();
         let mut place = Place {
@@ -56,7 +56,7 @@ impl Place {
             let mounts = MountTable::read().unwrap_or_default();
             let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
             if let Some(mount) = mounts.holding(&real) {
-                // btrfs and overlayfs give files a number of their own; the mount's source names the device.
+                // btrfs and overlayfs have their own device numbers; the source of the mount names the device.
                 if let Ok(source) = fs::metadata(&mount.source)
                     && source.file_type().is_block_device()
                 {
@@ -79,7 +79,7 @@ impl Place {
             (!text.is_empty()).then_some(text)
         };
         if self.raw_device {
-            // sysfs counts in units of 512 bytes whatever the device's own.
+            // sysfs uses units of 512 bytes for all devices.
             let sectors: u64 = text(sysfs.join("size")).and_then(|size| size.parse().ok()).unwrap_or(0);
             (self.size_bytes, self.free_bytes) = (sectors * 512, sectors * 512);
         }
@@ -96,7 +96,7 @@ impl Place {
         }
     }
 
-    /// What the user should know before believing numbers from here.
+    /// Warnings about the results of a benchmark here.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let folder = self.path.display();
@@ -142,12 +142,12 @@ fn compression(options: &[String]) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The word in brackets: `mq-deadline [none]`.
+/// The word in brackets, as in `mq-deadline [none]`.
 fn chosen(line: &str) -> &str {
     line.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(line, |(word, _)| word)
 }
 
-/// Device mapper stacks are not deep; a loop among them would be the kernel's mistake.
+/// Limit of the depth of device-mapper stacks, in case of a loop.
 const STACK_MAX: u32 = 8;
 
 fn is_encrypted(sysfs: &Path, depth: u32) -> bool {

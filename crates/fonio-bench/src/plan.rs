@@ -1,8 +1,7 @@
-//! What is measured, in which order, and how much that writes.
+//! The tests of a benchmark, their order, and how much they write.
 //!
-//! A [`Test`] is one number to be found out; it is the same whether fio measures it on a device or the simulator on a
-//! model. Every test that writes is preceded by writing its range in order, so that it does not depend on what the one
-//! before left behind in the device.
+//! A [`Test`] determines one number. It is the same whether fio measures a device or the simulator a model. Before each
+//! test that writes, its range is written sequentially, so that the result does not depend on the previous test.
 
 use fonio_core::{ByteCount, Op};
 use fonio_sim::measure::Order;
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
 
-/// What a process does.
+/// The access pattern of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -23,7 +22,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// All of them.
+    /// All access patterns.
     pub const ALL: [Access; 4] = [Access::SeqRead, Access::SeqWrite, Access::RandRead, Access::RandWrite];
 
     /// Read or write.
@@ -39,12 +38,12 @@ impl Access {
         }
     }
 
-    /// It changes the device.
+    /// Whether it changes the device.
     pub fn writes(self) -> bool {
         matches!(self, Access::SeqWrite | Access::RandWrite)
     }
 
-    /// As names of tests have it.
+    /// Its words in the names of tests.
     pub fn name(self) -> &'static str {
         match self {
             Access::SeqRead => "seq_read",
@@ -55,31 +54,31 @@ impl Access {
     }
 }
 
-/// A group of tests that is asked for together.
+/// A set of tests, as the user selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Set {
     /// The four numbers of Kim et al., Table III: sequential and 4 KiB random, reads and writes.
     Four,
-    /// Response times of Nguyen et al., section 4.3, that the four do not hold: 4 KiB in order.
+    /// The response times of Nguyen et al., section 4.3, that are not among the four: sequential 4 KiB.
     Response,
     /// Nguyen et al., section 4.5: 1, 2, 4 and 8 processes.
     Concurrency,
-    /// Throughput of 4 KiB random writes against the range that they touch (Kim et al., section 5.3).
+    /// Throughput of 4 KiB random writes over growing ranges (Kim et al., section 5.3).
     AddressRange,
-    /// One long sequential write, past any cache of faster flash.
+    /// One long sequential write that exceeds any cache of faster flash.
     Sustained,
     /// Random writes while the file system or device is nearly full.
     NearFull,
-    /// What a model needs besides, to be fitted.
+    /// Additional tests for fitting a model.
     Fit,
-    /// What a fitted model is checked with, and is never fitted to.
+    /// Tests for checking a fitted model; the fit never uses them.
     HeldBack,
 }
 
 impl Set {
-    /// All of them with the names that the command line takes.
+    /// All sets with their names on the command line.
     pub const ALL: [(Set, &'static str); 8] = [
         (Set::Four, "four"),
         (Set::Response, "response"),
@@ -97,47 +96,47 @@ impl Set {
     }
 }
 
-/// One number to be found out.
+/// A test, which determines one number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Test {
-    /// What it is called: access, size, what is special.
+    /// Its name: access pattern, size, and special properties.
     pub name: String,
-    /// The group that it belongs to.
+    /// The set that contains it.
     pub set: Set,
-    /// What each process does.
+    /// The access pattern of each process.
     pub access: Access,
     /// The size of a request, in bytes.
     pub request_bytes: u64,
-    /// The bytes that each process touches; they lie one behind the other.
+    /// The range of each process in bytes; the ranges are adjacent.
     pub range_bytes: u64,
-    /// Requests that each process makes, unless the time is over before.
+    /// Number of requests of each process, unless the time ends first.
     pub requests: u64,
-    /// How many processes do so at once, each with one request under way.
+    /// Number of concurrent processes, each with one request in flight.
     pub processes: u32,
-    /// Another process beside it, of the same sizes, on a range of its own, for as long as this one takes.
+    /// A second process that runs as long as this one, with requests of the same size in its own range.
     pub beside: Option<Access>,
-    /// Written in order from the beginning before, in requests of 512 KiB. Where [`Test::is_prepared_each_time`] says no,
-    /// once for the whole benchmark.
+    /// Bytes written sequentially before the test, from the beginning, in requests of 512 KiB. If
+    /// [`Test::is_prepared_each_time`] is false, they are written only once in the benchmark.
     pub prepare_bytes: u64,
 }
 
 impl Test {
-    /// Bytes from the beginning of the file or device that the test touches.
+    /// Bytes from the beginning of the file or device that the test uses.
     pub fn extent_bytes(&self) -> u64 {
         let ranges = u64::from(self.processes) + u64::from(self.beside.is_some());
         self.prepare_bytes.max(ranges * self.range_bytes)
     }
 
-    /// Whether the preparation comes before every run. What is only read stays as it is, and what is written in order does
-    /// not depend on it much once the range has been written at all.
+    /// Whether the preparation precedes every run. Reads do not change their range, and sequential writes hardly depend on
+    /// its state once it has been written.
     pub fn is_prepared_each_time(&self) -> bool {
         let beside_writes = self.beside.is_some_and(|access| access.writes());
         let alone_in_order = self.access == Access::SeqWrite && self.processes == 1;
         beside_writes || (self.access.writes() && !alone_in_order)
     }
 
-    /// What one run of it writes at the most: preparation, then its own requests. A writer beside a reader writes for as
-    /// long as that takes; it is counted with as many requests as the reader.
+    /// The largest number of bytes that one run writes, including the preparation. A writer beside a reader writes as long
+    /// as the reader runs; it is counted with as many requests as the reader.
     pub fn run_writes_bytes(&self) -> u64 {
         let own = self.requests * self.request_bytes * u64::from(self.processes);
         let beside = match self.beside {
@@ -149,7 +148,7 @@ impl Test {
     }
 }
 
-/// What shapes a plan.
+/// The parameters of a plan.
 #[derive(Clone, Debug)]
 pub struct Scope {
     /// The sets, in any order.
@@ -158,13 +157,13 @@ pub struct Scope {
     pub size: ByteCount,
     /// The largest range of the address range test.
     pub range_max: ByteCount,
-    /// Bytes that the sustained write may take.
+    /// Bytes of the sustained write.
     pub sustained: ByteCount,
-    /// What can be written at all; the near-full test fills 95 % of it.
+    /// Bytes that can be written; the near-full test fills 95 % of them.
     pub room: ByteCount,
 }
 
-/// The tests of a scope.
+/// Returns the tests of a scope.
 pub fn tests(scope: &Scope) -> Vec<Test> {
     let mut sets = scope.sets.clone();
     sets.sort_unstable();
@@ -172,11 +171,11 @@ pub fn tests(scope: &Scope) -> Vec<Test> {
     sets.into_iter().flat_map(|set| of_set(set, scope)).collect()
 }
 
-/// 4 KiB random requests in a run: those of Kim et al., section 5.3.
+/// Number of 4 KiB random requests in a run, as in Kim et al., section 5.3.
 const RANDOM_REQUESTS: u64 = 2048;
 
-/// What is written in order before random writes to a smaller range. The studies' 1 GB takes minutes on a slow card;
-/// this cleans more log blocks than any card of theirs seems to have.
+/// Bytes written sequentially before random writes to a smaller range. The studies' 1 GB takes minutes on a slow card; this
+/// amount replaces more log blocks than any of their cards seems to have.
 const PREPARE_MIN: u64 = 16 * MIB;
 
 fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
@@ -215,7 +214,7 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
             rand(Access::RandWrite, 64 * KIB, size),
             rand(Access::RandRead, 64 * KIB, size),
             seq(Access::SeqRead, 4 * KIB),
-            // The doublings of the address range do not say where between the last two a device falls.
+            // The ranges are doubled, so they do not show where between the last two the throughput falls.
             rand(Access::RandWrite, 4 * KIB, size / 8 * 5),
         ],
         Set::HeldBack => vec![
@@ -280,21 +279,21 @@ fn size_name(bytes: u64) -> String {
     if bytes.is_multiple_of(MIB) { format!("{}m", bytes / MIB) } else { format!("{}k", bytes / KIB) }
 }
 
-/// What a plan writes and reserves.
+/// The space that a plan uses, and the amount that it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Volume {
-    /// Bytes of the file or device that are touched.
+    /// Bytes of the file or device that are used.
     pub extent_bytes: u64,
-    /// Written where every test is repeated as seldom as may be and none runs into its time limit.
+    /// Bytes written if every test needs the smallest number of runs, and none reaches its time limit.
     pub writes_min_bytes: u64,
-    /// Written at the most.
+    /// Largest number of bytes written.
     pub writes_max_bytes: u64,
 }
 
-/// What `tests` write where each is run between `runs_min` and `runs_max` times.
+/// The amount that `tests` write if each runs between `runs_min` and `runs_max` times.
 pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
     let extent_bytes = tests.iter().map(Test::extent_bytes).max().unwrap_or(0);
-    // What is not prepared each time has to be written once.
+    // Ranges that are not prepared each time are written once.
     let layout =
         tests.iter().filter(|test| !test.is_prepared_each_time()).map(|test| test.prepare_bytes).max();
     let writes = |runs: u32| {
@@ -304,7 +303,7 @@ pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
     Volume { extent_bytes, writes_min_bytes: writes(runs_min), writes_max_bytes: writes(runs_max) }
 }
 
-/// Tests that write very much are run once.
+/// Tests that write very much run only once.
 pub(crate) fn repeats(test: &Test, runs: u32) -> u32 {
     if matches!(test.set, Set::Sustained | Set::NearFull) { 1 } else { runs }
 }

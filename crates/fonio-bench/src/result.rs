@@ -1,4 +1,4 @@
-//! What a benchmark found, in the shape in which it is written as JSON (`docs/benchmark.md`).
+//! The result of a benchmark, in the format of its JSON (`docs/benchmark.md`).
 
 use serde::{Deserialize, Serialize};
 
@@ -6,54 +6,54 @@ use crate::place::Place;
 use crate::plan::{Access, Set, Test};
 use crate::stable;
 
-/// The version of the JSON's shape; a key that changes its meaning raises it.
+/// Version of the JSON format; it is raised when a key changes its meaning.
 pub const SCHEMA: u32 = 1;
 
-/// A whole benchmark.
+/// The result of a benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Benchmark {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What measured: `fio-3.33`, or `model NAME` for the simulator.
+    /// The measuring program: `fio-3.33`, or `model NAME` for the simulator.
     pub tool: String,
-    /// When it began, in seconds since 1970; `None` in virtual time.
+    /// Start in seconds since 1970; `None` in virtual time.
     pub began_unix_s: Option<u64>,
-    /// The seed of its random places.
+    /// Seed of the random addresses.
     pub seed: u64,
-    /// The size of the device, or of the file system below the folder.
+    /// Size of the device or the file system.
     pub capacity_bytes: u64,
     /// Where it ran; `None` for the simulator.
     pub place: Option<Place>,
-    /// What it comes to, in a sentence.
+    /// The verdict, in a sentence.
     pub verdict: String,
-    /// What the user should know before believing it, each with what to do next.
+    /// Warnings, each with the next step.
     pub warnings: Vec<String>,
-    /// Bytes written in all.
+    /// Total number of bytes written.
     pub written_bytes: u64,
-    /// Every test, in the order in which they ran.
+    /// All tests, in the order of execution.
     pub tests: Vec<TestResult>,
 }
 
-/// One test with its runs.
+/// A test with its runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TestResult {
-    /// What was done.
+    /// The test.
     pub test: Test,
-    /// What came of it, each time.
+    /// Its runs.
     pub runs: Vec<Run>,
-    /// 10⁶ bytes a second: mean over the runs.
+    /// Throughput in 10⁶ bytes per second, mean over the runs.
     pub mb_s: f64,
-    /// Standard deviation of a run.
+    /// Standard deviation of the runs.
     pub sigma_mb_s: f64,
-    /// The slowest run.
+    /// Throughput of the slowest run.
     pub min_mb_s: f64,
-    /// The fastest run.
+    /// Throughput of the fastest run.
     pub max_mb_s: f64,
-    /// Requests a second: mean over the runs.
+    /// Requests per second, mean over the runs.
     pub iops: f64,
-    /// Whether the mean was known well enough before the repetitions were over.
+    /// Whether the mean was known precisely enough when the repetitions ended.
     pub stable: bool,
-    /// What a sustained write showed.
+    /// The result of a sustained write.
     pub sustained: Option<Sustained>,
 }
 
@@ -62,29 +62,29 @@ pub struct TestResult {
 pub struct Run {
     /// Requests completed.
     pub requests: u64,
-    /// Bytes in them.
+    /// Bytes of these requests.
     pub bytes: u64,
-    /// The time they took: for one process the sum of its response times, else from first to last.
+    /// Duration: for one process the sum of its response times, otherwise from the first to the last request.
     pub span_ns: u64,
     /// Mean response time.
     pub response_mean_ns: u64,
     /// Standard deviation of the response times.
     pub response_sigma_ns: u64,
-    /// Median response time; `None` where it was not kept.
+    /// Median response time; `None` if it was not recorded.
     pub response_p50_ns: Option<u64>,
-    /// 99th percentile of the response times; `None` where it was not kept.
+    /// 99th percentile of the response times; `None` if it was not recorded.
     pub response_p99_ns: Option<u64>,
     /// The longest response time.
     pub response_max_ns: u64,
-    /// Rates over time, one each 500 ms; only of a sustained write.
+    /// Throughput over time, one value per 500 ms; only for a sustained write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates_mb_s: Vec<f64>,
-    /// It stands apart from the other runs by its modified z-score.
+    /// Whether it is an outlier by its modified z-score.
     pub outlier: bool,
 }
 
 impl Run {
-    /// 10⁶ bytes a second.
+    /// Throughput in 10⁶ bytes per second.
     pub fn mb_s(&self) -> f64 {
         self.bytes as f64 * 1e3 / self.span_ns as f64
     }
@@ -95,22 +95,23 @@ impl Run {
     }
 }
 
-/// A write so long that a cache of faster flash shows.
+/// A write that is long enough to exceed a cache of faster flash.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sustained {
-    /// The rate of the first tenth.
+    /// Throughput during the first tenth.
     pub first_mb_s: f64,
-    /// The rate of the last third.
+    /// Throughput during the last third.
     pub last_mb_s: f64,
-    /// After so many bytes the rate fell for good; `None` where it did not.
+    /// Number of bytes after which the throughput dropped permanently; `None` if it did not drop.
     pub fell_after_bytes: Option<u64>,
 }
 
-/// A rate has fallen where it is below this share of what it began with.
+/// The throughput has dropped if it is below this share of the initial one.
 const FALLEN: f64 = 0.7;
 
 impl Sustained {
-    /// Reads it from rates over equal intervals, during which `bytes` were written in all; `None` for too few of them.
+    /// Derives it from rates over equal intervals, during which `bytes` were written in total; `None` for too few
+    /// intervals.
     pub fn from_rates(rates: &[f64], bytes: u64) -> Option<Sustained> {
         if rates.len() < 6 {
             return None;
@@ -130,11 +131,11 @@ impl Sustained {
 }
 
 impl TestResult {
-    /// Sums up `runs`, of which there is at least one.
+    /// Summarises `runs`, at least one.
     ///
     /// # Panics
     ///
-    /// Where there is none.
+    /// If there are no runs.
     pub fn new(test: Test, mut runs: Vec<Run>, stable: bool) -> TestResult {
         let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
         for (run, outlier) in runs.iter_mut().zip(stable::outliers(&rates)) {
@@ -157,13 +158,13 @@ impl TestResult {
         }
     }
 
-    /// Requests that a process made in a run: the mean over the runs.
+    /// Number of requests of a process in a run, mean over the runs.
     pub fn requests_each(&self) -> u64 {
         let sum: u64 = self.runs.iter().map(|run| run.requests).sum();
         (sum / self.runs.len() as u64 / u64::from(self.test.processes)).max(1)
     }
 
-    /// Median and 99th percentile of the response times in milliseconds, the means over the runs; `None` where not kept.
+    /// Median and 99th percentile of the response times in milliseconds, means over the runs; `None` if not recorded.
     pub fn percentiles_ms(&self) -> Option<(f64, f64)> {
         let mean = |pick: fn(&Run) -> Option<u64>| -> Option<f64> {
             let values: Option<Vec<u64>> = self.runs.iter().map(pick).collect();
@@ -175,12 +176,12 @@ impl TestResult {
 }
 
 impl Benchmark {
-    /// The first test of this set and access.
+    /// The first test of this set and access pattern.
     pub fn find(&self, set: Set, access: Access) -> Option<&TestResult> {
         self.tests.iter().find(|result| result.test.set == set && result.test.access == access)
     }
 
-    /// Tests of a set.
+    /// The tests of a set.
     pub fn of(&self, set: Set) -> impl Iterator<Item = &TestResult> {
         self.tests.iter().filter(move |result| result.test.set == set)
     }

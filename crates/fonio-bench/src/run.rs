@@ -1,4 +1,4 @@
-//! Running a plan: prepare, measure, repeat until stable.
+//! Runs a plan: prepare, measure, repeat until stable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,27 +11,27 @@ use crate::stable;
 use crate::target::Target;
 use crate::verdict;
 
-/// How tests are repeated.
+/// Limits of the repetitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Each test is run at least so often.
+    /// Smallest number of runs of a test.
     pub runs_min: u32,
-    /// And at most so often.
+    /// Largest number of runs of a test.
     pub runs_max: u32,
-    /// It is enough when the standard error of the mean is at most this share of it.
+    /// A test is stable when the standard error of the mean is at most this share of the mean.
     pub error_max: f64,
-    /// The longest that a single run takes; its preparation is not counted.
+    /// Longest time of a run, without its preparation.
     pub run_time_max: Duration,
-    /// The longest that a sustained write takes.
+    /// Longest time of a sustained write.
     pub sustained_time_max: Duration,
-    /// The whole benchmark begins no run after this time.
+    /// Time after which the benchmark starts no further run.
     pub time_max: Duration,
-    /// Seed of the random places; each run has its own.
+    /// Seed of the random addresses; each run has its own.
     pub seed: u64,
 }
 
 impl Effort {
-    /// Until stable.
+    /// Repeats until stable.
     pub const FULL: Effort = Effort {
         runs_min: 3,
         runs_max: 10,
@@ -42,7 +42,7 @@ impl Effort {
         seed: 1,
     };
 
-    /// Once, and short.
+    /// Runs each test once, for a short time.
     pub const QUICK: Effort = Effort {
         runs_min: 1,
         runs_max: 1,
@@ -53,14 +53,14 @@ impl Effort {
     };
 }
 
-/// After a preparation the device is left alone for so long, as the model's preparation does.
+/// Pause after a preparation, as in the model's preparation.
 const REST: Duration = Duration::from_secs(1);
 
-/// Runs `tests` on `target`. `progress` is told the name of a test and the number of its run before each.
+/// Runs `tests` on `target`. Before each run, calls `progress` with the name of the test and the number of the run.
 ///
 /// # Errors
 ///
-/// Where fio fails, there is no room, or `stop` was set.
+/// If fio fails, there is not enough space, or `stop` was set.
 pub fn run(
     fio: &Fio,
     target: &Target,
@@ -99,7 +99,7 @@ pub fn run(
     };
     if !left_out.is_empty() {
         benchmark.warnings.push(format!(
-            "The time was over before {}. Repeat with --time {}min.",
+            "The time ended before {}. Repeat with --for {}min.",
             left_out.join(", "),
             effort.time_max.as_secs().div_ceil(60) * 2
         ));
@@ -115,14 +115,14 @@ struct Session<'a> {
     effort: &'a Effort,
     stop: &'a AtomicBool,
     until: Instant,
-    /// So much from the beginning has been written, and can be read.
+    /// Number of bytes from the beginning that have been written and can be read.
     laid_out: u64,
     written: u64,
     seed: u64,
 }
 
 impl Session<'_> {
-    /// `None` where the time was over before its first run was.
+    /// `None` if the time ended before its first run.
     fn test(
         &mut self,
         test: &Test,
@@ -176,7 +176,7 @@ impl Session<'_> {
         if Instant::now() >= self.until {
             return Err(BenchError::TimeOver);
         }
-        // A run that has begun may use its own time; a device that does not answer at all ends it then.
+        // A run that has started may use its full time; this limit ends it if the device does not answer at all.
         let limit = Limit { stop: self.stop, until: self.until + time_max };
         let run = self.fio.measure(self.target.file(), test, time_max, self.seed, limit)?;
         if test.access.writes() {
@@ -189,7 +189,7 @@ impl Session<'_> {
     }
 }
 
-/// Fewer requests than this in a run, and its mean says little about a device whose writes differ by a thousand times.
+/// With fewer requests in a run, the mean says little about a device whose write times differ by a factor of a thousand.
 const REQUESTS_MIN: u64 = 20;
 
 fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {

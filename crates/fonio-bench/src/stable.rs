@@ -1,15 +1,15 @@
-//! When a number has been measured often enough, and which of its runs stand apart.
+//! Decides when a number has been measured often enough, and which runs are outliers.
 
-/// Mean and spread of some runs.
+/// Mean and standard deviation of some runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The arithmetic mean.
     pub mean: f64,
-    /// The standard deviation of a run (n - 1 in the denominator); 0 for a single one.
+    /// Standard deviation (n - 1 in the denominator); 0 for a single run.
     pub sigma: f64,
 }
 
-/// The spread of `values`; `None` where there are none.
+/// Mean and standard deviation of `values`; `None` without values.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     let count = values.len() as f64;
     if values.is_empty() {
@@ -21,24 +21,24 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
     Some(Spread { mean, sigma })
 }
 
-/// Whether the mean is known well enough: its standard error is at most `relative` of it.
+/// Whether the mean is known precisely enough: its standard error is at most the share `relative` of it.
 pub fn is_stable(values: &[f64], relative: f64) -> bool {
     values.len() > 1
         && spread(values)
             .is_some_and(|found| found.sigma / (values.len() as f64).sqrt() <= relative * found.mean.abs())
 }
 
-/// From this modified z-score on a value is an outlier (Iglewicz and Hoaglin 1993; hyperfine takes 14.826 for its warning,
-/// on many more runs than a slow card allows).
+/// Modified z-score from which a value is an outlier (Iglewicz and Hoaglin 1993; hyperfine warns from 14.826, with many
+/// more runs than a slow card allows).
 const OUTLIER_SCORE: f64 = 3.5;
 
-/// The share of the standard deviation that the median absolute deviation of normal values has.
+/// Ratio of the median absolute deviation to the standard deviation for normal values.
 const MAD_OF_NORMAL: f64 = 0.6745;
 
-/// Differences below this share of the median are no outliers, however like one another the others are.
+/// A value that differs from the median by a smaller share than this is not an outlier, even if the others hardly differ.
 const DIFFERENCE_MIN: f64 = 0.02;
 
-/// For each value whether it stands apart by its modified z-score.
+/// For each value, whether it is an outlier by its modified z-score.
 pub fn outliers(values: &[f64]) -> Vec<bool> {
     let middle = median(values);
     let deviations: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
@@ -49,7 +49,7 @@ pub fn outliers(values: &[f64]) -> Vec<bool> {
     deviations.iter().map(apart).collect()
 }
 
-/// The middle value, or the mean of the two in the middle; 0 of none.
+/// The median; 0 without values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,7 +1,7 @@
-//! What is measured on: a file of our own in a folder, or a whole device.
+//! The target of a benchmark: a new file in a directory, or a complete device.
 //!
-//! The file is locked while its owner lives. One that nobody holds was left by a benchmark that was killed, and the next
-//! one in the same folder removes it.
+//! The file is locked while its benchmark runs. A file without a lock was left by an interrupted benchmark; the next one in
+//! the same directory removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -14,32 +14,32 @@ use rustix::fs::OFlags;
 use crate::BenchError;
 use crate::place::Place;
 
-/// Our files begin with this.
+/// Prefix of the names of our files.
 const PREFIX: &str = ".fonio-bench-";
 
-/// What stays free in a folder.
+/// Space that stays free in a directory.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// Something to measure on. Dropping it removes a file of ours; a device stays as it was written.
+/// A target. When it is dropped, a file is removed; a device keeps what was written.
 #[derive(Debug)]
 pub struct Target {
-    /// What fio opens.
+    /// The path for fio.
     file: PathBuf,
     place: Place,
     room_bytes: u64,
     remove: bool,
-    /// Holds the lock on the file, or the claim on the device, so that nobody mounts it meanwhile.
+    /// Holds the lock of the file, or exclusive access to the device, so that it cannot be mounted meanwhile.
     _held: File,
 }
 
 impl Target {
-    /// Takes `path`: a folder, in which it makes a file, or a block device. A device that holds data has to be named in
-    /// `erase` too.
+    /// Opens `path`: creates a file in a directory, or takes a block device. If the device holds data, `erase` must name it
+    /// too.
     ///
     /// # Errors
     ///
-    /// [`BenchError::NoTarget`], [`BenchError::HoldsData`], [`BenchError::Host`], [`BenchError::NoDirectIo`] and what the
-    /// system refuses.
+    /// [`BenchError::NoTarget`], [`BenchError::HoldsData`], [`BenchError::Host`], [`BenchError::NoDirectIo`] and errors of
+    /// system calls.
     pub fn open(path: &Path, erase: Option<&Path>) -> Result<Target, BenchError> {
         let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
         let place = Place::of(path);
@@ -52,22 +52,22 @@ impl Target {
         }
     }
 
-    /// What fio opens.
+    /// The path for fio.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Where it is.
+    /// Describes where it is.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// How many bytes can be written to it.
+    /// Number of bytes that can be written.
     pub fn room_bytes(&self) -> u64 {
         self.room_bytes
     }
 
-    /// Says whether `bytes` fit.
+    /// Checks that `bytes` fit.
     ///
     /// # Errors
     ///
@@ -84,13 +84,13 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         if self.remove {
-            // Where it cannot be removed, the next benchmark in this folder tries again.
+            // If it cannot be removed, the next benchmark in this directory tries again.
             let _ = fs::remove_file(&self.file);
         }
     }
 }
 
-/// How many bytes can be written to `path`, without touching it.
+/// Number of bytes that can be written to `path`; does not change it.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ fn in_folder(folder: &Path, place: Place) -> Result<Target, BenchError> {
         .create_new(true)
         .open(&file)
         .map_err(BenchError::system("create", &file))?;
-    // Nobody else knows the file yet, so the lock is free.
+    // No other process knows the file yet, so the lock is free.
     held.try_lock().map_err(|error| BenchError::system("lock", &file)(error.into()))?;
     let room_bytes = room_bytes(folder)?;
     let target = Target { file, place, room_bytes, remove: true, _held: held };
@@ -132,7 +132,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         if !(name.starts_with(PREFIX) && name.ends_with(".data")) {
             continue;
         }
-        // Another user's file cannot be opened, and is theirs to remove.
+        // A file of another user cannot be opened, and must be removed by this user.
         let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
         if file.try_lock().is_ok() {
             fs::remove_file(entry.path()).map_err(BenchError::system("remove", &entry.path()))?;

@@ -1,22 +1,22 @@
-//! What a benchmark comes to, in a sentence, and the classes that it is held against.
+//! The verdict of a benchmark, and the SD classes for comparison.
 
 use crate::plan::{Access, Set};
 use crate::result::{Benchmark, TestResult};
 
-/// What an SD class asks for (SD Association; application performance classes A1 and A2, speed classes by their number).
+/// The requirements of an SD class (SD Association; application performance classes A1 and A2, speed classes by number).
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
-    /// `A1`, `V30`.
+    /// Its name, such as `A1` or `V30`.
     pub name: &'static str,
-    /// 4 KiB random reads a second.
+    /// 4 KiB random reads per second.
     pub rand_read_iops: f64,
-    /// 4 KiB random writes a second.
+    /// 4 KiB random writes per second.
     pub rand_write_iops: f64,
-    /// Sequential writes, MB/s.
+    /// Sequential writes in MB/s.
     pub seq_write_mb_s: f64,
 }
 
-/// The classes, the easiest first.
+/// The classes, the lowest first.
 pub const CLASSES: [Class; 7] = [
     video("V6", 6.0),
     video("V10", 10.0),
@@ -31,7 +31,7 @@ const fn video(name: &'static str, seq_write_mb_s: f64) -> Class {
     Class { name, rand_read_iops: 0.0, rand_write_iops: 0.0, seq_write_mb_s }
 }
 
-/// The four numbers as far as they were measured: requests a second for random, MB/s for sequential.
+/// The four numbers, if they were measured: requests per second for random I/O, MB/s for sequential I/O.
 struct Four<'a> {
     seq_write: &'a TestResult,
     rand_write: &'a TestResult,
@@ -46,8 +46,8 @@ fn four(benchmark: &Benchmark) -> Option<Four<'_>> {
     })
 }
 
-/// The classes whose figures the four numbers reach. This is a comparison: the classes' own tests are at a depth and on a
-/// fresh card that these numbers are not.
+/// The classes whose limits the four numbers reach. This is only a comparison: the tests of the classes use their own queue
+/// depth and a fresh card.
 pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
     let Some(four) = four(benchmark) else { return Vec::new() };
     CLASSES
@@ -98,7 +98,7 @@ fn against_a1(benchmark: &Benchmark) -> Option<String> {
     })
 }
 
-/// From this ratio between the smallest and the largest range on, the range is worth a sentence.
+/// From this ratio between the smallest and the largest range, the verdict mentions the range.
 const CLIFF: f64 = 2.0;
 
 fn cliff(benchmark: &Benchmark) -> Option<String> {
@@ -145,7 +145,7 @@ fn sustained(benchmark: &Benchmark) -> Option<String> {
     })
 }
 
-/// A rate with as many digits as it deserves.
+/// A rate with a suitable number of digits.
 pub fn rate(mb_s: f64) -> String {
     match mb_s {
         small if small < 0.095 => format!("{small:.3} MB/s"),

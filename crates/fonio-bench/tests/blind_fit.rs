@@ -1,5 +1,5 @@
-//! A profile fitted to a device that it does not know must predict tests of that device that it was not fitted to.
-//! The device is a shipped profile in virtual time; the fit sees nothing of it but its benchmark.
+//! Tests that a profile fitted to an unknown device predicts tests of this device that the fit did not use. The device is a
+//! shipped profile in virtual time; the fit only sees its benchmark.
 
 use fonio_bench::plan::{self, Scope, Set};
 use fonio_bench::{fit, model};
@@ -8,7 +8,7 @@ use fonio_sim::profile::{Profile, Source};
 
 const CAPACITY: ByteCount = ByteCount(2 << 30);
 
-/// How far a held-back test may be off.
+/// Largest relative error of a held-back test.
 const ERROR_MAX: f64 = 0.15;
 
 fn check(hidden: &str, layer: &str) {
@@ -63,7 +63,7 @@ fn sandisk() {
     check("sandisk", "page_map");
 }
 
-/// Times, erase blocks and log blocks that no candidate of the fit has.
+/// Times, erase blocks and log blocks that are not among the candidates of the fit.
 #[test]
 fn a_device_between_the_candidates() {
     let mut device = Profile::shipped("kingston").expect("a shipped profile");

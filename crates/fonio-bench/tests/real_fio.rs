@@ -1,4 +1,4 @@
-//! Small real runs of fio in a temporary folder.
+//! Short real runs of fio in a temporary directory.
 
 use std::sync::atomic::AtomicBool;
 
@@ -45,7 +45,7 @@ fn every_set_runs_and_nothing_is_left() {
     let Some((fio, folder, target)) = fio_and_folder() else { return };
     let sets: Vec<Set> = Set::ALL.into_iter().map(|(set, _)| set).collect();
     let mut tests = tests(&sets);
-    // Of each set the first, and what runs otherwise than alone; the others differ in their numbers only.
+    // The first test of each set, and those with several processes; the other tests only differ in numbers.
     let mut seen = Vec::new();
     tests.retain(|test| {
         let first = !seen.contains(&test.set);

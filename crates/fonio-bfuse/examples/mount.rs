@@ -1,5 +1,5 @@
-//! The mount without the rest of fonio: `mount SOURCE DIR [OPTIONS]`, in the foreground, until it is unmounted or
-//! SIGTERM or Ctrl-C come. It prints the mode once the mount stands.
+//! The mount without the rest of fonio: `mount SOURCE DIR [OPTIONS]`, in the foreground, until it is unmounted or gets
+//! SIGTERM or Ctrl-C. It prints the mode when it has mounted.
 
 use std::io::Write;
 use std::path::Path;

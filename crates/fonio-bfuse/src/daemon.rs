@@ -1,4 +1,4 @@
-//! The process that serves a mount: in the foreground, or on its own once the mount stands.
+//! The process that serves a mount, in the foreground or in the background.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -12,11 +12,11 @@ use crate::error::MountError;
 use crate::mount::Mount;
 use crate::options::Options;
 
-/// Mounts, calls `when_ready`, and serves until somebody unmounts or SIGTERM, SIGINT or SIGHUP comes; then everything
-/// that was written is below.
+/// Mounts, calls `when_ready`, and serves until the directory is unmounted or SIGTERM, SIGINT or SIGHUP arrives. Then it
+/// writes all data to the files below and unmounts.
 ///
 /// # Errors
-/// Those of [`Mount::start`], and where the mount cannot be taken away.
+/// Those of [`Mount::start`], and an error if the unmount fails.
 pub fn serve(
     source: &Path,
     dir: &Path,
@@ -30,16 +30,16 @@ pub fn serve(
     mount.stop()
 }
 
-/// Leaves the terminal and its streams behind: nobody reads them once the mount stands.
+/// Detaches the process from the terminal and closes the standard streams.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of the system calls.
 pub fn leave_terminal() -> Result<(), MountError> {
     let null = Path::new("/dev/null");
     let failed = || MountError::system("take as standard streams", null);
     let stream = rustix::fs::open(null, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(MountError::system("open", null))?;
-    // Who leads a process group already has left.
+    // The call fails if the process already leads a process group, and then it has no terminal.
     let _ = rustix::process::setsid();
     rustix::stdio::dup2_stdin(&stream).map_err(failed())?;
     rustix::stdio::dup2_stdout(&stream).map_err(failed())?;
@@ -47,11 +47,11 @@ pub fn leave_terminal() -> Result<(), MountError> {
     Ok(())
 }
 
-/// Starts `daemon`, which prints one line when its mount stands and then calls [`leave_terminal`], and returns the
-/// line; `None` where it ended without, having said why on standard error.
+/// Starts `daemon`, which prints one line when it has mounted and then calls [`leave_terminal`]. Returns the line, or
+/// `None` if the daemon ended before; then it has printed the reason on standard error.
 ///
 /// # Errors
-/// Where it cannot be started.
+/// If the daemon cannot be started.
 pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountError> {
     let program = Path::new(daemon.get_program()).to_owned();
     let mut child: Child = daemon
@@ -64,7 +64,7 @@ pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountE
         BufReader::new(said).read_line(&mut line).map_err(MountError::system("listen to", &program))?;
     }
     if line.is_empty() {
-        // Its status is that of the error that it told.
+        // The exit code is the daemon's, which has reported the error.
         let _ = child.wait();
         return Ok(None);
     }

@@ -1,11 +1,11 @@
-//! Keeps the daemon's descriptors from running out.
+//! Prevents a shortage of file descriptors in the daemon.
 //!
-//! Each inode that the kernel remembers is a descriptor of ours (`crate::node`), and the kernel remembers inodes until it
-//! wants their memory. When three quarters of our descriptors are taken, a thread asks the kernel to forget what nobody
-//! uses, until half are free. Who finds none left all the same waits a moment for that. So applications meet `EMFILE`
-//! only where the files that they have open are themselves too many.
+//! For each inode that the kernel remembers, the daemon holds a descriptor (`crate::node`), and the kernel remembers inodes
+//! until it needs their memory. When three quarters of the descriptors are in use, a thread asks the kernel to forget
+//! unused inodes, until half of them are free. A request that finds no free descriptor waits for a moment. Therefore
+//! applications get `EMFILE` only if they have too many files open at the same time.
 //!
-//! The thread holds no lock while it talks to the kernel, which may wait there for requests that we serve.
+//! The thread holds no lock while it calls the kernel, because the kernel may then wait for requests that we serve.
 
 mod pruner;
 
@@ -16,25 +16,25 @@ use std::time::{Duration, Instant};
 pub(crate) use pruner::Pruner;
 use rustix::io::Errno;
 
-/// Descriptors that are not inodes or open files: sockets, pipes, `/dev/fuse`.
+/// Descriptors for other purposes: sockets, pipes, `/dev/fuse`.
 const OWN: u64 = 48;
-/// How long a request waits for a descriptor, at most: far longer than the kernel takes to forget.
+/// The longest time that a request waits for a descriptor: much longer than the kernel needs to forget inodes.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// After so many times in vain nothing can be forgotten.
+/// After this many unsuccessful passes, nothing can be forgotten.
 const VAIN_MAX: u64 = 2;
 
 const UNPOISONED: &str = "no thread panics while it holds what is wanted of descriptors";
 
-/// How many descriptors there are, and when the kernel is asked to forget.
+/// Number of descriptors, and when to ask the kernel to forget inodes.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     /// `RLIMIT_NOFILE`.
     pub(crate) limit: u64,
-    /// More than this are too many, for inodes and open files together.
+    /// From this number on, inodes and open files hold too many descriptors.
     high: u64,
-    /// As many are to be left.
+    /// The number of descriptors that a pass leaves in use.
     low: u64,
-    /// Spares the lock where the thread knows already.
+    /// Avoids the lock if the thread has already been asked.
     is_asked: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -43,19 +43,19 @@ pub(crate) struct Descriptors {
 #[derive(Debug, Default)]
 struct State {
     is_wanted: bool,
-    /// Somebody found none.
+    /// Whether a request found no free descriptor.
     is_needed: bool,
-    /// Directories that the kernel has locked while somebody waits.
+    /// Directories that the kernel keeps locked for waiting requests.
     locked: Vec<u64>,
     is_closed: bool,
-    /// How often the kernel was asked.
+    /// Number of passes.
     passes: u64,
-    /// Of them the last ones, in which it forgot nothing.
+    /// How many of the last passes freed nothing.
     in_vain: u64,
 }
 
 impl Descriptors {
-    /// Of a process that may have `limit`, of which its `threads` need some.
+    /// For a process with the limit `limit`, whose `threads` need some descriptors.
     pub(crate) fn new(limit: u64, threads: u64) -> Self {
         let all = limit.saturating_sub(OWN + 2 * threads).max(limit / 4);
         Self {
@@ -72,12 +72,12 @@ impl Descriptors {
         self.state.lock().expect(UNPOISONED)
     }
 
-    /// Whether so many in use are too many.
+    /// Whether `used` descriptors are too many.
     pub(crate) fn are_short(&self, used: u64) -> bool {
         used > self.high
     }
 
-    /// Has the kernel be asked to forget, soon.
+    /// Asks the thread to make the kernel forget inodes.
     pub(crate) fn ask(&self) {
         if !self.is_asked.swap(true, Ordering::Relaxed) {
             self.lock().is_wanted = true;
@@ -85,7 +85,8 @@ impl Descriptors {
         }
     }
 
-    /// Calls `open` until it finds a descriptor, or none comes free. The kernel holds the directory `locked` meanwhile.
+    /// Calls `open` until it gets a descriptor or none becomes free in time. Meanwhile the kernel holds the lock of
+    /// directory `locked`.
     pub(crate) fn find_one<T>(
         &self,
         locked: Option<u64>,
@@ -125,7 +126,7 @@ impl Descriptors {
         outcome
     }
 
-    /// Whether somebody waits who keeps the kernel from forgetting names of this directory.
+    /// Whether a waiting request prevents the kernel from forgetting names of this directory.
     fn is_locked(&self, directory: u64) -> bool {
         self.lock().locked.contains(&directory)
     }
@@ -151,7 +152,7 @@ mod tests {
         let descriptors = Descriptors::new(1024, 8);
         assert_eq!(descriptors.find_one(None, || Err::<(), _>(Errno::NOENT)), Err(Errno::NOENT));
         assert!(!descriptors.lock().is_wanted);
-        // The thread has asked, and the kernel has forgotten, or nothing.
+        // The thread has finished a pass, successful or not.
         let pass = |has_helped: bool| {
             let mut state = descriptors.lock();
             state.passes += 1;

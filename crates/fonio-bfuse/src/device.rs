@@ -1,4 +1,4 @@
-//! Mounting and unmounting: directly as root, through `fusermount3` as a user.
+//! Mounts and unmounts: directly as root, through `fusermount3` as a user.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,14 +20,14 @@ use crate::our_mounts::{self, FILE_SYSTEM_TYPE};
 
 const HELPER: &str = "fusermount3";
 
-/// Who may look, and who checks what they may do. Where others than who mounted may look, the kernel does, for which it asks
-/// for a directory's attributes after each of its changes. Whoever is alone is also who the daemon acts as: what it may not do
-/// the file system below refuses.
+/// Options for who may access the mount, and who checks permissions. If other users may access it, the kernel checks, and
+/// for this asks for the attributes of a directory after each change of it. If only the user who mounted may access it, the
+/// daemon acts as this user, and the file system below checks.
 fn access(options: &Options) -> &'static str {
     if options.allow_other { ",default_permissions,allow_other" } else { "" }
 }
 
-/// Mounts at `dir`, and returns the kernel's side of it.
+/// Mounts at `dir`, and returns the descriptor of `/dev/fuse`.
 pub(crate) fn mount(source: &Path, dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
     let name = options.name.clone().unwrap_or_else(|| source.display().to_string());
     if rustix::process::geteuid().is_root() {
@@ -54,23 +54,24 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
     Ok(session)
 }
 
-/// Gives what is mounted at `dir` other flags.
+/// Changes the flags of the mount at `dir`.
 ///
 /// # Errors
-/// The kernel's, `EBUSY` where files are open for writing and nothing is to be written any more.
+/// That of the kernel, such as `EBUSY` if files are open for writing and the mount is to become read-only.
 pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
     rustix::mount::mount_remount(dir, options.flags.bits(), c"")
         .map_err(MountError::system("change the mount of", dir))
 }
 
-/// The helper is set-user-ID root: it checks that the user may, mounts, and sends the descriptor back.
+/// Mounts with the set-user-ID program `fusermount3`, which checks the user's permission, mounts, and sends the descriptor
+/// back.
 fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
     let failed = |errno: Errno| MountError::system("talk to fusermount3 about", dir)(errno);
-    // Without the flag of close-on-exec, so that the helper inherits it.
+    // Without the close-on-exec flag, so that `fusermount3` inherits it.
     let (theirs, ours) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)
             .map_err(failed)?;
-    // A comma ends an option, unless a backslash stands before it.
+    // A comma ends an option unless a backslash precedes it.
     let name = name.replace('\\', "\\\\").replace(',', "\\,");
     let mut list = format!("fsname={name},subtype=fonio{}", access(options));
     for word in options.flags.users_words() {
@@ -102,10 +103,11 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
     received.ok_or_else(|| failed(Errno::PROTO))
 }
 
-/// Takes the mount away. Lazily: from the names at once, for good when nobody uses it any more.
+/// Unmounts. A lazy unmount removes the mount from the directory tree at once, and ends it when no process uses it any
+/// more.
 ///
 /// # Errors
-/// The kernel's, `EBUSY` where it is in use and this is not lazy; the helper's.
+/// Those of the kernel or of `fusermount3`, such as `EBUSY` if the mount is in use and the unmount is not lazy.
 pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         let mut flags = UnmountFlags::NOFOLLOW;
@@ -118,11 +120,11 @@ pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{HELPER}: {status}"))) }
 }
 
-/// Detaches our mounts whose daemon is gone: what a `kill -9` leaves behind. Returns where they were.
+/// Detaches our mounts whose daemon has ended, for example after `kill -9`. Returns their directories.
 pub(crate) fn detach_dead(is_served: impl Fn(&MountPoint) -> bool) -> Vec<std::path::PathBuf> {
     let unserved = our_mounts::all().into_iter().filter(|mount| !is_served(mount));
     let dead = unserved
         .filter(|mount| matches!(rustix::fs::statfs(&mount.dir), Err(Errno::NOTCONN | Errno::CONNABORTED)));
-    // Another user's stays: only they and root may take it away.
+    // Mounts of other users stay, because only they and root may unmount them.
     dead.filter(|mount| unmount(&mount.dir, true).is_ok()).map(|mount| mount.dir).collect()
 }

@@ -1,63 +1,63 @@
-//! What can go wrong before a mount stands, and when it is asked about.
+//! Errors of mounting, and of reading a mount's statistics.
 
 use std::io;
 use std::path::PathBuf;
 
 use fonio_system::SystemError;
 
-/// An error of mounting. Each says what was tried, on what, and where it can, the way out.
+/// An error of mounting: what failed, on which path, and if possible the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// `fusermount3`, which mounts for users, is not there.
+    /// `fusermount3`, which mounts for users, is not installed.
     #[error(
         "fusermount3 is not installed, and only root mounts without it; on Debian: apt-get install fuse3"
     )]
     HelperMissing,
-    /// `fusermount3` refused; it said why on standard error.
+    /// `fusermount3` refused, and printed the reason on standard error.
     #[error("fusermount3 did not mount {} ({status})", path.display())]
     HelperRefused {
-        /// Where.
+        /// The directory.
         path: PathBuf,
-        /// How it ended.
+        /// Its exit status.
         status: String,
     },
-    /// The kernel speaks another version of the protocol.
-    #[error("this kernel speaks FUSE {major}.{minor}; 7.23 (Linux 3.15) is the least")]
+    /// The kernel's version of the protocol is too old, or unknown.
+    #[error("this kernel supports FUSE {major}.{minor}; fonio needs 7.23 (Linux 3.15) or later")]
     Protocol {
-        /// Its version.
+        /// Major version of the kernel's protocol.
         major: u32,
-        /// Its minor version.
+        /// Minor version of the kernel's protocol.
         minor: u32,
     },
-    /// The mode cannot be had here.
+    /// The mode is not available here.
     #[error("{reason}")]
     Mode {
-        /// What is missing, and what to take instead.
+        /// What is missing, and which mode to use instead.
         reason: &'static str,
     },
-    /// Nothing of ours is mounted there.
+    /// There is no fonio mount at the path.
     #[error("no fonio mount at {}", path.display())]
     NotMounted {
-        /// Where.
+        /// The path.
         path: PathBuf,
     },
-    /// The daemon's answer is not what it should be: it is of another version.
-    #[error("the daemon of {} gave an answer that cannot be read", path.display())]
+    /// The daemon's answer cannot be parsed, because the daemon is of another version.
+    #[error("cannot read the answer of the daemon of {}: it is of another version of fonio; unmount, then mount again", path.display())]
     Answer {
-        /// Where it is mounted.
+        /// The directory of the mount.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
 }
 
 impl MountError {
-    /// For `map_err`.
+    /// Returns a function for `map_err`.
     pub(crate) fn system<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,

@@ -1,4 +1,4 @@
-//! The first exchange with the kernel: what it offers, what the mode makes of that.
+//! Negotiates with the kernel: its features, and those that the mode uses.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -16,10 +16,10 @@ use crate::options::{IoUring, Options};
 use crate::protocol::{HEADER_IN, HEADER_OUT, MAJOR, MINOR, Opcode, Record, Request, init};
 use crate::session::queues;
 
-/// The first version that knows all records that we write.
+/// The first version of the protocol with all records that we write.
 const MINOR_MIN: u32 = 23;
-/// What all modes ask for, where the kernel has it. Not `FUSE_ASYNC_DIO`: with it the kernel does not throw out pages that are
-/// read while a direct write is on its way, and readers go on seeing what was there before.
+/// Features that all modes use if the kernel has them. `FUSE_ASYNC_DIO` is not among them: with it, the kernel does not
+/// invalidate pages that are read during a direct write, and readers would keep seeing old data.
 const ALWAYS: u64 = init::ASYNC_READ
     | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES
@@ -33,26 +33,26 @@ const ALWAYS: u64 = init::ASYNC_READ
     | init::SETXATTR_EXT
     | init::INIT_EXT
     | init::CREATE_SUPP_GROUP;
-/// How many requests that nobody waits for (write-back, readahead) may be on their way to us. The kernel's default
-/// of 12 starves write-back of large files.
+/// Limit of background requests (write-back, readahead) in flight. The kernel's default of 12 starves the write-back of
+/// large files.
 const BACKGROUND_MAX: u16 = 64;
 const PAGE_BYTES: u32 = 4096;
 /// `OVERLAYFS_SUPER_MAGIC`, `FUSE_SUPER_MAGIC`, `ECRYPTFS_SUPER_MAGIC`: file systems that stack on others.
 const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 
-const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter fuse.enable_uring (root's mounts switch it on), \
-     io_uring itself, and io_unit above 64K; take io_uring=auto";
+const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter fuse.enable_uring (root's mounts enable it), \
+     io_uring itself, and io_unit above 64K; use io_uring=auto";
 
-/// What both sides will do.
+/// The result of the negotiation.
 pub(crate) struct Agreed {
     pub(crate) plan: Plan,
-    /// Requests will come through io_uring.
+    /// Whether requests come through io_uring.
     pub(crate) over_ring: bool,
-    /// The kernel's version of the protocol is 7 and this.
+    /// Minor version of the kernel's protocol; the major version is 7.
     pub(crate) minor: u32,
 }
 
-/// Waits for the kernel's `FUSE_INIT`, decides, and answers it.
+/// Waits for the kernel's `FUSE_INIT`, chooses the features, and answers.
 pub(crate) fn shake_hands(
     device: &OwnedFd,
     source: &OwnedFd,
@@ -114,35 +114,35 @@ pub(crate) fn shake_hands(
     record.u32(MAJOR).u32(MINOR).u32(readahead).u32(halves[0]);
     record.u16(BACKGROUND_MAX).u16(BACKGROUND_MAX / 4 * 3).u32(plan.io_bytes).u32(1);
     record.u16((plan.io_bytes / PAGE_BYTES) as u16).u16(0).u32(halves[1]);
-    // The files below may not be stacked themselves.
+    // Files below may not be on a stacked file system.
     record.u32(u32::from(plan.passthrough)).zeros(24);
     assert!(record.length() == HEADER_OUT + 64 && HEADER_IN == 40, "struct fuse_init_out has 64 bytes");
     rustix::io::write(device, &answer).map_err(lost)?;
     Ok(Agreed { plan, over_ring: agreed & init::OVER_IO_URING != 0, minor })
 }
 
-/// Whether the kernel offers requests through io_uring to new connections.
+/// The kernel's parameter that offers io_uring to new connections.
 const ALLOWS_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// How long a mount waits for others that are being made.
+/// How long a mount waits for others that are being created.
 const OTHERS_MAX: Duration = Duration::from_secs(2);
 
-/// Connections that are made are offered requests through io_uring, until this is dropped. A connection that has taken them
-/// keeps them.
+/// Makes the kernel offer io_uring to new connections, until this value is dropped. A connection that has accepted keeps
+/// io_uring.
 pub(crate) struct RingsAllowed {
-    /// Locked, so that nobody else who makes a mount changes the setting meanwhile.
+    /// Locked, so that no other mount changes the parameter meanwhile.
     setting: Option<File>,
     was_allowed: bool,
 }
 
 impl RingsAllowed {
-    /// Where this process may say so; the kernel's setting as it is otherwise.
+    /// Sets the parameter if this process may; otherwise leaves it unchanged.
     pub(crate) fn now() -> Self {
-        // A kernel without the setting offers none, and only root may change it.
+        // Older kernels do not have the parameter, and only root may change it.
         let setting = OpenOptions::new().read(true).write(true).open(ALLOWS_RINGS).ok();
         let Some(mut file) = setting else { return Self { setting: None, was_allowed: false } };
         let started = Instant::now();
-        // Anybody may lock it: who holds it for long is not heeded.
+        // Any process can lock the parameter, so the wait for the lock is limited.
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
             && started.elapsed() < OTHERS_MAX
         {
@@ -151,7 +151,7 @@ impl RingsAllowed {
         let mut text = String::new();
         let was_allowed = file.read_to_string(&mut text).is_ok() && text.trim() == "Y";
         if !was_allowed {
-            // Where it cannot be changed, requests come through `/dev/fuse`.
+            // If it cannot be changed, requests come through `/dev/fuse`.
             let _ = file.write_at(b"Y", 0);
         }
         Self { setting: Some(file), was_allowed }
@@ -166,8 +166,8 @@ impl Drop for RingsAllowed {
     }
 }
 
-/// Whether requests are to come through io_uring, where the kernel offers it. The kernel copies no more of a request than
-/// fits into the largest write, and extended attributes must fit too.
+/// Whether to use io_uring if the kernel offers it. The kernel copies no more of a request than the size of the largest
+/// write, and extended attributes must fit too.
 fn takes_rings(options: &Options, plan: &Plan) -> bool {
     options.io_uring != IoUring::No
         && plan.io_bytes as usize > XATTR_BYTES_MAX
@@ -176,7 +176,7 @@ fn takes_rings(options: &Options, plan: &Plan) -> bool {
 }
 
 fn statfs_type(source: impl AsFd) -> rustix::io::Result<u64> {
-    // Through /proc, because the descriptor is one of a path only.
+    // Opened through /proc, because the descriptor is only for a path.
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}/.", source.as_fd().as_raw_fd());
     statfs(path).map(|below| below.f_type.cast_unsigned())

@@ -1,9 +1,9 @@
-//! A directory, mounted a second time through FUSE, at the device's full speed: for who must run FUSE over slow
-//! flash, as phones do for their shared storage.
+//! Mounts a directory a second time through FUSE at the speed of the device, for systems that must use FUSE on slow flash,
+//! such as phones with their shared storage.
 //!
-//! [`Mount::start`] mounts and serves; [`Options`] says how; [`report()`] asks a running mount what it does. The
-//! modes are those of the study (Jeong and Won 2014) and what kernels have learnt since; `docs/bfuse.md` says which
-//! to take, `docs/bfuse-design.md` why it is built like this.
+//! [`Mount::start`] mounts and serves, [`Options`] configures the mount, and [`report()`] reads the statistics of a running
+//! mount. The modes are those of the study (Jeong and Won 2014) and those that newer kernels make possible. `docs/bfuse.md`
+//! helps to choose one; `docs/bfuse-design.md` explains the design.
 
 mod buffer;
 pub mod daemon;

@@ -1,4 +1,4 @@
-//! A mount from start to end.
+//! The life of a mount.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ use crate::session::Session;
 use crate::statistics::BufferStatistics;
 use crate::write_behind::Writer;
 
-/// A directory mounted a second time, served by threads of this process until it is unmounted.
+/// A directory that is mounted a second time, served by threads of this process until it is unmounted.
 #[derive(Debug)]
 pub struct Mount {
     dir: PathBuf,
     file_system: Arc<FileSystem>,
     session: Arc<Session>,
-    /// Readable when the kernel has ended the connection.
+    /// Becomes readable when the kernel has ended the connection.
     ended: OwnedFd,
     server: Option<Server>,
     manager: Option<Manager>,
@@ -39,28 +39,29 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts `source` at `dir`. Mounts of ours whose daemon was killed are detached first.
+    /// Mounts `source` at `dir`. First detaches fonio mounts whose daemon was killed.
     ///
     /// # Errors
-    /// Where either is not a directory, the mode cannot be had, or the kernel refuses.
+    /// If one of them is not a directory, the mode is not available, or the kernel refuses.
     pub fn start(source: &Path, dir: &Path, options: Options) -> Result<Self, MountError> {
         let detached = device::detach_dead(crate::report::is_served);
         crate::report::sweep();
         let source = source.canonicalize().map_err(MountError::system("find", source))?;
         let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
         let limit = kernel::raise_open_files(options.files);
-        // Opened before the mount: the source may lie behind the directory that is mounted on.
+        // Opened before mounting, because the source can be inside the directory `dir`.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&source, flags, FileMode::empty())
             .map_err(MountError::system("open the directory", &source))?;
-        // Reading here is reading below, by us or by the kernel. A user's mount leaves it to the source's own mount.
+        // A read of the mount is a read of the source, by us or by the kernel. For a user's mount, the options of the
+        // source's mount apply.
         let times = kernel::AccessTimes::of(options.flags.bits());
         let root = times.and_then(|times| kernel::with_access_times(&source, times).ok()).unwrap_or(root);
         let allowed = (options.io_uring != IoUring::No).then(RingsAllowed::now);
         let session = Arc::new(device::mount(&source, &dir, &options)?);
         let outcome = Self::serve(root, session, &dir, options, allowed, limit, detached);
         if outcome.is_err() {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = device::unmount(&dir, true);
         }
         outcome
@@ -88,7 +89,7 @@ impl Mount {
         let (ended, notice) =
             pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("make a pipe for", dir))?;
         let notify = move || {
-            // The pipe has room for one byte, and there is only one.
+            // The pipe has room for this single byte.
             let _ = rustix::io::write(&notice, b"x");
         };
         let pruner =
@@ -116,36 +117,35 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Gives the mount of ours at `dir` the flags that `options` say; nothing else of a mount can be changed while it
-    /// stands.
+    /// Gives the fonio mount at `dir` the flags in `options`. Other options cannot change while it is mounted.
     ///
     /// # Errors
-    /// [`MountError::NotMounted`], and where the kernel refuses.
+    /// [`MountError::NotMounted`], or the error of the kernel.
     pub fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
         let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
         our_mounts::at(&dir).ok_or_else(|| MountError::NotMounted { path: dir.clone() })?;
         device::remount(&dir, options)
     }
 
-    /// The mode that is in force: the one that `auto` chose, never `auto` itself.
+    /// The mode in use: the one that `auto` chose, never `auto` itself.
     pub fn mode(&self) -> Mode {
         self.file_system.plan.mode
     }
 
-    /// Where it is mounted, without symbolic links.
+    /// The directory of the mount, without symbolic links.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Left-over mounts that were detached at the start.
+    /// Abandoned mounts that were detached at the start.
     pub fn detached(&self) -> &[PathBuf] {
         &self.detached
     }
 
-    /// Waits until the mount is unmounted by somebody, or `stop` becomes readable.
+    /// Waits until the directory is unmounted, or `stop` becomes readable.
     ///
     /// # Errors
-    /// Where the kernel cannot wait.
+    /// That of the system call.
     pub fn wait(&self, stop: Option<BorrowedFd<'_>>) -> Result<(), MountError> {
         let mut waited = vec![PollFd::new(&self.ended, PollFlags::IN)];
         waited.extend(stop.as_ref().map(|stop| PollFd::new(stop, PollFlags::IN)));
@@ -158,11 +158,10 @@ impl Mount {
         }
     }
 
-    /// Takes the mount away, with everything that was written below. Whoever still uses it keeps its open files
-    /// only if it is not busy: those of a busy mount end with this process.
+    /// Writes all data below and unmounts. A busy mount is detached; open files stay usable until this process ends.
     ///
     /// # Errors
-    /// Where the mount cannot be taken away.
+    /// If the unmount fails.
     pub fn stop(mut self) -> Result<(), MountError> {
         self.end()
     }
@@ -188,12 +187,11 @@ impl Mount {
         outcome
     }
 
-    /// Has the kernel hand over what it still holds of mapped and written pages. This thread serves nothing, so it
-    /// may use the mount.
+    /// Makes the kernel send all dirty pages of the mount. This thread serves no requests, so it may use the mount.
     fn write_back(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(root) = rustix::fs::open(&self.dir, flags, FileMode::empty()) {
-            // What fails is told to whoever wrote it.
+            // Whoever wrote the data gets the error.
             let _ = rustix::fs::syncfs(root);
         }
         self.file_system.buffer.drain_all();
@@ -203,7 +201,7 @@ impl Mount {
         self.poll_ended(rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })
     }
 
-    /// An unmount that succeeded ends the connection at once, one of a busy mount when the last user goes.
+    /// A successful unmount ends the connection at once; a busy mount ends it when its last user leaves.
     fn has_ended_soon(&self) -> bool {
         self.poll_ended(rustix::event::Timespec { tv_sec: 0, tv_nsec: 500_000_000 })
     }
@@ -216,13 +214,13 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // `stop` tells the error to who wants to know.
+        // The caller sees the error at `stop`.
         let _ = self.end();
     }
 }
 
 impl AsFd for Mount {
-    /// Readable when the mount is gone.
+    /// Becomes readable when the mount is gone.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ended.as_fd()
     }

@@ -1,11 +1,11 @@
-//! The inodes that the kernel knows of.
+//! The inodes that the kernel knows.
 //!
-//! A node lives from the first answer that names it until the kernel has forgotten as many lookups as it was given.
-//! It holds a descriptor of its inode (`O_PATH`): the inode number cannot be given to another file meanwhile, and
-//! renames and links in the source do not matter.
+//! A node exists from the first answer that names it until the kernel has forgotten as many lookups as it received. It
+//! holds a descriptor of its inode (`O_PATH`). Therefore the inode number cannot be reused meanwhile, and renames and links
+//! in the source do no harm.
 //!
-//! Invariant: the count of lookups changes only under the lock of the inode's shard, which also guards whether the
-//! inode has a node. So a forget that arrives together with a lookup cannot remove what the lookup returns.
+//! Invariant: the number of lookups changes only under the lock of the inode's shard. The same lock protects whether the
+//! inode has a node. Therefore a forget that arrives together with a lookup cannot remove the node that the lookup returns.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -31,30 +31,30 @@ pub(crate) struct Node {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) is_directory: bool,
-    /// The node of a directory in which it was found last.
+    /// The node of the directory in which it was last found.
     parent: AtomicU64,
-    /// What of it is in our buffer.
+    /// Its data in the buffer.
     pub(crate) pending: Arc<Pending>,
-    /// It may have set-user-ID bits or capabilities that a write must clear.
+    /// Whether it may have set-user-ID bits or capabilities that a write must clear.
     privileged: AtomicBool,
     open: Mutex<OpenState>,
 }
 
-/// How an inode is served while anybody has it open.
+/// How an inode is served while it is open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenState {
     pub(crate) opens: u64,
-    /// Holds while `opens` is above zero.
+    /// Valid while `opens` is above zero.
     pub(crate) serving: Option<Serving>,
     pub(crate) backing: Option<Backing>,
-    /// Size and times when it was closed: as long as they stay, the kernel may keep what it has cached.
+    /// Size and times at the last close. If they have not changed at the next open, the kernel may keep its cached pages.
     pub(crate) version: Option<Version>,
 }
 
-/// What changes when a file is written: size, time of modification, time of change.
+/// Properties that change with each write: size, modification time, change time.
 pub(crate) type Version = (i64, i64, u64, i64, u64);
 
-/// The version of a file.
+/// Returns the version of a file.
 pub(crate) fn version_of(stat: &Stat) -> Version {
     (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec)
 }
@@ -78,28 +78,28 @@ impl Node {
         self.open.lock().expect("no thread panics while it holds how a file is served")
     }
 
-    /// The node of a directory that had it once; both may have gone on.
+    /// The node of a directory that contained it at some time; the kernel may have forgotten this node.
     pub(crate) fn parent(&self) -> u64 {
         self.parent.load(Ordering::Relaxed)
     }
 
-    /// It was found in this directory.
+    /// Records the directory in which it was found.
     pub(crate) fn set_parent(&self, parent: u64) {
         self.parent.store(parent, Ordering::Relaxed);
     }
 
-    /// Whether a write by somebody without privilege must look for bits to clear; the next need not.
+    /// Whether an unprivileged write must look for bits to clear. The next write need not.
     pub(crate) fn take_privileged(&self) -> bool {
         self.privileged.swap(false, Ordering::Relaxed)
     }
 
-    /// Somebody may have given the file such bits.
+    /// Records that the file may have such bits again.
     pub(crate) fn set_privileged(&self) {
         self.privileged.store(true, Ordering::Relaxed);
     }
 }
 
-/// By device and inode number: the node, and the lookups that the kernel has not yet forgotten.
+/// Nodes by device and inode number, with the number of lookups that the kernel has not forgotten yet.
 type Shard = HashMap<(u64, u64), (Arc<Node>, u64)>;
 
 /// All nodes.
@@ -111,7 +111,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// With the root, which is never forgotten.
+    /// Starts with the root, which is never forgotten.
     pub(crate) fn new(root: OwnedFd, stat: &Stat) -> Self {
         let nodes = Self {
             by_id: Slab::default(),
@@ -128,7 +128,7 @@ impl Nodes {
         self.by_inode[at].lock().expect("no thread panics while it holds the nodes")
     }
 
-    /// The node of the inode behind `file`, for the kernel to know once more; it was found in the directory `parent`.
+    /// Returns the node of the inode behind `file`, and counts a lookup; the inode was found in the directory `parent`.
     pub(crate) fn look_up(&self, file: OwnedFd, stat: &Stat, parent: u64) -> Arc<Node> {
         let mut shard = self.shard(stat.st_dev, stat.st_ino);
         if let Some((node, lookups)) = shard.get_mut(&(stat.st_dev, stat.st_ino)) {
@@ -141,7 +141,7 @@ impl Nodes {
         node
     }
 
-    /// The kernel forgets `count` lookups.
+    /// Counts `count` forgotten lookups.
     pub(crate) fn forget(&self, id: u64, count: u64) {
         if id == ROOT_ID {
             return;
@@ -161,22 +161,22 @@ impl Nodes {
         self.by_id.get(id)
     }
 
-    /// The node of an inode, where the kernel knows it.
+    /// The node of an inode, if the kernel knows it.
     pub(crate) fn find(&self, device: u64, inode: u64) -> Option<Arc<Node>> {
         self.shard(device, inode).get(&(device, inode)).map(|(node, _)| Arc::clone(node))
     }
 
-    /// How many there are.
+    /// Number of nodes.
     pub(crate) fn count(&self) -> u64 {
         self.by_id.count()
     }
 
-    /// How many there were and are no more.
+    /// Number of nodes that were removed.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Relaxed)
     }
 
-    /// All but the root, in no order.
+    /// All nodes except the root, in no particular order.
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();
         for shard in &self.by_inode {

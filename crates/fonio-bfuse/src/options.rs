@@ -1,4 +1,4 @@
-//! What can be said after `-o`, as fstab and mount(8) say it.
+//! The mount options after `-o`, in the format of fstab and mount(8).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::modes::Mode;
 /// The largest request of a kernel with its default `max_pages_limit` of 256.
 const IO_BYTES_MAX: u32 = 1 << 20;
 const PAGE_BYTES: u32 = 4096;
-/// With fewer, what the daemon needs for itself would be most of them.
+/// With a lower limit, the daemon would need most of the descriptors for itself.
 const FILES_MIN: u64 = 256;
-/// The highest that `fs.nr_open` can be set to.
+/// The highest value of `fs.nr_open`.
 const FILES_MAX: u64 = (1 << 30) - 8;
 
 /// Options of a mount.
@@ -22,69 +22,67 @@ const FILES_MAX: u64 = (1 << 30) - 8;
 pub struct Options {
     /// How files are served.
     pub mode: Mode,
-    /// The most bytes of one request, a multiple of 4 KiB up to 1 MiB; `None` is the mode's own.
+    /// Largest size of a request, a multiple of 4 KiB up to 1 MiB; `None` is the default of the mode.
     pub io_bytes: Option<u32>,
     /// The write buffer.
     pub buffer: BufferOptions,
-    /// Whether long streams that are passed through begin to reach the device while they come.
+    /// Whether the write-back of long passed-through streams starts while they are written.
     pub write_behind: bool,
     /// Whether requests come through io_uring.
     pub io_uring: IoUring,
-    /// Threads that serve requests; `None` is as many as are needed, up to 8.
+    /// Largest number of requests served at the same time; `None` is the default, 8.
     pub threads: Option<usize>,
-    /// The most file descriptors of the daemon; `None` is all that the kernel allows. Each inode that the kernel remembers
-    /// takes one, each open file another.
+    /// Largest number of file descriptors of the daemon; `None` is the kernel's limit. Each inode that the kernel remembers
+    /// needs one, and each open file another.
     pub files: Option<u64>,
-    /// Whether times of birth are told. Each first look at a file is then one more request, since the kernel does not
-    /// take them from a lookup.
+    /// Whether birth times are reported. The kernel does not accept them from a lookup, so each file then costs one more
+    /// request.
     pub birth_times: bool,
-    /// How long the kernel may trust names and attributes before it asks again. What changes in the source behind
-    /// the mount's back shows after this.
+    /// How long the kernel caches names and attributes. Changes made directly in the source become visible after this time.
     pub timeout: Duration,
-    /// Whether other users than the one who mounted may look. A user may say so only where `/etc/fuse.conf` has
-    /// `user_allow_other`.
+    /// Whether other users may access the mount. For mounts of users, `/etc/fuse.conf` must contain `user_allow_other`.
     pub allow_other: bool,
-    /// Where to answer Prometheus, as `127.0.0.1:9464`.
+    /// Address at which to serve Prometheus, such as `127.0.0.1:9464`.
     pub prometheus: Option<SocketAddr>,
-    /// What `/proc/self/mountinfo` shows as the source; `None` is the source's path.
+    /// The source in `/proc/self/mountinfo`; `None` is the path of the source.
     pub name: Option<String>,
-    /// The mount stands, and only its flags are to change.
+    /// Whether to change the flags of an existing mount.
     pub remount: bool,
     /// Flags of the mount itself.
     pub flags: MountFlags,
 }
 
-/// Whether requests come through io_uring instead of `/dev/fuse`: fewer system calls, and each is served on the CPU on
-/// which it was made. Linux 6.14; root's mounts switch the kernel's parameter `fuse.enable_uring` on for the moment of
-/// mounting, a user's take it as it is.
+/// Whether requests come through io_uring instead of `/dev/fuse`. This needs fewer system calls, and each request is served
+/// on its caller's CPU. It needs Linux 6.14. Root's mounts enable the kernel's parameter `fuse.enable_uring` while they
+/// mount; mounts of users depend on its current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoUring {
-    /// Where it can be had.
+    /// Use io_uring if it is available.
     Auto,
-    /// Or the mount fails.
+    /// Use io_uring; the mount fails if it is not available.
     Yes,
-    /// Never.
+    /// Never use io_uring.
     No,
 }
 
-/// The write buffer: the study's figures unless said otherwise.
+/// The write buffer. The defaults are those of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BufferOptions {
-    /// Of all entries together.
+    /// Size of all entries together.
     pub bytes: usize,
-    /// Of one entry.
+    /// Size of one entry.
     pub entry_bytes: usize,
-    /// How long data may stay.
+    /// Longest time of data in the buffer.
     pub flush: Duration,
-    /// Whether a thread of its own empties it; without, whoever writes does.
+    /// Whether threads flush the buffer; otherwise the writers do.
     pub thread: bool,
-    /// Whether what a stream brings beyond its first entry goes past the page cache of the file system below.
+    /// Whether a stream bypasses the page cache of the file system below after its first entry.
     pub direct: bool,
 }
 
 impl BufferOptions {
-    /// How many entries there are, at least one.
+    /// Number of entries, at least one.
     pub(crate) fn entries(&self) -> usize {
         (self.bytes / self.entry_bytes).max(1)
     }
@@ -102,11 +100,11 @@ impl Default for BufferOptions {
     }
 }
 
-/// Flags of the mount that the kernel keeps for any file system: those of `mount(8)`.
+/// Flags of the mount itself, as in `mount(8)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountFlags(Flags);
 
-/// The words for flags, and whether they set or clear them.
+/// The words for flags, the flag of each, and whether the word sets or clears it.
 const FLAGS: [(&str, Flags, bool); 24] = [
     ("ro", Flags::RDONLY, true),
     ("rw", Flags::RDONLY, false),
@@ -134,11 +132,11 @@ const FLAGS: [(&str, Flags, bool); 24] = [
     ("silent", Flags::SILENT, true),
 ];
 
-/// Those that fusermount3 takes from users; it decides about set-user-ID bits and devices itself.
+/// Flags that fusermount3 accepts from users. It decides about set-user-ID bits and devices itself.
 const USERS: [&str; 6] = ["ro", "noexec", "noatime", "nodiratime", "sync", "dirsync"];
 
 impl MountFlags {
-    /// As `mount(2)` takes them.
+    /// The flags for `mount(2)`.
     pub(crate) fn bits(self) -> Flags {
         self.0
     }
@@ -151,7 +149,7 @@ impl MountFlags {
         USERS.into_iter().filter(move |word| is_set(word))
     }
 
-    /// Follows a word, and says whether it is one.
+    /// Applies a word; returns false if it is not a flag.
     fn apply(&mut self, word: &str) -> bool {
         let found = FLAGS.iter().find(|(known, _, _)| *known == word);
         if let Some((_, flag, sets)) = found {
@@ -162,7 +160,7 @@ impl MountFlags {
 }
 
 impl Default for MountFlags {
-    /// Neither set-user-ID bits nor devices, as for everybody's FUSE.
+    /// Ignores set-user-ID bits and devices, the default of FUSE.
     fn default() -> Self {
         Self(Flags::NOSUID | Flags::NODEV)
     }
@@ -189,35 +187,35 @@ impl Default for Options {
     }
 }
 
-/// An option that we cannot follow.
+/// An invalid mount option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// Nobody knows it.
+    /// There is no such option.
     #[error("there is no option `{name}`; `fonio mount --help` lists them")]
     Unknown {
-        /// As it was given.
+        /// Its name.
         name: String,
     },
-    /// Its value makes no sense.
-    #[error("`{name}={value}`: {wants}")]
+    /// Its value is invalid.
+    #[error("`{name}={value}` is not valid; use {wants}")]
     Value {
         /// The option.
         name: String,
-        /// As it was given.
+        /// The value.
         value: String,
-        /// What it takes.
+        /// What the option expects.
         wants: &'static str,
     },
 }
 
 impl Options {
-    /// Reads comma-separated options as `mount -o` takes them; later ones win. Options that concern mount(8) alone
-    /// (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`) are accepted and mean nothing here;
-    /// since `auto` is one of them, the mode of that name is given as `mode=auto`.
+    /// Parses comma-separated options, as `mount -o` does; later ones win. It accepts and ignores options that only concern
+    /// mount(8) (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`). Because `auto` is one of them, the mode
+    /// of that name is `mode=auto`.
     ///
     /// # Errors
-    /// The first option that is not known or has no sensible value.
+    /// The first option that is unknown or has an invalid value.
     pub fn parse<'a>(lists: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionError> {
         let mut options = Self::default();
         for word in lists.into_iter().flat_map(|list| list.split(',')).filter(|word| !word.is_empty()) {
@@ -231,7 +229,7 @@ impl Options {
             return Err(OptionError::Value {
                 name: "entry".to_owned(),
                 value: options.buffer.entry_bytes.to_string(),
-                wants: "at most the bytes of the whole buffer",
+                wants: "at most the size of the buffer",
             });
         }
         Ok(options)
@@ -306,9 +304,9 @@ impl Options {
             ("allow_other", None) => self.allow_other = true,
             ("noallow_other", None) => self.allow_other = false,
             ("remount", None) => self.remount = true,
-            // Always in force.
+            // These are always in effect.
             ("default_permissions", None) => {}
-            // mount(8) repeats them when it mounts anew.
+            // mount(8) passes them when it remounts.
             ("user_id" | "group_id", Some(_)) => {}
             (
                 "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "owner" | "nofail" | "_netdev",
@@ -391,15 +389,17 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_with_a_way_out() {
-        check("io_unit=5000", &expect!["`io_unit=5000`: a multiple of 4K, from 4K to 1M"]);
-        check("io_unit=2M", &expect!["`io_unit=2M`: a multiple of 4K, from 4K to 1M"]);
-        check("flush=10", &expect!["`flush=10`: a time with its unit, such as 10ms"]);
+        check("io_unit=5000", &expect!["`io_unit=5000` is not valid; use a multiple of 4K, from 4K to 1M"]);
+        check("io_unit=2M", &expect!["`io_unit=2M` is not valid; use a multiple of 4K, from 4K to 1M"]);
+        check("flush=10", &expect!["`flush=10` is not valid; use a time with its unit, such as 10ms"]);
         check(
             "mode=fast",
-            &expect!["`mode=fast`: one of auto, stock, extended, buffered, writeback, passthrough"],
+            &expect![
+                "`mode=fast` is not valid; use one of auto, stock, extended, buffered, writeback, passthrough"
+            ],
         );
         check("bufer=8M", &expect!["there is no option `bufer=8M`; `fonio mount --help` lists them"]);
-        check("files=100", &expect!["`files=100`: a number from 256 to 1073741816"]);
-        check("buffer=1M", &expect!["`entry=2097152`: at most the bytes of the whole buffer"]);
+        check("files=100", &expect!["`files=100` is not valid; use a number from 256 to 1073741816"]);
+        check("buffer=1M", &expect!["`entry=2097152` is not valid; use at most the size of the buffer"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a running mount tells about itself: over a socket as JSON, and to Prometheus as text.
+//! The statistics of a running mount: as JSON over a socket, and as text for Prometheus.
 
 mod prometheus;
 mod server;
@@ -19,33 +19,33 @@ use crate::statistics::{BufferStatistics, Histogram};
 
 pub(crate) use server::{Server, is_served, sweep};
 
-/// What a mount has done since it was mounted.
+/// Statistics of a mount since it was mounted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// The mode in force.
+    /// The mode in use.
     pub mode: String,
     /// Process id of the daemon.
     pub pid: u32,
-    /// The most bytes of one request.
+    /// Largest size of a request.
     pub io_bytes: u32,
-    /// By opcode: those that came at least once.
+    /// Statistics by opcode, of opcodes that occurred.
     pub requests: Vec<OpcodeReport>,
-    /// Write requests by their bytes.
+    /// Sizes of write requests.
     pub write_bytes: Distribution,
-    /// Read requests by their bytes.
+    /// Sizes of read requests.
     pub read_bytes: Distribution,
-    /// Write calls to the file system below, the buffer's included.
+    /// Write calls to the file system below, including those of the buffer.
     pub write_calls_below: u64,
     /// The buffer.
     pub buffer: BufferReport,
-    /// Opens by how the file was served: `through`, `buffered`, `writeback`, `passthrough`.
+    /// Opens, by how the file was served: `through`, `buffered`, `writeback`, `passthrough`.
     pub opened: Vec<(String, u64)>,
-    /// Files that the kernel would not serve alone.
+    /// Files for which the kernel refused passthrough.
     pub passthrough_refused: u64,
-    /// Why not: the last error number, 0 for none.
+    /// Error number of the last refusal, 0 for none.
     pub passthrough_errno: u64,
-    /// Bytes of streams that were passed through and handed to the device while they came.
+    /// Bytes of passed-through streams whose write-back the daemon started.
     #[serde(default)]
     pub written_behind_bytes: u64,
     /// Inodes that the kernel remembers.
@@ -54,9 +54,9 @@ pub struct Report {
     pub open_files: u64,
     /// Descriptors that inodes and open files hold.
     pub descriptors: u64,
-    /// How many the daemon may have.
+    /// Largest number of descriptors of the daemon.
     pub descriptors_max: u64,
-    /// How often the kernel was asked to forget inodes, because descriptors were short.
+    /// How often the daemon asked the kernel to forget inodes, because descriptors were short.
     pub prunes: u64,
     /// Threads that serve requests.
     pub threads: u64,
@@ -66,35 +66,35 @@ pub struct Report {
     pub cpu_system_ns: u64,
     /// Context switches because the daemon waited.
     pub switches_voluntary: u64,
-    /// Context switches because its time was up.
+    /// Context switches because the kernel took the processor away.
     pub switches_involuntary: u64,
 }
 
-/// One opcode.
+/// Statistics of one opcode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OpcodeReport {
     /// Its name: `lookup`, `write`, …
     pub name: String,
-    /// How many were answered with an error. A name that does not exist is one.
+    /// Number of requests answered with an error. A lookup of a missing name is one.
     pub errors: u64,
     /// Time to answer, in nanoseconds.
     pub time_ns: Distribution,
 }
 
-/// Values by powers of two.
+/// A histogram by powers of two.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Distribution {
-    /// How many.
+    /// Number of values.
     pub count: u64,
-    /// Of all of them.
+    /// Sum of all values.
     pub sum: u64,
-    /// An upper bound of the median; nothing was counted: none.
+    /// Upper bound of the median; `None` without values.
     pub median: Option<u64>,
-    /// An upper bound of what 99 of 100 stay below.
+    /// Upper bound of the 99th percentile.
     pub p99: Option<u64>,
-    /// Exclusive upper bound, and how many lay below it and not below the one before.
+    /// Exclusive upper bounds of the buckets, each with its number of values.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -110,37 +110,37 @@ impl From<&Histogram> for Distribution {
     }
 }
 
-/// The write buffer.
+/// Statistics of the write buffer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BufferReport {
-    /// How many entries it has.
+    /// Number of entries.
     pub entries: u64,
-    /// The size of one.
+    /// Size of one entry.
     pub entry_bytes: u64,
-    /// Whether its memory can never be swapped out.
+    /// Whether its memory is locked, so that it cannot be swapped out.
     pub is_locked: bool,
-    /// Held now.
+    /// Bytes that the buffer holds now.
     pub fill_bytes: u64,
-    /// Writes that went into it.
+    /// Number of buffered writes.
     pub writes: u64,
-    /// Their bytes.
+    /// Bytes of buffered writes.
     pub bytes_in: u64,
-    /// Writes that went past it, because they continued nothing.
+    /// Writes that bypassed the buffer, because they did not continue an earlier write.
     pub through: u64,
-    /// Writes that did not continue what was held, which was therefore flushed.
+    /// Writes that did not continue the pending data, so that these had to be flushed.
     pub interrupted: u64,
     /// Reads that had to wait for a flush.
     pub read_drains: u64,
-    /// Waits for a free entry.
+    /// How often a writer waited for a free entry.
     pub waits: u64,
-    /// Write calls below, by their bytes. Coalescing is `writes` over its count.
+    /// Sizes of the buffer's write calls below. `writes` divided by their number is the degree of coalescing.
     pub flush_bytes: Distribution,
-    /// Time of a flush, in nanoseconds.
+    /// Duration of flushes, in nanoseconds.
     pub flush_ns: Distribution,
     /// Flushes that failed.
     pub errors: u64,
-    /// Acknowledged, and then refused below; the applications were told.
+    /// Bytes that were acknowledged and could not be written below; the applications got an error.
     pub lost_bytes: u64,
 }
 
@@ -200,13 +200,13 @@ impl Report {
     }
 }
 
-/// Asks the mount at `dir` what it has done.
+/// Reads the statistics of the mount at `dir`.
 ///
 /// # Errors
-/// Where nothing of ours is mounted there, its daemon does not answer, or is another user's.
+/// If there is no fonio mount at `dir`, or its daemon does not answer or belongs to another user.
 pub fn report(dir: &Path) -> Result<Report, MountError> {
     sweep();
-    // Only the parent is looked at: looking at the mount itself could hang where its daemon does.
+    // Only the parent directory is accessed: access to the mount itself can hang if its daemon hangs.
     let dir = match (dir.parent().map(Path::canonicalize), dir.file_name()) {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         _ => dir.canonicalize().map_err(MountError::system("find", dir))?,

@@ -1,9 +1,10 @@
 //! Threads that read requests from `/dev/fuse` and answer them.
 //!
-//! Two threads serve. Whoever takes a request that may last (an fsync, a write) and sees that nobody waits for the next
-//! starts another thread, up to the limit; who comes back to find two waiting goes. The kernel wakes those who wait in
-//! turn, and hands them requests that nobody waits for (forgets, releases) as well: with more threads every request
-//! finds a colder one, and the caller's CPU is taken by one of ours. `docs/bfuse-design.md` has the figures.
+//! Two threads wait for requests. If a thread takes a request that can last (an fsync, a write) and no other thread waits
+//! for the next request, it starts another thread, up to the limit. A thread that returns and finds two threads waiting
+//! ends. More waiting threads would be slower: the kernel wakes them in turn, also for requests that no process waits for
+//! (forgets, releases), so each request would find a thread with colder caches, and our threads would take the caller's
+//! CPU. `docs/bfuse-design.md` has the figures.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,48 +25,48 @@ mod ring;
 use placement::Placement;
 pub(crate) use ring::queues;
 
-/// Threads that wait at the same time, when nothing is going on.
+/// Largest number of threads that wait for a request.
 const IDLE_MAX: usize = 2;
-/// Threads that work at the same time, unless said otherwise.
+/// Default for the largest number of threads that serve requests.
 const THREADS_MAX: usize = 8;
 
-/// As many more may wait for a descriptor.
-const WHEN_SHORT: usize = 24;
+/// Additional threads that may wait for a free descriptor.
+const READERS_MORE_WHEN_SHORT: usize = 24;
 
-/// Nobody waits for the kernel's forgetting to be heard; what it forgets meanwhile comes together, and wakes nobody.
-const LINGER: Duration = Duration::from_millis(2);
+/// Pause after a forget over `/dev/fuse`. No process waits for forgets, and those that arrive meanwhile need no wake-up.
+const FORGET_PAUSE: Duration = Duration::from_millis(2);
 
 /// A served mount.
 #[derive(Debug)]
 pub(crate) struct Session {
     file_system: Arc<FileSystem>,
     device: Arc<OwnedFd>,
-    /// Requests come through io_uring; `/dev/fuse` brings only what nobody waits for.
+    /// Whether requests come through io_uring; `/dev/fuse` then only delivers forgets.
     over_ring: AtomicBool,
     placement: Arc<Placement>,
     idle: AtomicUsize,
     running: Mutex<Running>,
-    /// The last thread has gone.
+    /// Signalled when the last thread has ended.
     ended: Condvar,
     threads_max: usize,
 }
 
-/// How many threads there are.
+/// Number of running threads.
 #[derive(Debug, Default)]
 struct Running {
     all: usize,
-    /// Of them, those that read `/dev/fuse`.
+    /// How many of them read `/dev/fuse`.
     readers: usize,
 }
 
-/// Called when the connection has ended.
+/// Callback for the end of the connection.
 type OnEnd = Arc<dyn Fn() + Send + Sync>;
 
 impl Session {
-    /// Starts to serve.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// Where the first thread cannot be started, or cannot have its own identity.
+    /// If the first thread cannot be started, or cannot have its own identity.
     pub(crate) fn start(
         file_system: Arc<FileSystem>,
         device: Arc<OwnedFd>,
@@ -91,7 +92,7 @@ impl Session {
         Ok(session)
     }
 
-    /// How many threads serve at most.
+    /// Largest number of threads of a mount.
     pub(crate) fn threads_max(options: &Options, over_ring: bool) -> u64 {
         let readers = options.threads.unwrap_or(THREADS_MAX) as u64;
         let ring = if over_ring { ring::threads(options.threads.unwrap_or(THREADS_MAX)) as u64 } else { 0 };
@@ -104,8 +105,8 @@ impl Session {
 
     fn start_reader(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
         let mut running = self.lock_running();
-        // Who looks up a name may wait then for what only a reader hears: that the kernel has forgotten another.
-        let more = if self.file_system.is_short_of_descriptors() { WHEN_SHORT } else { 0 };
+        // A lookup may wait for a descriptor that becomes free only when a reader receives a forget.
+        let more = if self.file_system.is_short_of_descriptors() { READERS_MORE_WHEN_SHORT } else { 0 };
         if running.readers >= self.threads_max + more {
             return Ok(());
         }
@@ -147,7 +148,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until the connection has ended and every answer is given.
+    /// Waits until the connection has ended and every request is answered.
     pub(crate) fn wait(&self) {
         let mut running = self.lock_running();
         while running.all > 0 {
@@ -157,10 +158,10 @@ impl Session {
     }
 
     fn serve(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
-        // Without the privilege the kernel may make memory for us by writing back through our own mount.
+        // Without this, the kernel could free memory for us by writing back through our own mount. It needs a capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
-        // The first descriptor serves as well where the kernel has no other.
+        // If the kernel cannot clone the descriptor, the first one serves too.
         let own = kernel::clone_device(self.device.as_fd()).ok();
         let device = own.as_ref().unwrap_or(&self.device);
         let bytes = self.file_system.plan.request_bytes();
@@ -184,20 +185,20 @@ impl Session {
                 && !(self.over_ring.load(Ordering::Relaxed) && is_forgotten)
                 && let Err(error) = self.start_reader(on_end)
             {
-                eprintln!("fonio: no thread for more requests at a time: {error}");
+                eprintln!("fonio: cannot start another thread for the mount: {error}");
             }
             let answer = self.file_system.serve(&mut worker, &request, &mut out[HEADER_OUT..]);
             if let Some(answer) = answer {
                 send(device, &request, answer, &mut out)?;
             }
             if self.over_ring.load(Ordering::Relaxed) && is_forgotten {
-                std::thread::sleep(LINGER);
+                std::thread::sleep(FORGET_PAUSE);
             }
         }
     }
 }
 
-/// Whether a request may keep its thread for as long as the device below takes for data.
+/// Whether serving a request can include I/O of the device below.
 fn may_last(opcode: Opcode) -> bool {
     matches!(
         opcode,
@@ -213,20 +214,20 @@ fn may_last(opcode: Opcode) -> bool {
     )
 }
 
-/// The next request's length; `None` when the mount is gone.
+/// Reads the next request and returns its length; `None` if the mount is gone.
 fn read_request(device: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match rustix::io::read(device, &mut *into) {
             Ok(length) => return Ok(Some(length)),
             Err(Errno::NODEV) => return Ok(None),
-            // The request was interrupted before we saw it.
+            // The request was interrupted before we read it.
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Writes `struct fuse_out_header` of an answer whose records lie behind it, and returns the bytes of both.
+/// Writes the `struct fuse_out_header` in front of an answer, and returns the length of both.
 fn write_header(out: &mut [u8], answer: Answer, unique: u64) -> usize {
     let (length, error) = match answer {
         Ok(length) => (HEADER_OUT + length, 0),
@@ -238,13 +239,13 @@ fn write_header(out: &mut [u8], answer: Answer, unique: u64) -> usize {
 }
 
 fn send(device: &OwnedFd, request: &Request<'_>, answer: Answer, out: &mut [u8]) -> io::Result<()> {
-    // An interrupt is a request whose answer may be missing, unless it says that we do not do interrupts.
+    // An interrupt needs no answer, except `ENOSYS`, which says that we do not support interrupts.
     if request.opcode == Opcode::Interrupt && answer.is_ok() {
         return Ok(());
     }
     let length = write_header(out, answer, request.header.unique);
     match rustix::io::write(device, &out[..length]) {
-        // Nobody waits for it any more, or the mount is gone: the next read tells.
+        // The caller is gone, or the mount is; the next read shows which.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -1,13 +1,13 @@
-//! Things that the kernel names by small numbers.
+//! Values that the kernel names by small numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-/// Values by number; the number of a removed one is given out again.
+/// Values by number; the number of a removed value is used again.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: RwLock<Slots<T>>,
-    /// The values, for who wants no lock to know.
+    /// Number of values, readable without the lock.
     count: AtomicU64,
 }
 
@@ -26,7 +26,7 @@ impl<T> Default for Slab<T> {
 const UNPOISONED: &str = "no thread panics while it holds the table";
 
 impl<T> Slab<T> {
-    /// Keeps what `make` makes of its number, which counts from 1.
+    /// Calls `make` with a free number, counted from 1, and keeps the value.
     pub(crate) fn insert_with(&self, make: impl FnOnce(u64) -> T) -> Arc<T> {
         let mut slots = self.slots.write().expect(UNPOISONED);
         let at = slots.free.pop().unwrap_or_else(|| {
@@ -44,7 +44,7 @@ impl<T> Slab<T> {
         self.slots.read().expect(UNPOISONED).values.get(at)?.clone()
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

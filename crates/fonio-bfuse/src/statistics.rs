@@ -1,12 +1,12 @@
-//! What a mount counts while it runs. Counters are relaxed atomics: each is exact, two of them may be of slightly
-//! different moments.
+//! Counters of a running mount. They are relaxed atomics: each is exact, but two of them can be from slightly different
+//! moments.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::protocol::Opcode;
 
-/// A number that only grows, or is set.
+/// A number that is increased or set.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -28,7 +28,7 @@ impl Counter {
     }
 }
 
-/// How often values of each power of two were seen.
+/// A histogram by powers of two.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     /// `of[k]` counts values of `2^(k-1)` to `2^k - 1`; `of[0]` counts zeros.
@@ -61,13 +61,13 @@ impl Histogram {
         self.sum.get()
     }
 
-    /// Exclusive upper bounds and how many values lay below each and not below the one before, without the empty.
+    /// Exclusive upper bounds of the non-empty buckets, each with its number of values.
     pub(crate) fn buckets(&self) -> Vec<(u64, u64)> {
         let counted = self.of.iter().enumerate().map(|(power, count)| (power, count.get()));
         counted.filter(|(_, count)| *count > 0).map(|(power, count)| (bound(power), count)).collect()
     }
 
-    /// An upper bound of the value below which `share` of all values lie; nothing was counted: `None`.
+    /// Upper bound of the value below which `share` of all values lie; `None` without values.
     pub(crate) fn quantile(&self, share: f64) -> Option<u64> {
         let buckets = self.buckets();
         let total: u64 = buckets.iter().map(|(_, count)| count).sum();
@@ -84,39 +84,39 @@ fn bound(power: usize) -> u64 {
     1u64.checked_shl(u32::try_from(power).expect("a power of two below 65")).unwrap_or(u64::MAX)
 }
 
-/// Of one opcode.
+/// Statistics of one opcode.
 #[derive(Debug, Default)]
 pub(crate) struct OpcodeStatistics {
-    /// From the moment that we had it in hand to the answer.
+    /// Time from receiving a request to its answer.
     pub(crate) time: Histogram,
     pub(crate) errors: Counter,
 }
 
-/// Of the write buffer.
+/// Statistics of the write buffer.
 #[derive(Debug, Default)]
 pub(crate) struct BufferStatistics {
     pub(crate) entries: Counter,
     pub(crate) entry_bytes: Counter,
-    /// 1 where the memory cannot be swapped out.
+    /// 1 if the memory is locked, so that it cannot be swapped out.
     pub(crate) locked: Counter,
-    /// Writes that went into the buffer.
+    /// Number of buffered writes.
     pub(crate) writes: Counter,
-    /// Writes that went through it.
+    /// Writes that bypassed the buffer.
     pub(crate) through: Counter,
-    /// Writes that did not continue what was pending, which therefore was flushed.
+    /// Writes that did not continue the pending data, so that these had to be flushed.
     pub(crate) interrupted: Counter,
     /// Reads and attribute changes that had to wait for a flush.
     pub(crate) read_drains: Counter,
-    /// Waits of writers for a free entry.
+    /// How often a writer waited for a free entry.
     pub(crate) waits: Counter,
     pub(crate) bytes_in: Counter,
-    /// In the buffer now, in flight included.
+    /// Bytes in the buffer now, those in flight included.
     pub(crate) fill_bytes: Counter,
-    /// Write calls below for what was buffered, by their bytes.
+    /// Sizes of the buffer's write calls below.
     pub(crate) flush_bytes: Histogram,
     pub(crate) flush_time: Histogram,
     pub(crate) errors: Counter,
-    /// Acknowledged, and then refused below.
+    /// Bytes that were acknowledged and could not be written below.
     pub(crate) lost_bytes: Counter,
 }
 
@@ -132,22 +132,22 @@ impl BufferStatistics {
     }
 }
 
-/// Of the whole mount.
+/// Statistics of the whole mount.
 #[derive(Debug)]
 pub(crate) struct Statistics {
     opcodes: [OpcodeStatistics; Opcode::COUNT],
-    /// Requests to write, by their bytes.
+    /// Sizes of write requests.
     pub(crate) write_bytes: Histogram,
     pub(crate) read_bytes: Histogram,
-    /// Write calls to the file system below that were not the buffer's.
+    /// Write calls to the file system below, without those of the buffer.
     pub(crate) direct_writes: Counter,
-    /// Opens by how the file is served: see [`crate::modes::Serving`].
+    /// Opens, by how the file is served; see [`crate::modes::Serving`].
     pub(crate) opened: [Counter; 4],
-    /// Files that should have been served by the kernel alone, and why not: the last error.
+    /// Files for which the kernel refused passthrough, and its last error.
     pub(crate) passthrough_refused: Counter,
     pub(crate) passthrough_errno: Counter,
     pub(crate) handles: Counter,
-    /// How often the kernel was asked to forget inodes.
+    /// How often the daemon asked the kernel to forget inodes.
     pub(crate) prunes: Counter,
     pub(crate) threads: Counter,
 }

@@ -1,10 +1,11 @@
-//! Has long streams that are passed through begin to reach the device while they come.
+//! Starts the write-back of long passed-through streams while they are written.
 //!
-//! Linux writes back when a tenth of the memory is dirty, or what is 30 s old. A stream that comes faster than its device takes
-//! it lies in memory whole when `fsync` comes, and the device has done nothing meanwhile. We do not see the writes of a file
-//! that is passed through. So a thread looks at the size of one that was opened for writing, ever less often: where it grows by
-//! [`PIECE_BYTES`] and more, its pieces are handed to the device, which Linux does by itself later. Nobody waits for them but
-//! that thread. Shorter files are left to Linux: many of them never live to be written.
+//! Linux starts write-back when a tenth of the memory is dirty, or for data that are 30 s old. If a stream is faster than
+//! the device, all of it is still in memory when `fsync` starts, and the device was idle until then. The daemon does not
+//! see the writes of a file that is passed through. Therefore a thread looks at the size of each file that was opened for
+//! writing, at growing intervals. When a file has grown by [`PIECE_BYTES`], the thread starts the write-back of this piece,
+//! which the kernel would otherwise start later. Only this thread waits for it. Shorter files are left to Linux, because
+//! many of them are deleted before they are written back.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -16,13 +17,14 @@ use rustix::fs::Stat;
 use crate::kernel;
 use crate::statistics::Counter;
 
-/// What is handed over at a time: enough for a device to be busy until the next look, on any card.
+/// Size of a piece: keeps any card busy until the next look.
 const PIECE_BYTES: u64 = 8 << 20;
-/// How long until a size is looked at, and again after each piece; then longer by as much each time.
+/// Time until the first look at a file, and after each piece. Each further look waits longer by this time.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// The longest until the first look, where files come and go: a thread that wakes takes its CPU from who makes them.
+/// Longest time until the first look. If many short files are created, each wake-up of the thread takes CPU time from their
+/// creator.
 const FIRST_LOOK_MAX: Duration = Duration::from_millis(160);
-/// A file that has not grown by a piece in so many looks, which are two seconds, is no stream.
+/// A file that has not grown by a piece after this many looks (two seconds) is not a stream.
 const LOOKS_MAX: u32 = 20;
 
 const UNPOISONED: &str = "no thread panics while it holds the list of streams";
@@ -31,19 +33,19 @@ const UNPOISONED: &str = "no thread panics while it holds the list of streams";
 #[derive(Debug, Default)]
 pub(crate) struct WriteBehind {
     state: Mutex<State>,
-    /// There is something to look at.
+    /// Signalled when there is a file to look at.
     woken: Condvar,
-    /// Handed over so far.
+    /// Bytes whose write-back was started.
     pub(crate) bytes: Counter,
 }
 
 #[derive(Debug)]
 struct State {
-    /// There is a thread.
+    /// Whether the thread runs.
     is_running: bool,
-    /// It sleeps for longer than a new file may wait.
+    /// Whether the thread sleeps for longer than the first look at a new file may take.
     sleeps: bool,
-    /// How long until a new file is looked at: longer each time that all files were closed before.
+    /// Time until the first look at a new file. It doubles each time that all files were closed before their look.
     first_look: Duration,
     streams: Vec<Stream>,
     is_closed: bool,
@@ -55,36 +57,37 @@ impl Default for State {
     }
 }
 
-/// A file that is open for writing; when it is closed it is looked at no more.
+/// A file that is open for writing. After it is closed, the thread no longer looks at it.
 #[derive(Debug)]
 struct Stream {
     file: Weak<OwnedFd>,
     progress: Progress,
-    /// When it is looked at next.
+    /// The time of the next look.
     due: Instant,
 }
 
-/// How far a stream has come.
+/// Progress of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
-    /// What lies before is not ours to hand over, or was; `None` until the size was seen.
+    /// Where the next piece begins. Earlier data were there before, or their write-back has started. `None` until the first
+    /// look.
     begun: Option<u64>,
-    /// Looks since the last piece.
+    /// Number of looks since the last piece.
     looks: u32,
 }
 
 impl Progress {
-    /// Counts a look, and says how long until the next; `None` where this is no stream.
+    /// Counts a look, and returns the time until the next one; `None` if the file is not a stream.
     fn look(&mut self) -> Option<Duration> {
         self.looks += 1;
         (self.looks <= LOOKS_MAX).then(|| INTERVAL * self.looks)
     }
 
-    /// Where the next [`PIECE_BYTES`] to be handed over begin, in a file that holds `bytes`.
+    /// Returns the offset of the next piece to write back, in a file with `bytes` bytes of data.
     fn piece(&mut self, bytes: u64) -> Option<u64> {
         let begun = *self.begun.get_or_insert(bytes);
         if bytes < begun + PIECE_BYTES {
-            // Truncated: what is written from here on is new.
+            // If the file was truncated, everything behind its new end will be new.
             self.begun = Some(begun.min(bytes));
             return None;
         }
@@ -93,8 +96,8 @@ impl Progress {
     }
 }
 
-/// What a file holds, holes left out: a size alone costs nothing to set, and nothing is written for it.
-fn held(stat: &Stat) -> u64 {
+/// Bytes of data in a file. Holes do not count, because nothing is written for them.
+fn data_bytes(stat: &Stat) -> u64 {
     const SECTOR: u64 = 512;
     stat.st_size.unsigned_abs().min(stat.st_blocks.unsigned_abs() * SECTOR)
 }
@@ -104,8 +107,8 @@ impl WriteBehind {
         self.state.lock().expect(UNPOISONED)
     }
 
-    /// Looks at `file` from now on, until it is closed or seems to be no stream. What it holds already up to `begun` is left alone;
-    /// `None` where nobody knows yet how much it is.
+    /// Starts to look at `file`, until it is closed or stops growing. Data before `begun` are left alone; `None` if the
+    /// size is not known yet.
     pub(crate) fn watch(&self, file: &Arc<OwnedFd>, begun: Option<u64>) {
         let mut state = self.lock();
         if !state.is_running {
@@ -135,7 +138,7 @@ impl WriteBehind {
             }
             let mut streams = std::mem::take(&mut state.streams);
             drop(state);
-            // A piece of each in turn, for as long as there are any.
+            // One piece of each file in turn, as long as any file has one.
             while self.hand_over(&mut streams, now) && !self.lock().is_closed {}
             let any_open = streams.iter().any(|stream| stream.due <= now);
             streams.retain_mut(|stream| stream.due > now || stream.look());
@@ -145,7 +148,7 @@ impl WriteBehind {
         }
     }
 
-    /// Hands over a piece of each stream that was due and has one, and says whether any had.
+    /// Starts the write-back of a piece of each file that is due, and returns whether there was any.
     fn hand_over(&self, streams: &mut Vec<Stream>, now: Instant) -> bool {
         let mut any = false;
         streams.retain_mut(|stream| {
@@ -154,10 +157,10 @@ impl WriteBehind {
             }
             let Some(file) = stream.file.upgrade() else { return false };
             let Ok(stat) = rustix::fs::fstat(&*file) else { return false };
-            let Some(from) = stream.progress.piece(held(&stat)) else { return true };
+            let Some(from) = stream.progress.piece(data_bytes(&stat)) else { return true };
             any = true;
             self.bytes.add(PIECE_BYTES);
-            // What cannot be written is told to whoever syncs the file; a file system without the call has no use for it.
+            // Whoever syncs the file gets the error. A file system without this call does not need it.
             kernel::start_writing(&*file, from, PIECE_BYTES).is_ok()
         });
         any
@@ -165,7 +168,7 @@ impl WriteBehind {
 }
 
 impl Stream {
-    /// Says when it is due again, unless it is no stream.
+    /// Sets the time of the next look; returns false if the file is not a stream.
     fn look(&mut self) -> bool {
         let wait = self.progress.look();
         self.due = Instant::now() + wait.unwrap_or_default();
@@ -173,7 +176,7 @@ impl Stream {
     }
 }
 
-/// The thread that looks, until this value is dropped.
+/// The thread. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Writer {
     behind: Arc<WriteBehind>,
@@ -181,15 +184,16 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// Where the system has no thread left.
+    /// If the system cannot start another thread.
     pub(crate) fn start(behind: &Arc<WriteBehind>) -> std::io::Result<Self> {
         behind.lock().is_running = true;
         let running = Arc::clone(behind);
         let thread = std::thread::Builder::new().name("fonio-behind".to_owned()).spawn(move || {
-            // Without the privilege the kernel may make memory for us by writing back through our own mount.
+            // Without this, the kernel could free memory for us by writing back through our own mount. It needs a
+            // capability.
             let _ = kernel::forbid_io_recursion();
             running.run();
         })?;
@@ -202,7 +206,7 @@ impl Drop for Writer {
         self.behind.lock().is_closed = true;
         self.behind.woken.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It panics only where an invariant is broken; the message is on standard error then.
+            // The thread panics only if an invariant is broken; the message is then on standard error.
             let _ = thread.join();
         }
     }

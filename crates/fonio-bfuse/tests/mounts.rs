@@ -1,4 +1,4 @@
-//! What a mount survives, and what it leaves behind.
+//! Tests mounts under difficult conditions, and that they leave nothing behind.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn is_mounted(dir: &Path) -> bool {
     text.contains(&format!(" {} ", dir.display()))
 }
 
-/// The byte that belongs at a place of a file that is written in order.
+/// The expected byte at an offset of a file that is written in order.
 fn byte_at(offset: u64) -> u8 {
     (offset ^ (offset >> 8) ^ (offset >> 16)) as u8
 }
@@ -47,7 +47,7 @@ fn rings(mounted: &Mounted) -> usize {
         .count()
 }
 
-/// Each switches the kernel's setting on for a moment, and back.
+/// Each mount enables the kernel's parameter for a moment, and disables it again.
 #[test]
 fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring() {
     if !can_mount() {
@@ -77,13 +77,13 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
     for mounted in &mounts {
         std::fs::write(mounted.path("file"), b"x").expect("it is served");
     }
-    // A thread whose ring the kernel refuses is gone by then.
+    // By then, a thread whose ring the kernel refuses has ended.
     std::thread::sleep(Duration::from_millis(300));
     for mounted in &mounts {
         assert_ne!(rings(mounted), 0, "it is served, but over /dev/fuse");
     }
     drop(mounts);
-    // Other tests mount as well: what is meant is that it comes back.
+    // Other tests mount at the same time, so wait until the parameter is restored.
     let comes_back = (0..500).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         std::fs::read_to_string(SETTING).is_ok_and(|now| now == before)
@@ -124,14 +124,14 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
     for round in 0..24u64 {
         let (mode, bound) = modes[round as usize % modes.len()];
         let mut mounted = Mounted::new(mode);
-        // The kernel's own cache is lost with the connection: only what was synced counts there.
+        // The kernel's cache is lost with the connection, so only synced data count.
         let bound = if mounted.mode == "writeback" { u64::MAX } else { bound };
         let (acknowledged, durable) = (AtomicU64::new(0), AtomicU64::new(0));
         let path = mounted.path("stream");
         let below = mounted.below("stream");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // The daemon may be gone before the file is there.
+                // The daemon may be killed before the file exists.
                 let Ok(mut file) = File::create(&path) else { return };
                 let mut numbers = Numbers::new(round);
                 let mut end = 0;
@@ -157,7 +157,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let (acknowledged, durable) = (acknowledged.into_inner(), durable.into_inner());
         let length = found.len() as u64;
         written = [written[0] + acknowledged, written[1] + durable];
-        // The kernel sends several of its pages at a time: of what was not synced, later ones may be there without earlier ones.
+        // The kernel sends several pages at a time, so unsynced data may exist without earlier unsynced data.
         let whole = if mounted.mode == "writeback" { durable.min(length) } else { length };
         assert!(
             found[..whole as usize] == piece(0, whole),
@@ -168,7 +168,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
             length.saturating_add(bound) >= acknowledged,
             "round {round}, {mode}: {length} of {acknowledged} bytes acknowledged"
         );
-        // A killed daemon leaves a mount that is dead once the kernel has let go of its rings, a moment later.
+        // The mount of a killed daemon is dead after the kernel has released its rings, a moment later.
         let gone = (0..200).any(|_| {
             drop(Mounted::new("mode=stock"));
             let gone = !is_mounted(&mounted.dir);
@@ -185,7 +185,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
     );
 }
 
-/// A file system below with little space.
+/// A small file system below.
 struct Small {
     folder: Option<tempfile::TempDir>,
     source: std::path::PathBuf,
@@ -237,7 +237,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
             errors += 1;
         }
         assert!(errors > 0, "{mode}: {accepted} bytes were accepted on {SPACE} and nobody was told");
-        // Before Linux 6.16 pages of the kernel's own cache may still be on their way when an fsync fails.
+        // Before Linux 6.16, pages of the kernel's cache may still be in flight when an fsync fails.
         let more = (0..10).take_while(|_| file.sync_all().is_err()).count();
         assert!(more == 0 || (mounted.mode == "writeback" && more < 10), "{mode}: told {more} times more");
         drop(file);
@@ -247,12 +247,12 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
             assert!(length >= accepted, "{mode}: {length} of {accepted} bytes");
             assert!(below == piece(0, length), "{mode}: what is there is what was written");
         }
-        // Space that comes back can be used; it comes once the kernel has told us that it forgot the file.
+        // Freed space can be used again, after the kernel has told the daemon that it forgot the file.
         std::fs::remove_file(mounted.path("large")).expect("it is ours");
         let again = (0..100).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             let file = File::create(mounted.path("small"));
-            // The kernel's own cache finds out when it writes back.
+            // The kernel's cache notices the error when it writes back.
             file.and_then(|mut file| file.write_all(b"again").and_then(|()| file.sync_all())).is_ok()
         });
         assert!(again, "{mode}: there is space again");
@@ -295,7 +295,7 @@ fn new_files_belong_to_the_caller() {
     }
     for mode in ["mode=buffered", "mode=auto"] {
         let mounted = Mounted::new(mode);
-        // The temporary folder is root's alone.
+        // Only root may access the temporary directory.
         for dir in [mounted.folder.path(), &mounted.source] {
             std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o777)).expect("it is ours");
         }
@@ -344,7 +344,7 @@ fn a_write_by_a_user_clears_set_user_id() {
     }
 }
 
-/// Runs a script of the shell in the mount as root, or as nobody.
+/// Runs a shell script in the mount as root, or as the user nobody.
 fn shell(mounted: &Mounted, user: u32, script: &str) {
     let mut command = Command::new("sh");
     command.args(["-ec", script]).current_dir(&mounted.dir);
@@ -380,8 +380,9 @@ fn what_changes_below_without_a_request_shows_at_once() {
         }
         drop(file);
         let written_later = || path.metadata().expect("it is there").modified().expect("it has one") > before;
-        // A mapping that is passed through writes below without a request. Otherwise the kernel writes its pages when
-        // the file is closed, and before some version looks again only when attributes are out of date.
+        // Writes through a mapping of a passed-through file reach the file below without a request. In other modes, the
+        // kernel writes the pages when the file is closed; some older versions then read the attributes again only when
+        // they have expired.
         let looks = if mounted.mode == "passthrough" { 1 } else { 1000 };
         let shown = (0..looks).any(|look| {
             std::thread::sleep(Duration::from_millis(if look == 0 { 0 } else { 10 }));
@@ -391,7 +392,7 @@ fn what_changes_below_without_a_request_shows_at_once() {
         let below = std::fs::read(mounted.below("file")).expect("it is there");
         assert!(below[0] == 1 && below[1..] == [0; 4095], "{mode}: a write through a mapping");
 
-        // What writes, and what allocates, takes set-user-ID bits of a user's file.
+        // Writes and allocations clear the set-user-ID bits of a user's file.
         let file = |name: &str| {
             std::fs::write(mounted.path(name), b"old").expect("it is writable");
             std::fs::set_permissions(mounted.path(name), std::fs::Permissions::from_mode(0o6777))
@@ -438,7 +439,7 @@ fn flags_of_inodes_reach_the_file_below_and_hold() {
         return;
     }
     for mode in MODES {
-        // A tmpfs may have none of them.
+        // A tmpfs may support none of them.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
         let source = folder.path().join("source");
         std::fs::create_dir(&source).expect("the folder is empty");
@@ -479,7 +480,7 @@ fn access_times_below_follow_the_options() {
             let source = folder.path().join("source");
             std::fs::create_dir(&source).expect("the folder is empty");
             std::fs::write(source.join("file"), b"text").expect("it is ours");
-            // Later than everything that was done to the file: relatime leaves it.
+            // Later than all changes of the file: relatime does not update it.
             let old = std::time::SystemTime::now() + Duration::from_secs(60);
             let times = std::fs::FileTimes::new().set_accessed(old);
             File::options()
@@ -518,7 +519,7 @@ fn a_source_may_change_underneath() {
     assert!(File::create(mounted.path("new")).is_err(), "a directory that is gone takes nothing");
 }
 
-/// As many as root may have.
+/// The largest number for root.
 fn raise_open_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
@@ -527,7 +528,7 @@ fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(1024)
 }
 
-/// `FONIO_BFUSE_FILES` is how many, as far as this process may have them.
+/// The number of files: `FONIO_BFUSE_FILES`, or less if this process may not open as many.
 #[test]
 fn deep_trees_and_many_open_files() {
     if !can_mount() {
@@ -542,7 +543,7 @@ fn deep_trees_and_many_open_files() {
     symlink("nowhere", path.join("link")).expect("it is writable");
     let limit = raise_open_files();
     let wanted = std::env::var("FONIO_BFUSE_FILES").ok().and_then(|text| text.parse().ok());
-    // Each is an inode and an open file to the daemon, whose limit is the same.
+    // The daemon has the same limit, and needs two descriptors for each file: one for the inode, one for the open file.
     let count = (limit / 2).saturating_sub(200).min(wanted.unwrap_or(4000));
     eprintln!("{count} files are to be open, of {} wanted", wanted.unwrap_or(4000));
     let open: Vec<File> = (0..count)
@@ -567,7 +568,7 @@ fn deep_trees_and_many_open_files() {
     std::fs::remove_dir_all(mounted.path("deeper")).expect("it is ours");
 }
 
-/// As a walk over everything, several at a time: each name is looked up and each file read.
+/// Walks over all files with several threads: looks up each name and reads each file.
 fn walk(dir: &Path) -> std::io::Result<u64> {
     let mut found = 0;
     for entry in std::fs::read_dir(dir)? {
@@ -599,7 +600,7 @@ fn far_more_inodes_than_descriptors() {
                 File::create(folder.join(file.to_string())).expect("it is ours");
             }
         }
-        // Open files are not forgotten.
+        // The kernel does not forget open files.
         let open: Vec<_> = (0..50)
             .map(|number| {
                 let file = File::create_new(mounted.path(&number.to_string())).expect("it is writable");
@@ -647,7 +648,7 @@ fn too_many_open_files_are_told_and_can_be_closed() {
     };
     assert!(matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)), "{error}");
     open.clear();
-    // What is closed comes back once the kernel has told the daemon.
+    // Descriptors of closed files become free after the kernel has told the daemon.
     let again = (0..100).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         File::create(mounted.path("again")).is_ok()
@@ -661,7 +662,7 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
         return;
     }
     const MIB: u64 = 1 << 20;
-    // The temporary folder may be a tmpfs, which writes nothing back.
+    // The temporary directory may be on a tmpfs, which has no write-back.
     let mounted = |options: &str| {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
         let source = folder.path().join("source");
@@ -682,7 +683,7 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
         for offset in (0..42 * MIB).step_by(MIB as usize) {
             stream.write_all_at(&piece(offset, MIB), offset).expect("there is space");
         }
-        // Far longer than a look takes.
+        // Much longer than the interval between two looks.
         let reached = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             handed_over() >= expected
@@ -712,12 +713,12 @@ fn the_buffer_coalesces() {
     drop(file);
     let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
     assert_eq!(report.write_bytes.count, 1024);
-    // Two entries of 2 MiB; a daemon that had to wait for a processor may hand one on in parts.
+    // Two entries of 2 MiB. A daemon that had to wait for a processor may flush an entry in parts.
     assert!((2..=8).contains(&report.write_calls_below), "{}", report.write_calls_below);
     assert_eq!(report.buffer.lost_bytes, 0);
 }
 
-/// A control group with little memory, until it is dropped.
+/// A control group with little memory. It is removed when this value is dropped.
 struct LittleMemory(std::path::PathBuf);
 
 impl LittleMemory {
@@ -755,7 +756,7 @@ fn little_memory_slows_and_does_not_stop() {
     const MEMORY: u64 = 64 << 20;
     const BYTES: u64 = 192 << 20;
     for mode in ["mode=writeback", "mode=buffered", "mode=auto"] {
-        // The temporary folder is on a disk; a tmpfs below would have to hold everything in the little memory.
+        // The temporary directory is on a disk; the data of a tmpfs would have to fit into the little memory.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
         let source = folder.path().join("source");
         std::fs::create_dir(&source).expect("the folder is empty");
@@ -774,7 +775,7 @@ fn little_memory_slows_and_does_not_stop() {
             Command::new("sh").args(["-c", &script]).current_dir(&mounted.dir).spawn().expect("sh");
         group.take_in(writer.id());
         let mut ended = None;
-        // Far longer than it takes on the slowest disk; a deadlock lasts.
+        // Much longer than the slowest disk needs; a deadlock does not end.
         for _ in 0..1200 {
             ended = writer.try_wait().expect("our child");
             if ended.is_some() {

@@ -1,7 +1,7 @@
-//! Sequences of operations on a mount, against a model of a file system that is a few vectors. A sequence that
-//! fails is made as short as it gets before it is shown.
+//! Compares sequences of operations on a mount with a model of a file system that consists of a few vectors. A failing
+//! sequence is shortened as far as possible before it is shown.
 //!
-//! `FONIO_BFUSE_OPERATIONS` is how many operations each mode gets, `FONIO_BFUSE_SEED` where they start.
+//! `FONIO_BFUSE_OPERATIONS` is the number of operations for each mode, `FONIO_BFUSE_SEED` their seed.
 
 mod support;
 
@@ -18,10 +18,10 @@ const NAMES: u64 = 4;
 const SLOTS: usize = 4;
 const FILE_BYTES_MAX: u64 = 400_000;
 const WRITE_BYTES_MAX: u64 = 70_000;
-/// Operations of one sequence: long enough for states to build up, short enough to be made shorter.
+/// Number of operations in a sequence: large enough for complex states, small enough for shortening.
 const SEQUENCE: u64 = 400;
 
-/// Each attempt to shorten runs a whole sequence.
+/// Largest number of attempts to shorten; each of them runs a complete sequence.
 const ATTEMPTS_MAX: usize = 300;
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ enum Operation {
         bytes: u64,
         seed: u8,
     },
-    /// Where the slot's last write ended.
+    /// Where the last write of the slot ended.
     WriteOn {
         slot: usize,
         bytes: u64,
@@ -88,7 +88,7 @@ enum Operation {
     Sync {
         slot: usize,
     },
-    /// What `SEEK_DATA` and `SEEK_HOLE` say.
+    /// The results of `SEEK_DATA` and `SEEK_HOLE`.
     Holes {
         slot: usize,
     },
@@ -174,12 +174,12 @@ fn generate(numbers: &mut Numbers) -> Operation {
     }
 }
 
-/// What a file system is: names of inodes, and what is in them.
+/// The model of a file system: names of inodes, and their contents.
 #[derive(Default)]
 struct Model {
     names: BTreeMap<u64, usize>,
     inodes: Vec<Vec<u8>>,
-    /// When somebody set the time of modification, until the next write.
+    /// The modification time that an operation set, until the next write.
     times: BTreeMap<usize, i64>,
     slots: [Option<Slot>; SLOTS],
 }
@@ -250,7 +250,7 @@ impl Model {
                     Some(_) => !matches!(how, How::CreateNew),
                     None => creates,
                 };
-                // A file system below without direct I/O says so; that is its right.
+                // A file system below without direct I/O may return an error.
                 if matches!(how, How::Direct) && outcome.is_err() {
                     return Ok(());
                 }
@@ -372,7 +372,7 @@ impl Model {
                 let outcome = std::fs::rename(path(from), path(to));
                 let known = self.names.get(&from).copied();
                 same("rename succeeds", outcome.is_ok(), known.is_some())?;
-                // Two names of one inode: POSIX has rename do nothing.
+                // Two names of one inode: according to POSIX, rename does nothing.
                 if let Some(inode) = known
                     && self.names.get(&to) != Some(&inode)
                 {
@@ -464,7 +464,8 @@ impl Model {
     }
 }
 
-/// Reads what `SEEK_DATA` and `SEEK_HOLE` call data, as a copy that keeps holes does: nothing else may hold a byte.
+/// Reads the parts that `SEEK_DATA` and `SEEK_HOLE` report as data, like a copy that keeps holes. All other bytes must be
+/// zero.
 fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
     use rustix::fs::{SeekFrom, seek};
     let mut copy = vec![0; content.len()];
@@ -486,7 +487,7 @@ fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
     same_bytes("what is no hole", &copy, content)
 }
 
-/// Maps the first `bytes` of a file; what was written to it is on its way when this returns.
+/// Maps the first `bytes` of a file and runs `work` on them. Starts the write-back of written pages before it returns.
 fn with_map(
     file: &File,
     bytes: usize,
@@ -494,7 +495,7 @@ fn with_map(
     work: impl FnOnce(&mut [u8]) -> Result<(), String>,
 ) -> Result<(), String> {
     use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
-    // What lies behind the end of a mapped file cannot be touched.
+    // Bytes behind the end of a mapped file cannot be accessed.
     same("size before mapping", said("size", file.metadata())?.len(), bytes as u64)?;
     let protection = if writes { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
     // SAFETY: a fresh mapping, of as many bytes as the model says that the file has; nobody else truncates it.
@@ -517,7 +518,7 @@ fn with_map(
     outcome
 }
 
-/// Runs a sequence in an empty folder, and compares everything at the end, through the mount and below.
+/// Runs a sequence in an empty directory, and finally compares everything, through the mount and below.
 fn run(operations: &[Operation], dir: &Path, below: &Path) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(dir);
     said("make the folder", std::fs::create_dir(dir))?;
@@ -537,7 +538,7 @@ fn run(operations: &[Operation], dir: &Path, below: &Path) -> Result<(), String>
     Ok(())
 }
 
-/// Leaves out whatever a failure does not need.
+/// Removes the operations that a failure does not need.
 fn shorten(mut operations: Vec<Operation>, fails: impl Fn(&[Operation]) -> bool) -> Vec<Operation> {
     let mut piece = operations.len() / 2;
     let mut attempts = 0;
@@ -570,7 +571,7 @@ fn check(options: &str) {
     let mounted = Mounted::new(options);
     let seed = setting("FONIO_BFUSE_SEED", 1);
     let total = setting("FONIO_BFUSE_OPERATIONS", 6000);
-    // Three at the same time, each in its folder: they share the daemon's threads and its buffer.
+    // Three sequences at the same time, each in its own directory: they share the daemon's threads and its buffer.
     std::thread::scope(|scope| {
         for worker in 0..3 {
             let mounted = &mounted;

@@ -1,25 +1,25 @@
-//! Keeping the CPUs from sleeping while a device is served.
+//! Keeps the CPUs from sleeping while a device is served.
 //!
-//! A sleeping CPU answers an interrupt late, a virtual machine's the latest: its host gave the CPU away. At every
-//! command several of them are woken, one after the other, which takes as long as a phone's flash takes to read. The
-//! kernel's power management lets a process ask for short wake-up times for as long as it holds a file open. The CPUs
-//! still count as idle, and time spent waiting for I/O is still counted as such.
+//! A sleeping CPU answers an interrupt late, most of all in a virtual machine, whose host has given the CPU to others. Each
+//! command wakes several CPUs, one after the other, which takes as long as a read from a phone's flash. The kernel's power
+//! management lets a process request short wake-up times for as long as it holds a file open. The CPUs still count as idle,
+//! and time spent waiting for I/O still counts as iowait.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The kernel's documentation calls the interface PM QoS.
+/// The interface that the kernel's documentation calls PM QoS.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// While it is there, idle CPUs wait busily where the kernel can let them.
+/// The request. While it exists, idle CPUs poll if the kernel supports this.
 #[derive(Debug)]
 pub(crate) struct Awake {
     _request: File,
 }
 
 impl Awake {
-    /// Asks for wake-up times of 0 µs, which needs root.
+    /// Requests wake-up times of 0 µs, which needs root.
     pub(crate) fn ask() -> io::Result<Awake> {
         Awake::ask_at(Path::new(LATENCY))
     }
@@ -46,7 +46,7 @@ mod tests {
             let bytes = std::fs::read(LATENCY).expect("it can be read");
             i32::from_ne_bytes(bytes[..4].try_into().expect("it gives a number"))
         };
-        // Other processes may ask as well; the kernel drops a request with the last descriptor of its file.
+        // Other processes may hold requests too; the kernel drops a request when the last descriptor of its file is closed.
         let requests = || {
             let descriptors = std::fs::read_dir("/proc/self/fd").expect("/proc is there").flatten();
             descriptors

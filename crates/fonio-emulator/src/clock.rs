@@ -1,43 +1,42 @@
-//! The model's clock beside the wall's.
+//! Converts between the wall clock and the model's clock.
 
 use std::time::{Duration, Instant};
 
 use fonio_core::{Nanos, Timestamp};
 
-/// Turns instants of the wall's clock into the model's and back. A dilation of 3 lets three seconds pass for one of
-/// the model's.
+/// Two clocks. With a dilation of 3, three seconds of the wall clock are one second of the model's clock.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelClock {
     wall: Instant,
     model: Timestamp,
     dilate: f64,
-    /// The latest instant given to the model, which must not see time run backwards.
+    /// The latest instant given to the model, whose time must not go backwards.
     last: Timestamp,
 }
 
 impl ModelClock {
     /// # Panics
     ///
-    /// Where `dilate` is not at least 1.
+    /// If `dilate` is less than 1.
     pub(crate) fn start(dilate: f64) -> ModelClock {
         assert!(dilate >= 1.0 && dilate.is_finite(), "a dilation is at least 1");
         ModelClock { wall: Instant::now(), model: Timestamp(0), dilate, last: Timestamp(0) }
     }
 
-    /// The model's time at `wall`, or the last one given where that was later.
+    /// The model's time at `wall`, but at least the instant that was returned last.
     pub(crate) fn model_at(&mut self, wall: Instant) -> Timestamp {
         let passed = wall.saturating_duration_since(self.wall).as_nanos() as f64 / self.dilate;
         self.last = self.last.max(self.model + Nanos(passed as u64));
         self.last
     }
 
-    /// When the wall's clock shows the model's time `at`.
+    /// The wall clock's time when the model's clock shows `at`.
     pub(crate) fn wall_at(&self, at: Timestamp) -> Instant {
         let ahead = at.0.saturating_sub(self.model.0) as f64 * self.dilate;
         self.wall + Duration::from_nanos(ahead as u64)
     }
 
-    /// Moves the model's clock so that it shows at least `model` now: what was queued up to then is done.
+    /// Advances the model's clock to at least `model` now, so that all commands up to then are complete.
     pub(crate) fn skip_to(&mut self, model: Timestamp) {
         let now = Instant::now();
         let shown = self.model_at(now);

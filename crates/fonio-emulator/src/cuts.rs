@@ -1,13 +1,13 @@
-//! What a power cut would have left on the device.
+//! Builds the images that a power cut could leave on the device.
 //!
-//! The cut comes between two records of the [`Log`]. By then a write is
+//! The cut is between two records of the [`Log`]. At this moment, a write is
 //!
-//! - *durable* where it completed before a flush arrived that has completed too; where it asked for FUA and has
-//!   completed; where the device has no volatile cache and it has completed;
-//! - else *in doubt*: each of its units, of 4 KiB or of one sector, was kept or was not.
+//! - *durable* if it completed before the arrival of a flush that has completed too, if it asked for FUA and has completed,
+//!   or if it has completed and the device has no volatile cache;
+//! - otherwise *in doubt*: the device has kept or lost each of its units, of 4 KiB or of one sector.
 //!
-//! Writes are applied in the order in which they came, so that a later durable write is never hidden by an earlier one
-//! in doubt. The same seed gives the same image.
+//! Writes are applied in the order of their arrival, so that an earlier write in doubt never hides a later durable one. The
+//! same seed gives the same image.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -23,13 +23,13 @@ use serde::{Deserialize, Serialize};
 use crate::EmulatorError;
 use crate::log::{Kind, Log};
 
-/// Into which units a write in doubt tears.
+/// The units into which a write in doubt is torn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tear {
-    /// 4 KiB: flash pages are no smaller, so that cards keep or lose at least as much at once.
+    /// 4 KiB: flash pages are at least this large, so cards keep or lose at least this much at once.
     #[default]
     Page,
-    /// One sector of 512 bytes: all that the interfaces promise.
+    /// One sector of 512 bytes: the smallest unit that the interfaces guarantee.
     Sector,
 }
 
@@ -42,21 +42,21 @@ impl Tear {
     }
 }
 
-/// A moment at which the power goes, and the chance that decides what was kept.
+/// The moment of a power cut, and the seed for the units that survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cut {
-    /// How many records of the log came before.
+    /// Number of records of the log before the cut.
     pub at: usize,
-    /// For which units of the writes in doubt were kept.
+    /// Seed that decides which units of writes in doubt survive.
     pub seed: u64,
 }
 
 impl Cut {
-    /// `count` cuts somewhere in `records`, the earliest first.
+    /// Chooses `count` random cuts in `records`, ordered by time.
     ///
     /// # Panics
     ///
-    /// Where `records` is empty.
+    /// If `records` is empty.
     pub fn plan(records: Range<usize>, count: u32, seed: u64) -> Vec<Cut> {
         assert!(!records.is_empty(), "there must be something to cut");
         let mut random = Random::new(seed);
@@ -69,18 +69,18 @@ impl Cut {
     }
 }
 
-/// Makes images of cuts from a log, one after the other.
+/// Builds images of cuts from a log, one after the other.
 #[derive(Debug)]
 pub struct CutImages<'a> {
     log: &'a Log,
     tear: Tear,
-    /// An image with all records before `settled` that change the device, all of them durable.
+    /// An image with the effects of all records before `settled`, all of them durable.
     base: File,
     settled: usize,
 }
 
 impl<'a> CutImages<'a> {
-    /// From a log of a device that was all zeros at first. `base` is a file of ours that does not exist yet.
+    /// Starts with a log of a device that was all zeros at first. `base` is the path of a file that does not exist yet.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl<'a> CutImages<'a> {
         Ok(CutImages { log, tear, base, settled: 0 })
     }
 
-    /// Writes the image that `cut` leaves into the new file `path`.
+    /// Writes the image after `cut` into the new file `path`.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl<'a> CutImages<'a> {
     ///
     /// # Panics
     ///
-    /// Where the cut lies behind the log's end, or before that of the call before.
+    /// If the cut lies behind the end of the log, or before the cut of the previous call.
     pub fn make(&mut self, cut: Cut, path: &Path) -> Result<(), EmulatorError> {
         assert!(cut.at <= self.log.records.len(), "no record stands there");
         let durable = durable(self.log, cut.at);
@@ -111,7 +111,7 @@ impl<'a> CutImages<'a> {
         let image = create(path, self.log.capacity.0)?;
         copy_sparse(&self.base, &image).map_err(EmulatorError::system("copy an image to", path))?;
         let mut random = Random::new(cut.seed);
-        // All lost, all kept, and everything between: a chance per cut, not the same half for every one.
+        // Everything lost, everything kept, and cases between: the probability differs from cut to cut.
         let mut doubt = Doubt { kept_per_mille: random.below(1001), random };
         for (at, durable) in durable.iter().enumerate().skip(first_in_doubt) {
             self.apply(at, &image, path, (!durable).then_some(&mut doubt))?;
@@ -119,7 +119,7 @@ impl<'a> CutImages<'a> {
         Ok(())
     }
 
-    /// Does to `image` what record `at` does to the device, or to as much of it as `doubt` keeps.
+    /// Applies record `at` to `image`, or the part of it that `doubt` keeps.
     fn apply(
         &self,
         at: usize,
@@ -157,14 +157,14 @@ impl<'a> CutImages<'a> {
     }
 }
 
-/// What becomes of writes that were not durable.
+/// Decides which parts of writes in doubt survive.
 struct Doubt {
     kept_per_mille: u64,
     random: Random,
 }
 
 impl Doubt {
-    /// The parts of `bytes` at `offset` that were kept; units are aligned on the device.
+    /// The parts of `bytes` at `offset` that survive; units are aligned on the device.
     fn keep(&mut self, offset: u64, bytes: u64, unit: u64) -> Vec<Range<u64>> {
         let end = offset + bytes;
         let mut parts = Vec::new();
@@ -184,11 +184,11 @@ fn changes(log: &Log, at: usize) -> bool {
     matches!(log.records[at].kind, Kind::Write | Kind::Discard | Kind::WriteZeroes)
 }
 
-/// Which of the first `end` records are durable writes after them, or change nothing.
+/// Which of the first `end` records are durable at that point, or change nothing.
 fn durable(log: &Log, end: usize) -> Vec<bool> {
     let mut completed: BTreeMap<u64, usize> = BTreeMap::new();
     let mut flushes: BTreeMap<u64, usize> = BTreeMap::new();
-    // What completed before this record is durable.
+    // Writes that completed before this record are durable.
     let mut flushed_before = 0;
     for (at, record) in log.records[..end].iter().enumerate() {
         match record.kind {
@@ -221,9 +221,9 @@ fn create(path: &Path, bytes: u64) -> Result<File, EmulatorError> {
     Ok(file)
 }
 
-/// Copies what `from` holds into the empty file `to`, and leaves the holes out.
+/// Copies the data of `from` into the empty file `to`, without the holes.
 fn copy_sparse(from: &File, to: &File) -> io::Result<()> {
-    // Where the file system can share the data there is nothing to copy.
+    // A file system that can share blocks needs no copy.
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {
         return Ok(());
     }

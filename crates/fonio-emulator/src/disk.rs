@@ -1,5 +1,5 @@
-//! The emulated device: a model for the time, an image for the data, and what stands between a command and its
-//! completion. Front ends (FUSE, NBD) give it commands and are told when each is complete.
+//! The emulated device: the model gives the time, the image holds the data. Front ends (FUSE, NBD) pass commands to it and
+//! get a call when each is complete.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::lateness::LatenessFigures;
 use crate::log::{Kind, LogWriter};
 use crate::pacer::Pacer;
 
-/// What a front end asks for.
+/// A command of a front end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request<'a> {
     Read { offset: u64, bytes: u64 },
@@ -64,21 +64,21 @@ impl Request<'_> {
     }
 }
 
-/// A command failed; the host sees an I/O error.
+/// The command failed; the host gets an I/O error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure;
 
-/// What a command gives: the data of a read, else nothing.
+/// The result of a command: the data of a read, otherwise empty.
 pub(crate) type Outcome = Result<Vec<u8>, Failure>;
 
-/// How commands are answered.
+/// How the time of an answer is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// After this time, and the model does not hear of them: the path is being measured.
+    /// After a fixed time, without the model: fonio is measuring the I/O path.
     Measuring(Duration),
-    /// At once, but the model and the log know them: the device is being prepared.
+    /// At once; the model and the log record the command: the device is being prepared.
     Unpaced,
-    /// When the model says.
+    /// At the time of the model.
     Paced,
 }
 
@@ -87,11 +87,11 @@ struct State {
     device: Box<dyn Device>,
     clock: ModelClock,
     overheads: OverheadsByTime,
-    /// When the model is done with all it was given.
+    /// When the model has finished all its commands.
     idle_at: Timestamp,
     faults: Faults,
     log: Option<LogWriter>,
-    /// Why the log is incomplete.
+    /// The error because of which the log is incomplete.
     log_error: Option<String>,
     serial: u64,
     failed: u64,
@@ -107,7 +107,7 @@ pub(crate) struct Disk {
     pacer: Pacer,
 }
 
-/// What an emulated device has done.
+/// Statistics of an emulated device.
 #[derive(Clone, Debug)]
 pub(crate) struct DiskReport {
     pub(crate) counters: Counters,
@@ -117,7 +117,7 @@ pub(crate) struct DiskReport {
 }
 
 impl Disk {
-    /// `idle_at` is when the model is done with what it was given before.
+    /// Creates a device. `idle_at` is when the model finishes the commands that it got before.
     pub(crate) fn new(
         device: Box<dyn Device>,
         image: Image,
@@ -151,18 +151,18 @@ impl Disk {
         &self.limits
     }
 
-    /// Answers every command after `delay` from now on, without the model.
+    /// From now on, answers every command after `delay`, without the model.
     pub(crate) fn measure(&self, delay: Duration) {
         self.lock().mode = Mode::Measuring(delay);
     }
 
-    /// Answers at once from now on; the model and the log hear of every command.
+    /// From now on, answers at once; the model and the log record every command.
     pub(crate) fn unpace(&self) {
         self.lock().mode = Mode::Unpaced;
     }
 
-    /// Answers at the model's time from now on. What the model was given before counts as done, and its counters
-    /// begin again.
+    /// From now on, answers at the time of the model. All earlier commands of the model count as complete, and its counters
+    /// restart.
     pub(crate) fn pace(&self, overheads: OverheadsByTime) {
         let mut state = self.lock();
         let idle_at = state.idle_at;
@@ -172,13 +172,13 @@ impl Disk {
         state.mode = Mode::Paced;
     }
 
-    /// Names this moment in the log.
+    /// Writes a mark with this name into the log.
     pub(crate) fn mark(&self, name: &str) {
         let time = self.elapsed(Instant::now());
         self.lock().append(Kind::Mark, false, 0, (0, name.len() as u64), time, name.as_bytes());
     }
 
-    /// What was done; the log is handed to the kernel before.
+    /// Returns the statistics, after writing out the log.
     pub(crate) fn report(&self) -> DiskReport {
         let mut state = self.lock();
         if let Some(Err(error)) = state.log.as_mut().map(LogWriter::flush) {
@@ -192,7 +192,7 @@ impl Disk {
         }
     }
 
-    /// Takes a command. `done` is called once, on this thread or another, when it is complete.
+    /// Accepts a command. `done` is called exactly once when the command is complete, on this thread or another.
     pub(crate) fn submit(
         self: &Arc<Disk>,
         request: Request<'_>,
@@ -245,7 +245,7 @@ impl Disk {
                 let time = disk.elapsed(Instant::now());
                 let mut state = disk.lock();
                 state.append(Kind::Completed, false, serial, (0, 0), time, &[]);
-                // A command whose place in the log is lost must not count as done.
+                // If the log has no record of the completion, the command must not complete successfully.
                 if state.log_error.is_some() {
                     outcome = Err(Failure);
                 }
@@ -259,7 +259,7 @@ impl Disk {
         }
     }
 
-    /// Moves the data.
+    /// Reads or writes the data of a command.
     fn perform(&self, request: &Request<'_>, verdict: &Verdict) -> Outcome {
         let moved = match *request {
             Request::Read { offset, bytes } => {
@@ -283,15 +283,15 @@ impl Disk {
         Nanos(u64::try_from(now.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The state is whole between any two calls of ours, also where a model's assertion failed.
+    /// The state is consistent between any two calls, even after a failed assertion in a model.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// When the command completes on the wall's clock. The way into the model and the way back take time themselves:
-    /// the model is told of an arrival half of that earlier, and the host of the completion.
+    /// When the command completes on the wall clock. The I/O path to the model and back takes time: the model gets an
+    /// arrival time that is earlier by half of this time, and the host gets the completion earlier by the other half.
     fn completion(&mut self, request: &Request<'_>, arrival: Instant, dilate: f64, delay: Nanos) -> Instant {
         let (offset, bytes) = request.place();
         let way_in = Duration::from_nanos(self.overheads.short.of(request.op(), bytes).0 / 2);

@@ -1,4 +1,4 @@
-//! An emulated device with all that a user of it needs: block device, file system, mount.
+//! An emulated device and its surroundings: block device, file system, mount.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,38 +14,38 @@ use crate::report::ServeReport;
 use crate::serve::{Front, Order, ServeConfig};
 use crate::server::Server;
 
-/// The depths that a loop device can have.
+/// The queue depths of a loop device.
 const LOOP_DEPTH_MIN: u32 = 4;
 const LOOP_DEPTH_MAX: u32 = 128;
 
-/// What is to be emulated. [`ServeConfig::front`] is chosen by [`Options::nbd`].
+/// Options of an emulated device. [`Options::nbd`] determines [`ServeConfig::front`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The device.
     pub serve: ServeConfig,
-    /// Serve a virtual machine on this Unix socket instead of making a block device.
+    /// Serve a virtual machine on this Unix socket instead of creating a block device.
     pub nbd: Option<PathBuf>,
-    /// Make this file system on the block device, before pacing begins.
+    /// Create this file system on the block device before the timing starts.
     pub filesystem: Option<Filesystem>,
-    /// The image may be overwritten by a file system whatever it holds: the user named it twice.
+    /// Whether the file system may overwrite any contents of the image: the user confirmed the path.
     pub confirmation: Confirmation,
-    /// Mount it: on this folder, or on a new one where the path is empty.
+    /// Mount it on this directory; an empty path creates a new directory.
     pub mount: Option<PathBuf>,
     /// Mount options, separated by commas.
     pub mount_options: String,
     /// The block device's scheduler.
     pub scheduler: String,
-    /// A device that is faster than this machine can serve is served as fast as it can, instead of being refused: what
-    /// is measured on it is then no better than the device would be.
+    /// Serve a device that is faster than this machine as fast as possible, instead of refusing it. Measurements are then
+    /// not better than the device would be.
     pub at_floor: bool,
-    /// Where the ledger is kept.
+    /// The directory of the ledger.
     pub state_dir: PathBuf,
 }
 
-/// A device that is being emulated. Dropping it stops it and undoes everything.
+/// An emulated device. When it is dropped, it stops and everything is undone.
 #[derive(Debug)]
 pub struct Emulated {
-    // Dropped first: it undoes everything while the device is still served, then ends the serving process.
+    // Dropped first: the ledger undoes everything while the device is still served, then ends the serving process.
     ledger: Ledger,
     server: Option<Server>,
     device: Option<LoopDevice>,
@@ -56,14 +56,14 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Starts emulating. `command` starts the serving process: a program that calls [`crate::serve()`] and nothing else.
+    /// Starts a device. `command` starts the serving process: a program that calls [`crate::serve()`] and nothing else.
     ///
-    /// The floor of this machine is measured first; a file system is made and mounted next, both unpaced; then time
-    /// begins to count.
+    /// First measures the floor of this machine, then creates and mounts a file system, both without the model's timing.
+    /// Then the timing starts.
     ///
     /// # Errors
     ///
-    /// [`EmulatorError`]; everything is undone then.
+    /// [`EmulatorError`]; everything is undone before it returns.
     pub fn start(options: &Options, command: Command) -> Result<Emulated, EmulatorError> {
         if options.nbd.is_none() && !rustix::process::geteuid().is_root() {
             return Err(HostError::NotRoot { needs: "an emulated block device" }.into());
@@ -139,8 +139,8 @@ impl Emulated {
         self.server()?.order(&Order::Pace(overheads))
     }
 
-    /// A device whose fastest command this machine cannot serve in time is refused, unless it is slowed down enough or the
-    /// floor will do.
+    /// Refuses a device whose fastest command this machine cannot serve in time, unless the device is slowed down enough or
+    /// the options accept the floor.
     fn refuse_below(&mut self, floor: &Floor, options: &Options) -> Result<(), EmulatorError> {
         let fastest = self.server()?.fastest;
         let dilated = fastest.0 as f64 * options.serve.dilate;
@@ -152,32 +152,32 @@ impl Emulated {
         Err(EmulatorError::BelowFloor { profile, floor: floor.least(), fastest, dilate })
     }
 
-    /// What the device tells its host.
+    /// The limits that the device reports to its host.
     pub fn limits(&self) -> &Limits {
         &self.server.as_ref().expect("it is there until it is stopped").limits
     }
 
-    /// The block device; `None` behind NBD.
+    /// The block device; `None` with NBD.
     pub fn device(&self) -> Option<&Path> {
         self.device.as_ref().map(LoopDevice::path)
     }
 
-    /// Where it is mounted.
+    /// The directory of the mount.
     pub fn mount_dir(&self) -> Option<&Path> {
         self.mounted.as_ref().map(|(dir, _)| dir.as_path())
     }
 
-    /// How many commands the block device's driver takes at once; a loop device takes four at the least.
+    /// Queue depth of the block device's driver; at least four for a loop device.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// What is taken off the model's times; `None` behind NBD, where it was not measured.
+    /// The latency of the I/O path that is subtracted from the model's times; `None` with NBD, where it is not measured.
     pub fn overheads(&self) -> Option<&OverheadsByTime> {
         self.overheads.as_ref()
     }
 
-    /// The least time in which this machine answers; `None` behind NBD, where it was not measured.
+    /// The shortest latency of this machine; `None` with NBD, where it is not measured.
     pub fn floor(&self) -> Option<&Floor> {
         self.floor.as_ref()
     }
@@ -187,17 +187,17 @@ impl Emulated {
         self.server.as_ref().expect("it is there until it is stopped").fastest
     }
 
-    /// Whether the kernel keeps its CPUs awake meanwhile; without, completions are late by what waking up takes.
+    /// Whether the kernel keeps the CPUs awake; otherwise completions are late by the wake-up time.
     pub fn cpus_awake(&self) -> bool {
         self.server.as_ref().expect("it is there until it is stopped").cpus_awake
     }
 
-    /// The serving process's number.
+    /// Process id of the serving process.
     pub fn server_pid(&self) -> u32 {
         self.server.as_ref().expect("it is there until it is stopped").pid()
     }
 
-    /// The ledger, for what the caller adds.
+    /// The ledger, for additional entries of the caller.
     pub fn ledger(&mut self) -> &mut Ledger {
         &mut self.ledger
     }
@@ -207,7 +207,7 @@ impl Emulated {
         self.server.as_mut().is_some_and(Server::runs)
     }
 
-    /// Answers at once from now on: for preparing what is there before a measurement. The model hears of every command.
+    /// From now on, answers at once, in order to prepare the device before a measurement. The model records every command.
     ///
     /// # Errors
     ///
@@ -216,7 +216,8 @@ impl Emulated {
         self.server()?.order(&Order::Unpace)
     }
 
-    /// Answers at the model's time again. What was prepared counts as long done, and the model's counters begin anew.
+    /// From now on, answers at the time of the model again. All earlier commands count as complete, and the model's
+    /// counters restart.
     ///
     /// # Errors
     ///
@@ -235,7 +236,7 @@ impl Emulated {
         self.server()?.order(&Order::Mark(name.to_owned()))
     }
 
-    /// What was done so far.
+    /// Returns the statistics so far.
     ///
     /// # Errors
     ///
@@ -244,12 +245,12 @@ impl Emulated {
         self.server()?.report()
     }
 
-    /// Answers at once from now on, so that unmounting takes no longer than it must; then unmounts, detaches, stops
-    /// and undoes everything. The report is of the moment before.
+    /// Answers at once from now on, so that unmounting is fast; then unmounts, detaches, stops and undoes everything. The
+    /// report describes the moment before.
     ///
     /// # Errors
     ///
-    /// What could not be undone; the ledger keeps it for the next start.
+    /// What could not be undone; it stays in the ledger, and the next start tries again.
     pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
         let report = self.report();
         if report.is_ok() {
@@ -273,7 +274,7 @@ impl Emulated {
     }
 }
 
-/// A folder for the FUSE file system, which the serving process mounts there. Both are in the ledger before.
+/// Creates a directory in which the serving process mounts the FUSE file system. The ledger gets both entries first.
 fn fuse_dir(ledger: &mut Ledger) -> Result<PathBuf, EmulatorError> {
     let dir = ledger.own_path("fuse");
     ledger.begin(Step::Directory { path: dir.clone() })?;

@@ -1,4 +1,4 @@
-//! What can go wrong with an emulated device.
+//! Errors of emulated devices.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,48 +17,48 @@ pub enum EmulatorError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The device model cannot be had.
+    /// The device model is not available.
     #[error("{profile}: {reason}")]
     Profile {
-        /// Which one was asked for.
+        /// Its name or path.
         profile: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The serving process said that it failed.
+    /// The serving process reported an error.
     #[error("the serving process failed: {reason}")]
     Server {
-        /// Its words.
+        /// Its message.
         reason: String,
     },
-    /// The serving process ended before it was asked to.
+    /// The serving process ended unexpectedly.
     #[error("the serving process ended unexpectedly{}", if complaint.is_empty() { String::new() } else { format!(": {complaint}") })]
     ServerGone {
-        /// The last that it wrote to standard error.
+        /// The end of its standard error.
         complaint: String,
     },
     /// This machine is too slow for the device.
     #[error(
-        "this machine needs {:.0} µs for a command that takes no time at all, and {profile} answers its fastest in \
-         {:.0} µs; --dilate {dilate} makes device and workload's view of it {dilate} times slower",
+        "this machine needs at least {:.0} µs for a command, and the fastest command of {profile} takes only {:.0} µs; \
+         use --dilate {dilate}, which makes the device {dilate} times slower",
         floor.0 as f64 / 1e3, fastest.0 as f64 / 1e3
     )]
     BelowFloor {
         /// The profile.
         profile: String,
-        /// The least that this machine reaches.
+        /// The shortest latency of this machine.
         floor: Nanos,
         /// The shortest service time of the profile.
         fastest: Nanos,
-        /// The factor that would do.
+        /// A sufficient factor.
         dilate: u64,
     },
-    /// A fault's description cannot be understood.
+    /// The description of a fault is invalid.
     #[error("fault `{text}`: {reason}")]
     Fault {
-        /// As it was given.
+        /// The description.
         text: String,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong, and what is valid.
         reason: String,
     },
     /// A log of commands is damaged.
@@ -66,30 +66,30 @@ pub enum EmulatorError {
     Log {
         /// The log.
         path: PathBuf,
-        /// Where.
+        /// Byte offset in the log.
         offset: u64,
-        /// What is wrong there.
+        /// What is wrong at this offset.
         reason: &'static str,
     },
     /// The image exists and has another size.
-    #[error("{} holds {} bytes, and the device is to have {}", path.display(), found.0, wanted.0)]
+    #[error("{} has {} bytes, but the device needs {}; use another file, or remove this one", path.display(), found.0, wanted.0)]
     ImageSize {
         /// The image.
         path: PathBuf,
         /// Its size.
         found: ByteCount,
-        /// The device's.
+        /// The size of the device.
         wanted: ByteCount,
     },
-    /// No power can be cut before anything was written.
-    #[error("the workload wrote nothing, so that there is no point at which to cut the power")]
+    /// Nothing was written, so there is no moment for a power cut.
+    #[error("the workload wrote nothing, so there is no moment at which to cut the power")]
     NothingWritten,
-    /// A command of the user's could not be started.
+    /// A command of the user could not be started.
     #[error("cannot start `{command}`")]
     Command {
         /// The command line.
         command: String,
-        /// The kernel's answer.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },

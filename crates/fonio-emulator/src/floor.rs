@@ -1,4 +1,4 @@
-//! What the way through this machine costs by itself: the least time in which the emulator can answer.
+//! Measures the latency of the I/O path on this machine: the shortest time in which the emulator can answer.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,34 +11,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::EmulatorError;
 
-/// Whether this kernel has ublk, a block device driver for user space that would spare the way through loop and FUSE.
-/// fonio does not use it yet.
+/// Whether this kernel has ublk, a driver for block devices in user space that would replace loop device and FUSE. fonio
+/// does not use it yet.
 pub fn has_ublk() -> bool {
     Path::new("/dev/ublk-control").exists()
 }
 
-/// The largest command measured; longer ones are taken to cost in proportion.
+/// The largest measured command; the cost of longer ones is extrapolated.
 const LARGE_BYTES: usize = 512 << 10;
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_TRIES: usize = 300;
 const LARGE_TRIES: usize = 40;
 
-/// What a command costs beyond the model's time, by its length.
+/// The latency that a command has beyond the model's time, by its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Of a command without data.
+    /// Latency of a command without data.
     pub fixed_ns: Nanos,
-    /// Of each further KiB.
+    /// Additional latency per KiB.
     pub per_kib_ns: Nanos,
 }
 
 impl Line {
-    /// At `bytes`.
+    /// The latency of a command of `bytes`.
     pub fn at(&self, bytes: u64) -> Nanos {
         Nanos(self.fixed_ns.0 + self.per_kib_ns.0 * (bytes >> 10))
     }
 
-    /// Through the costs of a small and a large command.
+    /// The line through the latencies of a small and a large command.
     fn through(small: Nanos, large: Nanos) -> Line {
         let kib = ((LARGE_BYTES - SMALL_BYTES) >> 10) as u64;
         let per_kib = large.0.saturating_sub(small.0) / kib;
@@ -47,22 +47,23 @@ impl Line {
     }
 }
 
-/// After this time commands are answered while the way is measured as it is in use: whoever waits so long is put to sleep
-/// and woken again at every station, which costs more than when nobody has time to sleep.
+/// Delay of answers while the I/O path is measured as it is in use. During such a delay, each waiting thread sleeps and
+/// must be woken, which costs more than if none has time to sleep.
 pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 
-/// The same for slow devices: a virtual machine's halted CPU is given away after some 200 µs, and comes back later.
+/// The same for slow devices: the host of a virtual machine takes a halted CPU away after about 200 µs, and returns it
+/// later.
 pub(crate) const LONG_DELAY: Nanos = Nanos(2_000_000);
 
-/// One in four took no longer than what is taken off. The median contains what others on the machine do just then; to take
-/// off too much makes commands overlap in the model that do not.
+/// A quarter of the commands took no longer than the latency that is subtracted. The median would include the work of other
+/// programs on the machine, and subtracting too much makes commands overlap in the model that do not overlap in reality.
 const OVERHEAD_PERCENT: usize = 25;
 
-/// Sleeping and waking made the way three times as long as the floor was at the most; where more than four times is
-/// measured, others were at work.
+/// With sleeping and waking, the latency was at most three times the floor. If more than four times is measured, other
+/// programs were running.
 const SLEEP_FACTOR_MAX: u64 = 4;
 
-/// What the way costs, by op. It is taken off the model's times, so that the host sees these.
+/// The latency of the I/O path, by op. It is subtracted from the model's times, so that the host sees the model's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overheads {
     /// Reads.
@@ -73,17 +74,17 @@ pub struct Overheads {
     pub flush_ns: Nanos,
 }
 
-/// What the way costs by how long a command is under way: whoever sleeps for longer is woken later.
+/// The latency of the I/O path, by the duration of a command: a thread that sleeps longer is woken later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverheadsByTime {
-    /// Of commands that take 300 µs or less.
+    /// For commands that take 300 µs or less.
     pub short: Overheads,
-    /// Of commands that take 2 ms or more.
+    /// For commands that take 2 ms or more.
     pub long: Overheads,
 }
 
 impl OverheadsByTime {
-    /// Of a command for which the model says `time`; between the two in proportion.
+    /// For a command that takes `time` in the model; interpolated between the two.
     pub(crate) fn of(&self, op: Op, bytes: u64, time: Nanos) -> Nanos {
         let (short, long) =
             (self.short.of(op, bytes).0, self.long.of(op, bytes).0.max(self.short.of(op, bytes).0));
@@ -94,10 +95,10 @@ impl OverheadsByTime {
 }
 
 impl Overheads {
-    /// Measures `device`, which must answer after `delay` and not ask its model. What it holds stays. No more than
-    /// [`SLEEP_FACTOR_MAX`] times the floor is believed.
+    /// Measures `device`, which must answer after `delay` and without its model. Its data do not change. The result is at
+    /// most [`SLEEP_FACTOR_MAX`] times the floor.
     pub(crate) fn measure(device: &Path, floor: &Floor, delay: Nanos) -> Result<Overheads, EmulatorError> {
-        // A long delay is measured less often: as many commands would take seconds.
+        // A long delay is measured less often, because as many commands would take seconds.
         let fewer = if delay.0 > SHORT_DELAY.0 { 4 } else { 1 };
         let taken = Taken::measure(device, fewer)?.overheads(delay);
         Ok(taken.at_most(&floor.least, SLEEP_FACTOR_MAX))
@@ -125,27 +126,28 @@ impl Overheads {
     }
 }
 
-/// The floor as measured: commands that the serving process answers at once, one at a time, with direct I/O.
+/// The measured floor: latencies of commands that the serving process answers at once, one at a time, with direct I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Floor {
-    /// Half of the 4 KiB reads took at most this.
+    /// Median of 4 KiB reads.
     pub read_4k_median_ns: Nanos,
-    /// All but one in a hundred.
+    /// 99th percentile of 4 KiB reads.
     pub read_4k_p99_ns: Nanos,
-    /// Half of the 4 KiB writes.
+    /// Median of 4 KiB writes.
     pub write_4k_median_ns: Nanos,
-    /// Half of the 512 KiB reads.
+    /// Median of 512 KiB reads.
     pub read_512k_median_ns: Nanos,
-    /// Half of the 512 KiB writes.
+    /// Median of 512 KiB writes.
     pub write_512k_median_ns: Nanos,
-    /// Half of the flushes.
+    /// Median of flushes.
     pub flush_median_ns: Nanos,
-    /// One in ten took no longer than this: what the machine reaches while nobody else wants it.
+    /// 10th percentiles: what the machine reaches while nothing else runs.
     pub least: Overheads,
 }
 
 impl Floor {
-    /// Measures `device`, whose model must be out of the way. What it holds stays: only what was read is written back.
+    /// Measures `device`, which must answer without its model. Its data do not change: only data that were read are written
+    /// back.
     ///
     /// # Errors
     ///
@@ -163,13 +165,13 @@ impl Floor {
         })
     }
 
-    /// The least that a 4 KiB command needs.
+    /// The shortest latency of a 4 KiB command.
     pub fn least(&self) -> Nanos {
         self.least.read.at(SMALL_BYTES as u64).max(self.least.write.at(SMALL_BYTES as u64))
     }
 }
 
-/// How long commands took, the shortest first.
+/// The durations of commands, in ascending order.
 struct Taken {
     small_reads: Vec<Nanos>,
     small_writes: Vec<Nanos>,
@@ -186,13 +188,13 @@ impl Taken {
         Taken::of(&file, fewer).map_err(EmulatorError::system("measure", device))
     }
 
-    /// `fewer` times less often than usual.
+    /// With `fewer` times fewer commands than usual.
     fn of(file: &File, fewer: usize) -> io::Result<Taken> {
         let mut small = Aligned::new(SMALL_BYTES);
         let mut large = Aligned::new(LARGE_BYTES);
         let read = |buffer: &mut Aligned| file.read_exact_at(buffer.bytes(), 0);
         let write = |buffer: &mut Aligned| file.write_all_at(buffer.bytes(), 0);
-        // The first ones pay for page faults and cold caches.
+        // The first commands are slower because of page faults and cold caches.
         timed(SMALL_TRIES / 4 / fewer, || read(&mut small))?;
         let small_reads = timed(SMALL_TRIES / fewer, || read(&mut small))?;
         let small_writes = timed(SMALL_TRIES / fewer, || write(&mut small))?;
@@ -212,7 +214,7 @@ impl Taken {
     }
 }
 
-/// How long each of `tries` calls took, the shortest first.
+/// The durations of `tries` calls, in ascending order.
 fn timed(tries: usize, mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<Nanos>> {
     let mut taken = Vec::with_capacity(tries);
     for _ in 0..tries {
@@ -228,7 +230,7 @@ fn quantile(sorted: &[Nanos], percent: usize) -> Nanos {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
-/// Memory for direct I/O, which wants its buffers aligned.
+/// Aligned memory, which direct I/O needs.
 struct Aligned {
     memory: Vec<u8>,
     from: usize,
@@ -258,7 +260,7 @@ mod tests {
         let overheads = OverheadsByTime { short: by(line(40)), long: by(line(90)) };
         let at = |micros: u64| overheads.of(Op::Read, 4096, Nanos(micros * 1000)).0 / 1000;
         assert_eq!([0, 300, 1150, 2000, 400_000].map(at), [40, 40, 65, 90, 90]);
-        // A long one that was measured shorter is the machine's noise.
+        // If the longer command was faster, this is noise of the machine.
         let noisy = OverheadsByTime { short: by(line(40)), long: by(line(30)) };
         assert_eq!(noisy.of(Op::Read, 4096, Nanos(2_000_000)), Nanos(40_000));
     }

@@ -1,8 +1,8 @@
-//! The disk as the only file of a FUSE file system, for a loop device to be bound to.
+//! The device as the only file of a FUSE file system, to which a loop device is bound.
 //!
-//! The file is open for direct I/O, so that each request of the loop driver becomes one FUSE request, which is
-//! answered when the model says; meanwhile others are taken. A flush of the loop device is an fsync of the file, a
-//! discard or a write of zeros an fallocate.
+//! The file is open for direct I/O, so that each request of the loop driver becomes one FUSE request. It is answered at the
+//! time of the model; meanwhile other requests are accepted. A flush of the loop device is an fsync of the file; a discard
+//! or a write of zeros is an fallocate.
 
 use std::ffi::OsStr;
 use std::io;
@@ -26,14 +26,14 @@ pub(crate) const SOURCE: &str = "fonio-emulated-disk";
 
 const FILE: INodeNo = INodeNo(2);
 
-/// What the kernel may remember of names and attributes: they never change.
+/// How long the kernel may cache names and attributes, which never change.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 /// The longest FUSE request of a kernel with its default limit of 256 pages.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 
-/// The kernel's default of `max_background` is 12, which queues what a deep device would take. Each command is one
-/// FUSE request; twice the depth leaves room for those that are being answered.
+/// The kernel's default of `max_background` is 12, which would limit a deep queue. Each command is one FUSE request; twice
+/// the depth leaves room for those that are being answered.
 fn background(depth: u32) -> u16 {
     u16::try_from(depth.saturating_mul(2)).unwrap_or(u16::MAX).max(16)
 }
@@ -80,8 +80,8 @@ impl OneFile {
 
 impl Filesystem for OneFile {
     fn init(&mut self, _request: &FuseRequest, config: &mut KernelConfig) -> io::Result<()> {
-        // Every value is within the bounds that these setters check; a kernel without asynchronous direct I/O serves
-        // one command at a time, which is wrong for any device with a depth.
+        // All values are within the bounds of these setters. A kernel without asynchronous direct I/O would serve one
+        // command at a time, which is wrong for a device with a queue.
         let depth = background(self.disk.limits().depth);
         let refused = |_| io::Error::other("the kernel refuses a setting that every FUSE knows");
         config.set_max_write(WRITE_BYTES_MAX).map_err(refused)?;
@@ -148,7 +148,7 @@ impl Filesystem for OneFile {
         });
     }
 
-    /// Closing writes nothing back: there is no cache here.
+    /// Closing writes nothing back, because there is no cache here.
     fn flush(
         &self,
         _request: &FuseRequest,

@@ -1,4 +1,4 @@
-//! Where the emulated device's data are: in memory, or in a sparse file.
+//! The data of the emulated device: in memory, or in a sparse file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,7 +17,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// In memory, all zeros.
+    /// Creates an image in memory, all zeros.
     ///
     /// # Errors
     ///
@@ -29,11 +29,11 @@ impl Image {
         Ok(Image { file })
     }
 
-    /// In the file at `path`. A new or empty one becomes a sparse one of the device's size.
+    /// Opens the file at `path`. A new or empty file becomes a sparse file of the size of the device.
     ///
     /// # Errors
     ///
-    /// [`EmulatorError::ImageSize`] where it has another size, and [`EmulatorError::System`].
+    /// [`EmulatorError::ImageSize`] if it has another size, and [`EmulatorError::System`].
     pub fn in_file(path: &Path, capacity: ByteCount) -> Result<Image, EmulatorError> {
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = opened.map_err(EmulatorError::system("open", path))?;
@@ -55,7 +55,7 @@ impl Image {
         self.file.write_all_at(data, offset)
     }
 
-    /// Makes `bytes` at `offset` zero, and gives the room back.
+    /// Makes `bytes` at `offset` zero, and frees their space.
     pub(crate) fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());

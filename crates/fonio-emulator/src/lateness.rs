@@ -1,14 +1,14 @@
-//! How much later than the model says commands were completed.
+//! Measures how much later than in the model commands complete.
 
 use std::time::Duration;
 
 use fonio_core::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Buckets per doubling: a quantile is known within 1/16.
+/// Buckets per doubling: the error of a quantile is at most 1/16.
 const PER_DOUBLING: u32 = 16;
 
-/// A distribution of delays from 1 ns to 18 s, known within 7 %.
+/// A histogram of delays from 1 ns to 18 s, with an error of at most 7 %.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lateness {
     buckets: Vec<u64>,
@@ -17,18 +17,18 @@ pub(crate) struct Lateness {
     max_ns: u64,
 }
 
-/// What a report says of the delays.
+/// Statistics of the delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatenessFigures {
-    /// Commands completed by the clock.
+    /// Commands that completed at a time of the model.
     pub commands: u64,
     /// Their mean delay beyond the model's time.
     pub mean_ns: Nanos,
-    /// Half of them were later than this.
+    /// Their median.
     pub median_ns: Nanos,
-    /// One in a hundred was later than this.
+    /// Their 99th percentile.
     pub p99_ns: Nanos,
-    /// The latest.
+    /// Their maximum.
     pub max_ns: Nanos,
 }
 
@@ -45,7 +45,7 @@ impl Lateness {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The least delay that `per_mille` of all do not exceed, at a bucket's upper end.
+    /// The smallest delay that `per_mille` of all delays do not exceed, rounded up to the end of a bucket.
     fn quantile(&self, per_mille: u64) -> Nanos {
         let rank = (self.count * per_mille).div_ceil(1000).max(1);
         let mut seen = 0;

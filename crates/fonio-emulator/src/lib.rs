@@ -1,14 +1,14 @@
-//! A device model of `fonio-sim` served in real time as a block device.
+//! Serves a device model of `fonio-sim` in real time as a block device.
 //!
-//! The model says when a command completes, the wall's clock when that is; there is no second model. The way of a
-//! command: loop device → FUSE file ([`serve()`]) → model and image → pacing thread → back. Virtual machines come in
-//! through NBD instead.
+//! The model says when a command completes, and the wall clock says when this time has come; there is no second model. The
+//! path of a command: loop device → FUSE file ([`serve()`]) → model and image → pacing thread → back. Virtual machines use
+//! NBD instead.
 //!
-//! Two processes: the owner ([`Emulated`]), who makes loop device, file system and mount and undoes them, and the
-//! serving process ([`serve()`]), which must never wait for the disk that it serves.
+//! There are two processes. The owner ([`Emulated`]) creates loop device, file system and mount, and undoes them. The
+//! serving process ([`serve()`]) must never wait for the device that it serves.
 //!
-//! On top of it: faults on demand ([`Fault`]), a log of everything written ([`Log`]), and the images that a power cut
-//! would have left ([`PowerCuts`]).
+//! In addition: faults on demand ([`Fault`]), a log of all writes ([`Log`]), and the images that a power cut could leave
+//! ([`PowerCuts`]).
 
 mod awake;
 mod clock;

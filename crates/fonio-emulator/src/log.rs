@@ -1,13 +1,13 @@
-//! The log of what was written: all that is needed to say what a power cut would have left.
+//! The log of all writes, from which the state after a power cut can be derived.
 //!
-//! Layout, little-endian: 8 bytes [`MAGIC`], the capacity in bytes (u64), 1 where the device has a volatile cache else 0
-//! (u64); then records. A record is 40 bytes: kind (u8), flags (u8; 1 is FUA), 6 zeros, the command's serial number
-//! (u64), offset and length in bytes (u64 each), nanoseconds since serving began (u64). Behind a write stand its data,
-//! behind a mark its name.
+//! Layout, little-endian: 8 bytes [`MAGIC`], the capacity in bytes (u64), 1 if the device has a volatile cache or else 0
+//! (u64); then records. A record has 40 bytes: kind (u8), flags (u8; 1 is FUA), 6 zeros, the command's serial number (u64),
+//! offset and length in bytes (u64 each), nanoseconds since serving began (u64). The data of a write and the name of a mark
+//! follow their record.
 //!
-//! **The order of the records is the truth.** A command's record is appended when it arrives, [`Kind::Completed`]
-//! before the host is told of its completion. So what the host knew to be complete when it sent a flush stands before
-//! that flush, and everything else behind.
+//! **The order of the records is authoritative.** The record of a command is appended when the command arrives;
+//! [`Kind::Completed`] is appended before the host learns of the completion. Therefore, all completions that the host knew
+//! when it sent a flush precede the record of this flush, and all others follow it.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -22,20 +22,20 @@ const HEADER_BYTES: u64 = 24;
 const RECORD_BYTES: usize = 40;
 const FLAG_FUA: u8 = 1;
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A write arrived; its data follow.
     Write,
     /// A flush arrived.
     Flush,
-    /// A discard arrived: its bytes may read as zero from then on.
+    /// A discard arrived: its bytes may be read as zeros from then on.
     Discard,
-    /// Zeros are to be written.
+    /// A write of zeros arrived.
     WriteZeroes,
-    /// The command with this serial number is complete, and the host is told next.
+    /// The command with this serial number is complete; the host learns of it next.
     Completed,
-    /// A point in time that the owner named; its name follows.
+    /// A mark of the owner; its name follows.
     Mark,
 }
 
@@ -48,22 +48,22 @@ const KINDS: [(u8, Kind); 6] = [
     (6, Kind::Mark),
 ];
 
-/// One record, without what follows it.
+/// A record, without the data or name that follows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it says.
+    /// Its kind.
     pub kind: Kind,
-    /// The write is durable once it is complete.
+    /// Whether the write is durable as soon as it is complete.
     pub fua: bool,
     /// The command's serial number. Zero for a mark.
     pub serial: u64,
-    /// Where on the device, in bytes.
+    /// Byte offset on the device.
     pub offset: u64,
-    /// How many bytes of the device; for a mark, of the name.
+    /// Length on the device in bytes; for a mark, the length of its name.
     pub bytes: u64,
-    /// When, since serving began.
+    /// Time since serving began.
     pub time: Nanos,
-    /// Where in the log the data or the name stand.
+    /// Offset of the data or the name in the log.
     pub data_at: u64,
 }
 
@@ -103,33 +103,33 @@ impl LogWriter {
         self.out.write_all(data)
     }
 
-    /// Hands everything to the kernel.
+    /// Passes all records to the kernel.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
-/// A log that was read: its records, and access to the data behind them.
+/// A log that was read: its records, and access to the data of writes.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
     file: File,
-    /// The device's size.
+    /// The capacity of the device.
     pub capacity: ByteCount,
-    /// A completed write is durable only after a flush.
+    /// Whether the device has a volatile cache: a completed write is durable only after a flush.
     pub volatile_cache: bool,
-    /// All whole records in their order.
+    /// All complete records, in order.
     pub records: Vec<Record>,
-    /// The log ends in the middle of a record, as it does where its writer was killed; that one is left out.
+    /// Whether the log ends in the middle of a record, for example because its writer was killed. This record is left out.
     pub cut_short: bool,
 }
 
 impl Log {
-    /// Reads a log; the data stay in the file.
+    /// Reads a log; the data of writes stay in the file.
     ///
     /// # Errors
     ///
-    /// [`EmulatorError::Log`] where it is none or is damaged, [`EmulatorError::System`] where it cannot be read.
+    /// [`EmulatorError::Log`] if it is damaged or not a log, [`EmulatorError::System`] if it cannot be read.
     pub fn open(path: &Path) -> Result<Log, EmulatorError> {
         let file = File::open(path).map_err(EmulatorError::system("open", path))?;
         let length = file.metadata().map_err(EmulatorError::system("look at", path))?.len();
@@ -168,7 +168,7 @@ impl Log {
         Ok(Log { path: path.to_owned(), file, capacity, volatile_cache: volatile != 0, records, cut_short })
     }
 
-    /// What follows `record` in the log: a write's data, a mark's name.
+    /// The data of a write, or the name of a mark.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl Log {
         Ok(data)
     }
 
-    /// How many records stand before and including the mark `name`; `None` where it was not set.
+    /// Number of records up to and including the mark `name`; `None` if there is no such mark.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
-//! The disk for virtual machines: an NBD server on a Unix socket.
+//! An NBD server on a Unix socket, for virtual machines.
 //!
-//! The protocol is that of <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle
+//! The protocol is described in <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle
 //! negotiation with `NBD_OPT_GO`, `NBD_OPT_INFO`, `NBD_OPT_EXPORT_NAME`, `NBD_OPT_LIST` and `NBD_OPT_ABORT`, then read,
-//! write, flush, trim, write zeroes and disconnect with simple replies. There is one export, whatever its name. Replies
-//! come when the model says, in whatever order that gives.
+//! write, flush, trim, write zeroes and disconnect with simple replies. There is one export, and any name selects it.
+//! Replies are sent at the time of the model, in the resulting order.
 
 mod negotiate;
 
@@ -29,16 +29,16 @@ const CMD_FLAG_FUA: u16 = 1;
 const ERROR_IO: u32 = 5;
 const ERROR_INVALID: u32 = 22;
 
-/// The longest payload that the protocol promises any client (its section on block size constraints).
+/// The longest payload that every client may use, according to the protocol (section on block size constraints).
 const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
-/// Serves every client that connects, each on a thread of its own, until the process ends.
+/// Serves every client, each on its own thread, until the process ends.
 pub(crate) fn serve(disk: &Arc<Disk>, listener: UnixListener) -> io::Result<()> {
     let disk = Arc::clone(disk);
     thread::Builder::new().name("nbd".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
             let disk = Arc::clone(&disk);
-            // A client that breaks the protocol or goes away ends its own connection only.
+            // If a client breaks the protocol or disconnects, only its own connection ends.
             let spawned = thread::Builder::new().name("nbd-client".to_owned()).spawn(move || {
                 let _ = converse(&disk, stream);
             });
@@ -50,7 +50,7 @@ pub(crate) fn serve(disk: &Arc<Disk>, listener: UnixListener) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes whole replies, from whichever thread completes a command.
+/// Writes complete replies, from any thread that completes a command.
 type Replies = Arc<Mutex<UnixStream>>;
 
 fn converse(disk: &Arc<Disk>, stream: UnixStream) -> io::Result<()> {
@@ -131,7 +131,7 @@ impl Header {
     }
 }
 
-/// A client that has gone needs no reply.
+/// A client that has disconnected needs no reply.
 fn reply(replies: &Replies, cookie: u64, error: u32, data: &[u8]) {
     let mut bytes = Vec::with_capacity(16 + data.len());
     bytes.extend(REPLY_MAGIC.to_be_bytes());

@@ -1,8 +1,8 @@
-//! Completing commands at their time.
+//! Completes commands at their time.
 //!
-//! One thread holds the commands whose completion lies ahead, the earliest first. It sleeps until shortly before the
-//! earliest is due (on the kernel's high-resolution timer, with the least slack that the process may have), then
-//! watches the clock. A command that becomes due earlier than all others wakes it.
+//! One thread holds the commands that will complete, ordered by time. It sleeps until shortly before the first is due (on
+//! the kernel's high-resolution timer, with the smallest possible slack), and then polls the clock. A command that becomes
+//! due before all others wakes it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use crate::lateness::Lateness;
 
-/// How long before the deadline the clock is watched: what waking up was seen to take a thread that is put before all
-/// others, on a virtual machine with two busy CPUs.
+/// How long before a deadline the thread polls the clock: the measured wake-up time of a thread with the highest priority,
+/// in a virtual machine with two busy CPUs.
 const SPIN: Duration = Duration::from_micros(25);
 
 type Action = Box<dyn FnOnce() + Send>;
 
 struct Due {
     at: Instant,
-    /// Among commands due at the same instant, the one that came first.
+    /// Of the commands that are due at the same instant, the earliest comes first.
     serial: u64,
     action: Action,
 }
@@ -53,7 +53,7 @@ struct Waiting {
     stopping: bool,
 }
 
-/// Runs actions at their time.
+/// Runs actions at given times.
 pub(crate) struct Pacer {
     shared: Arc<(Mutex<Waiting>, Condvar)>,
     thread: Option<JoinHandle<()>>,
@@ -67,7 +67,7 @@ impl Pacer {
         Ok(Pacer { shared, thread: Some(thread) })
     }
 
-    /// Has `action` run at `at`, or at once where that is past.
+    /// Schedules `action` for the instant `at`; an action in the past runs at once.
     pub(crate) fn schedule(&self, at: Instant, action: impl FnOnce() + Send + 'static) {
         let mut waiting = lock(&self.shared.0);
         let serial = waiting.serial;
@@ -80,19 +80,19 @@ impl Pacer {
         }
     }
 
-    /// How late actions ran so far.
+    /// The delays of actions so far.
     pub(crate) fn lateness(&self) -> Lateness {
         lock(&self.shared.0).lateness.clone()
     }
 }
 
 impl Drop for Pacer {
-    /// Runs what is waiting at once, and ends the thread.
+    /// Runs all waiting actions at once, and ends the thread.
     fn drop(&mut self) {
         lock(&self.shared.0).stopping = true;
         self.shared.1.notify_one();
         if let Some(thread) = self.thread.take() {
-            // The last owner may be an action that the thread itself runs.
+            // The last owner may be an action that runs on the thread itself.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }
@@ -100,7 +100,7 @@ impl Drop for Pacer {
     }
 }
 
-/// A panicking action must not stop the others: the data behind the lock are whole at all times.
+/// An action that panics must not stop the others: the data behind the lock are always consistent.
 fn lock(mutex: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Cutting the power many times, and asking each time whether what is left is right.
+//! Cuts the power many times, and checks the image after each cut.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,65 +13,66 @@ use crate::EmulatorError;
 use crate::cuts::{Cut, CutImages, Tear};
 use crate::log::Log;
 
-/// The mark in the log at which the workload began.
+/// The mark in the log at the start of the workload.
 pub const WORKLOAD_BEGINS: &str = "workload begins";
-/// The mark in the log at which it had ended.
+/// The mark in the log at the end of the workload.
 pub const WORKLOAD_ENDS: &str = "workload ends";
 
-/// How much of what a check said is kept.
+/// Largest part of a check's output that is kept.
 const SAID_BYTES_MAX: usize = 1000;
 
-/// What is to be done with each image.
+/// How to cut the power and to check the images.
 #[derive(Clone, Debug)]
 pub struct PowerCutOptions {
-    /// How many cuts.
+    /// Number of cuts.
     pub count: u32,
-    /// For the moments and for what is kept.
+    /// Seed for the moments, and for the units that survive.
     pub seed: u64,
-    /// Into which units writes in doubt tear.
+    /// Units into which writes in doubt are torn.
     pub tear: Tear,
-    /// The file system on the device; it is mounted, which replays its journal, before the check.
+    /// The file system on the device; it is mounted before the check, which replays its journal.
     pub filesystem: Filesystem,
-    /// A shell command. `FONIO_MOUNT` is where the file system is, `FONIO_IMAGE` the image. What survived exits with 0.
+    /// A shell command with `FONIO_MOUNT` (directory of the file system) and `FONIO_IMAGE` (path of the image). Exit code 0
+    /// means success.
     pub check: String,
-    /// Where images are made, one at a time; needs twice the room of the data.
+    /// Directory for the images, one at a time; it needs twice the space of the data.
     pub scratch: PathBuf,
 }
 
-/// What came of all cuts.
+/// The results of all cuts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PowerCuts {
-    /// The seed from which all of this follows.
+    /// The seed that determines everything.
     pub seed: u64,
-    /// How many were made.
+    /// Number of cuts.
     pub cuts: u32,
-    /// After how many the check was content.
+    /// Number of cuts with a successful check.
     pub survived: u32,
-    /// The others.
+    /// The cuts with a failed check.
     pub failures: Vec<CutOutcome>,
 }
 
-/// A cut after which the check was not content.
+/// A cut with a failed check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutOutcome {
     /// The cut.
     pub cut: Cut,
-    /// The file system could be mounted.
+    /// Whether the file system could be mounted.
     pub mounted: bool,
-    /// The check's exit code; `None` where it was not run or ended by a signal.
+    /// The exit code of the check; `None` if it did not run, or a signal ended it.
     pub exit_code: Option<i32>,
-    /// The end of what mount or the check said.
+    /// The end of the output of mount or of the check.
     pub said: String,
 }
 
 impl PowerCuts {
-    /// Cuts the power at random moments of the workload that `log` holds and checks every image.
+    /// Cuts the power at random moments of the workload in `log`, and checks every image.
     ///
-    /// `stop` is asked before each cut; the cuts made so far are the result then.
+    /// Calls `stop` before each cut; if it returns true, returns the results so far.
     ///
     /// # Errors
     ///
-    /// [`EmulatorError::NothingWritten`], and what keeps images from being made; a check that is not content is none.
+    /// [`EmulatorError::NothingWritten`], and errors that prevent an image. A failed check is not an error.
     pub fn run(
         ledger: &mut Ledger,
         log: &Log,
@@ -106,7 +107,7 @@ impl PowerCuts {
     }
 }
 
-/// Mounts the image and runs the check; `None` where it is content.
+/// Mounts the image and runs the check; `None` if it succeeds.
 fn check(
     ledger: &mut Ledger,
     cut: Cut,
@@ -144,7 +145,7 @@ fn ask(check: &str, dir: &Path, image: &Path, cut: Cut) -> Result<Option<CutOutc
     Ok(Some(CutOutcome { cut, mounted: true, exit_code: out.status.code(), said: tail(&said) }))
 }
 
-/// The end of what a program said.
+/// The end of the output of a program.
 fn tail(said: &[u8]) -> String {
     let from = said.len().saturating_sub(SAID_BYTES_MAX);
     String::from_utf8_lossy(&said[from..]).trim().to_owned()

@@ -1,4 +1,4 @@
-//! Finding a device: a shipped profile by its name, any other by its file, and two of them as one.
+//! Finds a device: a shipped profile by its name, another one by its file, or two of them combined.
 //!
 //! | name | device |
 //! |---|---|
@@ -18,11 +18,11 @@ use fonio_sim::profile::Profile;
 
 use crate::EmulatorError;
 
-/// The profile of this name or in this file.
+/// Loads the profile of this name or in this file.
 ///
 /// # Errors
 ///
-/// [`EmulatorError::Profile`] where there is neither, or the file is no profile.
+/// [`EmulatorError::Profile`] if there is no such profile, or the file is invalid.
 pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     if let Some(profile) = Profile::shipped(name) {
         return Ok(profile);
@@ -34,18 +34,18 @@ pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     Profile::parse(name, &text).map_err(|error| refused(error.to_string()))
 }
 
-/// The device of this name.
+/// Creates the device of this name.
 ///
 /// # Errors
 ///
-/// [`EmulatorError::Profile`], also where the model cannot have this capacity.
+/// [`EmulatorError::Profile`], also if the model cannot have this capacity.
 pub fn device(name: &str, capacity: ByteCount, seed: u64) -> Result<Box<dyn Device>, EmulatorError> {
     let refused = |reason: String| EmulatorError::Profile { profile: name.to_owned(), reason };
     let two = |names: &'_ str| {
         names
             .split_once('+')
             .map(|(one, other)| (one.to_owned(), other.to_owned()))
-            .ok_or_else(|| refused("two devices are named with a + between them".to_owned()))
+            .ok_or_else(|| refused("write two devices with a + between them".to_owned()))
     };
     if let Some(names) = name.strip_prefix("raid0:") {
         let (one, other) = two(names)?;
@@ -60,7 +60,9 @@ pub fn device(name: &str, capacity: ByteCount, seed: u64) -> Result<Box<dyn Devi
         let fast_profile = load(&fast)?;
         let buffer = fast_profile.device(None, seed).map_err(|error| refused(error.to_string()))?;
         if buffer.limits().volatile_cache {
-            return Err(refused(format!("{fast} forgets at a power cut, so it cannot stand before {slow}")));
+            return Err(refused(format!(
+                "{fast} loses its data at a power cut, so it cannot be a write buffer of {slow}"
+            )));
         }
         return Ok(Box::new(Buffered::new(buffer, one_of(&slow, capacity, seed)?)));
     }
@@ -94,9 +96,9 @@ mod tests {
         assert_eq!(of("raid0:internal_2010+ridata").expect("both are shipped"), size);
         assert_eq!(of("buffered:pcm+ridata").expect("both are shipped"), size);
         for (name, reason) in [
-            ("raid0:ridata", "two devices are named with a + between them"),
+            ("raid0:ridata", "write two devices with a + between them"),
             ("buffered:pcm+no-such-card", "neither a shipped profile nor a file"),
-            ("buffered:nvme+ridata", "nvme forgets at a power cut"),
+            ("buffered:nvme+ridata", "nvme loses its data at a power cut"),
         ] {
             let error = device(name, size, 1).map(drop).expect_err(name);
             assert!(error.to_string().contains(reason), "{error}");

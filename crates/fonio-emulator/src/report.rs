@@ -1,4 +1,4 @@
-//! What an emulated device tells at its end.
+//! The final statistics of an emulated device.
 
 use fonio_core::{ByteCount, Nanos};
 use fonio_sim::device::Counters;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::disk::DiskReport;
 use crate::lateness::LatenessFigures;
 
-/// What the serving process has done since pacing began.
+/// Statistics of the serving process since the timing started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServeReport {
     /// Bytes that the host wrote.
@@ -20,15 +20,15 @@ pub struct ServeReport {
     pub erases: u64,
     /// Full merges of log blocks.
     pub full_merges: u64,
-    /// In the model, time for which at least one command was under way.
+    /// Time in the model with at least one command in flight.
     pub busy_ns: Nanos,
-    /// Commands that failed because a fault was asked for.
+    /// Commands that failed because of an injected fault.
     pub failed: u64,
-    /// How much later than the model says commands were completed.
+    /// How much later than in the model commands completed.
     pub lateness: LatenessFigures,
-    /// CPU time of the serving process, since it was started.
+    /// CPU time of the serving process since its start.
     pub cpu_ns: Nanos,
-    /// Why the log is incomplete; `None` where it is whole, or none was asked for.
+    /// Why the log is incomplete; `None` if it is complete, or there is none.
     pub log_error: Option<String>,
 }
 

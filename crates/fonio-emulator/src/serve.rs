@@ -1,9 +1,9 @@
-//! The serving process: it holds the model, the data and the clock, and nothing that could wait for itself.
+//! The serving process: it contains the model, the data and the clock, and nothing that could wait for the device itself.
 //!
-//! It is a process of its own, since a process that both serves a disk and waits for it (in mount, mkfs, sync) cannot
-//! even be killed once the serving part is gone. The owner speaks to it in JSON lines: a [`ServeConfig`] first, then
-//! [`Order`]s on standard input; it gives an [`Answer`] to each on standard output. When standard input ends, so does
-//! it: a killed owner leaves no server.
+//! It is a separate process, because a process that both serves a device and waits for it (in mount, mkfs, sync) cannot
+//! even be killed after the serving part has ended. The owner sends JSON lines to its standard input: a [`ServeConfig`],
+//! then [`Order`]s. The process sends an [`Answer`] to each on standard output. It ends with its standard input, so a
+//! killed owner leaves no server behind.
 
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroU64;
@@ -27,83 +27,83 @@ use crate::image::Image;
 use crate::report::ServeReport;
 use crate::{EmulatorError, fuse, nbd, profile};
 
-/// What the serving process needs to know.
+/// The configuration of the serving process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServeConfig {
-    /// The device's profile: a shipped one's name, or a file's path.
+    /// The profile of the device: the name of a shipped one, or the path of a file.
     pub profile: String,
     /// The device's size.
     pub capacity: ByteCount,
-    /// For the model's and the faults' random numbers.
+    /// Seed of the random numbers of the model and the faults.
     pub seed: u64,
-    /// How much was written in order before the device is handed over; a device in use has no unwritten part. Only the
-    /// model knows: the data read as zeros, or as what the image holds.
+    /// Bytes written sequentially before the device is used, like a device in use. Only the model knows them: the data are
+    /// zeros, or what the image contains.
     pub written: ByteCount,
-    /// How many seconds pass for one of the model's; at least 1.
+    /// Seconds of the wall clock for each second of the model; at least 1.
     pub dilate: f64,
-    /// Where the data are; `None` for memory.
+    /// The file with the data; `None` for memory.
     pub image: Option<PathBuf>,
-    /// Where every write and flush is logged.
+    /// The file for the log of all writes and flushes.
     pub log: Option<PathBuf>,
     /// Faults in their textual form.
     pub faults: Vec<String>,
-    /// How the device is offered.
+    /// How the host accesses the device.
     pub front: Front,
 }
 
-/// How the device is offered.
+/// How the host accesses the device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Front {
-    /// As the file `disk` of a FUSE file system, mounted on this folder.
+    /// As the file `disk` of a FUSE file system, mounted on this directory.
     Fuse(PathBuf),
     /// Through NBD on this Unix socket.
     Nbd(PathBuf),
 }
 
-/// What the owner can ask for. Each is answered once it holds.
+/// An order of the owner. The answer to it means that it is in effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Answer every command after this time from now on; neither model nor log hear of it.
+    /// From now on, answer every command after this time, without model and log.
     Measure(Nanos),
-    /// Answer at once from now on; model and log know every command.
+    /// From now on, answer at once; model and log record every command.
     Unpace,
-    /// Answer at the model's time from now on, less what the way here costs.
+    /// From now on, answer at the time of the model, minus the latency of the I/O path.
     Pace(OverheadsByTime),
-    /// Put a mark into the log.
+    /// Write a mark into the log.
     Mark(String),
-    /// Say what was done so far.
+    /// Return the statistics.
     Report,
 }
 
-/// What the serving process says.
+/// An answer of the serving process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The device can be used; it answers at once, and neither model nor log hear of it until the first order.
+    /// The device is ready. It answers at once, without model and log, until the first order.
     Ready {
-        /// What the device tells its host.
+        /// The limits that the device reports to its host.
         limits: Limits,
         /// The shortest service time of a 4 KiB command.
         fastest_ns: Nanos,
-        /// Whether the kernel was asked to keep its CPUs awake, which makes completions punctual.
+        /// Whether the kernel keeps its CPUs awake, which makes completions punctual.
         cpus_awake: bool,
     },
-    /// The order was carried out.
+    /// The order is in effect.
     Done,
-    /// What was done.
+    /// The statistics.
     Report(Box<ServeReport>),
-    /// It cannot go on.
+    /// The process must end because of an error.
     Failed(String),
 }
 
-/// The whole life of a serving process: reads its configuration and orders from standard input, and serves the device
-/// until standard input ends.
+/// Runs a serving process: reads its configuration and orders from standard input, and serves the device until standard
+/// input ends.
 ///
 /// # Errors
 ///
-/// [`EmulatorError`]; the owner was told the same in an [`Answer::Failed`].
+/// [`EmulatorError`], which was also sent to the owner as [`Answer::Failed`].
 pub fn serve() -> Result<(), EmulatorError> {
     let mut out = io::stdout().lock();
     let served = run(&mut out);
@@ -125,7 +125,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     let first = lines.next().transpose().map_err(stdin())?.unwrap_or_default();
     let config: ServeConfig = serde_json::from_str(&first).map_err(|error| stdin()(error.into()))?;
     become_a_server();
-    // Who may not ask goes without; the owner hears of it.
+    // Without permission this step is skipped and reported to the owner.
     let awake = Awake::ask().ok();
     let make = || profile::device(&config.profile, config.capacity, config.seed);
     let fastest_ns = fastest(make()?.as_mut());
@@ -174,13 +174,13 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
         say(out, &answer)?;
     }
     disk.report();
-    // The owner unmounts; to do it here would be to wait for ourselves.
+    // The owner unmounts; here the process would wait for itself.
     std::mem::forget(session);
     Ok(())
 }
 
 fn listen(disk: &Arc<Disk>, socket: &Path) -> Result<(), EmulatorError> {
-    // Where NBD is served without mounting, the way was not measured, and there is nobody to begin pacing for.
+    // NBD is served without a mount: the I/O path is not measured, and no order starts the timing.
     let listener = UnixListener::bind(socket).map_err(EmulatorError::system("listen on", socket))?;
     nbd::serve(disk, listener).map_err(EmulatorError::system("serve", socket))
 }
@@ -193,26 +193,27 @@ fn say(out: &mut impl Write, answer: &Answer) -> Result<(), EmulatorError> {
         .map_err(EmulatorError::system("answer", "the owner"))
 }
 
-/// Each of these settings makes serving steadier and is missed by nothing else, so that a kernel or user that may not have one
-/// goes without; the report shows how late completions were.
+/// Applies settings that make the timing steadier. Each is optional: without permission or kernel support it is skipped,
+/// and the report shows how late completions were.
 fn become_a_server() {
-    // A thread that ends alone would leave commands unanswered for ever; without the process they fail.
+    // If only one thread ended, some commands would never be answered; if the process ends, they fail.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
         std::process::abort();
     }));
-    // Memory that this process needs is not to be freed by writing to the disk that it serves.
+    // The kernel must not free memory for this process by writing to the device that it serves.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     let _ = rustix::process::setpriority_process(None, -20);
     run_before_all_others();
-    // The kernel's default of 50 µs would be added to every sleep. Threads take it over from here.
+    // The kernel's default of 50 µs would be added to every sleep. New threads inherit this setting.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Puts this thread, and those that it will start, before every ordinary one, as a device is: it does not wait for a
-/// CPU. The pacing thread watches the clock for a few microseconds a command, so that nobody starves.
+/// Gives this thread, and the threads that it will start, priority over all ordinary threads, because a real device does
+/// not wait for a CPU. The pacing thread polls the clock for only a few microseconds per command, so no other thread
+/// starves.
 fn run_before_all_others() {
     // SAFETY: `sched_param` is plain numbers, for which zero is a value.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -221,7 +222,7 @@ fn run_before_all_others() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
 }
 
-/// The shortest service time among lone 4 KiB writes and reads.
+/// The shortest service time of a single 4 KiB write or read.
 fn fastest(device: &mut dyn Device) -> Nanos {
     let mut now = Timestamp(0);
     let mut fastest = Nanos(u64::MAX);

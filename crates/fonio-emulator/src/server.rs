@@ -1,4 +1,4 @@
-//! The owner's end of a serving process.
+//! The owner's connection to a serving process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -13,7 +13,7 @@ use crate::EmulatorError;
 use crate::report::ServeReport;
 use crate::serve::{Answer, Order, ServeConfig};
 
-/// A serving process that was started by this one.
+/// A serving process that this process has started.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -26,14 +26,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `command`, which must call [`crate::serve()`], and waits until it serves.
+    /// Starts `command`, which must call [`crate::serve()`], and waits until it is ready.
     pub(crate) fn start(
         ledger: &mut Ledger,
         mut command: Command,
         config: &ServeConfig,
     ) -> Result<Server, EmulatorError> {
         let name = command.get_program().to_string_lossy().into_owned();
-        // A process group of its own: Ctrl-C is for the owner, who stops the server when nothing uses it any more.
+        // In its own process group, because Ctrl-C is for the owner, which stops the server when the device is no longer
+        // used.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let started = command.spawn();
         let mut child = started.map_err(|source| EmulatorError::Command { command: name, source })?;
@@ -66,7 +67,7 @@ impl Server {
         }
     }
 
-    /// Gives an order and waits until it holds.
+    /// Sends an order and waits until it is in effect.
     pub(crate) fn order(&mut self, order: &Order) -> Result<(), EmulatorError> {
         match self.ask(order)? {
             Answer::Done => Ok(()),
@@ -74,7 +75,7 @@ impl Server {
         }
     }
 
-    /// What was done so far; the log is with the kernel then.
+    /// Returns the statistics; the log has then been passed to the kernel.
     pub(crate) fn report(&mut self) -> Result<ServeReport, EmulatorError> {
         match self.ask(&Order::Report)? {
             Answer::Report(report) => Ok(*report),
@@ -82,7 +83,7 @@ impl Server {
         }
     }
 
-    /// Whether it still serves.
+    /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -91,11 +92,11 @@ impl Server {
         self.child.id()
     }
 
-    /// Lets it end, which nothing must use any more.
+    /// Ends the process. The device must not be in use any more.
     pub(crate) fn stop(mut self, ledger: &mut Ledger) -> Result<(), EmulatorError> {
         self.orders = None;
         ledger.undo(self.entry)?;
-        // It has ended; this takes its entry out of the process table.
+        // The process has ended; this removes its entry from the process table.
         let _ = self.child.wait();
         Ok(())
     }
@@ -130,5 +131,5 @@ fn gone() -> EmulatorError {
 }
 
 fn unexpected(answer: &Answer) -> EmulatorError {
-    EmulatorError::Server { reason: format!("it gave an answer to another question: {answer:?}") }
+    EmulatorError::Server { reason: format!("it gave an unexpected answer: {answer:?}") }
 }

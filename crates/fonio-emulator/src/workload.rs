@@ -1,4 +1,4 @@
-//! Running the user's workload on an emulated device.
+//! Runs the user's workload on an emulated device.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
@@ -12,29 +12,29 @@ use crate::EmulatorError;
 use crate::emulator::Emulated;
 use crate::power_cuts::{WORKLOAD_BEGINS, WORKLOAD_ENDS};
 
-/// How often it is looked whether the workload, the server or the user has ended it.
+/// Time between two checks whether the workload or the server has ended, or the user has interrupted.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How a workload ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadEnd {
-    /// By itself.
+    /// It ended by itself.
     Exited(ExitStatus),
     /// The user stopped it.
     Stopped,
 }
 
 impl Emulated {
-    /// Runs `command` and marks its beginning and end in the log. It finds the mount in `FONIO_MOUNT` and the block
-    /// device in `FONIO_DEVICE`. It is killed with all its children when `stop` says so.
+    /// Runs `command` and marks its start and end in the log. The environment variables are `FONIO_MOUNT` (the mount) and
+    /// `FONIO_DEVICE` (the block device). If `stop` returns true, kills it with all its children.
     ///
     /// # Errors
     ///
-    /// [`EmulatorError::Command`] where it cannot be started, [`EmulatorError::ServerGone`] where the device died.
+    /// [`EmulatorError::Command`] if it cannot be started, [`EmulatorError::ServerGone`] if the serving process has ended.
     ///
     /// # Panics
     ///
-    /// Where `command` is empty.
+    /// If `command` is empty.
     pub fn run_workload(
         &mut self,
         command: &[String],
@@ -53,7 +53,7 @@ impl Emulated {
         let spawned = prepared.spawn();
         let mut child =
             spawned.map_err(|source| EmulatorError::Command { command: command.join(" "), source })?;
-        // One that has ended already left nothing behind.
+        // If it has already ended, there is nothing to kill.
         let entry = match ProcessId::of(child.id()) {
             Some(id) => Some(self.ledger().begin(Step::Process { id, leads_group: true })?),
             None => None,

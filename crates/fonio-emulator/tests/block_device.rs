@@ -1,4 +1,4 @@
-//! Emulated block devices on a real kernel.
+//! Tests emulated block devices on a real kernel.
 
 mod bed;
 
@@ -12,7 +12,7 @@ use fonio_host::{Ledger, mounts_under};
 fn nothing_is_left(state: &Path, device: &Path) {
     assert_eq!(fs::read_dir(state).expect("state").count(), 0, "files in the state folder");
     assert!(mounts_under(state).expect("mounts").is_empty());
-    // Loop devices' numbers are used again, so that the file below says whether it is still ours.
+    // The numbers of loop devices are reused, so the file below shows whether the device is still ours.
     let loop_device = Path::new("/sys/block").join(device.file_name().expect("name"));
     let below = fs::read_to_string(loop_device.join("loop/backing_file")).unwrap_or_default();
     assert!(!Path::new(&below).starts_with(state), "{below}");
@@ -115,7 +115,7 @@ fn faults_reach_the_host() {
     emulated.stop().expect("stop");
 }
 
-/// The serving process is killed; its owner then is, in another process.
+/// First the serving process is killed, then its owner, in another process.
 #[test]
 fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     if !bed::can_make_block_devices() {

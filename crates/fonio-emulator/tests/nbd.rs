@@ -1,4 +1,4 @@
-//! The NBD server with a real client: qemu's.
+//! Tests the NBD server with a real client, that of qemu.
 
 mod bed;
 

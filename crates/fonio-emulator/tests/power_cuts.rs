@@ -1,4 +1,4 @@
-//! Power cuts tell a database that syncs from one that does not: SQLite itself, on ext4, on an emulated device.
+//! Tests that power cuts distinguish a database that syncs from one that does not: SQLite on ext4 on an emulated device.
 
 mod bed;
 
@@ -9,7 +9,7 @@ use fonio_host::{Filesystem, Ledger};
 
 const CUTS: u32 = 30;
 
-/// Fifteen hundred rows of about half a page, so that a transaction changes pages all over the file.
+/// 1500 rows of about half a page, so that a transaction changes many pages of the file.
 const PREPARE: &str = "
     PRAGMA journal_mode=TRUNCATE;
     CREATE TABLE left_side(id INTEGER PRIMARY KEY, turn INTEGER, filling BLOB);
@@ -19,7 +19,7 @@ const PREPARE: &str = "
     INSERT INTO right_side SELECT * FROM left_side;
 ";
 
-/// A transaction changes the same rows on both sides. Somebody else on the machine syncs all the while.
+/// A transaction changes the same rows in both tables. Meanwhile another process calls sync repeatedly.
 const WORKLOAD: &str = r#"
     (while :; do sync -f "$FONIO_MOUNT"; sleep 0.02; done) &
     other=$!

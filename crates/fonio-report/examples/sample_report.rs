@@ -1,5 +1,5 @@
-//! Writes the report on a made-up recording, for work on the report's looks:
-//! `cargo run -p fonio-report --example sample_report -- html > /tmp/report.html`.
+//! Writes the report on an invented recording, in order to work on the layout of the report: `cargo run -p fonio-report
+//! --example sample_report -- html > /tmp/report.html`.
 
 use std::io::{self, Write as _};
 

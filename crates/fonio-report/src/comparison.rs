@@ -1,4 +1,4 @@
-//! A comparison as a document: what differs, by how much, and what was not shown to differ.
+//! Converts a comparison into a document: what differs, by how much, and where no difference was shown.
 
 use fonio_analysis::interval::LEAST_EFFECT;
 use fonio_analysis::{Answer, Better, Change, Comparison, ComparisonRow, Side, Unknown};
@@ -9,7 +9,7 @@ use crate::document::{
 use crate::questions::listed;
 use fonio_core::Unit;
 
-/// A figure, and how it changed.
+/// A figure and its change.
 type Changed<'a> = (&'a ComparisonRow, &'a Change);
 
 pub fn document(comparison: &Comparison) -> Document {
@@ -27,7 +27,7 @@ pub fn document(comparison: &Comparison) -> Document {
     }
 }
 
-/// Whether a change is for the better, where that can be said.
+/// Whether a change is an improvement, if the figure has a better direction.
 fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
     let lower = match change.answer {
         Answer::Lower => true,
@@ -37,7 +37,7 @@ fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
     row.better.map(|better| lower == (better == Better::Lower))
 }
 
-/// The rows of the side after the first with this number.
+/// The rows of the side with this number, not counting the first.
 fn changed(comparison: &Comparison, at: usize) -> Vec<Changed<'_>> {
     comparison.rows.iter().filter_map(|row| Some((row, row.changes.get(at)?))).collect()
 }
@@ -74,7 +74,7 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
     Verdict { tone, sentence, reasons: sentences.collect() }
 }
 
-/// What is said of one side: by the work's own time where it is known, else by the responses that somebody waits for.
+/// The statement about one side: from its run time if known, otherwise from the responses for which programs wait.
 fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, String, Option<String>) {
     let responses = by_responses(rows);
     let work = rows.iter().find(|(row, change)| row.felt && says_something(change));
@@ -111,13 +111,13 @@ fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, St
             ),
         ),
     };
-    // Other requests may have been made: what a single one took says nothing of the work's time.
+    // The recordings may contain different requests, so the times of single requests do not show the run time.
     let more = responses.map(|(_, said)| format!("By request: {said}."));
     (tone, sentence, more)
 }
 
-/// Whether a change of the work's own time is worth the first sentence. Two single run times that are alike are often set:
-/// a load for ten seconds takes ten seconds.
+/// Whether a change of the run time deserves the first sentence. Two single run times that hardly differ are often fixed: a
+/// load of ten seconds takes ten seconds.
 fn says_something(change: &Change) -> bool {
     match change.unknown {
         Some(Unknown::NotMeasured) => false,
@@ -128,14 +128,14 @@ fn says_something(change: &Change) -> bool {
     }
 }
 
-/// What the responses say: the tone, and a clause.
+/// The statement about responses: the tone, and a clause.
 fn by_responses(rows: &[Changed<'_>]) -> Option<(Tone, String)> {
     let named = |wanted: bool| -> Vec<&str> {
         let hits = rows.iter().filter(|(row, change)| !row.felt && better(row, change) == Some(wanted));
         hits.map(|(row, _)| row.label.as_str()).collect()
     };
     let (gains, losses) = (named(true), named(false));
-    // The labels have commas of their own, so that only one of them is named.
+    // The labels contain commas, so only one of them is named.
     let part = |what: &str, labels: &[&str]| match labels {
         [] => None,
         [one] => Some(format!("{what} in {one}")),
@@ -247,10 +247,10 @@ fn answer(row: &ComparisonRow, change: &Change) -> Cell {
     }
 }
 
-/// The widest change that the picture of intervals shows, either way: a greater one would flatten the others.
+/// The largest change in the chart of intervals, in both directions: larger ones would compress the others.
 const WIDEST: f64 = 16.0;
 
-/// The intervals of the ratios on a logarithmic axis, where halved and doubled are equally far from equal.
+/// The intervals of the ratios on a logarithmic axis, where half and double have the same distance from 1.
 fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Figure> {
     let mut names = Vec::new();
     let mut is_cut = false;
@@ -261,7 +261,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Figure> {
         ("no difference", Role::Rest),
     ];
     let mut series = kinds.map(|(name, role)| Series { name: name.into(), role, ..Series::default() });
-    // What cannot be told has intervals that would hide the others.
+    // Figures without an answer have wide intervals that would hide the others.
     for (row, change) in rows.iter().filter(|(_, change)| change.answer != Answer::Unknown) {
         let (Some(ratio), Some(low), Some(high)) = (change.ratio, change.low, change.high) else { continue };
         let series = &mut series[match better(row, change) {
@@ -284,7 +284,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Figure> {
     }
     let ends = series.iter().flat_map(|series| series.low.iter().chain(&series.high));
     let end = ends.map(|end| end.max(1.0 / end)).fold(1.0, f64::max);
-    // A power of two, as the ticks are.
+    // A power of two, like the ticks.
     let mut widest = 2.0;
     while widest < end {
         widest *= 2.0;

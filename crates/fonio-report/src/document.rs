@@ -1,39 +1,39 @@
-//! What a report says, before it is known how it is drawn.
+//! A report before it is rendered.
 //!
-//! A document is built once and handed to a renderer. Every section stands under the question it answers, in the words
-//! of the person who asks; its figures always have a table beside them, so that nothing is said in colour alone.
+//! A document is built once and passed to a renderer. Each section answers a question in the words of the user. Its charts
+//! always come with a table, so that no information depends on colour alone.
 
 use fonio_analysis::{Analysis, Comparison};
 use fonio_core::Meta;
 
 use fonio_core::Unit;
 
-/// A report: the verdict, the questions that it answers, the findings, then all other questions.
+/// A report: the verdict, the first questions, the findings, then all other questions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// What the report is about: the recording's name or the command that was watched.
+    /// The subject: the name of the recording, or the command that was recorded.
     pub title: String,
-    /// One line below the title: machine, device, length.
+    /// One line below the title: machine, device, duration.
     pub subtitle: String,
     /// The answer to "is storage my problem?".
     pub verdict: Verdict,
-    /// The handful of numbers worth remembering.
+    /// The most important numbers.
     pub facts: Vec<Fact>,
-    /// Questions before the findings: in a report on fixes, which of them helped.
+    /// Sections before the findings; in a report on fixes, which of them helped.
     pub opening: Vec<Section>,
-    /// What was found, the costliest first.
+    /// The findings, the costliest first.
     pub findings: Vec<Card>,
-    /// All other questions.
+    /// All other sections.
     pub sections: Vec<Section>,
-    /// Words of the report with their definitions.
+    /// Terms of the report with their definitions.
     pub terms: Vec<Term>,
-    /// Where the numbers come from: machine, kernel, source, lost events.
+    /// The origin of the numbers: machine, kernel, source, lost events.
     pub provenance: Vec<Fact>,
-    /// Commands to run next, for the first screen of a terminal.
+    /// The next commands, for the first screen of a terminal.
     pub next: Vec<String>,
 }
 
-/// How good or bad a statement is; decides a colour and a symbol, never the words.
+/// How good or bad a statement is. It determines a colour and a symbol, never the words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// Nothing to do.
@@ -41,7 +41,7 @@ pub enum Tone {
     /// Neither good nor bad.
     #[default]
     Plain,
-    /// Worth a look.
+    /// Deserves attention.
     Notice,
     /// Costs the user something.
     Bad,
@@ -54,22 +54,22 @@ pub struct Verdict {
     pub tone: Tone,
     /// The sentence.
     pub sentence: String,
-    /// What else belongs to it, a sentence each.
+    /// Further sentences about it.
     pub reasons: Vec<String>,
 }
 
 /// A named value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// What it is.
+    /// The name of the value.
     pub label: String,
-    /// How much.
+    /// The value.
     pub value: Cell,
-    /// How it is to be read; empty where the label says it.
+    /// How to read it; empty if the label is sufficient.
     pub note: String,
 }
 
-/// One finding: evidence, what follows from it, what to do.
+/// A finding: evidence, consequence, remedies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Card {
     /// Stable name, for links.
@@ -82,9 +82,9 @@ pub struct Card {
     pub evidence: Vec<Fact>,
     /// What it costs the user.
     pub consequence: String,
-    /// What can be done about it, a sentence each.
+    /// The remedies, one sentence each.
     pub remedies: Vec<String>,
-    /// The study, specification or kernel file it rests on; empty where the rule is our own.
+    /// The study, specification or kernel file behind the rule; empty if the rule is our own.
     pub source: String,
 }
 
@@ -93,34 +93,34 @@ pub struct Card {
 pub struct Section {
     /// Stable name, for links.
     pub id: String,
-    /// As people ask: "Which I/O costs the time?"
+    /// The question as users ask it: "Which I/O costs the time?"
     pub question: String,
-    /// One sentence.
+    /// The answer in one sentence.
     pub answer: String,
-    /// The pictures.
+    /// The charts.
     pub figures: Vec<Figure>,
-    /// The numbers.
+    /// The tables.
     pub tables: Vec<Table>,
-    /// How to read them, and what they do not show.
+    /// How to read charts and tables, and what they do not show.
     pub notes: Vec<String>,
-    /// How to use the page; only for forms that can be used.
+    /// How to use an interactive page.
     pub hints: Vec<String>,
 }
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// What the rows are.
+    /// The caption.
     pub caption: String,
     /// The columns.
     pub columns: Vec<Column>,
     /// The rows; each has a cell for every column.
     pub rows: Vec<Vec<Cell>>,
-    /// How many further rows the analysis left out.
+    /// Number of further rows that the analysis left out.
     pub left_out: u64,
-    /// Whether it is only for readers who look closer: forms without folding leave it out.
+    /// Whether it only contains details; renderers that cannot fold it omit it.
     pub detail: bool,
-    /// Whether every row is shown, however short the form is.
+    /// Whether all rows are shown even in short reports.
     pub whole: bool,
 }
 
@@ -129,9 +129,9 @@ pub struct Table {
 pub struct Column {
     /// The heading.
     pub label: String,
-    /// What it means, where the heading does not say it.
+    /// The meaning, if the heading is not sufficient.
     pub note: String,
-    /// Shown by renderers that have the room; others may drop it.
+    /// Whether renderers may omit it for lack of space.
     pub optional: bool,
 }
 
@@ -141,19 +141,19 @@ pub enum Cell {
     /// The source does not show it.
     #[default]
     Unknown,
-    /// Words of ours.
+    /// Text of fonio.
     Text(String),
-    /// A name from outside: a path, a thread, a device. Foreign, so every renderer escapes it.
+    /// A name from the recording: a path, a thread, a device. It is untrusted, so every renderer escapes it.
     Name(String),
     /// A number.
     Number(f64, Unit),
-    /// A number that the true one may exceed.
+    /// A lower bound: the true number may be greater.
     AtLeast(f64, Unit),
-    /// A change, with its sign.
+    /// A change, shown with its sign.
     Change(f64, Unit),
-    /// A share of the column's whole, which may be drawn as a bar.
+    /// A share of the total of the column, which may be drawn as a bar.
     Bar(f64),
-    /// An interval, and the point in it where there is one.
+    /// An interval, and the point estimate if there is one.
     Range {
         /// Lower end.
         low: f64,
@@ -161,9 +161,9 @@ pub enum Cell {
         point: Option<f64>,
         /// Upper end.
         high: f64,
-        /// Of all three.
+        /// The unit of all three.
         unit: Unit,
-        /// Whether it is a change and needs its signs.
+        /// Whether it is a change, shown with signs.
         change: bool,
     },
     /// A word with a judgement: "faster", "no difference".
@@ -179,43 +179,43 @@ pub struct Term {
     pub definition: String,
 }
 
-/// A picture.
+/// A chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Stable name, unique in the document.
     pub id: String,
-    /// What is shown.
+    /// The title.
     pub title: String,
-    /// What to look for in it.
+    /// How to read it.
     pub caption: String,
-    /// How it is drawn.
+    /// The kind of chart.
     pub plot: Plot,
-    /// Across.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
-    /// The third number of a heat scatter.
+    /// The axis of the third number of a heat scatter.
     pub z: Option<Axis>,
     /// The data.
     pub series: Vec<Series>,
-    /// Instants, spans and levels worth a line in the picture.
+    /// Marked instants, spans and levels.
     pub marks: Vec<Mark>,
 }
 
-/// The kind of a figure.
+/// The kind of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plot {
     /// A line for each series.
     Line,
-    /// Areas on top of each other.
+    /// Stacked areas.
     StackedArea,
-    /// Steps: each value holds until the next. For distributions and for counters.
+    /// Steps: each value is valid until the next one. For distributions and counters.
     Step,
-    /// Bars on top of each other, a bar for each category of the x axis.
+    /// Stacked bars, one bar for each category of the x axis.
     StackedBar,
-    /// Bars beside each other.
+    /// Bars side by side.
     GroupedBar,
-    /// A dot for each point, up to some ten thousand.
+    /// A dot for each point, up to about ten thousand.
     Scatter,
     /// A dot for each point, coloured by a third number (the series' `z`).
     HeatScatter,
@@ -226,55 +226,55 @@ pub enum Plot {
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it measures.
+    /// The quantity.
     pub label: String,
-    /// In which unit.
+    /// Its unit.
     pub unit: Unit,
-    /// How values are laid out.
+    /// Its scale.
     pub scale: Scale,
-    /// Where the axis begins and ends; `None` leaves it to the data.
+    /// The ends of the axis; `None` derives them from the data.
     pub bounds: Option<(f64, f64)>,
 }
 
-/// How values lie along an axis.
+/// The scale of an axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     #[default]
     Linear,
-    /// By their logarithm.
+    /// Logarithmic.
     Log,
-    /// Evenly, and the axis is the recording's time: such axes zoom together.
+    /// Linear, with the time of the recording: these axes zoom together.
     Time,
-    /// One place for each name, in this order.
+    /// Categories, in this order.
     Categories(Vec<String>),
 }
 
-/// One curve, cloud or colour of a figure.
+/// A series of a chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// The name in the legend.
     pub name: String,
-    /// What it is, for the colour.
+    /// What it represents, which determines the colour.
     pub role: Role,
-    /// Across; for categories the index of the category.
+    /// The x values; for categories, their indexes.
     pub x: Vec<f64>,
-    /// Up; as long as `x`. Not a number where there is no value.
+    /// The y values, as many as in `x`. Not a number if there is no value.
     pub y: Vec<f64>,
-    /// The third number of a heat scatter; else empty.
+    /// The third number of a heat scatter; otherwise empty.
     pub z: Vec<f64>,
-    /// Ends of intervals, as long as `x`; else empty.
+    /// The lower ends of intervals, as many as in `x`; otherwise empty.
     pub low: Vec<f64>,
-    /// See `low`.
+    /// The upper ends of intervals, like `low`.
     pub high: Vec<f64>,
 }
 
-/// What a series stands for. The same thing has the same colour throughout a report.
+/// What a series represents. The same thing has the same colour in the whole report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// Reads.
     Read,
-    /// Reads ahead of need.
+    /// Readahead.
     Readahead,
     /// Writes, and synchronous ones.
     Write,
@@ -284,43 +284,43 @@ pub enum Role {
     Flush,
     /// Discards.
     Discard,
-    /// Everything in one.
+    /// All together.
     #[default]
     All,
-    /// What is left after the named ones.
+    /// Everything except the named ones.
     Rest,
-    /// The n-th of several equals.
+    /// One of several series of equal rank, by number.
     Category(usize),
-    /// The side compared against.
+    /// The first side of a comparison.
     Before,
-    /// The side compared.
+    /// The other side of a comparison.
     After,
 }
 
-/// Something worth pointing at in a figure.
+/// A mark in a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
-    /// An instant or value on the x axis.
+    /// An instant, or a value on the x axis.
     AtX {
-        /// Where.
+        /// The value.
         x: f64,
-        /// What.
+        /// The label.
         label: String,
     },
     /// A span of the x axis.
     SpanX {
-        /// From.
+        /// The start.
         from: f64,
-        /// To.
+        /// The end.
         to: f64,
-        /// What.
+        /// The label.
         label: String,
     },
     /// A level of the y axis.
     AtY {
-        /// Where.
+        /// The value.
         y: f64,
-        /// What.
+        /// The label.
         label: String,
     },
 }
@@ -338,7 +338,7 @@ impl Document {
 }
 
 impl Cell {
-    /// The cell in words, the same in every renderer.
+    /// The text of the cell, the same in every renderer.
     pub fn text(&self) -> String {
         match self {
             Cell::Unknown => "–".to_owned(),
@@ -357,7 +357,7 @@ impl Cell {
         }
     }
 
-    /// What the cell is sorted by, where it is a number.
+    /// The sort key of the cell, if it is a number.
     pub fn sort_key(&self) -> Option<f64> {
         match self {
             Cell::Number(value, _) | Cell::AtLeast(value, _) | Cell::Change(value, _) | Cell::Bar(value) => {
@@ -368,12 +368,12 @@ impl Cell {
         }
     }
 
-    /// Whether the cell is set flush right, as numbers are.
+    /// Whether the cell is aligned right, like numbers.
     pub fn is_numeric(&self) -> bool {
         self.sort_key().is_some()
     }
 
-    /// Words of ours.
+    /// A cell with text of fonio.
     pub fn words(text: impl Into<String>) -> Cell {
         Cell::Text(text.into())
     }
@@ -383,14 +383,14 @@ impl Cell {
         value.map_or(Cell::Unknown, |value| Cell::Number(value.into(), unit))
     }
 
-    /// A count or a length too large for an `f64`'s lossless conversion trait.
+    /// A count or a length of 64 bits, which has no lossless conversion to `f64`.
     pub fn count(value: u64, unit: Unit) -> Cell {
         Cell::Number(value as f64, unit)
     }
 }
 
 impl Table {
-    /// Whether the column holds numbers: those it knows are all numeric, and there is one.
+    /// Whether the column contains numbers: at least one, and no other known cell.
     pub fn is_numeric(&self, column: usize) -> bool {
         let mut known =
             self.rows.iter().map(|row| &row[column]).filter(|cell| **cell != Cell::Unknown).peekable();
@@ -399,7 +399,7 @@ impl Table {
 }
 
 impl Column {
-    /// A column whose heading says what it is.
+    /// A column whose heading is sufficient.
     pub fn new(label: &str) -> Column {
         Column { label: label.to_owned(), note: String::new(), optional: false }
     }
@@ -409,7 +409,7 @@ impl Column {
         Column { label: label.to_owned(), note: note.to_owned(), optional: false }
     }
 
-    /// The same column, dropped where there is no room.
+    /// The same column, which renderers may omit for lack of space.
     pub fn or_drop(self) -> Column {
         Column { optional: true, ..self }
     }
@@ -421,7 +421,7 @@ impl Fact {
         Fact { label: label.to_owned(), value, note: String::new() }
     }
 
-    /// The same, with a word on how to read it.
+    /// The same value, with an explanation.
     pub fn note(self, note: impl Into<String>) -> Fact {
         Fact { note: note.into(), ..self }
     }
@@ -443,7 +443,7 @@ impl Axis {
         Axis { scale: Scale::Time, bounds: Some((0.0, length_s)), ..Axis::linear("Time", Unit::S) }
     }
 
-    /// A place for each name.
+    /// An axis with one position for each name.
     pub fn categories(label: &str, names: Vec<String>) -> Axis {
         Axis { scale: Scale::Categories(names), ..Axis::linear(label, Unit::Number) }
     }

@@ -1,10 +1,10 @@
-//! Reports on a recording, for people and for machines.
+//! Renders reports on recordings, for people and for programs.
 //!
-//! An analysis is turned into a [`Document`] once ([`Document::from_analysis`]); the terminal, HTML and Markdown
-//! renderers draw that document and know nothing of the analysis. JSON carries the analysis itself ([`json`]), and
-//! [`budget`] holds a figure of that JSON against a threshold the user stated.
+//! An analysis is converted into a [`Document`] once ([`Document::from_analysis`]). The renderers for terminal, HTML and
+//! Markdown only know the document. JSON contains the analysis itself ([`json`]), and [`budget`] compares one of its
+//! figures with a threshold of the user.
 //!
-//! Nothing here computes a metric: a number in a report is a number of the analysis, in a unit chosen for reading.
+//! This crate computes no figures: each number in a report is a number of the analysis, in a readable unit.
 
 pub mod budget;
 mod comparison;

@@ -1,4 +1,4 @@
-//! Markdown as GitHub reads it: for issues, pull requests and notes.
+//! Markdown in the dialect of GitHub, for issues, pull requests and notes.
 
 use std::fmt::Write as _;
 use std::io;
@@ -7,15 +7,15 @@ use crate::document::{Card, Cell, Document, Fact, Plot, Scale, Section, Table, T
 use crate::terminal::sparkline;
 use crate::text::printable;
 
-/// Rows of a table that are shown; the others are in the other forms of the report.
+/// Number of table rows; other formats of the report have all.
 const ROWS: usize = 20;
-/// Columns of the course over time.
+/// Number of columns in the course over time.
 const COURSE: usize = 60;
 
 /// Writes the document as Markdown.
 ///
 /// # Errors
-/// Those of `out`.
+/// Those of writing to `out`.
 pub fn render_markdown(document: &Document, out: &mut dyn io::Write) -> io::Result<()> {
     let Document { title, subtitle, verdict, facts, opening, findings, sections, terms, provenance, next: _ } =
         document;
@@ -141,9 +141,9 @@ fn symbol(tone: Tone) -> &'static str {
     }
 }
 
-/// Text that stays text: nothing in it becomes a tag, a link, a mention, emphasis or a column of a table.
+/// Escapes text, so that nothing in it becomes a tag, a link, a mention, emphasis or a table column.
 ///
-/// What stands between backticks stays code, as our sentences mean it.
+/// Text between backticks stays code, as in our sentences.
 fn escaped(text: &str) -> String {
     let text = printable(text);
     let mut out = String::with_capacity(text.len() + 8);
@@ -165,10 +165,10 @@ fn escape_words(out: &mut String, text: &str) {
         match c {
             '<' => out.push_str("&lt;"),
             '&' => out.push_str("&amp;"),
-            // An entity is neither the beginning of a mention nor of a reference to an issue.
+            // An entity starts neither a mention nor a reference to an issue.
             '@' => out.push_str("&#64;"),
             '#' => out.push_str("&#35;"),
-            // Inside a word an underscore means nothing; elsewhere it may.
+            // An underscore has no meaning inside a word, but may have one elsewhere.
             '_' if before.is_alphanumeric() => out.push('_'),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' => {
                 out.push('\\');
@@ -180,8 +180,8 @@ fn escape_words(out: &mut String, text: &str) {
     }
 }
 
-/// A name as code. A fence longer than any run of backticks inside keeps those inside; a pipe must be escaped even
-/// there, since GitHub splits the row first.
+/// Formats a name as code. The fence is longer than any run of backticks inside. A pipe must be escaped even there, because
+/// GitHub splits the row first.
 fn code(name: &str) -> String {
     let name = printable(name).replace('|', "\\|");
     let longest = name.split(|c| c != '`').map(str::len).max().unwrap_or(0);

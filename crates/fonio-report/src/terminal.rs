@@ -1,35 +1,35 @@
-//! The terminal: verdict, findings, then a short table for each question.
+//! Renders for a terminal: verdict, findings, then a short table for each question.
 //!
-//! The document is written for the width it is given; what a narrow terminal has no room for is left out rather than
-//! broken. Whether colour and block characters may be used is the caller's knowledge ([`TerminalStyle`]).
+//! The output fits the given width: columns that do not fit on a narrow terminal are omitted instead of wrapped. The caller
+//! knows whether the terminal supports colour and block characters ([`TerminalStyle`]).
 
 use std::io;
 
 use crate::document::{Card, Cell, Document, Fact, Figure, Plot, Scale, Section, Series, Table, Tone};
 use crate::text::{printable, shorten, width, wrap};
 
-/// What the terminal can show.
+/// The abilities of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalStyle {
-    /// Whether colour may be used: a terminal, and `NO_COLOR` is not set.
+    /// Whether to use colour: on a terminal without `NO_COLOR`.
     pub colour: bool,
-    /// Columns; fewer than 40 are treated as 40.
+    /// Number of columns; less than 40 is treated as 40.
     pub width: usize,
-    /// Whether characters beyond ASCII may be used for drawing.
+    /// Whether to draw with characters beyond ASCII.
     pub unicode: bool,
-    /// How many rows of a table are shown.
+    /// Number of rows of each table.
     pub rows: usize,
-    /// Whether only the first screen is written: the verdict, the main findings and the next commands.
+    /// Whether to write only the first screen: the verdict, the main findings and the next commands.
     pub first_screen: bool,
 }
 
-/// Lines of the first screen, which scrolls off no terminal.
+/// Number of lines of the first screen, which fits on every terminal.
 const SCREEN_LINES: usize = 30;
-/// Findings on it.
+/// Number of findings on the first screen.
 const SCREEN_FINDINGS: usize = 5;
 
 impl TerminalStyle {
-    /// What a file or a pipe gets.
+    /// The style for a file or a pipe.
     pub const PLAIN: TerminalStyle =
         TerminalStyle { colour: false, width: 100, unicode: true, rows: 10, first_screen: false };
 }
@@ -37,7 +37,7 @@ impl TerminalStyle {
 /// Writes the document for a terminal.
 ///
 /// # Errors
-/// Those of `out`.
+/// Those of writing to `out`.
 pub fn render_terminal(document: &Document, style: TerminalStyle, out: &mut dyn io::Write) -> io::Result<()> {
     let style = TerminalStyle { width: style.width.max(40), ..style };
     let mut terminal = Terminal { style, out };
@@ -95,7 +95,7 @@ impl Terminal<'_> {
         Ok(())
     }
 
-    /// The verdict, the main numbers, the findings that there is room for, and what to run next.
+    /// The verdict, the main numbers, as many findings as fit, and the next commands.
     fn screen(&mut self, document: &Document) -> io::Result<()> {
         let Document { title, subtitle, verdict, facts, findings, next, .. } = document;
         let mut head = self.lines(|terminal| {
@@ -117,7 +117,7 @@ impl Terminal<'_> {
             }
             Ok(())
         })?;
-        // A blank line before the findings and one before the foot, and one that says how many more there are.
+        // One blank line before the findings, one before the foot, and a line with the number of further findings.
         let mut room = SCREEN_LINES.saturating_sub(head.len() + foot.len() + 3);
         let mut shown = 0;
         for (at, card) in findings.iter().take(SCREEN_FINDINGS).enumerate() {
@@ -141,7 +141,7 @@ impl Terminal<'_> {
         head.iter().chain(&foot).try_for_each(|line| self.line(line))
     }
 
-    /// A finding on the first screen: what was found, and the first thing to do.
+    /// A finding on the first screen: the headline and the first remedy.
     fn finding(&mut self, rank: usize, card: &Card) -> io::Result<()> {
         let symbol = self.symbol(card.tone);
         self.paragraph(Some(Ink::Tone(card.tone)), &format!("{symbol} {rank}. "), &card.headline)?;
@@ -149,7 +149,7 @@ impl Terminal<'_> {
         card.remedies.first().map_or(Ok(()), |remedy| self.paragraph(None, arrow, remedy))
     }
 
-    /// What `write` writes, by line.
+    /// The lines that `write` writes.
     fn lines(&self, write: impl FnOnce(&mut Terminal<'_>) -> io::Result<()>) -> io::Result<Vec<String>> {
         let mut out = Vec::new();
         write(&mut Terminal { style: self.style, out: &mut out })?;
@@ -199,7 +199,7 @@ impl Terminal<'_> {
         Ok(())
     }
 
-    /// What fits in a line: the course over time of each series. Other figures are told by their tables.
+    /// Charts that fit into a line: the course over time of each series. For other charts there are tables.
     fn figure(&mut self, figure: &Figure) -> io::Result<()> {
         let over_time =
             figure.x.scale == Scale::Time && matches!(figure.plot, Plot::Line | Plot::StackedArea);
@@ -240,8 +240,7 @@ impl Terminal<'_> {
             let cells = text.iter().map(|row| width(&row[column])).max().unwrap_or(0);
             cells.max(width(&labels[column]))
         };
-        // The longest text column gives way first, down to a width at which it still says something; then columns
-        // that the table can do without.
+        // The longest text column is shortened first, as far as it stays readable; then optional columns are omitted.
         const LEAST: usize = 14;
         let room = self.style.width - 2;
         let mut widths: Vec<usize>;
@@ -306,7 +305,7 @@ impl Terminal<'_> {
         self.paragraph(Some(Ink::Strong), "", text)
     }
 
-    /// Wrapped text behind `lead`; further lines are indented as far as the first.
+    /// Wraps text after `lead`; further lines have the indentation of the first.
     fn paragraph(&mut self, ink: Option<Ink>, lead: &str, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
@@ -317,7 +316,7 @@ impl Terminal<'_> {
             .enumerate()
         {
             let before = if at == 0 { lead.to_owned() } else { " ".repeat(indent) };
-            // Verdicts and findings carry their colour on the symbol too.
+            // The symbols of verdicts and findings have their colour too.
             let line = self.inked(ink, line);
             let before = if at == 0 {
                 self.inked(ink.filter(|ink| matches!(ink, Ink::Tone(_))), &before)
@@ -349,7 +348,7 @@ impl Terminal<'_> {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// A cell in words; a share with a bar before it where the terminal can draw one.
+    /// The text of a cell; a share has a bar before it if the terminal can draw one.
     fn cell(&self, cell: &Cell) -> String {
         let text = self.ascii(&printable(&cell.text()));
         match cell {
@@ -375,7 +374,8 @@ impl Terminal<'_> {
         }
     }
 
-    /// Our own typography in plain letters where the terminal has no other; names from outside stay as they are.
+    /// Replaces typographic characters of fonio's texts by ASCII if the terminal needs this; names from the recording do
+    /// not change.
     fn ascii(&self, text: &str) -> String {
         if self.style.unicode {
             return text.to_owned();
@@ -400,7 +400,7 @@ impl Terminal<'_> {
     }
 }
 
-/// A share of one in eight characters, each divided in eight.
+/// Draws a share as a bar of eight characters, each divided into eight steps.
 fn bar(share: f64) -> String {
     const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = (share.clamp(0.0, 1.0) * 64.0).round() as usize;
@@ -412,7 +412,8 @@ fn bar(share: f64) -> String {
     out + &" ".repeat(8 - drawn)
 }
 
-/// `values` in `columns` characters of eight heights. Several values in one column show their greatest: peaks matter.
+/// Draws `values` in `columns` characters of eight heights. If one column has several values, it shows their maximum,
+/// because peaks matter.
 pub(crate) fn sparkline(values: &[f64], columns: usize) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);
@@ -426,7 +427,7 @@ pub(crate) fn sparkline(values: &[f64], columns: usize) -> String {
             } else if most <= 0.0 || peak <= 0.0 {
                 HEIGHTS[0]
             } else {
-                // Anything above nothing is at least one step above it.
+                // Any value above zero is at least one step high.
                 HEIGHTS[((peak / most * 7.0).round() as usize).clamp(1, 7)]
             }
         })

@@ -1,13 +1,13 @@
-//! Text that came from outside, made harmless for a terminal; and text set to a width.
+//! Makes untrusted text safe for a terminal, and fits text to a width.
 
 use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthStr;
 
-/// `text` without control characters: a thread's name must not move the cursor or change the colour.
+/// Removes control characters from `text`, because a thread's name must not move the cursor or change the colour.
 ///
-/// Tab and newline become a space; others are written as their code, `\x1b`. Directional overrides count as control
-/// characters here, since they reorder what stands beside them.
+/// Tab and newline become a space; others become their code, as `\x1b`. Directional overrides also count as control
+/// characters, because they reorder their neighbours.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let foreign = |c: char| {
         c.is_control()
@@ -27,19 +27,19 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Terminal columns that `text` takes.
+/// Number of terminal columns of `text`.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// What belongs to the number before it.
+/// Words that belong to the preceding number, such as units.
 const UNITS: [&str; 17] = [
     "ns", "µs", "us", "ms", "s", "min", "h", "%", "B", "KiB", "MiB", "GiB", "B/s", "KiB/s", "MiB/s", "GiB/s",
     "°C",
 ];
 
-/// `text` broken between words into lines of at most `columns`; a longer word stands on a line of its own, and a number
-/// keeps its unit.
+/// Breaks `text` between words into lines of at most `columns`. A longer word gets its own line, and a number keeps its
+/// unit.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -67,8 +67,7 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// `text` in at most `columns`; what does not fit is left out in the middle, since paths differ at both ends,
-/// and `ellipsis` stands for it.
+/// Shortens `text` to at most `columns` by replacing its middle with `ellipsis`, because paths differ at both ends.
 pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     if width(text) <= columns {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! The whole report in each form, as a reader sees it.
+//! Compares the complete report in each format with a golden file.
 
 use expect_test::expect_file;
 use fonio_report::{Document, TerminalStyle};
@@ -38,7 +38,7 @@ fn the_first_screen() {
     let mut document = Document { next: next.into(), ..document() };
     let style = TerminalStyle { width: 80, first_screen: true, ..TerminalStyle::PLAIN };
     expect_file!["golden/first-screen.txt"].assert_eq(&terminal(&document, style));
-    // However many findings there are, and however narrow the terminal is.
+    // For any number of findings, and on narrow terminals.
     document.findings.extend(document.findings.clone());
     for width in 60..=200 {
         let text = terminal(&document, TerminalStyle { width, ..style });

@@ -1,4 +1,4 @@
-//! The HTML report is well formed, holds nothing foreign that could act, and asks for nothing.
+//! Checks that the HTML report is well formed, contains nothing untrusted that could be executed, and sends no requests.
 
 use fonio_core::Unit;
 use fonio_report::document::{Axis, Column, Figure, Plot, Series, Term};
@@ -13,13 +13,13 @@ fn html(document: &Document) -> String {
     String::from_utf8(out).expect("a report is UTF-8")
 }
 
-/// Elements that have no end.
+/// Elements without an end tag.
 const VOID: [&str; 2] = ["meta", "br"];
-/// Elements whose content is text up to their end tag.
+/// Elements whose content is plain text up to their end tag.
 const RAW: [&str; 3] = ["script", "style", "title"];
 
-/// The names of all elements, after a check that each is closed where it should be. Knows as much of HTML as the
-/// report uses.
+/// The names of all elements, after a check that each is closed at the right place. Supports as much of HTML as the report
+/// uses.
 fn elements(html: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut open: Vec<String> = Vec::new();
@@ -65,7 +65,7 @@ fn every_element_is_closed_and_every_id_is_single() {
             .split(" id=\"")
             .skip(1)
             .filter_map(|rest| rest.split('"').next())
-            // The script is one long string, in which anything may stand.
+            // The script is one long string with arbitrary content.
             .filter(|id| id.len() < 40)
             .collect();
         let count = ids.len();
@@ -125,7 +125,7 @@ fn foreign_text_stays_text() {
     let html = html(&document);
     let elements = elements(&html);
     assert!(!elements.iter().any(|name| name == "img" || name == "!--"), "no foreign element");
-    // The data of the figure and the report's own.
+    // The data of the chart, and those of the report.
     assert_eq!(elements.iter().filter(|name| *name == "script").count(), 2);
     assert!(!html.contains('\u{1b}') && !html.contains('\u{202e}'), "no control character");
     let data = html.split("application/json\">").nth(1).and_then(|rest| rest.split("</script>").next());

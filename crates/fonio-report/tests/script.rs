@@ -1,10 +1,10 @@
-//! The report's script writes numbers as everything else does.
+//! Checks that the report's script formats numbers like the rest of fonio.
 
 use std::process::Command;
 
 use fonio_testing::Need;
 
-/// The texts that fonio-core's formatter is held to.
+/// The expected texts of fonio-core's formatter.
 const FORMATTED: &str = include_str!("../../fonio-core/src/quantity/formatted.tsv");
 
 #[test]

@@ -1,16 +1,19 @@
-//! What a test needs of its machine, and what happens where the machine lacks it.
+//! Skips tests on machines that lack what they need, and counts the skips; and reads commands and tables from documents
+//! ([`markdown`]).
 //!
-//! A test that cannot run says so through [`has`], [`skip`] or [`skip_part`]. libtest calls such a test "ok" and hides
-//! what it printed, so each skip is also one line in the file that [`SKIPS`] names; `cargo xtask test` reads that file and
-//! counts. [`REQUIRE`] lists what a machine must have: a skip for one of those fails the test. A continuous build sets
-//! it, since a test that is skipped everywhere proves nothing.
+//! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports such a test as "ok" and hides its
+//! output. Therefore each skip also adds a line to the file named by [`SKIPS`], which `cargo xtask test` reads and counts.
+//! [`REQUIRE`] lists what a machine must have: for these needs, a test fails instead of being skipped. Continuous
+//! integration sets it, because a test that is skipped everywhere proves nothing.
 
 use std::fs::File;
 use std::io::Write;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that lists, by name and with commas between, what this machine must have.
+pub mod markdown;
+
+/// The environment variable that lists the names of needs that this machine must have, separated by commas.
 pub const REQUIRE: &str = "FONIO_REQUIRE";
 
 /// The environment variable that names the file to which each skip adds a line.
@@ -65,6 +68,7 @@ needs! {
     Fusermount "fusermount" "The program fusermount3 is installed, and users may open `/dev/fuse`."
     Qemu "qemu" "The programs qemu-io and qemu-img are installed."
     Node "node" "The program node is installed."
+    Npm "npm" "The program npm is installed, and its registry can be reached."
     Duckdb "duckdb" "A Python interpreter has DuckDB's package."
     Shared "shared" "The real traces lie beside the repository."
     PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone."
@@ -72,8 +76,8 @@ needs! {
 }
 
 impl Need {
-    /// The sentence that says what is missing, for what can be seen without trying it; `None` where it is there. What
-    /// only an attempt shows, such as a control group, is never missing here: its test calls [`skip`].
+    /// A sentence that says what is missing; `None` if it is present. Needs that only an attempt can show, such as a
+    /// control group, are never missing here: their tests call [`skip`].
     fn missing(self) -> Option<String> {
         let file = |path: &str| (!Path::new(path).exists()).then(|| format!("there is no {path}"));
         let programs = |names: &[&str]| {
@@ -93,6 +97,7 @@ impl Need {
             Need::Fusermount => programs(&["fusermount3"]),
             Need::Qemu => programs(&["qemu-io", "qemu-img"]),
             Need::Node => programs(&["node"]),
+            Need::Npm => programs(&["npm"]),
             Need::PhoneTrace => variable("FONIO_MOBIGEN_TRACE"),
             Need::Long => variable("FONIO_LONG_TESTS"),
             Need::Tracefs
@@ -112,8 +117,8 @@ impl Need {
     }
 }
 
-/// Whether the machine has everything in `needs`, as far as that can be seen; else the calling test is skipped, and
-/// must return.
+/// Whether the machine has all `needs`, as far as this is visible without an attempt. If not, the calling test is skipped,
+/// and must return.
 ///
 /// # Panics
 ///
@@ -131,17 +136,17 @@ pub fn has(needs: &[Need]) -> bool {
     }
 }
 
-/// Skips the calling test, which must return: the machine lacks `need`, as `why` says.
+/// Skips the calling test, which must return, because the machine lacks `need`; `why` gives the details.
 ///
 /// # Panics
 ///
-/// If [`REQUIRE`] names `need`, or names something that is not a [`Need`].
+/// If [`REQUIRE`] names `need`, or an unknown need.
 #[track_caller]
 pub fn skip(need: Need, why: impl std::fmt::Display) {
     record(Skip::new(need, true, &why.to_string(), Location::caller()));
 }
 
-/// Skips one of several cases of the calling test, which goes on with the others.
+/// Skips one of several cases of the calling test, which continues with the others.
 ///
 /// # Panics
 ///
@@ -157,7 +162,7 @@ fn record(skip: Skip) {
     }
     eprintln!("skipped: {}", skip.why);
     if let Some(path) = std::env::var_os(SKIPS) {
-        // One write to a file opened for appending: tests of many processes do so at the same time.
+        // Tests of many processes do this at the same time: a single write to a file opened for appending is atomic.
         let file = File::options().append(true).create(true).open(&path);
         file.and_then(|mut file| file.write_all(skip.to_line().as_bytes()))
             .unwrap_or_else(|error| panic!("cannot add a line to {}: {error}", path.display()));
@@ -168,11 +173,11 @@ fn check_names() -> Vec<Need> {
     required(&std::env::var(REQUIRE).unwrap_or_default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The needs in a list such as `root,fuse`.
+/// Parses a list of needs such as `root,fuse`.
 ///
 /// # Errors
 ///
-/// A sentence that names what is not a need, and lists what is.
+/// A sentence that names the unknown need, and lists the known ones.
 pub fn required(list: &str) -> Result<Vec<Need>, String> {
     let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
     words
@@ -185,18 +190,18 @@ pub fn required(list: &str) -> Result<Vec<Need>, String> {
         .collect()
 }
 
-/// A test, or a part of one, that was skipped.
+/// A skipped test, or a skipped part of a test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skip {
     /// What the machine lacks.
     pub need: Need,
-    /// How that showed: a sentence without a full stop.
+    /// The details: a sentence without a full stop.
     pub why: String,
     /// The source file, from the top of the repository.
     pub file: String,
     /// The test's path in its program.
     pub test: String,
-    /// Whether the test checked nothing further. Otherwise it went on with its other cases.
+    /// Whether the complete test was skipped. Otherwise it continued with its other cases.
     pub whole: bool,
 }
 
@@ -214,7 +219,7 @@ impl Skip {
         format!("{}\t{extent}\t{}\t{}\t{}\n", self.need.name(), self.file, self.test, self.why)
     }
 
-    /// Reads a line of the file that [`SKIPS`] names; `None` where it is not one.
+    /// Parses a line of the file named by [`SKIPS`]; `None` if it is invalid.
     pub fn from_line(line: &str) -> Option<Skip> {
         let [need, extent, file, test, why] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
         Some(Skip {
@@ -227,7 +232,7 @@ impl Skip {
     }
 }
 
-/// Where a program is, in `PATH` or where only root looks.
+/// The path of a program, searched in `PATH` and in root's directories.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);

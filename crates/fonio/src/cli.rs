@@ -1,5 +1,7 @@
 //! The command line: its words only; `commands` holds what they do.
 
+#[cfg(test)]
+mod documented;
 pub mod emulate;
 pub mod mount;
 pub mod run;

@@ -40,7 +40,7 @@ fn what_cannot_be_measured_is_said() {
     let said = fonio(&["bench", "device", at]);
     assert_eq!(said.status.code(), Some(2));
     assert!(
-        String::from_utf8_lossy(&said.stderr).contains("neither a folder nor a block device"),
+        String::from_utf8_lossy(&said.stderr).contains("neither a directory nor a block device"),
         "{said:?}"
     );
     let said = fonio(&["bench", "device", "/tmp", "--set", "all"]);

@@ -317,8 +317,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the page with the report's own machinery. That needs npm, which xtask must not need to be compiled: it is what
-/// installs it.
+/// Writes the page with the example `paper_page` of `fonio-report`.
 fn write_page(outcomes: &[Outcome], file: &Path) -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
     let file = std::path::absolute(file).with_context(|| format!("{} is not a path", file.display()))?;

@@ -1,7 +1,7 @@
-//! Driving fio.
+//! Runs fio.
 //!
-//! fio runs in a process group of its own, so that Ctrl-C reaches it only through us, and dies with us where util-linux's
-//! `setpriv` is there; else the time limit of a killed benchmark's job ends it.
+//! fio runs in its own process group, so that Ctrl-C reaches it only through this process. If util-linux's `setpriv` is
+//! installed, fio ends with this process; otherwise the time limit of its job ends it.
 
 pub mod output;
 
@@ -17,39 +17,39 @@ use crate::BenchError;
 use crate::plan::{Access, Test};
 use crate::result::Run;
 
-/// The fio of this machine.
+/// The installed fio.
 #[derive(Clone, Debug)]
 pub struct Fio {
     program: PathBuf,
-    /// As it says itself: `fio-3.33`.
+    /// Its own name and version, such as `fio-3.33`.
     pub version: String,
     setpriv: Option<PathBuf>,
 }
 
-/// How often a running fio is looked at.
+/// Time between two checks of a running fio.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Rates of a sustained write are averaged over this.
+/// Interval over which the throughput of a sustained write is averaged.
 pub const RATE_INTERVAL_MS: u64 = 500;
 
-/// What ends a fio before it is done.
+/// Reasons to end fio early.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit<'a> {
-    /// Somebody wants it to stop.
+    /// Set when the user interrupts.
     pub stop: &'a AtomicBool,
-    /// The time is over then.
+    /// End of the time limit.
     pub until: Instant,
 }
 
-/// What is written before, in the size that the model's preparation uses.
+/// Request size of the preparation, as in the model's preparation.
 const PREPARE_REQUEST_BYTES: u64 = 512 << 10;
 
 impl Fio {
-    /// Finds it.
+    /// Finds the installed fio.
     ///
     /// # Errors
     ///
-    /// [`BenchError::FioMissing`] where it is not on the path or does not run.
+    /// [`BenchError::FioMissing`] if it is not installed or does not run.
     pub fn find() -> Result<Fio, BenchError> {
         let program = on_path("fio").ok_or(BenchError::FioMissing)?;
         let out = Command::new(&program).arg("--version").output().map_err(|_| BenchError::FioMissing)?;
@@ -57,11 +57,11 @@ impl Fio {
         Ok(Fio { program, version, setpriv: on_path("setpriv") })
     }
 
-    /// Writes the first `bytes` in order and makes them durable.
+    /// Writes the first `bytes` sequentially and makes them durable.
     ///
     /// # Errors
     ///
-    /// Those of fio, and [`BenchError::Interrupted`] or [`BenchError::TimeOver`] where `limit` ended it.
+    /// Those of fio, and [`BenchError::Interrupted`] or [`BenchError::TimeOver`] if `limit` ended it.
     pub fn prepare(&self, file: &Path, bytes: u64, limit: Limit<'_>) -> Result<(), BenchError> {
         let mut arguments = shared(file, 0);
         arguments.extend(words(&[
@@ -74,7 +74,7 @@ impl Fio {
         self.run(arguments, limit).map(drop)
     }
 
-    /// Runs one test once, for at most `time_max`; of a sustained write with its rates over time.
+    /// Runs one test once, for at most `time_max`; a sustained write also records its throughput over time.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl Fio {
             }
             let stopped = limit.stop.load(Ordering::Relaxed);
             if stopped || Instant::now() >= limit.until {
-                // It may have ended just now; then there is nothing to kill.
+                // If it has just ended, there is nothing to kill.
                 let _ = child.kill();
                 child.wait().map_err(BenchError::system("wait for", &self.program))?;
                 return Err(if stopped { BenchError::Interrupted } else { BenchError::TimeOver });
@@ -186,10 +186,10 @@ fn scratch() -> Result<tempfile::TempDir, BenchError> {
     tempfile::tempdir().map_err(BenchError::system("make a folder in", &std::env::temp_dir()))
 }
 
-/// What all jobs have: direct I/O, one request under way, requests anywhere again and again as the model makes them.
+/// Options of all jobs: direct I/O, one request in flight, random addresses with repetition as in the model.
 fn shared(file: &Path, seed: u64) -> Vec<OsString> {
     let mut name = OsString::from("--filename=");
-    // fio takes a colon for the end of a file's name.
+    // A colon would end the file name in fio's syntax.
     name.push(file.to_string_lossy().replace(':', "\\:"));
     let mut arguments = words(&[
         "--output-format=json",

@@ -1,4 +1,4 @@
-//! fio's JSON, as far as it is needed. Times are in nanoseconds, `runtime` in milliseconds (fio 3).
+//! The parts of fio's JSON that are needed. Times are in nanoseconds, `runtime` in milliseconds (fio 3).
 
 use serde::Deserialize;
 
@@ -45,11 +45,11 @@ struct Percentiles {
     p99: Option<u64>,
 }
 
-/// What `test` gave, from fio's standard output. Notes that fio prints before its JSON are skipped.
+/// Parses the result of `test` from fio's standard output. Notes that fio prints before its JSON are skipped.
 ///
 /// # Errors
 ///
-/// [`BenchError::FioOutput`] where there is no JSON, not the JSON of fio 3, no job that was asked for, or no request in it.
+/// [`BenchError::FioOutput`] if there is no JSON, it is not that of fio 3, a job is missing, or there are no requests.
 pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     let wrong = |what: String| BenchError::FioOutput { what };
     let start = if text.starts_with('{') { Some(0) } else { text.find("\n{").map(|at| at + 1) };
@@ -71,8 +71,8 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     if side.total_ios == 0 {
         return Err(wrong("no request was completed before the time was over".to_owned()));
     }
-    // One process with one request under way: the sum of its response times, which is finer than fio's milliseconds.
-    // Of several, the time that they took together.
+    // For one process with one request in flight, the duration is the sum of its response times, which is more precise than
+    // fio's milliseconds. For several processes it is their common run time.
     let alone = side.lat_ns.mean * side.total_ios as f64;
     let span_ns = if test.processes == 1 { alone as u64 } else { side.runtime.max(1) * 1_000_000 };
     Ok(Run {
@@ -89,11 +89,11 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     })
 }
 
-/// A bandwidth log's rates in MB/s: lines of `milliseconds, KiB/s, direction, …`.
+/// Parses the throughput in MB/s from a bandwidth log with lines of `milliseconds, KiB/s, direction, …`.
 ///
 /// # Errors
 ///
-/// [`BenchError::FioOutput`] with the line that has no number there.
+/// [`BenchError::FioOutput`] with the first invalid line.
 pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
     log.lines()
         .enumerate()
@@ -221,7 +221,7 @@ mod tests {
             Access::RandWrite,
             1,
             expect![[r#"
-            fio's output is not understood: no request was completed before the time was over
+            cannot read the output of fio: no request was completed before the time was over; fonio needs fio 3
         "#]],
         );
     }
@@ -234,7 +234,7 @@ mod tests {
             Access::RandRead,
             1,
             expect![[r#"
-            fio's output is not understood: it holds no JSON
+            cannot read the output of fio: it holds no JSON; fonio needs fio 3
         "#]],
         );
         check(
@@ -242,7 +242,7 @@ mod tests {
             Access::RandRead,
             1,
             expect![[r#"
-            fio's output is not understood: EOF while parsing an object at line 19 column 2, in the JSON that begins at byte 0
+            cannot read the output of fio: EOF while parsing an object at line 19 column 2, in the JSON that begins at byte 0; fonio needs fio 3
         "#]],
         );
         check(
@@ -250,7 +250,7 @@ mod tests {
             Access::RandWrite,
             1,
             expect![[r#"
-            fio's output is not understood: the job ended with error 28
+            cannot read the output of fio: the job ended with error 28; fonio needs fio 3
         "#]],
         );
     }

@@ -1,7 +1,7 @@
-//! How certain fitted numbers are: the fit is repeated on resamples of the measurement.
+//! Intervals of fitted numbers: the fit is repeated on resamples of the measurement.
 //!
-//! A test with several runs is resampled by drawing among them; one with a single run by moving it by a normal share of
-//! the standard error that its response times give.
+//! A test with several runs is resampled by drawing from them; for a test with a single run, a normally distributed share
+//! of the standard error of its response times is added.
 
 use fonio_sim::Random;
 use fonio_sim::profile::Profile;
@@ -13,13 +13,13 @@ use super::{FitError, Observation};
 /// The interval of a fitted number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// The profile's key.
+    /// The key in the profile.
     pub key: &'static str,
     /// The fitted value, with its unit.
     pub value: String,
     /// The 5th percentile of the resamples.
     pub low: String,
-    /// The 95th.
+    /// The 95th percentile of the resamples.
     pub high: String,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn intervals(
 fn interval(knob: &Knob, profile: &Profile, mut values: Vec<f64>) -> Interval {
     values.sort_by(f64::total_cmp);
     let at = |percent: usize| values[(values.len() - 1) * percent / 100];
-    // A rate's value is kept as a time, so its ends change places.
+    // The value of a rate is stored as a time, so the ends are exchanged.
     let (mut low, mut high) = (knob.show(at(5)), knob.show(at(95)));
     if knob.key.ends_with("_rate") {
         std::mem::swap(&mut low, &mut high);
@@ -72,7 +72,7 @@ fn resample(observation: &Observation, random: &mut Random) -> Observation {
     Observation { micros, ..observation.clone() }
 }
 
-/// The sum of twelve even numbers is near enough to normal, and the same on every platform.
+/// The sum of twelve uniform numbers is close enough to normal, and the same on every platform.
 fn normal(random: &mut Random) -> f64 {
     let even = |_| (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     (0..12).map(even).sum::<f64>() - 6.0

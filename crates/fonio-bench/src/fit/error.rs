@@ -1,29 +1,29 @@
-//! Why no profile could be fitted.
+//! Errors of fitting a profile.
 
 use fonio_sim::profile::ProfileError;
 use thiserror::Error;
 
-/// A fit that could not be done.
+/// A fit that failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FitError {
-    /// The benchmark lacks something.
+    /// A measurement is missing in the benchmark.
     #[error(
         "the benchmark has no {what}; measure with --set four,response,address-range,fit (it lacks `{set}`)"
     )]
     NotMeasured {
-        /// What is needed.
+        /// The missing measurement.
         what: String,
-        /// The set that measures it.
+        /// The set that contains it.
         set: &'static str,
     },
-    /// No structure can be had with that capacity.
+    /// No structure is possible with this capacity.
     #[error("no device model has a capacity of {capacity_bytes} bytes")]
     NoStructure {
         /// The capacity.
         capacity_bytes: u64,
     },
-    /// A profile that gives no device.
+    /// The profile is invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }

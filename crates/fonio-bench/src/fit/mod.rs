@@ -1,12 +1,12 @@
-//! Turns a benchmark of a device into a profile of the simulator, treating the device as a black box.
+//! Fits a profile of the simulator to a benchmark of a device, as a black box.
 //!
-//! 1. The [`shape`] of random writes against their range says which translation layers come into question.
-//! 2. `structure` lists the devices of those layers that the shape leaves open: page, erase block, log blocks.
-//! 3. `solve` finds the times and rates of each with which the model gives what was measured; the structure whose
-//!    model comes nearest is taken.
-//! 4. [`bootstrap`] says how far the numbers are from certain.
+//! 1. The [`shape`] of random writes over growing ranges tells which translation layers are possible.
+//! 2. `structure` lists the possible devices with these layers: page, erase block, log blocks.
+//! 3. `solve` finds the times and rates with which the model of each gives the measured numbers. The structure whose model
+//!    comes closest to all measurements is chosen.
+//! 4. [`bootstrap`] gives the intervals of the numbers.
 //!
-//! The tests of [`Set::HeldBack`] take no part in this; [`predict`] holds a profile against them.
+//! The fit does not use the tests of [`Set::HeldBack`]; [`predict`] compares a profile with them.
 
 pub mod bootstrap;
 mod error;
@@ -30,51 +30,51 @@ use solve::Knob;
 /// Seed of the model's runs.
 const SEED: u64 = 1;
 
-/// Structures that are solved thoroughly, of all that were solved roughly.
+/// Number of structures that are solved precisely, after all were solved roughly.
 const FINALISTS: usize = 3;
 
-/// What a fit found.
+/// The result of a fit.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// The profile; numbers are `fitted`, what could not be found out is `assumed`.
+    /// The profile; its numbers are `fitted`, and those that the benchmark cannot determine are `assumed`.
     pub profile: Profile,
-    /// The shape that the choice of the translation layer rests on.
+    /// The shape that determined the translation layers.
     pub shape: Shape,
-    /// How many structures were tried.
+    /// Number of structures that were tried.
     pub structures: usize,
-    /// Every test that the fit used, with what the profile gives.
+    /// The tests that the fit used, each with the prediction of the profile.
     pub used: Vec<Prediction>,
     /// 90 % intervals of the fitted numbers; empty without resampling.
     pub intervals: Vec<Interval>,
-    /// What the profile does not hold, and why.
+    /// What the profile does not contain, and why.
     pub notes: Vec<String>,
 }
 
-/// A test with what was measured and what a profile gives.
+/// A test with its measured value and the prediction of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// The test's name.
     pub test: String,
-    /// What was measured, in 10⁶ bytes a second.
+    /// The measured value in 10⁶ bytes per second.
     pub measured_mb_s: f64,
-    /// What the model gives.
+    /// The value of the model.
     pub predicted_mb_s: f64,
 }
 
 impl Prediction {
-    /// Predicted over measured, less one.
+    /// Predicted over measured, minus one.
     pub fn error(&self) -> f64 {
         self.predicted_mb_s / self.measured_mb_s - 1.0
     }
 }
 
-/// A test as the fit sees it: so many requests took so long each.
+/// A test as the fit uses it: the time per request.
 #[derive(Clone, Debug)]
 struct Observation {
     test: Test,
     requests: u64,
     micros: f64,
-    /// The same, run by run, with the standard error of a run's own mean.
+    /// The time per request of each run, with the standard error of its mean.
     runs: Vec<(f64, f64)>,
 }
 
@@ -97,7 +97,7 @@ impl Observation {
         }
     }
 
-    /// What the model gives for it, in microseconds for each request.
+    /// The time per request of the model, in microseconds.
     fn modelled(&self, profile: &Profile) -> Result<f64, ProfileError> {
         let mut device = profile.device(None, SEED)?;
         Ok(model::measure_used(device.as_mut(), &self.test, self.requests, SEED).micros_each())
@@ -108,12 +108,12 @@ impl Observation {
     }
 }
 
-/// Fits a profile called `name`. `resamples` of the measurement give the intervals; 0 leaves them out. `progress` is told
-/// what is done.
+/// Fits a profile with the name `name`. `resamples` is the number of resamples for the intervals; 0 omits them. `progress`
+/// gets the current step.
 ///
 /// # Errors
 ///
-/// [`FitError::NotMeasured`] where the benchmark lacks what the fit needs.
+/// [`FitError::NotMeasured`] if a measurement that the fit needs is missing.
 pub fn fit(
     benchmark: &Benchmark,
     name: &str,
@@ -156,11 +156,11 @@ pub fn fit(
     Ok(Fitted { used, notes: notes(benchmark), profile, shape, structures: structures.len(), intervals })
 }
 
-/// Holds `profile` against the tests of `benchmark` that no fit used; where it has none of these, against all.
+/// Compares `profile` with the tests of `benchmark` that no fit used; if there are none, with all tests.
 ///
 /// # Errors
 ///
-/// Where the profile gives no device of that capacity.
+/// If the profile cannot have that capacity.
 pub fn predict(profile: &Profile, benchmark: &Benchmark) -> Result<Vec<Prediction>, FitError> {
     let held_back = benchmark.tests.iter().any(|result| result.test.set == Set::HeldBack);
     benchmark
@@ -179,13 +179,13 @@ fn prediction(observation: &Observation, profile: &Profile) -> Result<Prediction
     })
 }
 
-/// One process alone, and no test whose state the model's fresh device does not have.
+/// Selects tests with a single process whose state a fresh device of the model has.
 fn is_used(test: &Test) -> bool {
     let simple = test.processes == 1 && test.beside.is_none();
     simple && !matches!(test.set, Set::HeldBack | Set::Sustained | Set::NearFull)
 }
 
-/// Range in bytes and microseconds for each 4 KiB random write, by range.
+/// Ranges in bytes, each with the time per 4 KiB random write in microseconds.
 fn curve(observations: &[Observation]) -> Result<Vec<(u64, f64)>, FitError> {
     let mut curve: Vec<(u64, f64)> = observations
         .iter()

@@ -1,46 +1,49 @@
-//! What the cost of random writes against their range says about the translation layer (Kim et al. 2012, section 5.3).
+//! Concludes the possible translation layers from the cost of random writes over growing ranges (Kim et al. 2012, section
+//! 5.3).
 
 use std::fmt;
 
-/// Fewer ranges show no shape.
+/// With fewer ranges, there is no shape.
 pub const POINTS_MIN: usize = 4;
 
-/// A curve that rises by less than this over all is flat.
+/// A curve that rises by less than this in total is flat.
 const FLAT: f64 = 1.15;
 
-/// A step from one range to the next by more than this is a cliff: a merge copies a whole erase block, which costs tens of
-/// page writes, while a miss in a cached map costs a few reads.
+/// A step of more than this from one range to the next is a cliff: a merge copies an erase block, which costs tens of page
+/// writes, and a miss in a cached map costs a few reads.
 const CLIFF: f64 = 4.0;
 
-/// The first points are a plateau as long as they differ by less than this.
+/// The first points form a plateau if they differ by less than this.
 const PLATEAU: f64 = 1.06;
 
-/// Fewer points than this are no plateau.
+/// Smallest number of points of a plateau.
 const LEVEL_POINTS_MIN: usize = 3;
 
 /// The shape of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// The range does not matter: every page is mapped by itself.
+    /// Flat: the range does not matter, so every page is mapped.
     Flat,
-    /// Level up to a range, then suddenly dear: so much data fit into the log blocks, each of which serves one erase block.
+    /// Flat up to a range, then a cliff: up to there, the data fit into the log blocks, each of which belongs to one erase
+    /// block.
     Cliff {
         /// The largest range before the cliff, in bytes.
         before: u64,
     },
-    /// Rising from early on: log blocks shared by all data, or, after a level beginning, a map that is only partly in RAM.
+    /// Rising from an early point: all data share the log blocks; or, after a plateau, only a part of the map is in RAM.
     Smooth {
-        /// The largest range of the level beginning, in bytes; `None` where there is none.
+        /// The largest range of the plateau, in bytes; `None` without a plateau.
         level_until: Option<u64>,
     },
 }
 
 impl Shape {
-    /// The shape of ranges in bytes with their costs; the ranges rise, and there are at least [`POINTS_MIN`].
+    /// The shape of a curve of ranges in bytes with their costs. The ranges increase, and there are at least
+    /// [`POINTS_MIN`].
     ///
     /// # Panics
     ///
-    /// Where the curve is empty.
+    /// If the curve is empty.
     pub fn of(curve: &[(u64, f64)]) -> Shape {
         assert!(!curve.is_empty() && curve.iter().all(|(_, cost)| *cost > 0.0), "a curve of costs");
         let curve = rising(curve);
@@ -61,7 +64,8 @@ impl Shape {
     }
 }
 
-/// The curve without disturbances: a larger range never costs less, so what falls again was not the range's.
+/// The curve without disturbances: a larger range never costs less, so a cost that is higher than at a larger range is a
+/// disturbance.
 fn rising(curve: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let mut rising = curve.to_vec();
     for at in (1..rising.len()).rev() {

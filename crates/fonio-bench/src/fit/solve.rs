@@ -1,18 +1,18 @@
-//! Turns times and rates of a profile until its model gives what was measured.
+//! Adjusts times and rates of a profile until its model gives the measured numbers.
 
 use fonio_sim::profile::{Profile, ProfileError, Source};
 
 use super::Observation;
 
-/// A number that may be turned. Rates are turned as the time that a MiB takes, because times add up and rates do not.
+/// An adjustable number. Rates are adjusted as the time per MiB, because times can be added and rates cannot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Knob {
     pub(super) key: &'static str,
     is_rate: bool,
-    /// Bounds in microseconds (of a MiB, for a rate).
+    /// Bounds in microseconds (per MiB for a rate).
     low: f64,
     high: f64,
-    /// The observation that depends on it most; `None` where only all of them together settle it.
+    /// The observation that depends on it most; `None` if only all observations together determine it.
     target: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ impl Knob {
         profile.set(self.key, number as u64, Source::Fitted, "a benchmark of the device")
     }
 
-    /// Its value as a profile has it, for people.
+    /// Its value in the format of a profile.
     pub(super) fn show(&self, micros: f64) -> String {
         if self.is_rate { format!("{:.2} MB/s", MIB / micros) } else { format!("{micros:.0} µs") }
     }
@@ -46,10 +46,10 @@ impl Knob {
 
 const MIB: f64 = 1_048_576.0;
 
-/// Rounds over all knobs of the rough solution. The knobs depend on one another, but each target mostly on its own.
+/// Rounds over all knobs in the rough solution. The knobs depend on each other, but each target depends mostly on one knob.
 const ROUNDS: u32 = 4;
 
-/// Meets each knob's own target, one after the other, along the secant.
+/// Solves for each knob's own target in turn, with the secant method.
 pub(super) fn by_targets(
     mut profile: Profile,
     knobs: &[Knob],
@@ -64,7 +64,7 @@ pub(super) fn by_targets(
             let probe = if now * 1.05 > knob.high { now * 0.95 } else { now * 1.05 + 1.0 };
             knob.set(&mut profile, probe)?;
             let slope = (observation.modelled(&profile)? - here) / (probe - now);
-            // A knob that moves nothing stays; another structure may need it.
+            // A knob without effect stays; it may matter for another structure.
             let next = if slope > 1e-9 { now + (observation.micros - here) / slope } else { now };
             knob.set(&mut profile, next)?;
         }
@@ -72,19 +72,19 @@ pub(super) fn by_targets(
     Ok(profile)
 }
 
-/// Steps of the descent, each as a share of a knob's value.
+/// Step sizes of the descent, as shares of a knob's value.
 pub(super) const THOROUGH: &[f64] = &[0.3, 0.1, 0.03, 0.01];
 
-/// For resamples, which begin near their solution.
+/// Step sizes for resamples, which start near their solution.
 pub(super) const NEARBY: &[f64] = &[0.05, 0.015];
 
-/// Rounds with one step size, while something still gets better.
+/// Largest number of rounds with one step size, while the loss still decreases.
 const DESCENT_ROUNDS: u32 = 6;
 
-/// The least step, in microseconds: lets a knob leave zero.
+/// The smallest step in microseconds, so that a knob can leave zero.
 const STEP_MIN_US: f64 = 2.0;
 
-/// Makes the [`loss`] over all observations small, one knob at a time.
+/// Minimises the [`loss`] over all observations, one knob at a time.
 pub(super) fn by_descent(
     mut profile: Profile,
     knobs: &[Knob],
@@ -116,8 +116,8 @@ pub(super) fn by_descent(
     Ok((least, profile))
 }
 
-/// The mean of the relative differences, each over the smaller of the two, so that half and double count alike. Not their
-/// squares: a run that something disturbed must not outweigh the others.
+/// The mean of the relative differences. Each is relative to the smaller value, so that half and double count alike. They
+/// are not squared, so that a disturbed run does not outweigh the others.
 pub(super) fn loss(profile: &Profile, observations: &[Observation]) -> Result<f64, ProfileError> {
     let mut sum = 0.0;
     for observation in observations {

@@ -1,4 +1,4 @@
-//! Which devices come into question for a shape: translation layer, page, erase block, log blocks, reach of the map.
+//! Lists the possible devices of a shape: translation layer, page, erase block, log blocks, reach of the map.
 
 use fonio_core::ByteCount;
 use fonio_sim::profile::{Profile, ProfileError};
@@ -10,19 +10,19 @@ use crate::plan::Access;
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
 
-/// Pages of all planes together.
+/// Sizes of a page on all planes together.
 const PAGES: [u64; 4] = [4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB];
 
-/// Erase blocks of all planes together.
+/// Sizes of an erase block on all planes together.
 const ERASE_BLOCKS: [u64; 5] = [512 * KIB, MIB, 2 * MIB, 4 * MIB, 8 * MIB];
 
 /// Numbers of log blocks.
 const LOG_BLOCKS: [u64; 6] = [1, 2, 3, 4, 8, 16];
 
-/// Data that one piece of a cached map covers.
+/// Amount of data that one piece of a cached map covers.
 const PIECES: [u64; 3] = [MIB, 4 * MIB, 16 * MIB];
 
-/// What is not a time or a rate.
+/// A structure: everything in a profile that is not a time or a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Structure {
     layer: Layer,
@@ -38,14 +38,14 @@ enum Layer {
     Fast { logs: u64 },
 }
 
-/// Everything that `shape` leaves open.
+/// All structures that are possible for `shape`.
 pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
     let mut found = Vec::new();
     for page in PAGES {
         match *shape {
             Shape::Flat => found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page }),
             Shape::Cliff { before } => {
-                // The cliff lies somewhere between two measured ranges.
+                // The cliff is between two measured ranges.
                 for (logs, reach) in
                     LOG_BLOCKS.into_iter().flat_map(|logs| [(logs, before), (logs, before / 2 * 3)])
                 {
@@ -56,7 +56,7 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
                 }
             }
             Shape::Smooth { level_until } => {
-                // A disturbed measurement of a flat device can look like this; the other tests tell.
+                // A disturbed measurement of a flat device can look like this; the other tests decide.
                 found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page });
                 for reach in level_until.into_iter().flat_map(|level| [level, level / 2 * 3]) {
                     for piece in PIECES.into_iter().filter(|piece| *piece <= reach) {
@@ -76,7 +76,7 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
 }
 
 impl Structure {
-    /// A profile to begin with, and what may be turned in it. `None` where no device of that capacity has this structure.
+    /// A profile to start with, and its adjustable numbers. `None` if no device of that capacity can have this structure.
     pub(super) fn profile(
         &self,
         name: &str,
@@ -90,7 +90,7 @@ impl Structure {
         let seq_read = &observations[needed.seq_read];
         let seq_write = &observations[needed.seq_write];
         let fastest = seq_read.mb_s(seq_read.micros).max(seq_write.mb_s(seq_write.micros));
-        // 80 µs and 25 µs for each KiB, as MLC flash of those years, as far as the measured reads leave room for it.
+        // 80 µs and 25 µs per KiB, like MLC flash of those years, if the measured reads are not faster.
         let t_read_us = (80.0 + 25.0 * self.page as f64 / 1024.0).min(0.3 * page_us(seq_read));
         let ns = |micros: f64| (micros * 1e3) as u64;
         let text = format!(
@@ -135,7 +135,7 @@ reads_wait_for = {{ value = "queue", source = "assumed" }}
         );
         let profile = match Profile::parse(name, &text) {
             Ok(profile) => Some(profile),
-            // Values in a measured device's range that do not go together with its capacity.
+            // The values are in a valid range, but do not fit the capacity.
             Err(ProfileError::Contradiction { .. }) => None,
             Err(error) => return Err(error.into()),
         };
@@ -195,7 +195,7 @@ fn page_map(why: &str) -> String {
     )
 }
 
-/// The observations that single knobs are turned to first, by their places.
+/// Positions of the observations to which single knobs are adjusted first.
 struct Needed {
     seq_read: usize,
     seq_read_small: usize,
@@ -214,7 +214,7 @@ impl Needed {
                 .ok_or_else(|| FitError::NotMeasured { what: what.to_owned(), set })
         };
         let request = |one: &Observation| one.test.request_bytes as i64;
-        // Small requests first; among those, by range.
+        // Small requests first, ordered by range.
         let near = |one: &Observation| (request(one) << 42) + one.test.range_bytes as i64;
         let far = |one: &Observation| (request(one) << 42) - one.test.range_bytes as i64;
         Ok(Needed {

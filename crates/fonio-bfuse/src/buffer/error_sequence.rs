@@ -1,5 +1,5 @@
-//! Errors that are found after the write was acknowledged: each is told once to every handle that was open, as the
-//! kernel's `errseq_t` does for its own write-back (`lib/errseq.c` documents the idea).
+//! Errors that occur after a write was acknowledged. Each handle that was open gets each error once, as with the kernel's
+//! `errseq_t` for its own write-back (`lib/errseq.c`).
 
 use rustix::io::Errno;
 
@@ -10,7 +10,7 @@ pub(crate) struct ErrorSequence {
     last: Option<Errno>,
 }
 
-/// How many errors of its inode a handle has been told of, or came too late for.
+/// The number of errors of the inode that a handle has received, or that occurred before it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen(u32);
 
@@ -20,12 +20,12 @@ impl ErrorSequence {
         self.last = Some(error);
     }
 
-    /// Where a new handle starts: it is not told what happened before.
+    /// Start of a new handle: it does not get earlier errors.
     pub(crate) fn now(&self) -> Seen {
         Seen(self.count)
     }
 
-    /// The last error that `seen` has not been told, which it is now.
+    /// Returns the last error that `seen` does not contain, and adds it.
     pub(crate) fn take(&self, seen: &mut Seen) -> Option<Errno> {
         if seen.0 == self.count {
             return None;

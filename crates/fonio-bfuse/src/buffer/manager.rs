@@ -1,9 +1,9 @@
-//! The management thread of the study: it empties full entries at once, and whatever is older than the interval.
-//! It sleeps while nothing is pending.
+//! The management threads of the study. They flush full entries at once, and older data after the flush interval. They
+//! sleep while there are no pending data.
 //!
-//! There are two of it, so that a device has the next inode's entry to write when one is written, however long it takes until
-//! a thread of ours is on a CPU again. What is only old, or would only make room, waits a while for full entries that are being
-//! written: it may be full itself then.
+//! There are two managers, so that the device always has another entry to write when one is finished, even if our threads
+//! have to wait for a CPU. Data that are only old, and flushes that only make room, wait for a while if full entries are
+//! being written, because they may be in full entries by then.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,12 +11,12 @@ use std::time::Instant;
 
 use super::{Buffer, Take};
 
-/// One whose write the device works on, and one that has the next ready.
+/// One manager whose write the device is executing, and one with the next entry.
 const THREADS: usize = 2;
-/// For how many intervals more old data wait while full entries are being written.
+/// Number of additional intervals that old data wait while full entries are being written.
 const PATIENCE: u32 = 10;
 
-/// The threads, until this value is dropped; then everything is below.
+/// The managers. When this value is dropped, all data are written below.
 #[derive(Debug)]
 pub(crate) struct Manager {
     buffer: Arc<Buffer>,
@@ -24,10 +24,10 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Starts the threads, unless the options say that there is none.
+    /// Starts the managers, unless the options disable them.
     ///
     /// # Errors
-    /// Where the system has no thread left.
+    /// If the system cannot start another thread.
     pub(crate) fn start(buffer: &Arc<Buffer>) -> std::io::Result<Self> {
         let mut manager = Self { buffer: Arc::clone(buffer), threads: Vec::new() };
         let threads = if buffer.options.thread { THREADS } else { 0 };
@@ -35,7 +35,8 @@ impl Manager {
             let buffer = Arc::clone(buffer);
             manager.threads.push(std::thread::Builder::new().name("fonio-flush".to_owned()).spawn(
                 move || {
-                    // Without the privilege the kernel may make memory for us by writing back through our own mount.
+                    // Without this, the kernel could free memory for us by writing back through our own mount. It needs a
+                    // capability.
                     let _ = crate::kernel::forbid_io_recursion();
                     buffer.manage();
                 },
@@ -50,7 +51,7 @@ impl Drop for Manager {
         self.buffer.lock_dirty().closed = true;
         self.buffer.work.notify_all();
         for thread in self.threads.drain(..) {
-            // It panics only where an invariant is broken; the message is on standard error then.
+            // A manager panics only if an invariant is broken; the message is then on standard error.
             let _ = thread.join();
         }
         self.buffer.drain_all();
@@ -65,7 +66,7 @@ impl Buffer {
                 drop(dirty);
                 let mut state = pending.lock();
                 state.is_urgent = false;
-                // Whoever has it in flight comes back for the rest.
+                // The thread that has the inode's data in flight flushes the rest.
                 if state.in_flight {
                     drop(state);
                     dirty = self.lock_dirty();
@@ -74,7 +75,7 @@ impl Buffer {
                     drop(self.flush(&pending, state, Take::Sealed));
                     dirty = self.lock_dirty();
                     dirty.flushing -= 1;
-                    // The other one may wait for just that.
+                    // The other manager may be waiting for this.
                     self.work.notify_one();
                 }
                 continue;

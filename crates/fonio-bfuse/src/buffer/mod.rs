@@ -1,19 +1,19 @@
-//! The write buffer of the study (Jeong and Won 2014, section 4): a fixed number of entries in memory that
-//! coalesce consecutive writes, and a thread that empties them.
+//! The write buffer of the study (Jeong and Won 2014, section 4): a fixed number of entries in memory that collect
+//! consecutive writes, and threads that flush them.
 //!
-//! Lifecycle of written data: *filling* (the last entry of its inode, with room) → *sealed* (full, or followed by
-//! another entry) → *in flight* (taken out by whoever flushes) → below.
+//! Lifecycle of written data: *filling* (in the last entry of its inode, which has room) → *sealed* (the entry is full, or
+//! another entry follows) → *in flight* (a thread is writing it) → below.
 //!
-//! Invariants, each held under the lock of [`Pending`]:
-//! 1. What an inode has pending, in flight included, is one range `start..end` of the file without holes; its
-//!    entries hold `flushed..end` in order. So pending data never overlap, and the order of flushing is the order
-//!    of writing.
-//! 2. A write that does not continue at `end` finds nothing pending: everything is drained before it.
-//! 3. At most one thread writes an inode's entries below at any time (`in_flight`).
-//! 4. Nobody waits for a free entry while holding a lock of an inode: whoever flushes needs those locks.
-//! 5. Memory is fixed when the buffer is made. A writer without an entry waits until one is free.
-//! 6. Data that cannot be written are counted and leave an error in their inode's error sequence; whoever has
-//!    the file open is told, each handle once.
+//! Invariants, each protected by the lock of [`Pending`]:
+//! 1. The pending data of an inode, those in flight included, are one range `start..end` of the file without holes. Its
+//!    entries hold all of it that is not in flight, in order. Therefore pending data never overlap, and they are flushed
+//!    in the order of writing.
+//! 2. A write that does not continue at `end` drains all pending data first.
+//! 3. At most one thread at a time writes an inode's entries below (`in_flight`).
+//! 4. No thread waits for a free entry while it holds the lock of an inode, because flushing an entry needs this lock.
+//! 5. The memory is allocated when the buffer is created. A writer without an entry waits until one is free.
+//! 6. If data cannot be written, they are counted, and the inode's error sequence records the error. Each handle of the
+//!    file gets the error once.
 
 mod error_sequence;
 mod manager;
@@ -37,11 +37,11 @@ use pool::{ALIGNMENT, Entry, Pool};
 use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
 
-/// While less than this and twice the buffer is free below, nothing is buffered: a write that finds no space must
-/// say so itself.
+/// If less than this plus twice the size of the buffer is free below, nothing is buffered: a write that finds no space must
+/// fail itself.
 const RESERVE_BYTES: u64 = 16 << 20;
 
-/// Shorter pieces would have a device wait for each of them.
+/// Shorter pieces do not use direct I/O, because the device would wait for each of them.
 const DIRECT_BYTES_MIN: usize = 256 << 10;
 
 /// The buffer of one mount.
@@ -50,35 +50,35 @@ pub(crate) struct Buffer {
     options: BufferOptions,
     pool: Pool,
     dirty: Mutex<Dirty>,
-    /// Something to do for the manager.
+    /// Signalled when there is work for a manager.
     work: Condvar,
     statistics: Arc<BufferStatistics>,
 }
 
-/// What awaits flushing.
+/// The inodes to flush.
 #[derive(Debug, Default)]
 struct Dirty {
-    /// Since when each has had data pending: the oldest first.
+    /// Inodes with the time since which they have pending data, the oldest first.
     by_age: VecDeque<(Instant, Arc<Pending>)>,
-    /// With a sealed entry, to be flushed at once.
+    /// Inodes with a sealed entry, to be flushed at once.
     sealed: VecDeque<Arc<Pending>>,
-    /// Writers who wait for a free entry.
+    /// Number of writers that wait for a free entry.
     starving: usize,
-    /// Managers that are writing full entries.
+    /// Number of managers that are writing full entries.
     flushing: usize,
     closed: bool,
 }
 
-/// What a flush takes from an inode.
+/// The entries of an inode that a flush takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Take {
-    /// Full entries; the last goes on filling.
+    /// Only sealed entries; the last entry stays.
     Sealed,
     Everything,
 }
 
 impl Buffer {
-    /// Makes a buffer with all of its memory.
+    /// Creates a buffer and allocates its memory.
     pub(crate) fn new(options: BufferOptions, statistics: Arc<BufferStatistics>) -> Self {
         let pool = Pool::new(options.entries(), options.entry_bytes);
         statistics.entries.set(options.entries() as u64);
@@ -87,12 +87,11 @@ impl Buffer {
         Self { options, pool, dirty: Mutex::default(), work: Condvar::new(), statistics }
     }
 
-    /// Writes `data` at `offset` of the inode of `pending`, whose file below is `file`: into the buffer where it
-    /// continues what is there, else through it.
+    /// Writes `data` at `offset` of the inode of `pending`, whose file below is `file`. Data that continue the last write
+    /// go into the buffer; all others are written directly.
     ///
     /// # Errors
-    /// Those of the file below, for what is written through. What is buffered fails later, see
-    /// [`Pending::error_for`].
+    /// Those of a direct write to the file below. Errors of buffered data are returned later by [`Pending::error_for`].
     pub(crate) fn write(
         &self,
         pending: &Arc<Pending>,
@@ -165,7 +164,8 @@ impl Buffer {
                 continue;
             }
             if state.has_sealed() && !state.in_flight {
-                // The manager has not come yet: where CPUs are short it may be long, and this thread has one.
+                // No manager has taken the sealed entries yet. On a busy CPU that may take long, and this thread is
+                // running.
                 state = self.flush(pending, state, Take::Sealed);
                 continue;
             }
@@ -174,14 +174,14 @@ impl Buffer {
             self.make_room();
             state = pending.lock();
             if state.end != offset {
-                // Another thread wrote this inode meanwhile; the kernel serialises writes, so that was the
-                // write-back of a mapped page.
+                // Another thread wrote to this inode meanwhile. The kernel serialises writes, so this was the write-back of
+                // a mapped page.
                 state = self.drain_locked(pending, state);
             }
         }
     }
 
-    /// Waits until an entry is free, or makes one free where there is no manager.
+    /// Waits until an entry is free; without managers, flushes an inode to free one.
     fn make_room(&self) {
         if self.options.thread {
             let mut dirty = self.lock_dirty();
@@ -194,7 +194,7 @@ impl Buffer {
             let oldest = self.lock_dirty().by_age.pop_front();
             match oldest {
                 Some((_, oldest)) => self.flush_listed(&oldest),
-                // All entries are in the hands of threads that flush.
+                // Other threads are flushing all entries.
                 None => self.pool.wait(),
             }
         }
@@ -202,7 +202,7 @@ impl Buffer {
 
     fn is_nearly_full(&self, file: &OwnedFd) -> bool {
         let reserve = RESERVE_BYTES + 2 * (self.options.entries() * self.options.entry_bytes) as u64;
-        // What cannot be asked is taken as full: then nothing is acknowledged that may not fit.
+        // If the free space is unknown, do not buffer: then no data are acknowledged that may not fit.
         rustix::fs::fstatvfs(file)
             .map_or(true, |below| below.f_bavail.saturating_mul(below.f_frsize) < reserve)
     }
@@ -215,14 +215,14 @@ impl Buffer {
         }
     }
 
-    /// Writes below what the inode had pending when this was called, and waits for what is in flight.
+    /// Writes the inode's pending data below, and waits for those in flight. Data that arrive meanwhile may stay.
     pub(crate) fn drain(&self, pending: &Arc<Pending>) {
         let state = pending.lock();
         drop(self.drain_locked(pending, state));
     }
 
-    /// As [`Buffer::drain`], where the range `offset..offset + length` has anything pending.
-    pub(crate) fn settle(&self, pending: &Arc<Pending>, offset: u64, length: u64) {
+    /// Drains the inode if the range `offset..offset + length` contains pending data.
+    pub(crate) fn drain_range(&self, pending: &Arc<Pending>, offset: u64, length: u64) {
         let state = pending.lock();
         if state.has_data() && offset < state.end && offset.saturating_add(length) > state.start {
             self.statistics.read_drains.add(1);
@@ -242,7 +242,7 @@ impl Buffer {
         state
     }
 
-    /// Writes entries below, or waits for the thread that does.
+    /// Writes entries below. If another thread is doing this, waits for it.
     fn flush<'a>(
         &self,
         pending: &'a Arc<Pending>,
@@ -287,7 +287,7 @@ impl Buffer {
         state
     }
 
-    /// Has a manager come for full entries, unless one has been called or has some in flight.
+    /// Calls a manager for sealed entries, unless one has been called or some are in flight.
     fn call_for_sealed(&self, pending: &Arc<Pending>, state: &mut State) {
         if self.options.thread && state.has_sealed() && !state.in_flight && !state.is_urgent {
             state.is_urgent = true;
@@ -296,7 +296,7 @@ impl Buffer {
         }
     }
 
-    /// Flushes an inode that was taken from the list by age, and puts it back where data came meanwhile.
+    /// Flushes an inode that was taken from the list by age, and lists it again if new data arrived meanwhile.
     fn flush_listed(&self, pending: &Arc<Pending>) {
         let mut state = pending.lock();
         state.is_listed = false;
@@ -307,7 +307,7 @@ impl Buffer {
         }
     }
 
-    /// Writes everything below that anybody wrote before.
+    /// Writes all data below that were pending when this was called.
     pub(crate) fn drain_all(&self) {
         let listed: Vec<_> = self.lock_dirty().by_age.drain(..).collect();
         for (_, pending) in listed {
@@ -319,26 +319,23 @@ impl Buffer {
         self.dirty.lock().expect("no thread panics while it holds the list of what is dirty")
     }
 
-    /// How many full entries are written at a time: whoever writes shall find others free meanwhile.
+    /// Largest number of sealed entries in one flush. The others stay free for writers.
     fn sealed_max(&self) -> usize {
         (self.options.entries() / 2).max(1)
     }
 
-    /// How much of a stream goes through the page cache below before the rest goes past it.
+    /// Number of bytes of a stream that go through the page cache below before the stream bypasses it.
     fn direct_after(&self) -> u64 {
         if self.options.direct { self.options.entry_bytes as u64 } else { u64::MAX }
     }
 
-    /// How long data may stay in the buffer.
+    /// Longest time of data in the buffer.
     fn interval(&self) -> Duration {
         self.options.flush
     }
 }
 
-/// Writes all of `data` at `offset`.
-///
-/// # Errors
-/// The file's; what lies before the error is written.
+/// Those of the file. Data before the error are written.
 pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match rustix::io::pwrite(file, data, offset) {
@@ -354,9 +351,9 @@ pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Res
     Ok(())
 }
 
-/// Writes several entries in one call where they go past the page cache, and returns how many bytes were written: a device
-/// then has something to do for longer before our thread is on a CPU again. Where it fails each entry is written by itself,
-/// so that no more is lost than what cannot be written.
+/// Writes several entries with one call if they bypass the page cache, and returns the number of bytes written. The device
+/// then has more work until our thread runs again. If the call fails, the caller writes each entry separately, so that only
+/// the data that cannot be written are lost.
 fn write_together(taken: &pending::Taken) -> usize {
     let are_aligned = taken.offset.is_multiple_of(ALIGNMENT as u64)
         && taken.entries.iter().all(|entry| entry.data().len().is_multiple_of(ALIGNMENT));
@@ -369,13 +366,13 @@ fn write_together(taken: &pending::Taken) -> usize {
     }
 }
 
-/// Writes an entry, past the page cache where that can be: a long stream would only push everything else out of it, and
-/// making pages costs more of the CPU than all else that a flush does.
+/// Writes an entry, bypassing the page cache if possible. A long stream would displace all other pages from the cache, and
+/// creating pages is the most expensive part of a flush.
 fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8]) -> Result<(), Errno> {
     let is_aligned = offset.is_multiple_of(ALIGNMENT as u64) && data.len().is_multiple_of(ALIGNMENT);
     if let Some(direct) = direct.filter(|_| is_aligned && data.len() >= DIRECT_BYTES_MIN) {
         match write_all(direct, offset, data) {
-            // The file system takes no direct I/O here after all.
+            // The file system does not support direct I/O here.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
             outcome => return outcome,
         }
@@ -383,12 +380,13 @@ fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8
     write_all(file, offset, data)
 }
 
-/// The file was modified when the application wrote it, not now.
+/// Sets the modification time to that of the application's last write.
 fn restore_modified(file: &OwnedFd, modified: Option<rustix::fs::Timespec>) {
     if let Some(modified) = modified {
         let omit = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let times = rustix::fs::Timestamps { last_access: omit, last_modification: modified };
-        // A user's daemon may set times of its own files only; elsewhere the time is at most the interval late.
+        // A user's daemon may set the times of its own files only. For other files, the time is late by at most the flush
+        // interval.
         let _ = rustix::fs::futimens(file, &times);
     }
 }

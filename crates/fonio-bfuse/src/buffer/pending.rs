@@ -1,4 +1,4 @@
-//! What one inode has in the buffer.
+//! The data of one inode in the buffer.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,40 +11,40 @@ use rustix::time::{ClockId, clock_gettime};
 use super::error_sequence::{ErrorSequence, Seen};
 use super::{Entry, Take};
 
-/// The part of the buffer that belongs to one inode, by whatever names and handles it is reached.
+/// The part of the buffer that belongs to one inode, for all its names and handles.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     state: Mutex<State>,
-    /// What was in flight is below.
+    /// Signalled when data in flight are below.
     settled: Condvar,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// In order; only the last may have room. They hold what follows `start` and what is in flight.
+    /// The entries in order; only the last may have room. Data in flight are not in them.
     pub(super) entries: VecDeque<Entry>,
-    /// Of what is not yet below, in flight included.
+    /// Start of the data that are not below yet; those in flight are included.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Where a write continues the one before.
+    /// Where a write would continue the previous one.
     pub(super) expected: u64,
     pub(super) in_flight: bool,
-    /// In the list by age.
+    /// Whether the inode is in the list by age.
     pub(super) is_listed: bool,
-    /// In the list of those with sealed entries.
+    /// Whether the inode is in the list of inodes with sealed entries.
     pub(super) is_urgent: bool,
-    /// When the last write came.
+    /// Time of the last write.
     pub(super) modified: Option<Timespec>,
     pub(super) errors: ErrorSequence,
-    /// Open for writing.
+    /// The file below, open for writing.
     file: Option<Arc<OwnedFd>>,
-    /// What was written in order, the last write included.
+    /// Bytes written in order, up to and including the last write.
     pub(super) streamed: u64,
-    /// The file once more, past the page cache below.
+    /// The same file, opened for direct I/O.
     direct: Direct,
 }
 
-/// Whether a file can be written past the page cache.
+/// Whether a file supports direct I/O.
 #[derive(Debug, Default)]
 enum Direct {
     #[default]
@@ -53,12 +53,12 @@ enum Direct {
     No,
 }
 
-/// What a flush writes, and to where.
+/// The data of a flush, and their place.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) entries: VecDeque<Entry>,
     pub(super) file: Arc<OwnedFd>,
-    /// Set for a stream that is long.
+    /// The file for direct I/O, if the stream is long.
     pub(super) direct: Option<Arc<OwnedFd>>,
     pub(super) offset: u64,
     pub(super) modified: Option<Timespec>,
@@ -76,7 +76,7 @@ impl State {
         self.file = Some(Arc::clone(file));
     }
 
-    /// Copies as much as the last entry takes.
+    /// Copies as much as fits into the last entry.
     pub(super) fn fill(&mut self, data: &[u8]) -> usize {
         let Some(entry) = self.entries.back_mut() else { return 0 };
         let bytes = entry.fill(data);
@@ -91,8 +91,8 @@ impl State {
         self.entries.front().is_some_and(Entry::is_full)
     }
 
-    /// What is to be written below, if anything, of sealed entries at most `sealed_max`; past the page cache where more than
-    /// `direct_after` bytes came in order.
+    /// Takes the entries to write below, at most `sealed_max` sealed ones. Streams of more than `direct_after` bytes use
+    /// direct I/O.
     pub(super) fn take(&mut self, take: Take, sealed_max: usize, direct_after: u64) -> Option<Taken> {
         let sealed = self.entries.iter().take(sealed_max).take_while(|entry| entry.is_full()).count();
         let entries = match take {
@@ -131,19 +131,19 @@ impl Pending {
         self.settled.notify_all();
     }
 
-    /// Whether anything of the inode ever was in the buffer. If so, what the file system below said of it a moment
-    /// ago may have become too little.
+    /// Whether the inode has ever had data in the buffer. If so, attributes that were read from the file below may already
+    /// be out of date.
     pub(crate) fn was_used(&self) -> bool {
         self.lock().modified.is_some()
     }
 
-    /// Where the file ends and when it was written, as far as the buffer knows better than the file system below.
+    /// The end and the modification time of the file, if the buffer has newer ones than the file system below.
     pub(crate) fn end_and_time(&self) -> Option<(u64, Timespec)> {
         let state = self.lock();
         state.has_data().then_some(state.end).zip(state.modified)
     }
 
-    /// The file was closed: nothing holds it open any more.
+    /// Releases the file after its last close.
     pub(crate) fn let_go(&self) {
         let mut state = self.lock();
         if !state.has_data() {
@@ -152,12 +152,12 @@ impl Pending {
         }
     }
 
-    /// Where the errors of a new handle begin.
+    /// The start of a new handle in the error sequence.
     pub(crate) fn errors_now(&self) -> Seen {
         self.lock().errors.now()
     }
 
-    /// An error of earlier writes that the handle has not been told; it has now.
+    /// Returns an error of earlier writes that the handle has not received yet.
     pub(crate) fn error_for(&self, seen: &mut Seen) -> Option<Errno> {
         self.lock().errors.take(seen)
     }

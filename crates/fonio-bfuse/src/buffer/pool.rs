@@ -1,26 +1,26 @@
-//! The memory of the buffer: entries of one size, made once.
+//! The memory of the buffer: entries of one size, allocated once.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::kernel;
 
-/// What direct I/O may want memory, places and lengths to be a multiple of.
+/// Alignment of memory, offsets and lengths that direct I/O may require.
 pub(super) const ALIGNMENT: usize = 4096;
-/// On most processors a large page is as large.
+/// Size of a large page on most processors.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// One entry: memory of fixed size, filled from the front.
+/// An entry: memory of fixed size that is filled from the front.
 #[derive(Debug)]
 pub(super) struct Entry {
     memory: Box<[u8]>,
-    /// Where it begins, aligned.
+    /// Where the aligned part begins.
     from: usize,
     bytes: usize,
     used: usize,
 }
 
 impl Entry {
-    /// What was put in.
+    /// The data.
     pub(super) fn data(&self) -> &[u8] {
         &self.memory[self.from..self.from + self.used]
     }
@@ -29,7 +29,7 @@ impl Entry {
         self.used == self.bytes
     }
 
-    /// Copies as much of `data` as fits, and returns how much that was.
+    /// Copies as much of `data` as fits, and returns the number of bytes.
     pub(super) fn fill(&mut self, data: &[u8]) -> usize {
         let bytes = data.len().min(self.bytes - self.used);
         let at = self.from + self.used;
@@ -39,7 +39,7 @@ impl Entry {
     }
 }
 
-/// The entries that are free.
+/// The free entries.
 #[derive(Debug)]
 pub(super) struct Pool {
     free: Mutex<Vec<Entry>>,
@@ -58,10 +58,11 @@ impl Pool {
                 let from = memory.as_ptr().align_offset(alignment);
                 let bytes = &memory[from..from + entry_bytes];
                 if is_huge {
-                    // A flush then hands one page to the device, not 512. Without them all works as well.
+                    // A flush then passes one page to the device instead of 512. Without large pages, everything still
+                    // works.
                     let _ = kernel::ask_for_huge_pages(bytes);
                 }
-                // A user's limit may be lower than the buffer; the mount says so in its statistics.
+                // A user's limit may be lower than the size of the buffer; the statistics of the mount show this.
                 is_locked &= kernel::lock_memory(bytes).is_ok();
                 Entry { memory, from, bytes: entry_bytes, used: 0 }
             })
@@ -69,7 +70,7 @@ impl Pool {
         Self { free: Mutex::new(free), freed: Condvar::new(), is_locked }
     }
 
-    /// Whether the memory can never be swapped out.
+    /// Whether the memory is locked, so that it cannot be swapped out.
     pub(super) fn is_locked(&self) -> bool {
         self.is_locked
     }
@@ -88,7 +89,7 @@ impl Pool {
         self.freed.notify_one();
     }
 
-    /// Waits until an entry is free; another thread may be quicker to take it.
+    /// Waits until an entry is free. Another thread may take it first.
     pub(super) fn wait(&self) {
         let mut free = self.lock();
         while free.is_empty() {

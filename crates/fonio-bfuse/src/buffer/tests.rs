@@ -1,4 +1,4 @@
-//! The buffer against a plain vector per file, on real files.
+//! Compares the buffer with one vector per file, on real files.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
 
 const FILES: usize = 3;
-/// Small, so that entries fill, run out and are taken from others.
+/// A small buffer, so that entries become full, run out, and are taken from other inodes.
 const ENTRY_BYTES: usize = 4096;
 
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ impl Oracle {
     fn check_size(&self) {
         let below = std::fs::metadata(&self.path).expect("the file is there").len();
         let pending = self.pending.end_and_time().map_or(0, |(end, _)| end);
-        // Asked the other way round than `FileSystem::attributes` does, so a flush in between shows in `below` late.
+        // Read in the opposite order to `FileSystem::attributes`, so a flush in between changes `below` too late.
         let below = below.max(std::fs::metadata(&self.path).expect("the file is there").len());
         assert_eq!(below.max(pending), self.content.len() as u64, "the size that users see");
     }
@@ -109,7 +109,7 @@ fn run(steps: &[Step], options: BufferOptions) {
             }
             Step::Write { file, offset, bytes } => files[file].write(&buffer, offset, bytes, seed as u8),
             Step::Settle { file, offset, bytes } => {
-                buffer.settle(&files[file].pending, offset, bytes);
+                buffer.drain_range(&files[file].pending, offset, bytes);
                 let from = usize::try_from(offset).expect("offsets are small");
                 files[file].check_below(from, from + usize::try_from(bytes).expect("small"));
             }
@@ -154,7 +154,7 @@ proptest! {
 
 #[test]
 fn several_writers_share_fewer_entries() {
-    // With one entry, and managers that come at once, writers wait for it while they are in the list with nothing pending.
+    // With one entry and fast managers, writers wait for the entry while their inode is listed without pending data.
     for (entries, interval) in [(2, Duration::from_millis(1)), (1, Duration::ZERO)] {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let buffer = Arc::new(Buffer::new(options(entries, true, interval), Arc::default()));
@@ -186,7 +186,7 @@ fn each_handle_hears_of_an_error_once() {
     let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));
     let mut first = pending.errors_now();
     let mut second = pending.errors_now();
-    // The device is full, the file system that it is on is not: so it is buffered.
+    // The device is full, but the file system that contains its node is not: so the write is buffered.
     assert_eq!(buffer.write(&pending, &full, 0, &[1; 100]), Ok(()));
     buffer.drain(&pending);
     assert_eq!(pending.error_for(&mut first), Some(Errno::NOSPC));
@@ -196,7 +196,7 @@ fn each_handle_hears_of_an_error_once() {
     assert_eq!(statistics.lost_bytes.get(), 100);
 }
 
-/// What is below after each write of a stream, where no thread flushes.
+/// Checks the length of the file below after each write of a stream, without flushing threads.
 #[test]
 fn full_entries_go_below_with_the_write_that_fills_them_and_others_stay() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -220,7 +220,7 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
         let mut file = Oracle::new(dir.path(), number);
         file.write(&buffer, 0, 100, 1);
         let length = || std::fs::metadata(&file.path).expect("it is there").len();
-        // Long enough for a manager that comes at once; one that must come is waited for.
+        // Long enough for a manager that flushes at once; where a flush must happen, the test waits for it.
         std::thread::sleep(Duration::from_millis(50));
         let arrived = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(if length() < below { 10 } else { 0 }));
@@ -232,7 +232,7 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
     }
 }
 
-/// A small tmpfs, until it is dropped.
+/// A small tmpfs. It is unmounted when this value is dropped.
 struct Small(tempfile::TempDir);
 
 impl Small {
@@ -277,16 +277,16 @@ fn only_what_touches_pending_data_is_drained() {
     file.write(&buffer, 100, 100, 2);
     // Pending is 100..200.
     for (offset, length, drains) in [(0, 100, 0), (200, 50, 0), (u64::MAX, 9, 0), (100, 0, 0), (199, 1, 1)] {
-        buffer.settle(&file.pending, offset, length);
+        buffer.drain_range(&file.pending, offset, length);
         assert_eq!(statistics.read_drains.get(), drains, "{length} bytes at {offset}");
     }
     file.write(&buffer, 200, 100, 3);
-    buffer.settle(&file.pending, 0, u64::MAX);
+    buffer.drain_range(&file.pending, 0, u64::MAX);
     assert_eq!(statistics.read_drains.get(), 2);
     file.check_below(0, 300);
 }
 
-/// A stream is written past the page cache once it is longer than an entry, and only where the options say so.
+/// A stream uses direct I/O after its first entry, and only if the options allow this.
 #[test]
 fn a_long_stream_opens_its_file_once_more() {
     let dir = tempfile::tempdir().expect("a temporary folder");

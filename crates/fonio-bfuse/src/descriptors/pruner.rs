@@ -1,4 +1,4 @@
-//! The thread that asks the kernel to forget inodes, when descriptors run short.
+//! The thread that asks the kernel to forget inodes when descriptors are short.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,18 +9,18 @@ use super::UNPOISONED;
 use crate::filesystem::FileSystem;
 use crate::protocol::{HEADER_OUT, Record, notify};
 
-/// The first version that forgets inodes by their numbers.
+/// Minor version of the first protocol that forgets inodes by number.
 const PRUNE_MINOR: u32 = 45;
-/// What one message names: as many as the kernel takes at a time.
+/// Number of inodes in one message: the most that the kernel accepts.
 const BATCH: usize = 512;
-/// After the kernel could forget nothing.
+/// Pause after a pass that freed nothing.
 const PAUSE: Duration = Duration::from_millis(200);
-/// What the kernel forgets comes to us as requests. This long without any, so often, is all of them.
+/// The kernel reports forgotten inodes as requests. After this many pauses of this length without any, it has reported all.
 const SETTLE: Duration = Duration::from_millis(5);
 const QUIET: usize = 3;
 const SETTLES_MAX: usize = 100;
 
-/// The thread that asks, until this value is dropped.
+/// The thread. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Pruner {
     file_system: Arc<FileSystem>,
@@ -28,10 +28,10 @@ pub(crate) struct Pruner {
 }
 
 impl Pruner {
-    /// Starts it for a kernel that speaks the protocol's version 7.`minor`.
+    /// Starts the thread for a kernel with version 7.`minor` of the protocol.
     ///
     /// # Errors
-    /// Where the system has no thread left.
+    /// If the system cannot start another thread.
     pub(crate) fn start(file_system: &Arc<FileSystem>, minor: u32) -> std::io::Result<Self> {
         let served = Arc::clone(file_system);
         let way = if minor >= PRUNE_MINOR { prune } else { forget_names };
@@ -48,7 +48,7 @@ impl Drop for Pruner {
         descriptors.lock().is_closed = true;
         descriptors.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It panics only where an invariant is broken; the message is on standard error then.
+            // The thread panics only if an invariant is broken; the message is then on standard error.
             let _ = thread.join();
         }
     }
@@ -69,13 +69,13 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
         drop(state);
         descriptors.is_asked.store(false, Ordering::Relaxed);
         let used = file_system.descriptors_used();
-        // Where the daemon itself takes more than it should, less is left for inodes.
+        // If the daemon itself uses more descriptors than planned, fewer are left for inodes.
         let enough = if is_needed { descriptors.low.min(used / 4 * 3) } else { descriptors.low };
         let mut is_in_vain = used > enough;
         while file_system.descriptors_used() > enough {
             let before = file_system.nodes.forgotten();
             pass(file_system, enough, &forget);
-            // Directories can go once what was in them has gone: with the next pass.
+            // Directories can be forgotten after their entries: in the next pass.
             if file_system.nodes.forgotten() == before || descriptors.lock().is_closed {
                 break;
             }
@@ -91,7 +91,7 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
     }
 }
 
-/// Asks for what is more than `enough`, some more while that does not suffice, and at most for every inode once.
+/// Asks the kernel to forget the inodes beyond `enough`, and more if this is not sufficient, but each inode at most once.
 fn pass(file_system: &FileSystem, enough: u64, forget: impl Fn(&[u64])) {
     file_system.statistics.prunes.add(1);
     let too_many = || file_system.descriptors_used().saturating_sub(enough);
@@ -111,7 +111,7 @@ fn pass(file_system: &FileSystem, enough: u64, forget: impl Fn(&[u64])) {
     settle(file_system);
 }
 
-/// Waits until what the kernel forgot has come to us.
+/// Waits until the kernel has reported the inodes that it forgot.
 fn settle(file_system: &FileSystem) {
     let mut quiet = 0;
     for _ in 0..SETTLES_MAX {
@@ -124,7 +124,7 @@ fn settle(file_system: &FileSystem) {
     }
 }
 
-/// `FUSE_NOTIFY_PRUNE`, Linux 6.18: what nobody uses of these is forgotten.
+/// `FUSE_NOTIFY_PRUNE`, Linux 6.18: the kernel forgets those of the inodes that are not in use.
 fn prune(file_system: &FileSystem, ids: &[u64]) {
     let mut message = vec![0; HEADER_OUT + notify::PRUNE_BYTES + size_of_val(ids)];
     let length = u32::try_from(message.len()).expect("a batch is short");
@@ -137,8 +137,8 @@ fn prune(file_system: &FileSystem, ids: &[u64]) {
     file_system.tell(&message);
 }
 
-/// `FUSE_NOTIFY_INVAL_ENTRY`, one name at a time. Directories stay: the kernel forgets the name of one even where
-/// somebody works in it.
+/// `FUSE_NOTIFY_INVAL_ENTRY`, one name at a time. Directories are spared, because the kernel detaches a directory even if a
+/// process works in it.
 fn forget_names(file_system: &FileSystem, ids: &[u64]) {
     for id in ids {
         let Some(node) = file_system.nodes.get(*id) else { continue };

@@ -47,7 +47,7 @@ impl FileSystem {
         let (uid, gid) = (fields.u32()?, fields.u32()?);
         let handle = if valid & setattr::HANDLE != 0 { self.handle(handle).ok() } else { None };
 
-        // What is flushed later must not undo what is set now.
+        // A later flush must not overwrite the new attributes.
         self.buffer.drain(&node.pending);
         if valid & setattr::KILL_SUIDGID != 0 && valid & setattr::SIZE != 0 {
             let file = self.open_below(&node, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?;
@@ -91,7 +91,7 @@ impl FileSystem {
         let attributes = self.attributes(&node)?;
         let wanted = StatxFlags::from_bits_retain(mask) | StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let found = rustix::fs::statx(&node.file, c"", AtFlags::EMPTY_PATH, wanted)?;
-        // What else there may be (mount id, direct I/O alignment) is the mount's, not the source's.
+        // Other fields (mount id, alignment of direct I/O) belong to the mount and not to the source.
         let known = (StatxFlags::BASIC_STATS | StatxFlags::BTIME).bits() & found.stx_mask;
         let mut record = Record::new(out);
         let timeout = self.options.timeout;
@@ -109,8 +109,8 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// What access(2) asks; the kernel asks us only where it does not check by itself, which is where the caller is the user
-    /// who mounted.
+    /// access(2). The kernel sends this request only if it does not check permissions itself, and then the caller is the
+    /// user who mounted.
     pub(super) fn access(&self, request: &Request<'_>) -> Answer {
         let node = self.node(request.header.node)?;
         let wanted = Access::from_bits_truncate(request.fields().u32()?);

@@ -1,4 +1,4 @@
-//! Directories that are read.
+//! Reading directories.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -14,19 +14,19 @@ use super::{Answer, FileSystem};
 use crate::node::Node;
 use crate::protocol::{FSYNC_DATA_ONLY, Record, Request, open as opened};
 
-/// What one call asks of the directory below.
+/// Size of one read of the directory below.
 const BATCH_BYTES: usize = 32 << 10;
 
-/// The bytes of `struct fuse_entry_out`, which precedes each entry where attributes are wanted too.
+/// Size of `struct fuse_entry_out`, which precedes each entry if the kernel wants attributes too.
 const ENTRY_BYTES: usize = 128;
-/// The bytes of `struct fuse_dirent` before the name.
+/// Size of `struct fuse_dirent` before the name.
 const DIRENT_BYTES: usize = 24;
 
-/// The kernel may keep the names of a directory for as long as its time of modification stays. That time is as fine as
-/// the clock's tick, up to 10 ms: before this long has passed since, another change may leave the time as it is.
+/// The kernel may cache the names of a directory while its modification time does not change. That time has the resolution
+/// of a clock tick, up to 10 ms. If less than this has passed since the last change, another change may not alter the time.
 const AT_REST_NANOSECONDS: i128 = 50_000_000;
 
-/// Whether the next change of the directory is sure to change its time of modification.
+/// Whether the next change of the directory certainly alters its modification time.
 fn is_at_rest(stat: &Stat) -> bool {
     let now = clock_gettime(ClockId::Realtime);
     let since_epoch = |seconds: i64, nanoseconds: i128| i128::from(seconds) * 1_000_000_000 + nanoseconds;
@@ -42,7 +42,7 @@ pub(crate) struct Directory {
     read: Mutex<ReadState>,
 }
 
-/// Invariant: `ahead` is what follows `position` in the directory, as far as it was read.
+/// Invariant: `ahead` holds the entries that were read and follow `position`.
 #[derive(Debug, Default)]
 struct ReadState {
     position: u64,
@@ -54,7 +54,7 @@ struct Name {
     name: CString,
     inode: u64,
     kind: FileType,
-    /// Where the directory goes on after it.
+    /// Position of the next entry.
     next: u64,
 }
 
@@ -127,7 +127,7 @@ impl FileSystem {
             if state.ahead.is_empty() {
                 match directory.read_batch(&mut state) {
                     Ok(()) => {}
-                    // The entries before the error are good; it comes again with the next request.
+                    // The entries before the error are valid; the next request gets the error.
                     Err(_) if record.length() > 0 => break,
                     Err(error) => return Err(error),
                 }
@@ -142,7 +142,7 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// Writes one entry, unless there is no room for it.
+    /// Writes one entry; returns false if it does not fit.
     fn write_name(
         &self,
         record: &mut Record<'_>,
@@ -165,7 +165,8 @@ impl FileSystem {
                     inode = attributes.inode;
                     self.write_entry(record, &node, &attributes);
                 }
-                // Gone since, or too many are known: the name is told, and looked up when somebody wants more.
+                // The file was deleted, or descriptors are short: return the name alone. The kernel looks it up when a
+                // process needs more.
                 None => {
                     record.zeros(ENTRY_BYTES);
                 }

@@ -1,4 +1,4 @@
-//! Extended attributes, which carry ACLs too, and the flags that `chattr` sets.
+//! Extended attributes, which include ACLs, and the flags that `chattr` sets.
 
 use rustix::io::Errno;
 
@@ -53,7 +53,8 @@ impl FileSystem {
         Ok(0)
     }
 
-    /// Only the inode flags of `lsattr`, `chattr` and project quotas are passed on: what else an ioctl may do is not known here.
+    /// Passes on only the inode flags of `lsattr`, `chattr` and project quotas. The effects of other ioctls are unknown
+    /// here.
     pub(super) fn control(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let mut fields = request.fields();
         let handle = fields.u64()?;
@@ -75,7 +76,7 @@ impl FileSystem {
                 self.tell_attributes(&node);
                 Ok(Record::new(out).zeros(16).length())
             }
-            // The kernel asks for these before it lets flags be set.
+            // The kernel asks for these before it allows a change of flags.
             GET_ATTRIBUTES => {
                 let found = kernel::inode_attributes(self.open_below(&node, flags)?)?;
                 let mut record = Record::new(out);
@@ -100,7 +101,7 @@ const SET_FLAGS: u32 = 0x4008_6602;
 const GET_ATTRIBUTES: u32 = 0x801c_581f;
 const SET_ATTRIBUTES: u32 = 0x401c_5820;
 
-/// Answers with the size of a value, which is what the kernel asks for first.
+/// Answers with the size of a value, for which the kernel asks first.
 fn answer_size(out: &mut [u8], size: usize) -> Answer {
     let size = u32::try_from(size).unwrap_or(u32::MAX);
     Ok(Record::new(out).u32(size).u32(0).length())

@@ -1,4 +1,4 @@
-//! Files that are opened, made and closed; how each is served is decided here (`crate::modes`).
+//! Opens, creates and closes files, and decides how each is served (`crate::modes`).
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -15,9 +15,8 @@ use crate::modes::Serving;
 use crate::node::{Node, version_of};
 use crate::protocol::{OPEN_KILL_SUIDGID, Record, Request, open as opened};
 
-/// Flags of an open that we keep from the file below. Where writes go to the end, each write says so, because the
-/// kernel also writes back mapped pages through such a handle; direct I/O would bind our buffers to the device's
-/// sectors.
+/// Flags of an open that are not passed on to the file below. `O_APPEND`: each write says whether it appends, because the
+/// kernel also writes back mapped pages through such a handle. `O_DIRECT`: our buffers would have to be aligned to sectors.
 const WITHHELD: OFlags = OFlags::APPEND
     .union(OFlags::DIRECT)
     .union(OFlags::CREATE)
@@ -26,28 +25,28 @@ const WITHHELD: OFlags = OFlags::APPEND
     .union(OFlags::NOFOLLOW);
 
 impl FileSystem {
-    /// What to open the file below with, for an application that opens it with `flags`.
+    /// The flags for opening the file below, if an application opens it with `flags`.
     fn flags_below(&self, flags: OFlags) -> OFlags {
         let mut below = flags - WITHHELD;
-        // Write-back reads the rest of a page that was written in part.
+        // Write-back reads the rest of a partly written page.
         if self.plan.writeback && below & OFlags::RWMODE == OFlags::WRONLY {
             below = (below - OFlags::RWMODE) | OFlags::RDWR;
         }
         below
     }
 
-    /// Opens a known file.
+    /// Opens a file that the kernel knows.
     fn open_known(&self, node: &Arc<Node>, flags: OFlags, kills: bool) -> Result<OwnedFd, Errno> {
         if flags.contains(OFlags::TRUNC) {
             self.buffer.drain(&node.pending);
         }
         let below = self.flags_below(flags);
         let file = match self.open_below(node, below) {
-            // A user's daemon may be allowed to write only.
+            // A user's daemon may have write permission only.
             Err(Errno::ACCESS) if below & OFlags::RWMODE != flags & OFlags::RWMODE => {
                 self.open_below(node, flags - WITHHELD)?
             }
-            // A file that can only be appended to.
+            // The file can only be appended to.
             Err(Errno::PERM) if flags.contains(OFlags::APPEND) => {
                 self.open_below(node, below | OFlags::APPEND)?
             }
@@ -84,7 +83,7 @@ impl FileSystem {
         });
         match made {
             Ok(file) => self.answer_created(worker, file, &parent, Some(name), flags, out),
-            // Somebody made it in the source since the kernel looked.
+            // The file was created in the source after the kernel's lookup.
             Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
                 let (node, attributes) = self.find(&parent, name)?;
                 let file = self.open_known(&node, flags, asks & OPEN_KILL_SUIDGID != 0);
@@ -109,7 +108,7 @@ impl FileSystem {
         let flags = OFlags::from_bits_retain(fields.u32()?);
         let (mode, umask) = (fields.u32()?, fields.u32()?);
         keep_group_bit(worker, mode)?;
-        // Unless the application says so, the file may still be given a name.
+        // Without `O_EXCL`, the application can link the file later.
         let mut below = (self.flags_below(flags) | OFlags::TMPFILE | OFlags::CLOEXEC) - OFlags::TRUNC;
         below |= flags & OFlags::EXCL;
         let file = self.descriptors.find_one(None, || {
@@ -139,8 +138,8 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// An `O_PATH` descriptor of what was just made, by its name, which is quicker than by way of `/proc`; `None` where
-    /// somebody has put another file there in the source.
+    /// Opens a file that was just created, as `O_PATH` and by name, which is faster than through `/proc`. `None` if another
+    /// file has replaced it in the source.
     fn path_descriptor(parent: &Node, name: &CStr, made: &Stat) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = rustix::fs::openat(&parent.file, name, flags, Mode::empty()).ok()?;
@@ -148,7 +147,7 @@ impl FileSystem {
         ((found.st_dev, found.st_ino) == (made.st_dev, made.st_ino)).then_some(path)
     }
 
-    /// Makes a handle and writes `struct fuse_open_out`.
+    /// Creates a handle and writes `struct fuse_open_out`.
     fn hand_out(
         &self,
         worker: &mut Worker,
@@ -188,7 +187,7 @@ impl FileSystem {
             None
         };
         if serving == Serving::Writeback && Self::only_appends(&file, flags) {
-            // Pages cannot be written where they belong.
+            // The kernel cannot write pages to their offsets.
             answer |= opened::DIRECT_IO;
         }
         if !(serving == Serving::Buffered && writable) && changed.is_none() {
@@ -218,14 +217,14 @@ impl FileSystem {
         record.u64(handle.number).u32(answer).u32(backing_id.cast_unsigned());
     }
 
-    /// Whether the file below takes writes at its end only.
+    /// Whether the file below can only be appended to.
     fn only_appends(file: &OwnedFd, flags: OFlags) -> bool {
         flags.contains(OFlags::APPEND)
             && rustix::fs::fcntl_getfl(file).is_ok_and(|below| below.contains(OFlags::APPEND))
     }
 
-    /// When a file that is passed through was last changed, if it may change in ways that the kernel's inode does not learn of:
-    /// through a mapping, for which it must be readable too, or by losing set-user-ID bits.
+    /// The change time of a passed-through file that may change without the kernel's inode: through a mapping, which
+    /// requires that the file is also open for reading, or by losing set-user-ID bits.
     fn changes_unseen(file: &OwnedFd, flags: OFlags, fresh: Option<&Stat>) -> Option<AtomicI64> {
         let found;
         let stat = match fresh {
@@ -240,7 +239,7 @@ impl FileSystem {
         (is_mappable || is_privileged).then(|| AtomicI64::new(change_time(stat)))
     }
 
-    /// Has the kernel serve the file alone; `None` where it refuses, which is counted.
+    /// Registers the file for passthrough; `None` if the kernel refuses, which is counted.
     fn back(&self, worker: &mut Worker, file: &OwnedFd) -> Option<Backing> {
         use std::os::fd::AsFd;
         let outcome =
@@ -259,7 +258,7 @@ impl FileSystem {
     pub(super) fn release(&self, request: &Request<'_>) -> Answer {
         let handle = self.handles.remove(request.fields().u64()?).ok_or(Errno::BADF)?;
         self.statistics.handles.subtract(1);
-        // Errors were told when the application closed; this is for mapped pages that came after.
+        // The application got all errors when it closed the file; this flush is for mapped pages that were written later.
         self.buffer.drain(&handle.node.pending);
         self.tell_change(&handle);
         let mut state = handle.node.lock_open();

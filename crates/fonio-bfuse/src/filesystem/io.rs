@@ -1,4 +1,4 @@
-//! What is read and written, and what makes it durable.
+//! Reads, writes, and makes data durable.
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -17,19 +17,19 @@ impl FileSystem {
         let mut fields = request.fields();
         let handle = self.handle(fields.u64()?)?;
         let (offset, bytes) = (fields.u64()?, fields.u32()? as usize);
-        self.buffer.settle(&handle.node.pending, offset, bytes as u64);
+        self.buffer.drain_range(&handle.node.pending, offset, bytes as u64);
         self.statistics.read_bytes.add(bytes as u64);
         let out = out.get_mut(..bytes).ok_or(Errno::INVAL)?;
         let mut done = 0;
-        // A short answer means the end of the file to the kernel, which then believes that the file is no longer.
+        // From a short answer the kernel concludes that the file ends there.
         while done < out.len() {
             let at = offset + done as u64;
             match rustix::io::pread(&handle.file, &mut out[done..], at) {
-                // What is pending lies behind a hole, which is not there yet.
+                // The pending data lie behind a hole that the file below does not have yet.
                 Ok(0) if handle.node.pending.end_and_time().is_some_and(|(end, _)| end > at) => {
                     self.buffer.drain(&handle.node.pending);
                 }
-                // What was pending when the file below was read is below now.
+                // The data that were pending during the read are now in the file below.
                 Ok(0) if self.end_of(&handle)? > at => {}
                 Ok(0) => break,
                 Ok(read) => done += read,
@@ -82,18 +82,18 @@ impl FileSystem {
             write_all(&handle.file, offset, data)?;
             return Ok(data.len());
         }
-        // What was written before an error counts; the application meets the error with the rest.
+        // The bytes before an error count as written; the application gets the error when it writes the rest.
         rustix::io::pwrite(&handle.file, data, offset)
     }
 
-    /// Where the file ends, what is in the buffer included.
+    /// The end of the file, pending data included.
     fn end_of(&self, handle: &Handle) -> Result<u64, Errno> {
         let pending = handle.node.pending.end_and_time();
         let below = rustix::fs::fstat(&handle.file)?.st_size.cast_unsigned();
         Ok(pending.map_or(below, |(end, _)| end.max(below)))
     }
 
-    /// An error that an earlier write of the inode met after it was acknowledged.
+    /// An error of an earlier write of the inode that had been acknowledged.
     fn take_error(&self, handle: &Handle) -> Option<Errno> {
         let mut seen = handle.seen.lock().expect("no thread panics while it holds what a handle has seen");
         handle.node.pending.error_for(&mut seen)
@@ -101,7 +101,7 @@ impl FileSystem {
 
     pub(super) fn flush(&self, request: &Request<'_>) -> Answer {
         if self.plan.writeback {
-            // The kernel has written everything by itself before it asks, and need not ask again.
+            // The kernel has already written all its pages before this request, and need not send it again.
             return Err(Errno::NOSYS);
         }
         let handle = self.handle(request.fields().u64()?)?;
@@ -124,8 +124,8 @@ impl FileSystem {
         }
     }
 
-    /// Does `work`, which changes what is in a file, for whoever asked: a user's change takes set-user-ID bits away, of
-    /// which the kernel's own inode does not learn.
+    /// Runs `work`, which changes the content of a file, for the caller. A user's change clears set-user-ID bits, and the
+    /// kernel's inode does not show this.
     fn change(
         &self,
         worker: &mut Worker,
@@ -158,8 +158,8 @@ impl FileSystem {
 
     pub(super) fn seek(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         if self.plan.writeback {
-            // What the kernel has not sent yet is a hole below, and it does not send it before it asks. Told that nobody
-            // answers, it takes all up to the end for data, which is never wrong.
+            // Pages that the kernel has not sent yet are holes below, and the kernel does not send them first. With
+            // `ENOSYS`, it treats everything up to the end as data, which is always correct.
             return Err(Errno::NOSYS);
         }
         let mut fields = request.fields();
@@ -193,12 +193,12 @@ impl FileSystem {
         Ok(Record::new(out).u32(copied).u32(0).length())
     }
 
-    /// Takes set-user-ID, set-group-ID and capabilities from a file, as a write by a user without privilege does. The kernel has
-    /// us do it and does not ask what came of it.
+    /// Clears set-user-ID, set-group-ID and capabilities of a file, like a write by an unprivileged user. The kernel asks
+    /// us to do it and ignores the result.
     pub(super) fn kill_privileges(&self, node: &Node, file: &OwnedFd) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
         let mut kept = mode - Mode::SUID;
-        // Without execution by the group the bit means mandatory locking, and stays.
+        // Without execute permission for the group, this bit means mandatory locking and stays.
         if mode.contains(Mode::XGRP) {
             kept -= Mode::SGID;
         }
@@ -208,7 +208,7 @@ impl FileSystem {
         }
         match rustix::fs::fremovexattr(file, CAPABILITIES) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
-            // Nothing is taken from a file that can only be appended to, not even what it does not have.
+            // An append-only file refuses every such change, even of bits that it does not have.
             Err(Errno::PERM) if !has_attribute(file, CAPABILITIES) => Ok(()),
             Err(error) => Err(error),
         }
@@ -226,7 +226,7 @@ impl FileSystem {
     }
 }
 
-/// What a program may do whoever starts it.
+/// The extended attribute with the capabilities of a program.
 const CAPABILITIES: &CStr = c"security.capability";
 
 fn has_attribute(file: &OwnedFd, name: &CStr) -> bool {

@@ -1,7 +1,8 @@
-//! The file system: each request becomes calls on the directory below.
+//! The file system: executes each request on the directory below.
 //!
-//! The kernel checks permissions itself (`default_permissions`), or nobody is let in but who mounted, so what arrives may be
-//! tried. It is done as the daemon, except for what creates a file: that is done as the caller, whose it becomes.
+//! The kernel checks permissions itself (`default_permissions`), or only the user who mounted has access. Therefore the
+//! daemon executes every request with its own identity. Only the creation of files uses the caller's identity, so that they
+//! belong to the caller.
 
 mod attributes;
 mod directory;
@@ -30,7 +31,7 @@ use crate::statistics::Statistics;
 use crate::write_behind::WriteBehind;
 use directory::Directory;
 
-/// The bytes of an answer, or what went wrong.
+/// The length of an answer, or an error.
 pub(crate) type Answer = Result<usize, Errno>;
 
 /// A mounted directory.
@@ -44,12 +45,12 @@ pub(crate) struct FileSystem {
     pub(crate) behind: Arc<WriteBehind>,
     handles: Slab<Handle>,
     directories: Slab<Directory>,
-    /// `/dev/fuse`, for backing files and what the kernel is told.
+    /// `/dev/fuse`, for backing files and notifications.
     device: Arc<OwnedFd>,
     pub(crate) descriptors: Descriptors,
-    /// `/proc/self/fd`: the way from an `O_PATH` descriptor to its file.
+    /// `/proc/self/fd`, through which an `O_PATH` descriptor leads to its file.
     descriptor_links: OwnedFd,
-    /// The root's device: inodes of others get numbers that cannot be confused with its.
+    /// The device of the root. Inodes of other devices get other numbers, so that they cannot be confused.
     root_device: u64,
 }
 
@@ -60,29 +61,29 @@ pub(crate) struct Handle {
     node: Arc<Node>,
     file: Arc<OwnedFd>,
     serving: Serving,
-    /// Writes go to the end, wherever that is.
+    /// Whether writes append.
     appends: bool,
-    /// Each write is to be durable.
+    /// Whether each write must be durable.
     is_sync: bool,
     writable: bool,
-    /// Which of the inode's errors it was told.
+    /// The errors of the inode that this handle has received.
     seen: Mutex<Seen>,
-    /// Of a file that is passed through, where it may change without the kernel's own inode learning of it: when it had
-    /// changed last, in nanoseconds, as far as the kernel was told.
+    /// For a passed-through file that can change without the kernel's inode: its last change of which the kernel was
+    /// notified, in nanoseconds.
     changed: Option<AtomicI64>,
 }
 
-/// What a thread that serves requests owns.
+/// The state of a thread that serves requests.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) identity: Identity,
 }
 
 impl FileSystem {
-    /// Over the directory `root` (`O_PATH`).
+    /// Creates the file system over the directory `root` (`O_PATH`).
     ///
     /// # Errors
-    /// Where `/proc` is not mounted, or the root cannot be looked at.
+    /// If `/proc` is not mounted, or the attributes of the root cannot be read.
     pub(crate) fn new(
         root: OwnedFd,
         device: Arc<OwnedFd>,
@@ -113,8 +114,8 @@ impl FileSystem {
         })
     }
 
-    /// Serves one request: writes the answer's records into `out` and returns their bytes; `None` where the kernel
-    /// wants no answer.
+    /// Serves one request: writes the records of the answer into `out` and returns their length; `None` if the kernel
+    /// expects no answer.
     pub(crate) fn serve(&self, worker: &mut Worker, request: &Request<'_>, out: &mut [u8]) -> Option<Answer> {
         let started = Instant::now();
         let answer = self.dispatch(worker, request, out);
@@ -170,13 +171,13 @@ impl FileSystem {
                 self.buffer.drain_all();
                 Ok(0)
             }
-            // Locks the kernel keeps itself; an interrupted request is answered anyway.
+            // The kernel handles locks itself; an interrupted request is answered anyway.
             Opcode::Statx | Opcode::Init | Opcode::Interrupt | Opcode::Unknown => Err(Errno::NOSYS),
         }
     }
 
     fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        // The kernel names only what it has not forgotten.
+        // The kernel uses only numbers that it has not forgotten.
         self.nodes.get(id).ok_or(Errno::STALE)
     }
 
@@ -188,7 +189,7 @@ impl FileSystem {
         self.directories.get(number).ok_or(Errno::BADF)
     }
 
-    /// Opens the file behind a node anew.
+    /// Opens the file behind a node again.
     fn open_below(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, Errno> {
         self.reopen(&node.file, None, flags)
     }
@@ -200,17 +201,17 @@ impl FileSystem {
             .find_one(locked, || rustix::fs::openat(&self.descriptor_links, &link, flags, Mode::empty()))
     }
 
-    /// Descriptors that inodes and open files hold.
+    /// Number of descriptors that inodes and open files hold.
     pub(crate) fn descriptors_used(&self) -> u64 {
         self.nodes.count() + self.handles.count() + self.directories.count()
     }
 
-    /// Whether the kernel is to forget inodes rather than be told of more.
+    /// Whether the kernel should forget inodes instead of learning about new ones.
     pub(crate) fn is_short_of_descriptors(&self) -> bool {
         self.descriptors.are_short(self.descriptors_used())
     }
 
-    /// The node of the inode behind `file`, found in `parent`, for the kernel to know once more.
+    /// Returns the node of the inode behind `file`, found in `parent`, and counts a lookup.
     fn know(&self, file: OwnedFd, stat: &Stat, parent: &Node) -> Arc<Node> {
         let node = self.nodes.look_up(file, stat, parent.id);
         if self.is_short_of_descriptors() {
@@ -219,21 +220,21 @@ impl FileSystem {
         node
     }
 
-    /// The last of the names that lead to a node.
+    /// The last component of the path of a node, which is one of its names.
     pub(crate) fn name_of(&self, node: &Node) -> Option<Vec<u8>> {
         let link = node.file.as_raw_fd().to_string();
         let path = rustix::fs::readlinkat(&self.descriptor_links, &link, Vec::new()).ok()?;
         path.to_bytes().rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
     }
 
-    /// A path that leads to the node's inode, for calls that take nothing else.
+    /// A path to the node's inode, for system calls that need a path.
     fn path_of(node: &Node) -> String {
         format!("/proc/self/fd/{}", node.file.as_raw_fd())
     }
 
-    /// Attributes as the user is to see them: with what is still in the buffer.
+    /// Attributes as applications see them, pending data included.
     fn attributes(&self, node: &Node) -> Result<Attributes, Errno> {
-        // The buffer is asked first: what leaves it in between is then found below.
+        // The buffer is read first: data that leave it meanwhile are then already in the file below.
         let pending = node.pending.end_and_time();
         let stat = rustix::fs::fstat(&node.file)?;
         Ok(self.overlay(&stat, pending))
@@ -258,7 +259,8 @@ impl FileSystem {
         record.attributes(attributes);
     }
 
-    /// Has the kernel ask for the attributes of a file that has changed below: by a mapping, or by losing set-user-ID bits.
+    /// Makes the kernel ask for the attributes of a file that has changed below: through a mapping, or by losing
+    /// set-user-ID bits.
     fn tell_change(&self, handle: &Handle) {
         let Some(told) = &handle.changed else { return };
         let Ok(stat) = rustix::fs::fstat(&handle.file) else { return };
@@ -268,7 +270,7 @@ impl FileSystem {
         }
     }
 
-    /// Has the kernel ask for the attributes of an inode when it needs them next.
+    /// Makes the kernel ask for the attributes of an inode when it needs them again.
     fn tell_attributes(&self, node: &Node) {
         let mut message = [0; HEADER_OUT + notify::INVAL_INODE_BYTES];
         let length = message.len() as u32;
@@ -278,7 +280,7 @@ impl FileSystem {
         self.tell(&message);
     }
 
-    /// Tells the kernel what it has not asked for. What it does not know any more it need not forget.
+    /// Sends a notification to the kernel. It fails for inodes that the kernel no longer knows, which is harmless.
     pub(crate) fn tell(&self, message: &[u8]) {
         let _ = rustix::io::write(&*self.device, message);
     }
@@ -303,7 +305,7 @@ impl FileSystem {
     }
 }
 
-/// When an inode was changed, in nanoseconds since 1970.
+/// The change time of an inode, in nanoseconds since 1970.
 fn change_time(stat: &Stat) -> i64 {
     stat.st_ctime.wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec.cast_signed())
 }

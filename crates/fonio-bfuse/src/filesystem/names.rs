@@ -1,4 +1,4 @@
-//! Names: looking up, making, linking, renaming, removing.
+//! Operations on names: look up, create, link, rename, remove.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::protocol::{Opcode, Record, Request};
 
 impl FileSystem {
-    /// The node behind `name`, known to the kernel once more, and its attributes.
+    /// Returns the node behind `name` and its attributes, and counts a lookup.
     pub(super) fn find(&self, parent: &Node, name: &CStr) -> Result<(Arc<Node>, super::Attributes), Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(&parent.file, name, flags, Mode::empty());
@@ -101,8 +101,8 @@ impl FileSystem {
         };
         let to = self.node(target)?;
         let (name, new_name) = (names.name()?, names.name()?);
-        // Writing a file anew and renaming it over the old one is how applications replace a file safely: what was
-        // written must not be behind the name.
+        // Applications replace a file safely by writing a new file and renaming it over the old one. The data must be below
+        // before the name is.
         if let Ok(stat) = rustix::fs::statat(&from.file, name, AtFlags::SYMLINK_NOFOLLOW)
             && let Some(node) = self.nodes.find(stat.st_dev, stat.st_ino)
         {
@@ -124,7 +124,7 @@ impl FileSystem {
     }
 }
 
-/// Where the new file is to have the set-group-ID bit, the thread needs the capability that keeps it.
+/// If the new file is to have the set-group-ID bit, the thread needs the capability that keeps it.
 pub(super) fn keep_group_bit(worker: &mut Worker, mode: u32) -> Result<(), Errno> {
     if mode & Mode::SGID.bits() != 0 { worker.identity.take_back() } else { Ok(()) }
 }

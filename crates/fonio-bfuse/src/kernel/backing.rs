@@ -1,5 +1,4 @@
-//! Requests to `/dev/fuse` itself: one more descriptor of a connection, and files that the kernel reads and writes
-//! without us.
+//! Ioctls on `/dev/fuse`: another descriptor of a connection, and backing files for passthrough.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,11 +19,11 @@ struct BackingMap {
     padding: u64,
 }
 
-/// A second descriptor of the same connection, with a queue of answers of its own, so that threads do not meet on
-/// one lock.
+/// Opens another descriptor of the same connection. It has its own queue of answers, so that threads do not contend for one
+/// lock.
 ///
 /// # Errors
-/// The kernel's.
+/// That of the kernel.
 pub(crate) fn clone_device(session: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -34,7 +33,8 @@ pub(crate) fn clone_device(session: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(device) }
 }
 
-/// A file of the source that the kernel knows as a backing file of the connection, until this value is dropped.
+/// A file of the source that is registered as a backing file of the connection. It is deregistered when this value is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Backing {
     device: Arc<OwnedFd>,
@@ -42,12 +42,12 @@ pub(crate) struct Backing {
 }
 
 impl Backing {
-    /// Registers `file`. Only a thread with `CAP_SYS_ADMIN` may; what is written through it is written with the
-    /// thread's credentials of this moment.
+    /// Registers `file`. The calling thread needs `CAP_SYS_ADMIN`; the kernel uses the thread's current credentials for all
+    /// writes to this file.
     ///
     /// # Errors
-    /// `EPERM` without the capability, `ELOOP` where the source is itself stacked, `EOPNOTSUPP` where the kernel
-    /// was built without.
+    /// `EPERM` without the capability, `ELOOP` if the source is on a stacked file system, `EOPNOTSUPP` if the kernel was
+    /// built without passthrough.
     pub(crate) fn open(device: &Arc<OwnedFd>, file: BorrowedFd<'_>) -> io::Result<Self> {
         let map = BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 };
         // SAFETY: the request reads one `fuse_backing_map` through the pointer, which lives across the call.
@@ -58,7 +58,7 @@ impl Backing {
         Ok(Self { device: Arc::clone(device), id })
     }
 
-    /// What an answer to an open names it by; positive.
+    /// Its positive number, for the answer to an open.
     pub(crate) fn id(&self) -> i32 {
         self.id
     }
@@ -67,7 +67,7 @@ impl Backing {
 impl Drop for Backing {
     fn drop(&mut self) {
         let id = self.id.cast_unsigned();
-        // A connection that is gone has forgotten its backing files already.
+        // If the connection has ended, the kernel has released its backing files already.
         // SAFETY: the request reads one u32 through the pointer, which lives across the call.
         let _ = unsafe { libc::ioctl(self.device.as_fd().as_raw_fd(), BACKING_CLOSE, &raw const id) };
     }

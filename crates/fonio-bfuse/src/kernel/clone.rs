@@ -1,4 +1,4 @@
-//! A view of a directory of our own, with other mount flags than the one that everybody sees.
+//! A private clone of a mount, with other mount flags.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, OpenTreeFlags, open_tree};
 
-/// What reading does to access times: `MOUNT_ATTR_*` of `include/uapi/linux/mount.h`.
+/// The effect of reads on access times: `MOUNT_ATTR_*` of `include/uapi/linux/mount.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AccessTimes(u64);
 
 impl AccessTimes {
-    /// As flags of `mount(2)` say it; `None` where they say nothing.
+    /// From the flags of `mount(2)`; `None` if they contain no rule.
     pub(crate) fn of(flags: MountFlags) -> Option<Self> {
         let kinds = [
             (MountFlags::NOATIME, libc::MOUNT_ATTR_NOATIME),
@@ -25,11 +25,11 @@ impl AccessTimes {
     }
 }
 
-/// `dir` and what is mounted below, with these rules for access times; like `O_PATH`. It is in no mount namespace, and goes when
-/// nobody uses it any more.
+/// Clones `dir` and the mounts below it, with these rules for access times, as an `O_PATH` descriptor. The clone is in no
+/// mount namespace, and disappears when it is no longer used.
 ///
 /// # Errors
-/// Without root, and before Linux 5.12.
+/// If the process is not root, or before Linux 5.12.
 pub(crate) fn with_access_times(dir: &Path, times: AccessTimes) -> io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;

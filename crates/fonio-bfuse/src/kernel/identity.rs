@@ -1,5 +1,5 @@
-//! Who a thread is to the file system below. Linux keeps user, group, capabilities and mask per thread; glibc hides
-//! that, so the system calls are made directly.
+//! The identity of a thread towards the file system below. Linux has user, group, capabilities and umask per thread; glibc
+//! changes them for the whole process, so this module makes the system calls directly.
 
 use std::io;
 
@@ -13,12 +13,12 @@ const CAP_MKNOD: u32 = 27;
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// Who made a request.
+/// The identity of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// The one supplementary group that matters: the parent directory's, where the caller is in it.
+    /// The only supplementary group that matters: that of the parent directory, if the caller is a member.
     pub(crate) group: Option<u32>,
 }
 
@@ -38,23 +38,23 @@ struct CapabilityWords {
     inheritable: u32,
 }
 
-/// The identity of one thread that serves requests. It must stay on the thread that made it.
+/// The identity of a thread that serves requests. The value must stay on the thread that created it.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// Nothing can be taken on without privilege: everything is done as the user who mounted.
+    /// Without privilege, the thread cannot change its identity: it acts as the user who mounted.
     is_root: bool,
-    /// All that is permitted, without `CAP_SYS_RESOURCE`: quotas hold for what is written through us.
+    /// All permitted capabilities except `CAP_SYS_RESOURCE`, so that quotas apply to our writes.
     capabilities: [CapabilityWords; 2],
-    /// What of them is in effect now; unknown after the kernel changed it with the user.
+    /// The effective capabilities; unknown after the kernel changed them together with the user.
     effective: Option<u32>,
     umask: u32,
 }
 
 impl Identity {
-    /// Makes the calling thread's identity its own.
+    /// Gives the calling thread an identity of its own.
     ///
     /// # Errors
-    /// The kernel's, where the thread cannot leave the shared mask or give up a capability.
+    /// That of the kernel, if the thread cannot have its own umask or drop a capability.
     pub(crate) fn of_this_thread() -> io::Result<Self> {
         // SAFETY: no memory is passed; the mask and working directory of this thread become its own.
         if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
@@ -73,7 +73,7 @@ impl Identity {
         let is_root = rustix::process::geteuid().is_root();
         let mut identity = Self { is_root, capabilities, effective: None, umask };
         if identity.is_root {
-            // Not what is in effect: who started this thread may just have put some of it off.
+            // The permitted set, because the parent thread may just have reduced its effective set.
             for words in &mut identity.capabilities {
                 words.effective = words.permitted;
             }
@@ -83,12 +83,12 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Does `work` as `caller` with the mask `umask`: what it creates belongs to them, and the directory's default
-    /// ACL applies. Access was checked by the kernel already, and whether they may make a device, so it is not checked
-    /// again: the caller's other groups and capabilities are not known here.
+    /// Runs `work` as `caller` with the umask `umask`: new files belong to the caller, and the directory's default ACL
+    /// applies. The kernel has already checked the caller's permissions, so they are not checked again; the caller's other
+    /// groups and capabilities are not known here.
     ///
     /// # Errors
-    /// Those of `work`, and `EPERM` where the identity cannot be taken on.
+    /// Those of `work`, and `EPERM` if the thread cannot take the identity.
     pub(crate) fn act_as<T>(
         &mut self,
         caller: Caller,
@@ -135,10 +135,10 @@ impl Identity {
         outcome
     }
 
-    /// All capabilities that the thread has when it acts for itself; to be called before what needs them.
+    /// Makes all permitted capabilities effective. Call this before an operation that needs them.
     ///
     /// # Errors
-    /// `EPERM`, which the kernel does not give for what is permitted.
+    /// `EPERM`, which the kernel does not return for permitted capabilities.
     pub(crate) fn take_back(&mut self) -> rustix::io::Result<()> {
         if self.is_root {
             self.set_effective(self.capabilities[0].effective).map_err(|_| rustix::io::Errno::PERM)?;
@@ -146,12 +146,12 @@ impl Identity {
         Ok(())
     }
 
-    /// Does `work` without the right to keep set-user-ID bits, and leaves the thread without it (see
-    /// [`Identity::take_back`]): a file that is registered as a backing file like
-    /// this loses them when it is written, as it does for any user.
+    /// Runs `work` without the capability that keeps set-user-ID bits, and leaves the thread without it (see
+    /// [`Identity::take_back`]). A backing file that is registered in this way loses these bits when it is written, as with
+    /// any user.
     ///
     /// # Errors
-    /// Those of `work`, and the kernel's.
+    /// Those of `work`, and of the kernel.
     pub(crate) fn without_keeping_privileges<T>(
         &mut self,
         work: impl FnOnce() -> io::Result<T>,
@@ -163,7 +163,7 @@ impl Identity {
         work()
     }
 
-    /// Nothing is asked of the kernel where nothing changes: most requests need the same.
+    /// No system call if nothing changes: most requests need the same capabilities.
     fn set_effective(&mut self, effective: u32) -> io::Result<()> {
         if self.effective == Some(effective) {
             return Ok(());
@@ -180,8 +180,8 @@ impl Identity {
     }
 }
 
-/// `CAP_FS_MASK` of `include/linux/capability.h`, lower word: what the kernel takes from a thread whose file-system
-/// user is no longer root.
+/// The capabilities that the kernel removes from a thread whose file-system user is no longer root: the lower word of
+/// `CAP_FS_MASK` in `include/linux/capability.h`.
 const FILE_SYSTEM_CAPABILITIES: u32 = 0b1_1111 | 1 << 9 | 1 << 27;
 
 fn set_file_system_ids(uid: u32, gid: u32) {

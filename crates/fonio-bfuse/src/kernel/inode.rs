@@ -1,11 +1,11 @@
-//! What an inode has besides what `stat` tells: `struct fsxattr`.
+//! Attributes of an inode that `stat` does not have: `struct fsxattr`.
 
 use std::os::fd::AsFd;
 
 use rustix::io::Result;
 use rustix::ioctl::{Getter, Setter, ioctl, opcode};
 
-/// `struct fsxattr` of `include/uapi/linux/fs.h`: flags, extent size hint, extents, project, and what is to come.
+/// `struct fsxattr` of `include/uapi/linux/fs.h`: flags, extent size hint, extents, project, padding.
 pub(crate) type InodeAttributes = [u8; 28];
 
 const GET: rustix::ioctl::Opcode = opcode::read::<InodeAttributes>(b'X', 31);
@@ -14,7 +14,7 @@ const SET: rustix::ioctl::Opcode = opcode::write::<InodeAttributes>(b'X', 32);
 /// `FS_IOC_FSGETXATTR`.
 ///
 /// # Errors
-/// Where the file system has none.
+/// If the file system does not support it.
 pub(crate) fn inode_attributes(file: impl AsFd) -> Result<InodeAttributes> {
     // SAFETY: the kernel writes one `struct fsxattr`, which the number says is 28 bytes.
     unsafe { ioctl(file, Getter::<GET, InodeAttributes>::new()) }
@@ -23,7 +23,7 @@ pub(crate) fn inode_attributes(file: impl AsFd) -> Result<InodeAttributes> {
 /// `FS_IOC_FSSETXATTR`.
 ///
 /// # Errors
-/// Where the file system cannot, or this process may not.
+/// If the file system does not support it, or the process lacks permission.
 pub(crate) fn set_inode_attributes(file: impl AsFd, attributes: &InodeAttributes) -> Result<()> {
     // SAFETY: the kernel reads one `struct fsxattr`, which the number says is 28 bytes.
     unsafe { ioctl(file, Setter::<SET, InodeAttributes>::new(*attributes)) }

@@ -1,4 +1,4 @@
-//! The system calls that no safe wrapper offers: the only `unsafe` of the crate.
+//! System calls without a safe wrapper: the only `unsafe` code of the crate.
 
 mod backing;
 mod clone;

@@ -1,5 +1,5 @@
-//! What the daemon asks of its process: open files, memory that stays, no recursion into itself; and of the kernel, that it
-//! write now.
+//! System calls that concern the process: limits of open files, locked memory, no recursion of I/O, scheduling; and early
+//! write-back.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,18 +8,18 @@ use std::time::Duration;
 /// `PR_SET_IO_FLUSHER`, since Linux 5.6.
 const SET_IO_FLUSHER: libc::c_int = 57;
 
-/// What the process has used since it started.
+/// Resources used since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessUse {
     pub(crate) user: Duration,
     pub(crate) system: Duration,
-    /// It waited for something.
+    /// Context switches because the process waited.
     pub(crate) switches_voluntary: u64,
-    /// The kernel took the processor from it.
+    /// Context switches because the kernel took the processor away.
     pub(crate) switches_involuntary: u64,
 }
 
-/// What this process has used, all threads together.
+/// The resources used by this process, all threads together.
 pub(crate) fn process_use() -> ProcessUse {
     // SAFETY: `rusage` is plain numbers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -38,8 +38,7 @@ pub(crate) fn process_use() -> ProcessUse {
     }
 }
 
-/// Allows `wanted` open files, or as many as the kernel lets a process have, and returns how many it is: each file that
-/// the kernel remembers holds one, each open file another.
+/// Raises the limit of open files to `wanted`, or as far as the kernel allows, and returns the limit.
 pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
@@ -48,14 +47,14 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     if setrlimit(Resource::Nofile, all).is_err() {
         let found = getrlimit(Resource::Nofile);
         let within = Rlimit { current: found.maximum, maximum: found.maximum };
-        // A user keeps what they have when even that is refused.
+        // If even this fails, a user keeps the current limit.
         let _ = setrlimit(Resource::Nofile, within);
     }
     let found = getrlimit(Resource::Nofile);
     let all = found.current.unwrap_or(most);
     match wanted.filter(|wanted| *wanted < all) {
         Some(wanted) => {
-            // Less than what it has it may always take.
+            // A process may always lower its limit.
             let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..found });
             wanted
         }
@@ -63,11 +62,11 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     }
 }
 
-/// Has the kernel write what is dirty of `length` bytes from `offset` on, and does not wait until it is written: only until
-/// the device has taken the requests.
+/// Starts the write-back of dirty pages in the `length` bytes from `offset`. Waits until the device has accepted the
+/// requests, not until they are complete.
 ///
 /// # Errors
-/// Where the file cannot be written back. What fails later is told to whoever syncs the file.
+/// If the file cannot be written back. Later errors are returned when the file is synced.
 pub(crate) fn start_writing(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
     let signed = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
     let (descriptor, flags) = (file.as_fd().as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
@@ -78,19 +77,19 @@ pub(crate) fn start_writing(file: impl AsFd, offset: u64, length: u64) -> io::Re
     }
 }
 
-/// How a thread shares a CPU with others.
+/// A scheduling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// As all do.
+    /// `SCHED_OTHER`, the default.
     Other,
-    /// Only when nobody else wants it.
+    /// `SCHED_IDLE`: the thread runs only if no other thread wants the CPU.
     Idle,
 }
 
-/// Gives thread number `thread` of this process a policy.
+/// Sets the policy of thread number `thread` of this process.
 ///
 /// # Errors
-/// The kernel's, where the thread is no more or an unprivileged user may not go back.
+/// That of the kernel, if the thread has ended, or an unprivileged user may not return to the default.
 pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
     let number = match policy {
         Policy::Other => libc::SCHED_OTHER,
@@ -104,8 +103,8 @@ pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the kernel that memory for this process must not be made by writing back through a FUSE mount: that could
-/// be ours, and we would wait for ourselves.
+/// Forbids the kernel to free memory for this thread by writing back through a FUSE file system: this could be our own
+/// mount, and the thread would wait for itself.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_RESOURCE`.
@@ -117,10 +116,10 @@ pub(crate) fn forbid_io_recursion() -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps `memory` in memory for as long as the process runs: swapping it out could go through our own mount.
+/// Locks `memory` until the process ends, because swapping it out could go through our own mount.
 ///
 /// # Errors
-/// `ENOMEM` or `EPERM` where the user's limit of locked memory is lower.
+/// `ENOMEM` or `EPERM` if the user's limit of locked memory is lower.
 pub(crate) fn lock_memory(memory: &[u8]) -> io::Result<()> {
     // SAFETY: the range is that of a live slice; locking changes nothing of its content.
     if unsafe { libc::mlock(memory.as_ptr().cast(), memory.len()) } != 0 {
@@ -129,10 +128,10 @@ pub(crate) fn lock_memory(memory: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for large pages behind `memory`, which begins and ends at one's boundaries.
+/// Requests large pages for `memory`, which begins and ends at boundaries of large pages.
 ///
 /// # Errors
-/// The kernel's, where it has none.
+/// That of the kernel, if it has no large pages.
 pub(crate) fn ask_for_huge_pages(memory: &[u8]) -> io::Result<()> {
     let start = memory.as_ptr().cast_mut().cast();
     // SAFETY: the range is that of a live slice; which pages lie behind it changes nothing of its content.

@@ -1,9 +1,9 @@
-//! FUSE over io_uring, since Linux 6.14 (`include/uapi/linux/fuse.h`, `Documentation/filesystems/fuse-io-uring.rst`):
-//! one system call gives an answer and waits for the next request, on the CPU of whoever made it.
+//! FUSE over io_uring, since Linux 6.14 (`include/uapi/linux/fuse.h`, `Documentation/filesystems/fuse-io-uring.rst`): one
+//! system call sends an answer and waits for the next request, on the caller's CPU.
 //!
-//! The kernel has a queue for each CPU. An entry of a queue is memory of ours, into which the kernel copies a request,
-//! and out of which it takes the answer. Each [`Entry`] here has a ring of its own, so that as many requests of a CPU are
-//! served at a time as it has threads; the kernel gives the next request to the thread that came back last.
+//! The kernel has a queue for each CPU. An entry of a queue is memory of the daemon; the kernel copies a request into it
+//! and reads the answer from it. Each [`Entry`] has its own ring, so that each thread of a CPU can serve a request at the
+//! same time. The kernel gives the next request to the thread that came back last.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -17,13 +17,13 @@ use crate::protocol::HEADER_OUT;
 const REGISTER: u32 = 1;
 /// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const COMMIT_AND_FETCH: u32 = 2;
-/// Where `struct io_uring_sqe` has its `len`, which the crate does not set for commands.
+/// Offset of `len` in `struct io_uring_sqe`, which the crate does not set for commands.
 const LENGTH_AT: usize = 24;
 
 /// `struct fuse_uring_req_header`.
 #[repr(C, align(8))]
 struct Headers {
-    /// `struct fuse_in_header` of the request, then `struct fuse_out_header` of the answer.
+    /// First `struct fuse_in_header` of the request, then `struct fuse_out_header` of the answer.
     header: [u8; 128],
     /// The record of the opcode.
     record: [u8; 128],
@@ -35,15 +35,15 @@ struct Headers {
     reserved: u64,
 }
 
-/// Memory for one request at a time, which the kernel knows.
+/// Memory for one request at a time, registered with the kernel.
 pub(crate) struct Entry {
     ring: IoUring<Entry128, cqueue::Entry>,
     device: i32,
     queue: u16,
-    /// Neither moves while the kernel knows where it is.
+    /// These do not move while they are registered.
     headers: Box<Headers>,
     payload: Box<[u8]>,
-    /// What the next call submits.
+    /// The command that the next call submits.
     command: u32,
 }
 
@@ -51,19 +51,19 @@ pub(crate) struct Entry {
 pub(crate) struct Parts<'a> {
     pub(crate) header: &'a [u8],
     pub(crate) record: &'a [u8],
-    /// All of the memory; the request's own bytes are the first [`Parts::payload_bytes`].
+    /// The complete memory for the payload; the payload is its first [`Parts::payload_bytes`] bytes.
     pub(crate) payload: &'a mut [u8],
     pub(crate) payload_bytes: usize,
 }
 
 impl Entry {
-    /// Memory for the queue of CPU number `queue` of the connection behind `device`, with room for a payload of
+    /// Allocates memory for the queue of CPU number `queue` of the connection behind `device`, with room for a payload of
     /// `payload_bytes`. It belongs to the calling thread.
     ///
     /// # Errors
-    /// Where the kernel gives no ring.
+    /// If the kernel cannot create a ring.
     pub(crate) fn new(device: BorrowedFd<'_>, queue: u16, payload_bytes: usize) -> io::Result<Self> {
-        // The kernel copies requests only while we wait for them, in this thread.
+        // The kernel copies requests only while this thread waits for them.
         let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(1)?;
         let headers = Box::new(Headers {
             header: [0; 128],
@@ -78,10 +78,10 @@ impl Entry {
         Ok(Self { ring, device: device.as_raw_fd(), queue, headers, payload, command: REGISTER })
     }
 
-    /// Gives the answer to the request before, if there was one, and waits for the next.
+    /// Sends the answer to the previous request, if there was one, and waits for the next.
     ///
     /// # Errors
-    /// `ENOTCONN` when the connection has ended; the kernel's, where it does not take the memory.
+    /// `ENOTCONN` if the connection has ended; the error of the kernel if it rejects the memory.
     pub(crate) fn next(&mut self) -> io::Result<Parts<'_>> {
         let places = [
             libc::iovec {
@@ -127,19 +127,19 @@ impl Entry {
         })
     }
 
-    /// The payload, for an answer that was made elsewhere.
+    /// The payload, for the answer.
     pub(crate) fn payload(&mut self) -> &mut [u8] {
         &mut self.payload
     }
 
-    /// What [`Entry::next`] is to answer: the payload's first `bytes` bytes, under `header`.
+    /// Sets the answer that [`Entry::next`] sends: the first `bytes` bytes of the payload, under `header`.
     pub(crate) fn answer(&mut self, header: &[u8; HEADER_OUT], bytes: usize) {
         self.headers.header[..HEADER_OUT].copy_from_slice(header);
         self.headers.payload_bytes = u32::try_from(bytes).expect("an answer is shorter than 4 GiB");
     }
 }
 
-/// Whether this process may have such rings: a container may forbid them.
+/// Whether this process may create such rings; a container may forbid them.
 pub(crate) fn has_rings() -> bool {
     IoUring::<Entry128, cqueue::Entry>::builder().setup_single_issuer().setup_defer_taskrun().build(1).is_ok()
 }

@@ -1,6 +1,5 @@
-//! `auto`, the default: passthrough for every file that the kernel takes, our buffer for the few that it refuses
-//! (a file system mounted inside the source that is stacked itself); the kernel's write-back cache where
-//! passthrough cannot be had at all.
+//! `auto`, the default: passthrough if the kernel supports it, otherwise write-back. If the kernel refuses passthrough for
+//! single files, such as those of a stacked file system that is mounted inside the source, these use our buffer.
 
 use super::{IO_BYTES, Mode, Offers, Plan, Serving, writeback};
 use crate::options::Options;

@@ -1,5 +1,5 @@
-//! `buffered`: large requests, and consecutive writes of an inode gather in our buffer until an entry is full, the
-//! interval is over, or somebody needs them below (`crate::buffer`). The study's second and third step.
+//! `buffered`: large requests, and a buffer that collects consecutive writes of an inode until an entry is full, the
+//! interval is over, or the data are needed below (`crate::buffer`). The second and third step of the study.
 
 use super::{IO_BYTES, Mode, Plan, Serving};
 use crate::options::Options;

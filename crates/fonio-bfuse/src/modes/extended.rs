@@ -1,10 +1,10 @@
-//! `extended`: larger requests, each still one call below. The study's first step (section 4.1); it helps an
-//! application that itself writes in large pieces, and nobody else.
+//! `extended`: larger requests, each executed as one call below. The first step of the study (section 4.1); it only helps
+//! applications that write in large pieces.
 
 use super::{Mode, Plan, Serving};
 use crate::options::Options;
 
-/// The study's unit.
+/// The request size of the study.
 const IO_BYTES: u32 = 512 << 10;
 
 pub(super) fn plan(options: &Options) -> Plan {

@@ -1,8 +1,8 @@
-//! How files are served: one file per mode.
+//! Decides how files are served; there is one file per mode.
 //!
-//! A mode decides twice. When the kernel connects it fixes a [`Plan`] for the whole mount; when an inode is opened
-//! while nobody else has it open, it fixes a [`Serving`] for that inode, which all later opens share: the kernel
-//! refuses to mix passthrough with its page cache, and so must we refuse to mix it with our buffer.
+//! A mode decides twice. When the kernel connects, it makes a [`Plan`] for the whole mount. When an inode is opened that is
+//! not open yet, it chooses a [`Serving`] for this inode, which all later opens share: the kernel does not mix passthrough
+//! with its page cache, and we do not mix passthrough with our buffer.
 
 mod auto;
 mod buffered;
@@ -18,13 +18,13 @@ use crate::protocol::HEADER_IN;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// The best for each file.
+    /// The fastest way for each file.
     Auto,
-    /// Requests of 4 KiB: FUSE as phones had it in 2012, the study's baseline.
+    /// Requests of at most 4 KiB: FUSE as phones had it in 2012, the baseline of the study.
     Stock,
-    /// Larger requests, written through.
+    /// Larger requests, executed directly.
     Extended,
-    /// The study's buffer.
+    /// The study's write buffer.
     Buffered,
     /// The kernel's write-back cache.
     Writeback,
@@ -32,27 +32,27 @@ pub enum Mode {
     Passthrough,
 }
 
-/// What the machine and the user allow.
+/// The features that the machine and the user's privilege make available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offers {
-    /// The kernel and our privilege allow passthrough.
+    /// Whether the kernel and our privilege allow passthrough.
     pub(crate) passthrough: bool,
-    /// The source is a stacked file system itself: FUSE or overlay. The kernel refuses to pass through to it.
+    /// Whether the source is on a stacked file system (FUSE or overlay), for which the kernel refuses passthrough.
     pub(crate) source_is_stacked: bool,
 }
 
-/// What holds for the whole mount.
+/// The settings of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The mode that was chosen: never [`Mode::Auto`].
+    /// The chosen mode, never [`Mode::Auto`].
     pub(crate) mode: Mode,
-    /// The most bytes of one request.
+    /// Largest size of a request.
     pub(crate) io_bytes: u32,
-    /// The kernel coalesces writes and answers for sizes and times.
+    /// Whether the kernel caches writes and maintains sizes and times.
     pub(crate) writeback: bool,
-    /// Files may be passed through.
+    /// Whether files may be passed through.
     pub(crate) passthrough: bool,
-    /// How an inode is served that is not passed through.
+    /// How inodes are served that are not passed through.
     pub(crate) otherwise: Serving,
 }
 
@@ -60,8 +60,8 @@ pub(crate) struct Plan {
 pub(crate) const XATTR_BYTES_MAX: usize = 64 << 10;
 
 impl Plan {
-    /// The least that a read of `/dev/fuse` must have room for, and an answer too: a request with the data of a write,
-    /// or an extended attribute of the largest size with its name.
+    /// Size of the buffer for a request or an answer: enough for a write, and for the largest extended attribute with its
+    /// name.
     pub(crate) fn request_bytes(&self) -> usize {
         const OTHER: usize = 4096;
         (self.io_bytes as usize).max(XATTR_BYTES_MAX) + OTHER + HEADER_IN
@@ -71,13 +71,13 @@ impl Plan {
 /// How an open inode is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serving {
-    /// Each request is a call below.
+    /// Each request is executed as a call below.
     Through,
-    /// Writes gather in our buffer.
+    /// Our buffer collects writes.
     Buffered,
-    /// Writes gather in the kernel.
+    /// The kernel's page cache collects writes.
     Writeback,
-    /// The kernel does it alone.
+    /// The kernel reads and writes the file below.
     Passthrough,
 }
 
@@ -105,18 +105,18 @@ impl Mode {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(mode, _)| *mode)
     }
 
-    /// Its name, as options say it.
+    /// Its name in mount options.
     ///
     /// # Panics
-    /// Never: each mode has one.
+    /// Never: each mode has a name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(mode, _)| *mode == self).expect("each mode is in the table").1
     }
 
-    /// What a mount of this mode does on this machine.
+    /// Makes the plan of a mount of this mode on this machine.
     ///
     /// # Errors
-    /// A sentence about what is missing.
+    /// A sentence that says what is missing.
     pub(crate) fn plan(self, options: &Options, offers: Offers) -> Result<Plan, &'static str> {
         match self {
             Self::Auto => Ok(auto::plan(options, offers)),
@@ -129,7 +129,7 @@ impl Mode {
     }
 }
 
-/// Unless said otherwise, for all modes but the study's: what a kernel with its default limits takes.
+/// Default size of a request for all modes but those of the study: the maximum of a kernel with default limits.
 const IO_BYTES: u32 = 1 << 20;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `passthrough`: reads, writes and mappings of a file go straight to the file below; we see only opens, names and
-//! attributes. Linux 6.9, root, and a source that is not stacked itself.
+//! `passthrough`: the kernel reads, writes and maps the file below itself; the daemon only serves opens, names and
+//! attributes. Needs Linux 6.9, root, and a source that is not on a stacked file system.
 
 use super::{IO_BYTES, Mode, Offers, Plan, Serving};
 use crate::options::Options;
@@ -8,11 +8,11 @@ pub(super) fn plan(options: &Options, offers: Offers) -> Result<Plan, &'static s
     if offers.source_is_stacked {
         return Err(
             "the source is a FUSE or overlay file system, to which the kernel does not pass through; \
-             take mode=writeback",
+             use mode=writeback",
         );
     }
     if !offers.passthrough {
-        return Err("passthrough needs Linux 6.9 or later and root; take mode=writeback");
+        return Err("passthrough needs Linux 6.9 or later and root; use mode=writeback");
     }
     Ok(Plan {
         mode: Mode::Passthrough,

@@ -1,5 +1,5 @@
-//! `writeback`: the kernel keeps written pages and sends them later, in large requests. It then answers for size
-//! and times itself, so what others do to an open file of the source behind its back may go unseen.
+//! `writeback`: the kernel caches written pages and sends them later, in large requests. It then maintains size and times
+//! itself, so it may not notice that other programs change an open file in the source.
 
 use super::{IO_BYTES, Mode, Plan, Serving};
 use crate::options::Options;

@@ -1,8 +1,8 @@
-//! Reading numbers and names one after the other.
+//! Reads numbers and names in sequence.
 
 use std::ffi::CStr;
 
-/// The bytes end before what they should hold.
+/// The bytes end before the expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -12,7 +12,7 @@ impl From<Malformed> for rustix::io::Errno {
     }
 }
 
-/// A place in a record.
+/// A position in a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -46,14 +46,14 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// A name with the zero at its end.
+    /// Reads a name that ends with a zero byte.
     pub(crate) fn name(&mut self) -> Result<&'a CStr, Malformed> {
         let name = CStr::from_bytes_until_nul(self.rest).map_err(|_| Malformed)?;
         self.rest = self.rest.get(name.to_bytes_with_nul().len()..).ok_or(Malformed)?;
         Ok(name)
     }
 
-    /// The next `bytes` bytes.
+    /// Reads the next `bytes` bytes.
     pub(crate) fn bytes(&mut self, bytes: usize) -> Result<&'a [u8], Malformed> {
         let (first, rest) = self.rest.split_at_checked(bytes).ok_or(Malformed)?;
         self.rest = rest;

@@ -1,8 +1,8 @@
-//! The FUSE protocol, version 7, as `include/uapi/linux/fuse.h` defines it: little records of native-endian
-//! numbers, at fixed places.
+//! The FUSE protocol, version 7, as `include/uapi/linux/fuse.h` defines it: small records of native-endian numbers at fixed
+//! offsets.
 //!
-//! A request is a header, the fixed record of its opcode, and a payload (names, data). The transport hands these
-//! three over apart, because that is how io_uring delivers them; over `/dev/fuse` they lie behind one another.
+//! A request consists of a header, the fixed record of its opcode, and a payload (names, data). The transport passes these
+//! three parts separately, as io_uring delivers them; over `/dev/fuse` they are adjacent.
 
 mod fields;
 mod opcode;
@@ -12,19 +12,19 @@ pub(crate) use fields::{Fields, Malformed};
 pub(crate) use opcode::Opcode;
 pub(crate) use reply::{Attributes, Record, attributes_of};
 
-/// The version that we speak; the kernel speaks the lower of both.
+/// Our version of the protocol. The kernel uses the lower of its own and ours.
 pub(crate) const MAJOR: u32 = 7;
-/// With the version where `fuse_init_out` gained the fields that we set.
+/// The first minor version in which `fuse_init_out` has the fields that we set.
 pub(crate) const MINOR: u32 = 42;
 
-/// The bytes of `struct fuse_in_header`.
+/// Size of `struct fuse_in_header`.
 pub(crate) const HEADER_IN: usize = 40;
-/// The bytes of `struct fuse_out_header`.
+/// Size of `struct fuse_out_header`.
 pub(crate) const HEADER_OUT: usize = 16;
 /// The node id of the mount's root.
 pub(crate) const ROOT_ID: u64 = 1;
 
-/// What both sides can do: bits of `flags` and `flags2` of `FUSE_INIT`, as one number.
+/// Features of both sides: the bits of `flags` and `flags2` of `FUSE_INIT`, as one number.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1;
     pub(crate) const ATOMIC_O_TRUNC: u64 = 1 << 3;
@@ -45,7 +45,7 @@ pub(crate) mod init {
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// Bits of an answer to an open.
+/// Bits of the answer to an open.
 pub(crate) mod open {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
@@ -54,22 +54,22 @@ pub(crate) mod open {
     pub(crate) const PASSTHROUGH: u32 = 1 << 7;
 }
 
-/// What we tell the kernel without being asked.
+/// Notifications, which we send without a request.
 pub(crate) mod notify {
-    /// Attributes are to be asked for anew: `struct fuse_notify_inval_inode_out`, with an offset below 0 for nothing else.
+    /// Invalidates attributes: `struct fuse_notify_inval_inode_out`; an offset below 0 keeps cached data.
     pub(crate) const INVAL_INODE: u32 = 2;
     pub(crate) const INVAL_INODE_BYTES: usize = 24;
-    /// A name is to be looked up anew: `struct fuse_notify_inval_entry_out` and the name with its zero.
+    /// Invalidates a name: `struct fuse_notify_inval_entry_out`, and the name with its zero byte.
     pub(crate) const INVAL_ENTRY: u32 = 3;
     pub(crate) const INVAL_ENTRY_BYTES: usize = 16;
-    /// Inodes are to be forgotten: `struct fuse_notify_prune_out` and their node ids.
+    /// Makes the kernel forget unused inodes: `struct fuse_notify_prune_out`, and their node ids.
     pub(crate) const PRUNE: u32 = 9;
     pub(crate) const PRUNE_BYTES: usize = 16;
 }
 
-/// `FUSE_OPEN_KILL_SUIDGID`, a bit of what an open asks for.
+/// `FUSE_OPEN_KILL_SUIDGID`, a bit of a request to open.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1;
-/// `FUSE_WRITE_CACHE`: the kernel writes back a page, with whichever handle it found.
+/// `FUSE_WRITE_CACHE`: the kernel writes back a page, with any handle of the file.
 pub(crate) const WRITE_CACHE: u32 = 1;
 /// `FUSE_WRITE_KILL_SUIDGID`.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 4;
@@ -82,7 +82,7 @@ pub(crate) const GETATTR_HANDLE: u32 = 1;
 /// `FUSE_EXT_GROUPS`, the type of the extension that holds a supplementary group.
 pub(crate) const EXTENSION_GROUPS: u32 = 32;
 
-/// Which fields of a `FUSE_SETATTR` are meant.
+/// The fields that a `FUSE_SETATTR` changes.
 pub(crate) mod setattr {
     pub(crate) const MODE: u32 = 1;
     pub(crate) const UID: u32 = 1 << 1;
@@ -99,15 +99,15 @@ pub(crate) mod setattr {
 /// `struct fuse_in_header`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
-    /// Of the whole request.
+    /// Length of the complete request.
     pub(crate) length: u32,
     pub(crate) opcode: u32,
-    /// What the answer must repeat.
+    /// Number of the request, which the answer repeats.
     pub(crate) unique: u64,
     pub(crate) node: u64,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Of the extensions at the end of the request.
+    /// Length of the extensions at the end of the request.
     pub(crate) extension_bytes: usize,
 }
 
@@ -115,7 +115,7 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// Where `bytes` are fewer than [`HEADER_IN`].
+    /// If there are fewer bytes than [`HEADER_IN`].
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(bytes);
         let length = fields.u32()?;
@@ -130,7 +130,7 @@ impl Header {
     }
 }
 
-/// A request in its three parts.
+/// The three parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) header: Header,
@@ -142,10 +142,10 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Takes apart what `/dev/fuse` delivers.
+    /// Splits the bytes that `/dev/fuse` delivers.
     ///
     /// # Errors
-    /// Where it is shorter than it says, or than its opcode needs.
+    /// If there are fewer bytes than the header says or the opcode needs.
     pub(crate) fn split(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let header = Header::read(bytes)?;
         let body = bytes.get(HEADER_IN..header.length as usize).ok_or(Malformed)?;
@@ -164,7 +164,7 @@ impl<'a> Request<'a> {
         Fields::new(self.payload)
     }
 
-    /// The supplementary group that came with a creation: the parent directory's, where the caller is in it.
+    /// The supplementary group of a creation: that of the parent directory, if the caller is a member.
     pub(crate) fn supplementary_group(&self) -> Option<u32> {
         let start = self.payload.len().checked_sub(self.header.extension_bytes)?;
         let mut rest = self.payload.get(start..)?;

@@ -1,6 +1,6 @@
-//! What the kernel can ask for.
+//! The requests of the kernel.
 
-/// An opcode, or one that we do not know: the kernel stops asking when it hears `ENOSYS`.
+/// An opcode. After `ENOSYS`, the kernel stops sending an unknown one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Opcode {
@@ -48,7 +48,7 @@ pub(crate) enum Opcode {
     Unknown,
 }
 
-/// Opcode, its number, the bytes of its record, its name in lower case.
+/// Opcode, its number, the length of its record, its name in lower case.
 const OPCODES: &[(Opcode, u32, usize, &str)] = &[
     (Opcode::Lookup, 1, 0, "lookup"),
     (Opcode::Forget, 2, 8, "forget"),
@@ -94,7 +94,7 @@ const OPCODES: &[(Opcode, u32, usize, &str)] = &[
     (Opcode::Unknown, u32::MAX, 0, "unknown"),
 ];
 
-/// Higher than every number that we know.
+/// Higher than all known numbers.
 const NUMBERS: usize = 64;
 
 const fn by_number() -> [Opcode; NUMBERS] {
@@ -110,24 +110,24 @@ const fn by_number() -> [Opcode; NUMBERS] {
 const BY_NUMBER: [Opcode; NUMBERS] = by_number();
 
 impl Opcode {
-    /// How many there are.
+    /// Number of opcodes.
     pub(crate) const COUNT: usize = OPCODES.len();
 
     pub(crate) fn from_number(number: u32) -> Self {
         BY_NUMBER.get(number as usize).copied().unwrap_or(Self::Unknown)
     }
 
-    /// The position in statistics.
+    /// Its position in the statistics.
     pub(crate) fn index(self) -> usize {
         self as usize
     }
 
-    /// The bytes of the record that precedes names and data.
+    /// Length of the record before names and data.
     pub(crate) fn record_bytes(self) -> usize {
         OPCODES[self.index()].2
     }
 
-    /// All, with their names.
+    /// All opcodes, with their names.
     pub(crate) fn all() -> impl Iterator<Item = (Self, &'static str)> {
         OPCODES.iter().map(|entry| (entry.0, entry.3))
     }

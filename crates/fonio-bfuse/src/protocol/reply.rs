@@ -1,8 +1,8 @@
-//! Writing answers: the records of numbers that the kernel reads back.
+//! Writes the records of answers.
 
 use rustix::fs::Stat;
 
-/// A record in the making, in the front of a buffer that the transport owns.
+/// A record that is being written to the front of a buffer of the transport.
 #[derive(Debug)]
 pub(crate) struct Record<'a> {
     out: &'a mut [u8],
@@ -15,7 +15,7 @@ impl<'a> Record<'a> {
     }
 
     /// # Panics
-    /// When the transport's buffer is shorter than a record: it never is.
+    /// If the transport's buffer is shorter than a record, which does not happen.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         let end = self.used + bytes.len();
         self.out[self.used..end].copy_from_slice(bytes);
@@ -42,12 +42,12 @@ impl<'a> Record<'a> {
         self
     }
 
-    /// The bytes written.
+    /// Number of bytes written.
     pub(crate) fn length(&self) -> usize {
         self.used
     }
 
-    /// What is left of the buffer.
+    /// The rest of the buffer.
     pub(crate) fn room(&self) -> usize {
         self.out.len() - self.used
     }
@@ -73,12 +73,12 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What the kernel knows of an inode. Times are seconds (two's complement) and nanoseconds since 1970.
+/// The attributes of an inode in the kernel's format. Times are seconds (two's complement) and nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes {
     pub(crate) inode: u64,
     pub(crate) size: u64,
-    /// Of 512 bytes, in use below.
+    /// Space used below, in units of 512 bytes.
     pub(crate) sectors: u64,
     pub(crate) atime: (u64, u32),
     pub(crate) mtime: (u64, u32),
@@ -91,7 +91,7 @@ pub(crate) struct Attributes {
     pub(crate) block_bytes: u32,
 }
 
-/// The attributes of the file system below.
+/// Converts the attributes of the file below.
 pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
     let time = |seconds: i64, nanoseconds: u64| {
         (seconds.cast_unsigned(), u32::try_from(nanoseconds).expect("a second has 10^9 nanoseconds"))

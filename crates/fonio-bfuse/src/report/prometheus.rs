@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use super::{Distribution, Report};
 
-/// The report as metrics.
+/// Formats the report as metrics.
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
     let buffer = &report.buffer;
-    head(&mut out, "fonio_mount_info", "gauge", "The mode in force.");
+    head(&mut out, "fonio_mount_info", "gauge", "The mode in use.");
     line(&mut out, "fonio_mount_info", &format!("mode=\"{}\"", report.mode), 1);
     head(&mut out, "fonio_mount_request_seconds", "histogram", "Time to answer a request.");
     for request in &report.requests {
@@ -29,17 +29,25 @@ pub(super) fn text(report: &Report) -> String {
         ("written_bytes_total", "Bytes of write requests.", report.write_bytes.sum),
         ("read_bytes_total", "Bytes of read requests.", report.read_bytes.sum),
         ("write_calls_below_total", "Write calls to the source.", report.write_calls_below),
-        ("passthrough_refused_total", "Files the kernel would not serve alone.", report.passthrough_refused),
-        ("written_behind_bytes_total", "Bytes of streams written early.", report.written_behind_bytes),
+        (
+            "passthrough_refused_total",
+            "Files for which the kernel refused passthrough.",
+            report.passthrough_refused,
+        ),
+        (
+            "written_behind_bytes_total",
+            "Bytes of streams whose write-back started early.",
+            report.written_behind_bytes,
+        ),
         ("buffer_writes_total", "Writes into the buffer.", buffer.writes),
-        ("buffer_through_total", "Writes past the buffer.", buffer.through),
+        ("buffer_through_total", "Writes that bypassed the buffer.", buffer.through),
         ("buffer_flushes_total", "Write calls of the buffer.", buffer.flush_bytes.count),
         ("buffer_waits_total", "Waits for a free entry.", buffer.waits),
         ("buffer_errors_total", "Flushes that failed.", buffer.errors),
-        ("buffer_lost_bytes_total", "Bytes acknowledged and then refused.", buffer.lost_bytes),
+        ("buffer_lost_bytes_total", "Bytes acknowledged and not written.", buffer.lost_bytes),
         ("prunes_total", "Times the kernel was asked to forget inodes.", report.prunes),
-        ("switches_voluntary_total", "Context switches: waited.", report.switches_voluntary),
-        ("switches_involuntary_total", "Context switches: time was up.", report.switches_involuntary),
+        ("switches_voluntary_total", "Voluntary context switches.", report.switches_voluntary),
+        ("switches_involuntary_total", "Involuntary context switches.", report.switches_involuntary),
     ];
     for (name, help, value) in counters {
         let name = format!("fonio_mount_{name}");
@@ -51,7 +59,7 @@ pub(super) fn text(report: &Report) -> String {
         ("inodes", "Inodes that the kernel remembers.", report.inodes),
         ("open_files", "Open files.", report.open_files),
         ("descriptors", "Descriptors in use.", report.descriptors),
-        ("descriptors_max", "Descriptors there may be.", report.descriptors_max),
+        ("descriptors_max", "Largest number of descriptors.", report.descriptors_max),
         ("threads", "Threads that serve requests.", report.threads),
     ];
     for (name, help, value) in gauges {

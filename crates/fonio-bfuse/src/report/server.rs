@@ -1,4 +1,4 @@
-//! The sockets at which a mount answers.
+//! The sockets that serve the statistics of a mount.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -19,10 +19,10 @@ use crate::filesystem::FileSystem;
 use crate::our_mounts;
 use crate::statistics::BufferStatistics;
 
-/// How long somebody who connected may take.
+/// Timeout for a client.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where this mount answers. The device's number is the mount's own while it lives.
+/// The socket of this mount. It is named after the mount's device number, which is unique while the mount exists.
 pub(super) fn socket_of(mount: &MountPoint) -> PathBuf {
     state::folder().join(format!("mount-{}.socket", mount.device))
 }
@@ -32,7 +32,7 @@ pub(crate) fn is_served(mount: &MountPoint) -> bool {
     UnixStream::connect(socket_of(mount)).is_ok()
 }
 
-/// Removes the sockets of mounts that are gone with their daemons: what a `kill -9` leaves behind.
+/// Removes the sockets of mounts that no longer exist, for example after `kill -9`.
 pub(crate) fn sweep() {
     let standing: Vec<PathBuf> = our_mounts::all().iter().map(socket_of).collect();
     for entry in std::fs::read_dir(state::folder()).into_iter().flatten().flatten() {
@@ -40,19 +40,19 @@ pub(crate) fn sweep() {
         let name = entry.file_name();
         let is_mounts =
             name.to_str().is_some_and(|name| name.starts_with("mount-") && name.ends_with(".socket"));
-        // Who has just mounted may not listen yet.
+        // A new mount may not listen yet.
         if !is_mounts || standing.contains(&path) {
             continue;
         }
-        // A daemon of another mount namespace, whose mount we do not see, answers.
+        // A daemon in another mount namespace answers; we do not see its mount.
         if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            // Somebody else may have swept it.
+            // Another process may have removed it.
             let _ = std::fs::remove_file(&path);
         }
     }
 }
 
-/// Answers until it is dropped.
+/// The server. It stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     socket: PathBuf,
@@ -61,10 +61,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Listens at the mount's socket, and where it is wanted for Prometheus.
+    /// Listens on the socket of the mount, and for Prometheus if an address is given.
     ///
     /// # Errors
-    /// Where it cannot listen.
+    /// If it cannot listen.
     pub(crate) fn start(
         mount: &MountPoint,
         file_system: &Arc<FileSystem>,
@@ -74,7 +74,7 @@ impl Server {
         let socket = socket_of(mount);
         let folder = state::folder();
         state::make(&folder).map_err(MountError::system("make the folder", &folder))?;
-        // A daemon that was killed leaves its socket; its device's number is ours now.
+        // An interrupted daemon may have left this socket; the device number is ours now.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
         let metrics = prometheus.map(TcpListener::bind).transpose().map_err(|error| {
@@ -120,7 +120,7 @@ fn answer(
         if ready[0] {
             return;
         }
-        // Who goes away without hearing the answer did not need it.
+        // A client that disconnects early does not need the answer.
         if ready[1] {
             let _ = listener.accept().and_then(|(stream, _)| answer_json(stream, &report()));
         }
@@ -139,7 +139,7 @@ fn answer_json(mut stream: UnixStream, report: &Report) -> io::Result<()> {
     stream.write_all(&serde_json::to_vec(report)?)
 }
 
-/// HTTP as far as a scraper needs it: whatever is asked, the metrics are the answer.
+/// Minimal HTTP for a scraper: every request is answered with the metrics.
 fn answer_metrics(mut stream: impl Read + Write, report: &Report) -> io::Result<()> {
     let mut asked = [0; 4096];
     let _ = stream.read(&mut asked)?;

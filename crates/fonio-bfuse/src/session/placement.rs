@@ -1,14 +1,14 @@
-//! Keeping a caller on its CPU while it makes many requests.
+//! Keeps a caller on its CPU while it makes many requests.
 //!
-//! A thread that gives an answer wakes the caller, and Linux looks for an idle CPU to wake it on. There is one, since the
-//! thread itself still runs on the caller's: so a caller of many small requests is moved at each, for which another CPU
-//! must be woken from its sleep. A CPU on which nothing but threads of the policy `SCHED_IDLE` runs counts as idle. So
-//! while many requests come, the threads take that policy, and callers stay where they are.
+//! A thread that sends an answer wakes the caller, and Linux looks for an idle CPU for it. The caller's own CPU is not
+//! idle, because our thread still runs there. So a caller of many small requests would move to another CPU at each request,
+//! and this CPU must be woken from its sleep first. Linux counts a CPU as idle if it runs only threads with the policy
+//! `SCHED_IDLE`. While many requests arrive, our threads therefore take this policy, and callers stay on their CPU.
 //!
-//! A thread of that policy starves beside others that want its CPU. That is watched: every [`INTERVAL`] a thread of the
-//! ordinary policy looks how long the serving threads waited for a CPU, and where it was [`WAIT_MAX`] or longer, all return to
-//! the ordinary policy for a time, which doubles when the same happens again. While fewer requests come, nobody watches: on a
-//! slow CPU that would cost a good part of what serving a stream does.
+//! A thread with this policy starves beside other threads that want its CPU. Therefore, every [`INTERVAL`], a watcher
+//! thread with the ordinary policy checks how long the serving threads waited for a CPU. After a wait of [`WAIT_MAX`] or
+//! longer, all return to the ordinary policy for a time, which doubles with each recurrence. While few requests arrive, the
+//! watcher sleeps, because on a slow CPU it would cost a good part of the CPU time of serving a stream.
 
 use std::fs::File;
 use std::io;
@@ -21,28 +21,28 @@ use fonio_system::procfs::Schedule;
 
 use crate::kernel::{Policy, set_policy};
 
-/// How often the waiting is looked at while requests come. A caller may have to wait for as long.
+/// Time between two checks while requests arrive. A caller may have to wait this long.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// So much waiting in an interval is not by chance.
+/// A wait that is too long to be accidental.
 const WAIT_MAX: Duration = Duration::from_millis(1);
-/// Requests in an interval from which moving callers costs more than a few percent of a CPU.
+/// Number of requests in an interval from which moving callers costs more than a few percent of a CPU.
 const REQUESTS_MIN: u32 = 20;
-/// How often the time is looked at: at each of so many requests.
+/// Number of requests between two looks at the clock.
 const BATCH: u32 = 64;
-/// Intervals with fewer requests after which nobody watches any more.
+/// Number of intervals with fewer requests after which the watcher sleeps.
 const QUIET_MAX: u32 = 20;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
-/// The threads that serve callers of their own CPU.
+/// The threads that serve callers on their own CPU.
 #[derive(Debug)]
 pub(super) struct Placement {
     began: Instant,
-    /// Requests so far.
+    /// Number of requests so far.
     served: AtomicU64,
-    /// When the batch of requests began that is being served, in nanoseconds since `began`.
+    /// When the current batch of requests began, in nanoseconds since `began`.
     batch_began: AtomicU64,
-    /// Nobody watches: requests that come quickly wake the watcher.
+    /// Whether the watcher sleeps; many requests wake it.
     sleeps: AtomicBool,
     state: Mutex<State>,
     woken: Condvar,
@@ -58,13 +58,13 @@ struct State {
 #[derive(Debug)]
 struct Thread {
     number: i32,
-    /// Its `schedstat`.
+    /// Its `schedstat` file.
     waiting: File,
     waited: Duration,
 }
 
 impl Thread {
-    /// How long it waited for a CPU since this was last asked.
+    /// Returns how long it waited for a CPU since the last call.
     fn waited_since(&mut self) -> Duration {
         let mut text = [0; 96];
         let length = self.waiting.read_at(&mut text, 0).unwrap_or(0);
@@ -92,10 +92,10 @@ impl Placement {
         self.state.lock().expect("no thread panics while it holds the list of threads")
     }
 
-    /// Watches the calling thread from now on.
+    /// Adds the calling thread to the watched threads.
     ///
     /// # Errors
-    /// Where the kernel does not tell how long threads wait.
+    /// If the kernel does not report how long threads wait.
     pub(super) fn enter(&self) -> io::Result<()> {
         let number = rustix::thread::gettid().as_raw_nonzero().get();
         let waiting = File::open(format!("/proc/self/task/{number}/schedstat"))?;
@@ -103,7 +103,7 @@ impl Placement {
         Ok(())
     }
 
-    /// A request was served.
+    /// Counts a request.
     pub(super) fn count(&self) {
         let served = self.served.fetch_add(1, Ordering::Relaxed) + 1;
         if !served.is_multiple_of(u64::from(BATCH)) {
@@ -136,7 +136,7 @@ impl Placement {
             state.awake = false;
             let now = Instant::now();
             if now < paused_until {
-                // Until then requests wake nobody.
+                // Until then, requests do not wake the watcher.
                 let waited = self.woken.wait_timeout(state, paused_until - now);
                 state = waited.expect("no thread panics while it holds the list of threads").0;
                 continue;
@@ -153,7 +153,7 @@ impl Placement {
         }
     }
 
-    /// Has the threads give way to callers until requests become few, or until the threads starve: then it returns true.
+    /// Lets the threads give way to callers until requests become few (returns false) or the threads starve (returns true).
     fn keep_callers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
         state.longest_wait();
         state.take(Policy::Idle);
@@ -174,15 +174,15 @@ impl Placement {
 }
 
 impl State {
-    /// Gives all threads the policy.
+    /// Sets the policy of all threads.
     fn take(&self, policy: Policy) {
         for thread in &self.threads {
-            // A thread that has ended needs none.
+            // The call fails for a thread that has ended, which is harmless.
             let _ = set_policy(thread.number, policy);
         }
     }
 
-    /// The longest that a thread waited for a CPU since this was last asked.
+    /// The longest wait of a thread for a CPU since the last call.
     fn longest_wait(&mut self) -> Duration {
         self.threads.iter_mut().map(Thread::waited_since).max().unwrap_or_default()
     }

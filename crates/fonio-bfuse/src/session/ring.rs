@@ -1,8 +1,8 @@
-//! Serving over io_uring: threads that stay on one CPU each and serve who runs there.
+//! Serves requests over io_uring, with threads that stay on one CPU each and serve the callers there.
 //!
-//! Who makes a request sleeps until it is answered, so its CPU is free for us, warm and awake. Over `/dev/fuse` the
-//! kernel wakes whichever thread has waited longest, mostly on another CPU, which must be woken first, and the caller
-//! again when the answer is there.
+//! A caller sleeps until its request is answered, so its CPU is free for our thread, awake and with warm caches. Over
+//! `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on another CPU, which must be woken first, and
+//! later the caller in the same way.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,23 +16,23 @@ use crate::filesystem::Worker;
 use crate::kernel::{self, Identity};
 use crate::protocol::{HEADER_OUT, Header, Opcode, Request};
 
-/// The least threads of one CPU: while one waits for the device below, the other serves names.
+/// Smallest number of threads per CPU: while one waits for the device below, the other serves requests for names.
 const THREADS_MIN: usize = 2;
 
-/// The most that the kernel has a queue for.
+/// Largest number of queues of the kernel.
 const QUEUES_MAX: usize = 1 << 16;
 
-/// The largest answer to a request that brings data with it.
+/// The largest answer to a request that includes data.
 const SHORT_ANSWER_BYTES: usize = 64;
 
-/// How many queues the kernel wants served before it uses any: one for each CPU that may ever be there.
+/// Number of queues that must be served before the kernel uses any: one for each possible CPU.
 pub(crate) fn queues() -> Option<u16> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
     let last = text.trim().rsplit([',', '-']).next()?.parse::<usize>().ok()?;
     u16::try_from(last + 1).ok().filter(|queues| usize::from(*queues) < QUEUES_MAX)
 }
 
-/// How many threads of all queues are served by, where `wanted` are to work at the same time.
+/// Total number of threads of all queues, if `wanted` requests are to be served at the same time.
 pub(super) fn threads(wanted: usize) -> usize {
     let queues = queues().map_or(1, usize::from);
     queues * per_queue(wanted, queues)
@@ -62,22 +62,22 @@ impl Session {
         let mut cpus = CpuSet::new();
         if usize::from(queue) < CpuSet::MAX_CPU {
             cpus.set(usize::from(queue));
-            // A CPU that may come later cannot be had now; nobody runs there.
+            // A CPU that may be added later is not available now, and runs no callers.
             let _ = sched_setaffinity(None, &cpus);
         }
-        // Without the privilege the kernel may make memory for us by writing back through our own mount.
+        // Without this, the kernel could free memory for us by writing back through our own mount. It needs a capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
         let mut entry =
             kernel::RingEntry::new(self.device.as_fd(), queue, self.file_system.plan.request_bytes())?;
-        // Without, callers are moved to other CPUs more often.
+        // Without this, callers move to other CPUs more often.
         let is_watched = self.placement.enter().is_ok();
         let mut received = Vec::new();
         loop {
             let parts = match entry.next() {
                 Ok(parts) => parts,
                 Err(error) if has_ended(&error) => return Ok(()),
-                // The kernel's setting was changed while it took the connection: `/dev/fuse` brings everything.
+                // The kernel's parameter was changed during the connection: `/dev/fuse` delivers all requests.
                 Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                     self.over_ring.store(false, Ordering::Relaxed);
                     return Ok(());
@@ -94,7 +94,7 @@ impl Session {
             }
             let mut out = [0; HEADER_OUT];
             if opcode == Opcode::Write {
-                // The answer's place is the data's, which stay where they are until they are below.
+                // The answer overwrites the data of the request, which stay unchanged until they are below.
                 let request = Request { header, opcode, record, payload };
                 let mut short = [0; SHORT_ANSWER_BYTES];
                 let answer = self.file_system.serve(&mut worker, &request, &mut short);
@@ -113,7 +113,7 @@ impl Session {
     }
 }
 
-/// Whether this is how the kernel says that the mount is gone.
+/// Whether this error means that the mount is gone.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECANCELED | libc::ECONNABORTED | libc::ENODEV))
 }

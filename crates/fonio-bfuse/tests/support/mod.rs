@@ -1,4 +1,4 @@
-//! A mount in a process of its own, as users have it: what a test does with it can hang or kill the daemon alone.
+//! A mount whose daemon is a separate process, as for users: a test can only hang or kill this process.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -22,7 +22,7 @@ pub fn program() -> PathBuf {
     path.join("examples/mount")
 }
 
-/// A mounted directory; it is unmounted when this is dropped.
+/// A mounted directory. It is unmounted when this value is dropped.
 pub struct Mounted {
     pub folder: TempDir,
     pub source: PathBuf,
@@ -62,7 +62,7 @@ impl Mounted {
         self.source.join(name)
     }
 
-    /// Asks the daemon to end, and says whether it ended well.
+    /// Asks the daemon to end, and returns whether it ended successfully.
     pub fn terminate(&mut self) -> bool {
         let pid = rustix::process::Pid::from_child(&self.daemon);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is our child");
@@ -87,7 +87,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Random numbers from a seed.
+/// Pseudorandom numbers, the same for the same seed.
 pub struct Numbers(Random);
 
 impl Numbers {

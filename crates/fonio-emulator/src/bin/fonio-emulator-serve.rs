@@ -1,11 +1,11 @@
-//! The serving process as a program of its own, for owners that have no `fonio` at hand.
+//! The serving process as a separate program, for owners other than `fonio`.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match fonio_emulator::serve() {
         Ok(()) => ExitCode::SUCCESS,
-        // The owner was told on standard output.
+        // The owner has read the error on standard output.
         Err(_) => ExitCode::FAILURE,
     }
 }

@@ -1,4 +1,4 @@
-//! `delay`: commands take longer; `add` says by how much.
+//! `delay`: commands take longer, by `add`.
 
 use fonio_core::Nanos;
 use fonio_sim::Random;

@@ -1,4 +1,4 @@
-//! `flip`: a read gives one wrong bit, without an error; what is stored stays right.
+//! `flip`: a read returns one wrong bit, without an error; the stored data stay correct.
 
 use fonio_sim::Random;
 

@@ -1,9 +1,9 @@
-//! Faults on demand: one file per kind.
+//! Injects faults; there is one file per kind.
 //!
-//! A fault is written `KIND:KEY=VALUE,KEY=VALUE…`. All kinds that concern single commands take `op` (read, write,
-//! flush, discard; several with `+`; default: all that the kind knows), `range` (`FROM-TO` in bytes, with K, M, G for
-//! KiB, MiB, GiB; default: the whole device) and `probability` (0 to 1; default 1). The same seed gives the same
-//! faults to the same commands.
+//! The text of a fault is `KIND:KEY=VALUE,KEY=VALUE…`. All kinds that concern single commands have the keys `op` (read,
+//! write, flush, discard; several with `+`; default: all that the kind supports), `range` (`FROM-TO` in bytes, with K, M, G
+//! for KiB, MiB, GiB; default: the whole device) and `probability` (0 to 1; default 1). The same seed injects the same
+//! faults into the same commands.
 
 mod delay;
 mod error;
@@ -19,35 +19,35 @@ use fonio_sim::Random;
 use crate::EmulatorError;
 use scope::Scope;
 
-/// A command as the faults see it.
+/// The properties of a command that faults need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) op: Op,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    /// Since serving began.
+    /// Time since serving began.
     pub(crate) elapsed: Nanos,
 }
 
-/// What becomes of a command.
+/// The effect of a fault on a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// It fails; nothing is written.
+    /// It fails, and nothing is written.
     pub(crate) fails: bool,
-    /// The device has gone, at this command and all later ones.
+    /// The device has disappeared for this command and all later ones.
     pub(crate) vanished: bool,
     /// It takes this much longer.
     pub(crate) delay: Nanos,
-    /// Bits of the data read that are turned over, counted from the command's first.
+    /// Positions of flipped bits in the data of a read, counted from the first bit of the command.
     pub(crate) flips: Vec<u64>,
 }
 
-/// A kind of fault at work.
+/// An active fault.
 trait Judge: Send {
     fn judge(&mut self, asked: &Asked, verdict: &mut Verdict);
 }
 
-/// A fault as it was asked for. Parse it from its text.
+/// A fault that the user requests. Parse it from its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     kind: Kind,
@@ -81,7 +81,7 @@ impl FromStr for Fault {
     }
 }
 
-/// All faults of a device, at work.
+/// All active faults of a device.
 #[derive(Default)]
 pub(crate) struct Faults {
     judges: Vec<Box<dyn Judge>>,
@@ -89,7 +89,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Each fault has random numbers of its own, so that adding one does not change what the others do.
+    /// Each fault has its own random numbers, so that adding one does not change the others.
     pub(crate) fn new(faults: &[Fault], seed: u64) -> Faults {
         let judges = faults.iter().enumerate().map(|(at, fault)| -> Box<dyn Judge> {
             let random = Random::new(Random::new(seed ^ (at as u64) << 32).next_u64());
@@ -207,7 +207,7 @@ mod tests {
             ],
         );
         check("vanish", expect!["fault `vanish`: it needs `after` (a duration) or `commands` (a number)"]);
-        check("flip:colour=red", expect!["fault `flip:colour=red`: it knows no `colour`"]);
-        check("flip:op=write", expect!["fault `flip:op=write`: it knows no `op`"]);
+        check("flip:colour=red", expect!["fault `flip:colour=red`: there is no setting `colour`"]);
+        check("flip:op=write", expect!["fault `flip:op=write`: there is no setting `op`"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Which commands a fault strikes, and how its settings are read.
+//! Selects the commands that a fault affects, and parses the keys of faults.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use fonio_sim::Random;
 
 use super::Asked;
 
-/// The settings of a fault that nobody has taken yet.
+/// The keys of a fault that have not been used yet.
 pub(super) struct Settings<'a> {
     left: Vec<(&'a str, &'a str)>,
 }
@@ -27,22 +27,22 @@ impl<'a> Settings<'a> {
     }
 
     pub(super) fn finish(&self) -> Result<(), String> {
-        self.left.first().map_or(Ok(()), |(key, _)| Err(format!("it knows no `{key}`")))
+        self.left.first().map_or(Ok(()), |(key, _)| Err(format!("there is no setting `{key}`")))
     }
 }
 
-/// The commands that a fault strikes.
+/// The commands that a fault affects.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Scope {
-    /// None for all.
+    /// `None` for all.
     ops: Option<Vec<Op>>,
     range: Option<Range<u64>>,
-    /// Out of 2⁶⁴; `None` for always.
+    /// Probability in units of 2⁻⁶⁴; `None` for 1.
     threshold: Option<u64>,
 }
 
 impl Scope {
-    /// Takes `op`, `range` and `probability`.
+    /// Uses the keys `op`, `range` and `probability`.
     pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Scope, String> {
         let ops = settings.take("op").map(parse_ops).transpose()?;
         let mut scope = Scope::of_reads(settings)?;
@@ -50,14 +50,14 @@ impl Scope {
         Ok(scope)
     }
 
-    /// Takes `range` and `probability`; only reads are struck.
+    /// Uses the keys `range` and `probability`; affects reads only.
     pub(super) fn of_reads(settings: &mut Settings<'_>) -> Result<Scope, String> {
         let range = settings.take("range").map(parse_range).transpose()?;
         let threshold = settings.take("probability").map(parse_probability).transpose()?.flatten();
         Ok(Scope { ops: Some(vec![Op::Read]), range, threshold })
     }
 
-    /// The part of the command that is struck, in bytes of the device; `None` where it is not struck.
+    /// The affected part of the command, in bytes of the device; `None` if it is not affected.
     pub(super) fn strikes(&self, asked: &Asked, random: &mut Random) -> Option<Range<u64>> {
         if self.ops.as_ref().is_some_and(|ops| !ops.contains(&asked.op)) {
             return None;
@@ -96,7 +96,7 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
     if range.is_empty() { Err(format!("the range `{text}` is empty")) } else { Ok(range) }
 }
 
-/// Out of 2⁶⁴; `None` for 1.
+/// Converts a probability to units of 2⁻⁶⁴; `None` for 1.
 fn parse_probability(text: &str) -> Result<Option<u64>, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
     let number = number.ok_or_else(|| format!("`{text}` is not a probability from 0 to 1"))?;

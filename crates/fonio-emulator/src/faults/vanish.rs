@@ -1,4 +1,4 @@
-//! `vanish`: the device goes away, as a card that is pulled out, and does not come back.
+//! `vanish`: the device disappears, like a card that is pulled out, and does not come back.
 
 use fonio_core::Nanos;
 

@@ -1,4 +1,4 @@
-//! The first part of a conversation: what is offered, and what the client wants.
+//! The negotiation: the server offers its export, and the client chooses.
 
 use std::io::{self, Read, Write};
 
@@ -31,13 +31,13 @@ const TRANSMIT_FUA: u16 = 1 << 3;
 const TRANSMIT_TRIM: u16 = 1 << 5;
 const TRANSMIT_WRITE_ZEROES: u16 = 1 << 6;
 
-/// Bytes of reserved zeros behind the answer to `NBD_OPT_EXPORT_NAME`.
+/// Number of reserved zero bytes after the answer to `NBD_OPT_EXPORT_NAME`.
 const OLD_ANSWER_ZEROES: usize = 124;
 
-/// No option that we know is longer than a name of 4096 bytes and a few numbers.
+/// The longest valid option: a name of 4096 bytes and a few numbers.
 const OPTION_BYTES_MAX: u32 = 8192;
 
-/// Talks until the client begins to use the device (`true`) or gives up (`false`).
+/// Negotiates until the client starts to use the device (`true`) or disconnects (`false`).
 pub(super) fn negotiate(input: &mut impl Read, output: &mut impl Write, limits: &Limits) -> io::Result<bool> {
     let mut greeting = Vec::new();
     greeting.extend(MAGIC.to_be_bytes());
@@ -72,7 +72,7 @@ pub(super) fn negotiate(input: &mut impl Read, output: &mut impl Write, limits: 
                 return Ok(false);
             }
             OPT_LIST => {
-                // One export, whose name is empty: four bytes of length, all zero.
+                // The only export has an empty name: four bytes of length, all zero.
                 answer(output, option, REP_SERVER, &[0; 4])?;
                 answer(output, option, REP_ACK, &[])?;
             }
@@ -96,7 +96,7 @@ pub(super) fn negotiate(input: &mut impl Read, output: &mut impl Write, limits: 
     }
 }
 
-/// What the client may use: the device's abilities, no more.
+/// The transmission flags: the abilities of the device.
 fn transmission_flags(limits: &Limits) -> u16 {
     let mut flags = TRANSMIT_HAS_FLAGS | TRANSMIT_WRITE_ZEROES;
     if limits.volatile_cache {

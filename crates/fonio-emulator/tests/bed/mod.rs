@@ -1,4 +1,4 @@
-//! What the tests of real emulated devices share.
+//! Shared code of the tests with real emulated devices.
 #![allow(dead_code, reason = "each test file is a program of its own and uses a part")]
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Papers as a document: of each the numbers in a figure, ours over the published one, and all rows in a table.
+//! Converts papers into a document: for each, a chart of our numbers over the published ones, and a table of all rows.
 
 use fonio_core::Unit;
 use fonio_report::Document;
@@ -93,7 +93,7 @@ fn section(paper: &Paper) -> Section {
     }
 }
 
-/// Ours over the published number, where both are numbers of which that says something.
+/// Our number over the published one, if both are numbers and the ratio is meaningful.
 fn ratio(row: &Row) -> Option<f64> {
     match row.said {
         Said::Number { published, ours: Some(ours), .. } if published > 0.0 && ours > 0.0 => {
@@ -103,7 +103,7 @@ fn ratio(row: &Row) -> Option<f64> {
     }
 }
 
-/// A line for each number, from where it would agree to where it is.
+/// A line for each number, from where it would agree to its value.
 fn figure(paper: &Paper) -> Option<Figure> {
     let rows: Vec<(&Row, f64)> = paper.rows.iter().filter_map(|row| Some((row, ratio(row)?))).collect();
     if rows.is_empty() {
@@ -124,7 +124,7 @@ fn figure(paper: &Paper) -> Option<Figure> {
         series.low.push(ratio.min(1.0));
         series.high.push(ratio.max(1.0));
     }
-    // Powers of two, as the axis has.
+    // Powers of two, like the ticks of the axis.
     let (mut low, mut high) = (0.5, 2.0);
     for (_, ratio) in &rows {
         while *ratio < low {
@@ -197,7 +197,7 @@ fn said(said: &Said) -> (Cell, Cell) {
     }
 }
 
-/// It was published with as many digits as it has.
+/// A number with as many digits as were published.
 fn as_published(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }

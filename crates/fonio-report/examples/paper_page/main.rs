@@ -1,5 +1,5 @@
-//! `cargo xtask paper --json | cargo run -p fonio-report --example paper_page -- FILE`: the studies' tables and figures,
-//! ours beside theirs, as a page. `cargo xtask paper --html FILE` does both.
+//! `cargo xtask paper --json | cargo run -p fonio-report --example paper_page -- FILE` writes the studies' tables and
+//! figures beside ours as an HTML page. `cargo xtask paper --html FILE` does both.
 
 mod document;
 

@@ -1,37 +1,37 @@
-//! An amount as people state it: a number and a unit.
+//! An amount as users write it: a number and a unit.
 
 use std::fmt;
 
 use fonio_core::{Quantity, QuantityError, Unit};
 
-/// A number with the unit that it was stated in.
+/// A number with its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Amount {
-    /// As it was written.
+    /// The original text.
     pub text: String,
     quantity: Quantity,
 }
 
 impl Amount {
-    /// Reads `20ms`, `4 KiB`, `1.5 MB/s`, `12%`, `3`.
+    /// Parses `20ms`, `4 KiB`, `1.5 MB/s`, `12%`, `3`.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// A sentence that says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Amount, QuantityError> {
         Ok(Amount { text: text.trim().to_owned(), quantity: text.parse()? })
     }
 
-    /// The value to compare a figure of `unit` with; `None` where they count different things. A duration needs a unit;
-    /// the others may go without.
+    /// The value for comparing it with a figure in `unit`; `None` if the units measure different things. A duration needs a
+    /// unit; for other figures the unit may be omitted.
     pub fn in_unit(&self, unit: Unit) -> Option<f64> {
         let value = self.quantity.value;
         match (self.quantity.unit, unit) {
             (None, Unit::Ns | Unit::S) => None,
-            // People state degrees.
+            // Users write degrees.
             (None, Unit::Millicelsius) => Some(value * 1000.0),
             (None, _) => Some(value),
             (Some(Unit::Ns), Unit::S) => Some(value / 1e9),
-            // "10 flushes" may be said of a ratio and "2x" of a plain number.
+            // "10 flushes" is accepted for a ratio, and "2x" for a plain number.
             (Some(Unit::Ratio), Unit::Number | Unit::Share) => Some(value),
             (Some(Unit::Share), Unit::Ratio | Unit::Number) => Some(value),
             (Some(stated), unit) => (stated == unit).then_some(value),

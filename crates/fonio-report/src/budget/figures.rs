@@ -1,16 +1,16 @@
-//! The figure that a budget names.
+//! Finds the figure that a budget names.
 
 use fonio_analysis::Figure;
 
 use super::{Amount, BudgetError};
 
-/// How many near matches an error names.
+/// Number of similar names in an error.
 const NEAR: usize = 4;
-/// Containers and units in paths of the report's JSON, which budgets may use in the place of names.
+/// Containers and units in paths of the report's JSON, which budgets may use instead of names.
 const SILENT: [&str; 5] = ["analysis", "groups", "all", "processes", "share"];
 const SUFFIXES: [&str; 6] = ["_ns", "_share", "_ratio", "_millicelsius", "_bytes", "_per_s"];
 
-/// The figure of that name; else the only one that the path can mean.
+/// The figure of that name, or the only one that the shortened name or path fits.
 pub(super) fn resolve<'a>(
     figures: &'a [Figure],
     path: &str,
@@ -42,7 +42,7 @@ pub(super) fn resolve<'a>(
     }
 }
 
-/// `a.b[c.d].e` as `a`, `b`, `c.d`, `e`, without containers.
+/// Splits `a.b[c.d].e` into `a`, `b`, `c.d`, `e`, without containers.
 fn segments(path: &str) -> Vec<String> {
     let mut out = vec![String::new()];
     let mut inside = false;
@@ -62,7 +62,8 @@ fn segments(path: &str) -> Vec<String> {
     out
 }
 
-/// How many of `all` are left out by `asked`; `None` where `asked` is not a shortened form. Both begin and end alike.
+/// Number of segments of `all` that `asked` omits; `None` if `asked` is not a shortened form. The first and the last
+/// segment must be equal.
 fn skipped(asked: &[String], all: &[String]) -> Option<usize> {
     if !fits(asked.first()?, all.first()?) || !fits(asked.last()?, all.last()?) {
         return None;
@@ -71,7 +72,7 @@ fn skipped(asked: &[String], all: &[String]) -> Option<usize> {
     asked.iter().all(|segment| rest.any(|other| fits(segment, other))).then(|| all.len() - asked.len())
 }
 
-/// Whether two segments are the same but for a unit.
+/// Whether two segments are equal, apart from a unit.
 fn fits(asked: &str, segment: &str) -> bool {
     let bare = |text: &'_ str| -> String {
         SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix)).unwrap_or(text).to_owned()
@@ -80,7 +81,7 @@ fn fits(asked: &str, segment: &str) -> bool {
 }
 
 fn unknown(path: &str, asked: &[String], all: &[Figure]) -> BudgetError {
-    // Shared words say more than shared letters: a path may have every segment right but one.
+    // Equal segments count more than equal letters: in a mistyped path, all segments but one may be correct.
     let likeness = |figure: &Figure| {
         let segments = segments(&figure.name);
         let shared = asked.iter().filter(|segment| segments.iter().any(|other| fits(segment, other))).count();

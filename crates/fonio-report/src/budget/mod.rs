@@ -1,8 +1,8 @@
 //! Budgets: limits that the user states for figures.
 //!
-//! `latency.writes.service.p99<=20ms` names a figure and compares it with an amount. [`Analysis::figures`] lists every
-//! name. A name may leave out parts as long as it means one figure: `latency.p99.writes` does not, `sizes.reads.p50` does;
-//! paths of the report's JSON are understood too (`latency.groups[writes].service_ns.p99`).
+//! `latency.writes.service.p99<=20ms` compares a figure with an amount. [`Analysis::figures`] lists all names. Parts of a
+//! name may be omitted if the rest identifies one figure: `sizes.reads.p50` does, `latency.p99.writes` does not. Paths of
+//! the report's JSON work too (`latency.groups[writes].service_ns.p99`).
 //!
 //! [`Analysis::figures`]: fonio_analysis::Analysis::figures
 
@@ -23,13 +23,13 @@ use fonio_core::{QuantityError, Unit};
 pub struct Budget {
     /// The figure as the user named it.
     pub path: String,
-    /// How the figure must stand to the threshold.
+    /// The relation that is required.
     pub relation: Relation,
     /// The threshold.
     pub limit: Amount,
 }
 
-/// How a figure must stand to its threshold.
+/// A relation between a figure and its threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// `<`
@@ -44,59 +44,59 @@ pub enum Relation {
     Equal,
 }
 
-/// What a budget says about an analysis.
+/// The result of checking a budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Whether the figure keeps to the threshold.
+    /// Whether the figure satisfies the budget.
     pub passed: bool,
-    /// The figure's full path.
+    /// The complete name of the figure.
     pub path: String,
     /// The figure, in the unit of its name (nanoseconds, bytes, a share of 1, …).
     pub actual: f64,
-    /// The outcome in a sentence.
+    /// The result in a sentence.
     pub sentence: String,
 }
 
-/// Why a budget cannot be read or held against an analysis.
+/// Errors of parsing or checking a budget.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum BudgetError {
-    /// There is no relation between two sides.
+    /// The budget contains no relation.
     #[error("{text:?} is not a budget: write FIGURE<=LIMIT, with one of <, <=, >, >=, ==")]
     NoRelation {
-        /// What was given.
+        /// The budget.
         text: String,
     },
     /// The threshold is not a number with a known unit.
     #[error(transparent)]
     BadAmount(#[from] QuantityError),
-    /// No figure has that path.
+    /// There is no figure with this name.
     #[error("the report has no figure {path:?}{}", near_words(near))]
     UnknownPath {
-        /// What was asked for.
+        /// The name.
         path: String,
-        /// Paths that look like it.
+        /// Similar names.
         near: Vec<String>,
     },
-    /// Several figures fit equally well.
+    /// The name fits several figures equally well.
     #[error("{path:?} could be several figures: {}", candidates.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The name.
         path: String,
-        /// What it could mean.
+        /// The names of these figures.
         candidates: Vec<String>,
     },
-    /// The figure's unit and the threshold's do not fit.
+    /// The units of figure and threshold differ.
     #[error("{path} is {}; {limit} cannot be compared with it", unit_words(*unit))]
     WrongUnit {
         /// The figure.
         path: String,
-        /// What it is counted in.
+        /// Its unit.
         unit: Unit,
         /// The threshold as it was written.
         limit: String,
     },
-    /// The recording does not show the figure: neither kept nor broken.
+    /// The recording does not show the figure, so the budget is neither kept nor broken.
     #[error("{path} is unknown in this recording")]
     NotKnown {
         /// The figure.
@@ -150,7 +150,7 @@ impl fmt::Display for Relation {
 }
 
 impl Budget {
-    /// Reads `FIGURE<=LIMIT`.
+    /// Parses `FIGURE<=LIMIT`.
     ///
     /// # Errors
     /// [`BudgetError::NoRelation`], [`BudgetError::BadAmount`].
@@ -168,7 +168,8 @@ impl Budget {
     /// Compares the figure that the budget names with its limit.
     ///
     /// # Errors
-    /// [`BudgetError`]: no or no single such figure, one of another unit, or one that the recording does not show.
+    /// [`BudgetError`] if there is no such figure or more than one, if its unit differs, or if the recording does not show
+    /// it.
     pub fn evaluate(&self, figures: &[Figure]) -> Result<Outcome, BudgetError> {
         let figure = figures::resolve(figures, &self.path, &self.limit)?;
         let limit = self.limit.in_unit(figure.unit).ok_or_else(|| BudgetError::WrongUnit {
@@ -190,7 +191,7 @@ impl Budget {
     }
 }
 
-/// The first relation outside brackets: a process may be called `a<b`.
+/// The first relation outside brackets, because a process can have the name `a<b`.
 fn find_relation(text: &str) -> Option<(usize, usize, Relation)> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {

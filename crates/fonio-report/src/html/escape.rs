@@ -1,10 +1,10 @@
-//! Text that stays text inside HTML.
+//! Escapes text for HTML.
 
 use std::fmt::{self, Write};
 
-/// Text, an attribute's value or a name from outside. Safe in elements and in double-quoted attributes.
+/// Escaped text or attribute value. Safe in elements and in double-quoted attributes.
 ///
-/// Control characters are written as [`printable`](crate::text::printable) writes them: HTML has no way to hold some.
+/// Control characters are written as by [`printable`](crate::text::printable), because HTML cannot represent some of them.
 pub struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -23,8 +23,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// JSON for a `<script type="application/json">`: the element ends at the first `</script`, wherever it stands, so no
-/// `<` may occur. JSON has it only inside strings, where an escape says the same.
+/// JSON for a `<script type="application/json">`. The element ends at the first `</script`, even inside a string, so `<` is
+/// written as an escape; it occurs only in strings.
 pub fn json_in_script(value: &serde_json::Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }

@@ -1,4 +1,4 @@
-//! A figure: its frame in HTML, and its data as the script reads them.
+//! A chart: its frame in HTML, and its data in the format of the script.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::escape::{Escaped, json_in_script};
 use crate::document::{Axis, Figure, Mark, Plot, Role, Scale, Series};
 use crate::text::printable;
 
-/// Up to this many numbers are written as decimal text, which is shorter for short ones and can be read.
+/// Up to this number of values, decimal text is used; it is shorter then, and readable.
 const PACKED_FROM: usize = 64;
 
 pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
@@ -21,7 +21,7 @@ pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     if matches!(figure.plot, Plot::Scatter | Plot::HeatScatter) {
         class.push_str(" cloud");
     }
-    // Horizontal bars and intervals need a height for each row.
+    // Horizontal bars and intervals need space for each row.
     let rows = match &figure.y.scale {
         Scale::Categories(names) => Some(names.len()),
         _ => None,
@@ -112,10 +112,10 @@ fn series(series: &Series) -> Value {
     value.into()
 }
 
-/// 32 bits are seven digits: more than a picture shows.
+/// 32 bits have seven digits, more than a chart shows.
 fn pack(numbers: &[f64]) -> Value {
     if numbers.len() <= PACKED_FROM {
-        // JSON has no "not a number"; serde_json writes null for it, and the script reads that back.
+        // JSON has no "not a number"; serde_json writes null, and the script converts it back.
         return json!(numbers);
     }
     let bytes: Vec<u8> = numbers.iter().flat_map(|&number| (number as f32).to_le_bytes()).collect();
@@ -134,7 +134,7 @@ fn role_name(role: Role) -> String {
         Role::Rest => "rest".into(),
         Role::Before => "before".into(),
         Role::After => "after".into(),
-        // As many as the style sheet has colours.
+        // The number of colours in the style sheet.
         Role::Category(at) => format!("c{}", at % 8),
     }
 }

@@ -1,8 +1,8 @@
-//! HTML: one file that opens anywhere, asks the network for nothing, and can be read without its script.
+//! HTML: one file that opens anywhere, sends no network requests, and is readable without its script.
 //!
-//! What comes from outside (names of threads, paths, devices) is escaped in one place, `escape::Escaped`; the data of
-//! the charts stand in `application/json` blocks in which `<` never occurs. The page's content security policy forbids
-//! every request, so that a mistake here could not become one.
+//! Untrusted text (names of threads, paths, devices) is escaped in one place, `escape::Escaped`. The data of the charts are
+//! in `application/json` blocks that never contain `<`. The page's content security policy forbids every request, in case
+//! an escape is missing.
 
 mod escape;
 mod figure;
@@ -18,14 +18,14 @@ use prose::Prose;
 const SCRIPT: &str = include_str!("../../web/dist/report.js");
 const STYLE: &str = include_str!("../../web/dist/report.css");
 
-/// Nothing may be fetched, framed or sent; the page's own inline script and style may run.
+/// Forbids requests, frames and forms; allows the page's own inline script and style.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
                       base-uri 'none'; form-action 'none'";
 
 /// Writes the document as one self-contained HTML file.
 ///
 /// # Errors
-/// Those of `out`.
+/// Those of writing to `out`.
 pub fn render_html(document: &Document, out: &mut dyn io::Write) -> io::Result<()> {
     write!(out, "{}", Page { document, prose: Prose::new(&document.terms) })
 }
@@ -261,7 +261,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Sentences as a list; nothing where there are none.
+    /// A list of sentences; nothing if there are none.
     fn list(&self, f: &mut fmt::Formatter<'_>, class: &str, sentences: &[String]) -> fmt::Result {
         if sentences.is_empty() {
             return Ok(());
@@ -277,7 +277,8 @@ impl Page<'_> {
     }
 }
 
-/// Cells of so many bytes get room: in a narrow column they would make the row higher than the screen.
+/// Cells with at least this many bytes get a minimum width: in a narrow column, they would make the row higher than the
+/// screen.
 const PROSE_FROM: usize = 48;
 
 fn write_cell(f: &mut fmt::Formatter<'_>, cell: &Cell, numeric: bool) -> fmt::Result {

@@ -1,11 +1,11 @@
-//! Sentences in which defined words carry their definition.
+//! Adds definitions to the terms in sentences.
 
 use std::fmt;
 
 use super::escape::Escaped;
 use crate::document::Term;
 
-/// Finds defined words. A longer term is taken before a shorter one that it contains.
+/// Finds terms. A longer term has priority over a shorter one inside it.
 pub struct Prose<'a> {
     terms: Vec<&'a Term>,
 }
@@ -17,7 +17,7 @@ impl<'a> Prose<'a> {
         Prose { terms }
     }
 
-    /// `text` with the first occurrence of each term marked, and what stands between backticks set as code.
+    /// Marks the first occurrence of each term in `text`, and formats text between backticks as code.
     pub fn marked(&'a self, text: &'a str) -> Marked<'a> {
         Marked { terms: &self.terms, text }
     }
@@ -28,7 +28,7 @@ impl<'a> Prose<'a> {
     }
 }
 
-/// Where `word` stands in `text` as a word of its own, whatever its case.
+/// The position of `word` as a separate word in `text`, ignoring case.
 fn find_word(text: &str, word: &str) -> Option<usize> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let starts = text.char_indices().map(|(at, _)| at);
@@ -45,7 +45,7 @@ pub struct Marked<'a> {
 }
 
 impl Marked<'_> {
-    /// Words between code, with the terms that were not marked before.
+    /// Text outside code, with the terms that were not marked before.
     fn words<'a>(&'a self, f: &mut fmt::Formatter<'_>, text: &str, used: &mut Vec<&'a str>) -> fmt::Result {
         let mut rest = text;
         loop {

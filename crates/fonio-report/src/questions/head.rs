@@ -1,4 +1,4 @@
-//! What stands at the top and at the bottom: verdict, figures to remember, findings, provenance.
+//! The beginning and the end of a report: verdict, most important numbers, findings, provenance.
 
 use fonio_analysis::findings::{Finding, Severity};
 use fonio_analysis::{Group, SpanSource};
@@ -27,7 +27,7 @@ pub fn subtitle(about: &About<'_>) -> String {
         (None, _) => device.device.clone(),
     }));
     parts.push(Unit::S.format(about.length_s()));
-    // Without a command the title is the host's name already.
+    // Without a command, the title is already the name of the host.
     parts.retain(|part| *part != title(about));
     parts.join(" · ")
 }
@@ -35,9 +35,9 @@ pub fn subtitle(about: &About<'_>) -> String {
 pub fn verdict(about: &About<'_>) -> Verdict {
     let analysis = about.analysis;
     let tone = match analysis.verdict_severity {
-        // A part of the requests cannot show that all is well.
+        // Some of the requests cannot show that storage is fine.
         Severity::Note | Severity::Low if analysis.verdict_id == "filtered-light" => Tone::Plain,
-        // Something merely worth knowing does not make a recording worse than fine.
+        // A finding that is only informative does not change a good verdict.
         Severity::Note | Severity::Low => Tone::Good,
         severity => severity_tone(severity),
     };
@@ -49,7 +49,7 @@ pub fn verdict(about: &About<'_>) -> Verdict {
         reasons.push("Do not rely on this measurement.".to_owned());
         reasons.extend(analysis.validity.problems.iter().cloned());
     }
-    // Of several, the last question lists all.
+    // The last section lists all of them.
     reasons.extend(analysis.validity.input.first().cloned());
     Verdict { tone, sentence: analysis.verdict.clone(), reasons }
 }
@@ -85,7 +85,7 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         );
     }
     let lead = about.lead();
-    // What a program may wait for, if the source tells; else what there is.
+    // Requests for which a program may wait, if the source shows this; otherwise all.
     let waited = [Group::WriteSync, Group::Read, Group::Writes, Group::Reads];
     let rows =
         waited.iter().filter_map(|group| analysis.latency.groups.iter().find(|row| row.group == *group));
@@ -149,7 +149,7 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
             facts.push(Fact::new(label, Cell::Name(value)));
         }
     };
-    // A trace was recorded by another tool, which it does not name.
+    // Another tool recorded the trace, and the trace does not name it.
     let live = meta.source.format.is_empty() || meta.source.format == "tracefs";
     text(if live { "Recorded by" } else { "Imported by" }, Some(meta.writer.clone()));
     text("Reported by", Some(format!("fonio {}", env!("CARGO_PKG_VERSION"))));
@@ -179,7 +179,7 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
     facts
 }
 
-/// A device in one line: what it is, how it is driven, what is mounted from it.
+/// A device in one line: name, scheduler and queue, mounts.
 fn describe(device: &Device) -> String {
     let mut parts: Vec<String> = device.model.iter().cloned().collect();
     parts.extend(device.size_bytes.map(|bytes| Unit::Bytes.format(bytes.0 as f64)));

@@ -61,7 +61,7 @@ fn outstanding_of(about: &About<'_>, group: Group) -> Option<OutstandingRow> {
 
 fn answer(about: &About<'_>) -> String {
     let (rows, lead) = (&about.analysis.latency.groups, about.lead());
-    // Kinds that a program may wait for first: write-back may take long without being felt.
+    // Kinds for which a program may wait come first: long write-back may have no effect on programs.
     let longest = about.analysis.outstanding.groups.iter().filter(|row| is_single(row.group));
     let longest = longest.max_by_key(|row| (row.of_waited_share.is_some(), row.time.ns));
     let Some(longest) = longest else {
@@ -154,7 +154,7 @@ fn table(about: &About<'_>) -> Table {
             Cell::words(group_name(row.group)),
             Cell::count(row.requests, Unit::Count),
             match row.group {
-                // All together: what a program may wait for.
+                // All requests for which a program may wait.
                 Group::All => about.analysis.outstanding.waited.map(|waited| waited.share),
                 group => outstanding_of(about, group).map(|row| row.time.share),
             }
@@ -205,7 +205,7 @@ fn statistics(times: Option<&Distribution>) -> [Cell; 6] {
     ]
 }
 
-/// Service time, which explains response, for readers who look closer.
+/// Service time, which explains the response, as a detail.
 fn service(rows: &[LatencyRow]) -> Table {
     let line = |row: &LatencyRow| {
         let times = row.service_ns.as_ref();

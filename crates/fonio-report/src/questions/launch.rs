@@ -1,4 +1,4 @@
-//! Where did the time of the launch go?
+//! What took the time of the launch?
 
 use fonio_analysis::launch::{Launch, Parts};
 
@@ -32,11 +32,11 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// A wait's name, and where it stands.
+/// The label of a kind of wait, and its position.
 type Wait = (&'static str, fn(&Parts) -> u64);
 
-/// The parts with their names, and what all threads together waited; user and system where the kernel says how to divide
-/// the time on processors.
+/// The parts with their labels, and the total waits of all threads; user and system are separate if the kernel's counts
+/// divide the processor time.
 fn named(launch: &Launch) -> Vec<(&'static str, f64, Option<u64>)> {
     let Parts { running_ns, .. } = launch.path;
     let mut parts = match launch.user_share {

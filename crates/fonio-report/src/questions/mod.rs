@@ -1,7 +1,7 @@
-//! An analysis as a document: each question in the words of the person who asks, its answer, tables and figures.
+//! Converts an analysis into a document: each question in the words of the user, with answer, tables and charts.
 //!
-//! A file here turns one or two parts of the analysis into a section. It picks, names and orders; every number it
-//! shows is a field of the analysis, at most per second of a bin or as a share of its own total.
+//! Each file here converts one or two parts of the analysis into a section. It selects, names and orders; each number is a
+//! field of the analysis, at most converted to a rate per second or to a share of its own total.
 
 mod flushes;
 mod head;
@@ -29,7 +29,8 @@ use fonio_core::Unit;
 
 pub fn document(analysis: &Analysis, meta: &Meta) -> Document {
     let about = About { analysis, meta };
-    // The order in which people ask; a question that the recording cannot answer is left out, and `trust` says why.
+    // In the order in which people ask. A question that the recording cannot answer is omitted, and `trust` gives the
+    // reason.
     let questions: [fn(&About<'_>) -> Option<Section>; 14] = [
         launch::section,
         io_share::section,
@@ -60,19 +61,19 @@ pub fn document(analysis: &Analysis, meta: &Meta) -> Document {
     }
 }
 
-/// What is reported on.
+/// The subject of the report.
 pub struct About<'a> {
     analysis: &'a Analysis,
     meta: &'a Meta,
 }
 
 impl About<'_> {
-    /// The length of the span.
+    /// The duration of the span.
     fn length_s(&self) -> f64 {
         seconds(self.analysis.span.duration_ns)
     }
 
-    /// What people call a device.
+    /// The readable name of a device.
     fn device(&self, index: u32) -> String {
         match self.analysis.devices.get(index as usize) {
             Some(device) => device.name.clone().unwrap_or_else(|| device.device.clone()),
@@ -80,13 +81,13 @@ impl About<'_> {
         }
     }
 
-    /// Whether the recording shows when requests were queued. Where not, response is unknown, and service stands in.
+    /// Whether the recording shows queueing. If not, the response time is unknown, and the report uses service time.
     fn shows_response(&self) -> bool {
         let outstanding = &self.analysis.outstanding;
         outstanding.counted_from_issue < outstanding.timed
     }
 
-    /// What leads the tables and pictures: its name, and from where to where.
+    /// The time in tables and charts: its name, its start and its end.
     fn lead(&self) -> Lead {
         if self.shows_response() { Lead::Response } else { Lead::Service }
     }
@@ -98,7 +99,7 @@ impl About<'_> {
         }
     }
 
-    /// A sentence for figures that show a sample.
+    /// A sentence for charts that show a sample.
     fn sample_note(&self) -> String {
         let points = &self.analysis.points;
         let shown = points.sample.len() as u64;
@@ -110,7 +111,7 @@ impl About<'_> {
     }
 }
 
-/// What lost events do to the percentiles of a section; nothing where none were.
+/// The effect of lost events on the percentiles of a section; nothing if none were lost.
 fn loss_note(validity: &Validity) -> Option<String> {
     validity.has_loss().then(|| {
         format!(
@@ -121,7 +122,7 @@ fn loss_note(validity: &Validity) -> Option<String> {
     })
 }
 
-/// The time that leads: what a program waits, or what is known of it.
+/// The time in tables and charts: the response if it is known, otherwise the service time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lead {
     Response,
@@ -143,7 +144,7 @@ impl Lead {
         }
     }
 
-    /// For a sentence: "half of them complete within 2 ms …".
+    /// For use in a sentence: "half of them complete within 2 ms …".
     fn aside(self) -> &'static str {
         match self {
             Lead::Response => "",
@@ -168,7 +169,7 @@ fn maybe(value: Option<u64>, unit: Unit) -> Cell {
     value.map_or(Cell::Unknown, |value| Cell::count(value, unit))
 }
 
-/// A quantile of a distribution: its value, or the range that missing values leave.
+/// A quantile of a distribution: its value, or the range that missing values allow.
 fn quantile(distribution: Option<&Distribution>, which: Quantile, unit: Unit) -> Cell {
     let Some(d) = distribution else { return Cell::Unknown };
     let missing = d.missing.as_ref();
@@ -190,7 +191,7 @@ fn quantile(distribution: Option<&Distribution>, which: Quantile, unit: Unit) ->
     }
 }
 
-/// Those that tables show.
+/// The quantiles in tables.
 #[derive(Clone, Copy)]
 enum Quantile {
     P50,
@@ -200,7 +201,7 @@ enum Quantile {
     P999,
 }
 
-/// The greatest value, or the greatest that was seen.
+/// The maximum, or the greatest value that was seen.
 fn greatest(distribution: Option<&Distribution>, unit: Unit) -> Cell {
     let Some(d) = distribution else { return Cell::Unknown };
     match (d.max, &d.missing) {
@@ -239,28 +240,28 @@ fn group_role(group: Group) -> Role {
     }
 }
 
-/// Whether a row stands for one class, so that rows of its kind never count a request twice.
+/// Whether a row represents one class, so that rows of this kind never count a request twice.
 fn is_single(group: Group) -> bool {
     !matches!(group, Group::All | Group::Reads | Group::Writes)
 }
 
-/// A cumulative curve as shares; empty where the analysis holds none.
+/// A cumulative curve as shares; empty if the analysis has none.
 fn cdf(name: &str, role: Role, distribution: &Distribution) -> Option<Series> {
     let Cdf { up_to, cumulative } = distribution.cdf.as_ref()?;
     let whole = cumulative.last().copied().filter(|last| *last > 0)? as f64;
-    // The curve rises from nothing at the least value.
+    // The curve starts at 0 at the smallest value.
     let x =
         std::iter::once(distribution.min).chain(up_to.iter().copied()).map(|value| value as f64).collect();
     let y = std::iter::once(0.0).chain(cumulative.iter().map(|count| *count as f64 / whole)).collect();
     Some(Series { name: name.to_owned(), role, x, y, ..Series::default() })
 }
 
-/// The middles of bins in seconds of the recording.
+/// The centres of bins, in seconds of the recording.
 fn bin_times(start_ns: f64, bin_ns: u64, bins: usize) -> Vec<f64> {
     (0..bins).map(|bin| (start_ns + (bin as f64 + 0.5) * bin_ns as f64) / 1e9).collect()
 }
 
-/// The sample's points by class; each class with points is a series.
+/// The points of the sample by class; each class with points becomes a series.
 fn by_class(points: &[Point], y: impl Fn(&Point) -> Option<f64>) -> Vec<Series> {
     let mut all = Vec::new();
     for class in Class::ALL {
@@ -280,13 +281,13 @@ fn by_class(points: &[Point], y: impl Fn(&Point) -> Option<f64>) -> Vec<Series> 
     all
 }
 
-/// The first letter in upper case.
+/// Converts the first letter to upper case.
 fn sentence_case(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// "a", "a and b", "a, b and c".
+/// Joins words: "a", "a and b", "a, b and c".
 pub(crate) fn listed(items: &[String]) -> String {
     match items {
         [] => String::new(),

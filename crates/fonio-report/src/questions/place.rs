@@ -1,4 +1,4 @@
-//! Where on the device: addresses over time, sequential and random, and the same place again and again.
+//! Where on the device is the I/O: addresses over time, sequential and random, and rewritten places.
 
 use fonio_analysis::locality::PlaceCounts;
 use fonio_analysis::sequentiality::SequentialShare;
@@ -8,7 +8,7 @@ use super::{About, by_class, seconds};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
-/// Devices with a picture of their own.
+/// Number of devices with their own chart.
 const DEVICES: u32 = 3;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -69,7 +69,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// Every sampled request of a device by time and address: what it was, and how long it took.
+/// All sampled requests of a device by time and address, with their kind and duration.
 fn addresses(about: &About<'_>, device: u32) -> Option<[Figure; 2]> {
     let sample: Vec<_> = about
         .analysis
@@ -139,7 +139,7 @@ fn cumulative(about: &About<'_>) -> Option<Figure> {
         .map(|(name, role, bytes)| Series {
             name: name.into(),
             role,
-            // A value holds at the end of its bin.
+            // A value is valid at the end of its bin.
             x: (1..=bytes.len())
                 .map(|at| seconds(curves.start_ns) + at as f64 * seconds(curves.bin_ns))
                 .collect(),

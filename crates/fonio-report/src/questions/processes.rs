@@ -1,4 +1,4 @@
-//! Which process does it?
+//! Which processes cause the I/O?
 
 use fonio_analysis::outstanding::OutstandingProcess;
 use fonio_analysis::processes::Process;
@@ -7,15 +7,15 @@ use super::{About, maybe};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
-/// Names in the picture; the table has them all.
+/// Number of processes in the chart; the table has more.
 const DRAWN: usize = 10;
-/// Names in the table.
+/// Number of processes in the table.
 const LISTED: usize = 100;
 
-/// A process, and how long programs may have waited for its requests; `None` where none of them is of that kind.
+/// A process, and the time with outstanding requests for which programs may wait; `None` if it has no such requests.
 type Line<'a> = (&'a Process, Option<&'a OutstandingProcess>);
 
-/// The processes, the longest time outstanding first; then those that only write back.
+/// The processes by descending time outstanding; then those that only write back.
 fn lines<'a>(about: &About<'a>) -> Vec<Line<'a>> {
     let analysis = about.analysis;
     let processes = &analysis.processes.processes;
@@ -63,7 +63,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 fn bars(lines: &[Line<'_>]) -> Option<Figure> {
     let drawn: Vec<(&Process, u64)> =
         lines.iter().filter_map(|(process, delay)| Some((*process, (*delay)?.time.ns))).take(DRAWN).collect();
-    // One bar beside nothing says less than the sentence above it.
+    // A single bar shows no more than the sentence above it.
     if drawn.len() < 2 {
         return None;
     }

@@ -121,10 +121,10 @@ fn notes(about: &About<'_>) -> Vec<String> {
     )]
 }
 
-/// Time at each depth, a series for each device.
+/// Time at each queue depth, one series for each device.
 fn depths(about: &About<'_>) -> Option<Figure> {
     let devices = &about.analysis.queueing.devices;
-    // Time at depth 0 is idle time, and would dwarf the rest.
+    // Time at depth 0 is idle time, and would make all other values invisible.
     let deepest = devices.iter().map(|device| device.time_at_depth_ns.len()).max()?;
     if deepest < 2 {
         return None;

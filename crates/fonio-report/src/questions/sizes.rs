@@ -63,7 +63,7 @@ fn size_curves(rows: &[SizeRow]) -> Option<Figure> {
     })
 }
 
-/// Size classes as people write them.
+/// Size classes in readable form.
 fn class_name(over: u64, up_to: Option<u64>) -> String {
     let write = |bytes: u64| Unit::Bytes.format(bytes as f64);
     match up_to {
@@ -80,7 +80,7 @@ fn latency_by_size(about: &About<'_>) -> Option<Figure> {
     classes.sort_unstable_by_key(|(over, _)| *over);
     classes.dedup();
     let mut series: Vec<Series> = Vec::new();
-    // Sync and async writes where the source tells them apart; else all writes.
+    // Synchronous and asynchronous writes if the source distinguishes them; otherwise all writes.
     let apart = rows.iter().any(|row| matches!(row.group, Group::WriteSync | Group::WriteAsync));
     for row in rows.iter().filter(|row| row.group != if apart { Group::Writes } else { Group::WriteSync }) {
         let name = group_name(row.group);

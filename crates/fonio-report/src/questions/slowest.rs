@@ -8,7 +8,7 @@ use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let slowest = &about.analysis.points.slowest;
-    // Write-back and discards may take long without being felt.
+    // Long write-back and discards may have no effect on programs.
     let felt = slowest.iter().find(|point| !matches!(point.class, Class::WriteAsync | Class::Discard));
     let first = felt.or(slowest.first())?;
     let (took, what) = match (first.response_ns, first.service_ns) {

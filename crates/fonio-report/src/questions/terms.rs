@@ -1,4 +1,4 @@
-//! The words of the report.
+//! The terms of a report.
 
 use crate::document::Term;
 

@@ -91,7 +91,7 @@ fn lost_events(validity: &Validity) -> Cell {
     }
 }
 
-/// Where events were lost; nothing where none were.
+/// Where events were lost; nothing if none were.
 fn places(validity: &Validity) -> Option<Table> {
     if validity.lost_where.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
-//! A made-up recording with something in every part of the analysis: a Pi whose database syncs too often.
+//! An invented recording with data for every part of the analysis: a Pi whose database syncs too often.
 //!
-//! The numbers come from a fixed generator and need not agree with each other; they only have to look like a report's.
+//! The numbers come from a fixed generator and need not be consistent; they only have to look like those of a report.
 
 use std::collections::BTreeMap;
 
@@ -47,11 +47,11 @@ impl Dice {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
-    /// Below `n`.
+    /// A number below `n`.
     fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
-    /// Most values near `base`, some up to 200 times it.
+    /// A value near `base`; a few values are up to 200 times as large.
     fn long_tailed(&mut self, base: u64) -> u64 {
         let tail = match self.below(100) {
             0 => 200,
@@ -548,7 +548,7 @@ fn machine(dice: &mut Dice) -> Machine {
 }
 
 fn series(dice: &mut Dice) -> Series {
-    // Bursts: four quiet bins to each busy one.
+    // Bursts: four quiet bins for each busy one.
     let mut bursts = |base: u64| -> Vec<u64> {
         (0..BINS as u64)
             .map(|bin| if bin / 12 % 5 == 0 { base * 6 + dice.below(base * 4) } else { dice.below(base) })
@@ -637,7 +637,7 @@ fn slices(dice: &mut Dice) -> Slices {
     }
 }
 
-/// Its description.
+/// The description of the recording.
 pub fn meta() -> Meta {
     let device = DeviceId::new(179, 0);
     Meta {
@@ -682,7 +682,7 @@ pub fn meta() -> Meta {
     }
 }
 
-/// Two recordings compared with a first one.
+/// Two recordings, compared with a first one.
 pub fn comparison() -> Comparison {
     let change = |ratio: f64, spread: f64, answer: Answer| Change {
         ratio: Some(ratio),
@@ -753,7 +753,7 @@ pub fn comparison() -> Comparison {
     }
 }
 
-/// What the analyser itself says of `count` made-up requests.
+/// The analysis of `count` invented requests by the real analyser.
 pub fn analysed(count: u64, meta: &Meta) -> std::io::Result<Analysis> {
     let mut dice = Dice(11);
     let mut analyser = Analyser::new(AnalysisOptions::default());

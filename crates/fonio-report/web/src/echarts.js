@@ -1,4 +1,4 @@
-// The parts of ECharts that the report draws with, and no others: the page carries them along.
+// The parts of ECharts that the report uses. Others are left out, because every page contains these parts.
 
 import { BarChart, CustomChart, LineChart, ScatterChart } from "echarts/charts";
 import {

@@ -1,4 +1,4 @@
-// The numbers of a figure as a table, made when they are asked for.
+// The numbers of a chart as a table, created on demand.
 
 import { format } from "./format.js";
 

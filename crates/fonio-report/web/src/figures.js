@@ -1,4 +1,4 @@
-// A figure of the report as an ECharts option.
+// Converts a chart of the report into an ECharts option.
 
 import { largest } from "./data.js";
 import { axisScale, format } from "./format.js";
@@ -6,10 +6,10 @@ import { colour, faded, heatColour, seriesColour } from "./theme.js";
 
 const LARGE = 2000;
 
-/// Where powers of ten would be too far apart or no round numbers.
+/// Used if powers of ten would be too far apart, or would not be round numbers.
 const LOG_BASES = { bytes: 4, bytes_per_s: 4, ratio: 2 };
 
-/// The option, with what the caller needs beside it: the legend's entries and the division of the time axis.
+/// Returns the option, the entries of the legend, and the divisor of the time axis.
 export function chartOption(figure, narrow) {
   const ink = {
     text: colour("ink-2"),
@@ -32,7 +32,7 @@ export function chartOption(figure, narrow) {
     textStyle: { fontFamily: getComputedStyle(document.body).fontFamily, color: ink.text },
     aria: { enabled: true, label: { description: `${figure.title}. ${figure.caption}` } },
     legend: { show: false },
-    // Charts over time stand above each other; their left edges are the same so that an eye can go down.
+    // Charts over time are aligned at the left edge, so that they can be compared vertically.
     grid: time
       ? { left: narrow ? 58 : 70, right: narrow ? 10 : 22, top: 26, bottom: narrow ? 44 : 22, outerBoundsMode: "none" }
       : { left: 6, right: narrow ? 10 : 22, top: 26, bottom: 20, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
@@ -67,7 +67,7 @@ export function chartOption(figure, narrow) {
         showDataShadow: false,
       });
     }
-    // Needed for selecting by dragging; its own buttons stay out of sight.
+    // Needed for zooming by dragging; its own buttons are hidden.
     option.toolbox = {
       itemSize: 0, left: -100, top: -100,
       feature: {
@@ -118,7 +118,7 @@ function axis(own, { factor, tick }, ink, narrow, name) {
     axisLabel: { color: ink.text, fontSize: 11, hideOverlap: true },
   };
   if (own.categories) {
-    // Names above each other have room in which to differ.
+    // Names on a vertical axis have more space.
     const long = narrow ? (name === "y" ? 24 : 16) : 48;
     return {
       ...base,
@@ -135,7 +135,7 @@ function axis(own, { factor, tick }, ink, narrow, name) {
       },
     };
   }
-  // A whole is divided into quarters; four parts of another range are left to the chart.
+  // An axis from 0 to 100 % is divided into quarters; for other ranges, the chart library decides.
   const whole = own.unit === "share" && own.bounds?.[0] === 0 && own.bounds?.[1] === 1 ? { interval: 25 } : {};
   const bounds = own.bounds ? { min: own.bounds[0] / factor, max: own.bounds[1] / factor } : {};
   if (own.scale === "log") {
@@ -147,26 +147,26 @@ function axis(own, { factor, tick }, ink, narrow, name) {
   }
   return {
     ...base, ...bounds, ...whole, type: "value",
-    // Nought is not the natural end of this scale.
+    // This axis does not start at zero.
     scale: own.unit === "millicelsius",
     splitNumber: name === "x" ? (narrow ? 4 : 8) : 4,
     splitLine: { show: name === "y", lineStyle: { color: ink.grid } },
     axisLabel: {
       ...base.axisLabel, formatter: tick,
-      // The end of a recording is seldom a round number; its label would crowd the last round one.
+      // The end of a recording is seldom a round number; its label would collide with the last round one.
       showMaxLabel: own.scale === "time" ? false : null,
     },
   };
 }
 
-/// The points as pairs; those that a logarithmic axis cannot show are left out.
+/// The points as pairs, without those that a logarithmic axis cannot show.
 function pairs(figure, series, xf, yf) {
   const { x, y } = series;
   const logX = figure.x.scale === "log";
   const logY = figure.y.scale === "log";
   const out = [];
   for (let at = 0; at < x.length; at += 1) {
-    // What is unknown breaks a line; what a logarithm has no place for is left out.
+    // Unknown values interrupt a line; values that a logarithm cannot show are left out.
     if ((logX && x[at] <= 0) || (logY && y[at] <= 0)) continue;
     out.push([x[at] / xf, Number.isNaN(y[at]) ? null : y[at] / yf]);
   }
@@ -200,7 +200,7 @@ function lines(extra) {
         name: series.name,
         data,
         showSymbol: true,
-        // A point between two that are unknown has no line.
+        // A point between two unknown ones has no line.
         symbol: (value, { dataIndex: at }) =>
           known(at) && !known(at - 1) && !known(at + 1) ? "circle" : "none",
         symbolSize: series.x.length === 1 ? 5 : 3,
@@ -238,7 +238,7 @@ function bars(stack) {
   };
 }
 
-/// `all` is how many dots the picture has: the more, the smaller and the fainter.
+/// `all` is the number of dots in the chart: the more there are, the smaller and fainter they are.
 function dots(name, colouring, data, all) {
   const count = data.length / 2;
   return {
@@ -259,7 +259,7 @@ function total(figure) {
   return figure.series.reduce((sum, { x }) => sum + x.length, 0);
 }
 
-/// ECharts takes packed pairs only where it draws many; few are handed over one by one.
+/// ECharts accepts packed pairs only in its mode for large series; small series are arrays.
 function unpacked(series) {
   if (!series.large) {
     const { data } = series;
@@ -291,7 +291,7 @@ const SHAPES = {
       unpacked(dots(name, seriesColour(role), flat(figure, visible(figure, x, y), x, y, xf, yf), total(figure)))),
   }),
 
-  // One cloud for each power of ten of the third number: a legend that can be read, and fast to draw.
+  // One series for each power of ten of the third number: the legend is readable, and drawing is fast.
   heat_scatter: (figure, xf, yf) => {
     const { z, x, y } = figure.series[0];
     const decades = new Map();
@@ -317,7 +317,7 @@ const SHAPES = {
         used += 2;
       }
       const cloud = unpacked(dots(name, rgb, packed.subarray(0, used), z.length));
-      // The slow ones are few, and what is looked for: they stand out of the crowd.
+      // Slow requests are few, and the reader looks for them, so they are emphasised.
       if (step >= order.length - 2) {
         cloud.symbolSize += 1.5;
         cloud.itemStyle.opacity = 0.9;
@@ -366,7 +366,7 @@ function marks(figure, xf, yf, ink) {
     if (mark.from !== undefined) {
       areas.push([{ xAxis: mark.from / xf, name: mark.label }, { xAxis: mark.to / xf }]);
     } else if (mark.x !== undefined) {
-      // Categories run downwards, so that the end of a vertical line is at the axis.
+      // Categories are listed from top to bottom, so the label of a vertical line is at the axis.
       const position = figure.y.categories ? "start" : "end";
       lines.push({ xAxis: mark.x / xf, name: mark.label, label: { ...label, position, distance: 3, formatter: "{b}" } });
     } else {
@@ -384,7 +384,7 @@ function marks(figure, xf, yf, ink) {
   };
 }
 
-/// Built from nodes, never from markup: names come from outside.
+/// Built from nodes, never from markup, because names are untrusted.
 function tooltip(figure, hit, xf, yf) {
   const hits = Array.isArray(hit) ? hit : [hit];
   if (hits.length === 0) return "";

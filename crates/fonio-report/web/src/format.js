@@ -1,5 +1,4 @@
-// Numbers as people read them. The same rules as `Unit::format` in fonio-core, which explains
-// them; a test holds both to the same texts.
+// Formats numbers for people, with the rules of `Unit::format` in fonio-core. A test compares both with the same texts.
 
 function grouped(value) {
   return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");
@@ -71,8 +70,8 @@ export function format(value, unit) {
 
 const DECIMAL = [[1, " s"], [1e-3, " ms"], [1e-6, " µs"], [1e-9, " ns"]];
 
-/// How an axis is divided so that its ticks are round numbers of a unit people use: data are divided by `factor`, and
-/// `tick` writes a divided value.
+/// Chooses the unit of an axis so that its ticks are round numbers: data are divided by `factor`, and `tick` formats a
+/// divided value.
 export function axisScale(unit, largest) {
   const by = (factor, suffix) => ({
     factor,

@@ -11,7 +11,7 @@ import { currentZoom, installZoomButton, joinTimeCharts, leaveTimeCharts } from 
 
 const NARROW = 560;
 
-/// A figure on the page: its chart is made when it is first scrolled near, and made anew with another theme or layout.
+/// A chart on the page. It is created when the reader scrolls near it, and created again after a change of theme or layout.
 class Drawing {
   constructor(host) {
     this.host = host;
@@ -50,7 +50,7 @@ class Drawing {
     this.chart = null;
   }
 
-  /// The legend: a button for each series, that hides it.
+  /// The legend: a button for each series that hides it.
   drawKeys(legend) {
     this.keys.replaceChildren();
     if (legend.length < 2) return;
@@ -107,7 +107,7 @@ function start() {
     figureTable(host, () => drawing.read());
   }
 
-  // Paper is white, and shows what was never scrolled to.
+  // A printed page is white, and contains all charts, also those that the reader has not scrolled to.
   const root = document.documentElement;
   let before;
   addEventListener("beforeprint", () => {

@@ -1,4 +1,4 @@
-// Definitions that appear beside a word on hover, focus or tap. Without this script they are plain title texts.
+// Shows the definition of a term on hover, focus or tap. Without this script, definitions are title texts.
 
 export function installNotes() {
   const bubble = document.createElement("div");

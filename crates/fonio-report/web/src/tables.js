@@ -1,4 +1,4 @@
-// Tables: sorted by a click on a heading, folded after the first rows.
+// Tables: a click on a heading sorts them, and rows after the first ones are folded.
 
 const FOLD = 10;
 
@@ -35,7 +35,7 @@ function makeSortable(table, heading) {
   button.addEventListener("click", () => {
     const column = heading.cellIndex;
     const numeric = heading.classList.contains("num");
-    // Numbers are most often wanted from the largest.
+    // Most readers want the largest numbers first.
     const before = heading.getAttribute("aria-sort");
     const descending = before ? before === "ascending" : numeric;
     for (const other of heading.parentElement.cells) other.removeAttribute("aria-sort");
@@ -45,7 +45,7 @@ function makeSortable(table, heading) {
       return [row, numeric ? (cell.dataset.v === undefined ? NaN : Number(cell.dataset.v)) : cell.textContent];
     });
     keyed.sort(([, a], [, b]) => {
-      // What is unknown stands last, whichever way the rest goes.
+      // Unknown values are last in both directions.
       if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b);
       const order = numeric ? a - b : a.localeCompare(b, "en", { numeric: true });
       return descending ? -order : order;

@@ -1,4 +1,4 @@
-// Colours live in the style sheet alone; the charts ask for them, so that a change of theme reaches both.
+// Colours are defined in the style sheet only; the charts read them, so that a change of theme affects both.
 
 const probe = document.createElement("i");
 probe.hidden = true;
@@ -15,18 +15,18 @@ export function faded(rgb, alpha) {
   return `rgba(${r}, ${g}, ${b}, ${alpha})`;
 }
 
-/// The colour of a series: by what it stands for, never by its place.
+/// The colour of a series depends on what it represents, never on its position.
 export function seriesColour(role) {
   return colour(`s-${role}`);
 }
 
-/// Steps from cold to hot for the third number of a heat scatter.
+/// Colours from cold to hot for the third number of a heat scatter.
 export function heatColour(step, steps) {
   const at = steps <= 1 ? 0 : Math.round((step * 5) / (steps - 1));
   return colour(`heat-${at}`);
 }
 
-/// The button that goes from the system's theme to the other one and back; the choice is remembered where it can be.
+/// The button that switches between the two themes; the browser stores the choice if possible.
 export function installThemeButton(changed) {
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -35,7 +35,7 @@ export function installThemeButton(changed) {
     try { return localStorage.getItem("fonio-theme"); } catch { return null; }
   };
   const remember = (theme) => {
-    // Pages opened from a file may have no storage.
+    // A page that is opened from a file may have no storage.
     try { localStorage.setItem("fonio-theme", theme); } catch { /* the choice lasts as long as the page */ }
   };
   const current = () => root.dataset.theme || (dark.matches ? "dark" : "light");

@@ -1,6 +1,6 @@
-// One stretch of time for every chart over time, and one line under the pointer through all of them.
+// Zooms all charts over time together, and shows one vertical line under the pointer in all of them.
 
-/// Seconds; null while everything is shown.
+/// In seconds; null while the complete time is shown.
 let shown = null;
 const charts = new Map();
 let button;
@@ -14,7 +14,7 @@ export function currentZoom() {
   return shown;
 }
 
-/// `factor` is what the chart divides seconds by.
+/// `factor` is the divisor of seconds in the chart.
 export function joinTimeCharts(chart, host, factor) {
   const line = document.createElement("i");
   line.className = "crosshair";
@@ -22,7 +22,7 @@ export function joinTimeCharts(chart, host, factor) {
   host.append(line);
   charts.set(chart, { factor, line });
 
-  // Dragging across a chart selects a stretch; on a touch screen it scrolls the page, and the slider zooms.
+  // Dragging across a chart zooms; on a touch screen it scrolls the page, and the slider zooms.
   if (!matchMedia("(pointer: coarse)").matches) {
     chart.dispatchAction({ type: "takeGlobalCursor", key: "dataZoomSelect", dataZoomSelectActive: true });
   }

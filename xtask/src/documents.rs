@@ -1,0 +1,169 @@
+//! Checks the documents: each section with a table of figures names the command that prints them, and the commands of
+//! developers in documents exist. (`crates/fonio/src/cli/documented.rs` checks the commands of users.)
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use fonio_testing::markdown::{self, Command};
+
+use crate::{COMMANDS, HELP, process};
+
+/// The programs whose commands can print figures.
+const PROGRAMS: [&str; 3] = ["fonio", "cargo xtask", "cargo test"];
+
+/// Lists what is wrong in the documents, one line each.
+pub fn breaches() -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for path in documents()? {
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let shown = path.strip_prefix(process::root()).unwrap_or(&path).display();
+        let objections = objections(&text).into_iter();
+        found.extend(objections.map(|(line, objection)| format!("{shown}:{line}: {objection}")));
+    }
+    Ok(found)
+}
+
+/// The Markdown files at the top of the repository and in `docs`.
+fn documents() -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for folder in [process::root().to_owned(), process::root().join("docs")] {
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                paths.push(path);
+            }
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// What is wrong in a document, with line numbers.
+fn objections(text: &str) -> Vec<(usize, String)> {
+    let commands = markdown::commands(text, &PROGRAMS);
+    let mut found = Vec::new();
+    for table in markdown::figure_tables(text) {
+        if !commands.iter().any(|command| table.section.contains(&command.line)) {
+            let why = "no command in this section prints the figures of this table";
+            found.push((table.line, why.to_owned()));
+        }
+    }
+    for command in &commands {
+        found.extend(objection(command).map(|why| (command.line, why)));
+    }
+    found
+}
+
+/// Why a command of a developer is not valid.
+fn objection(command: &Command) -> Option<String> {
+    let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["cargo", "test", "-p", package, rest @ ..] => wrong_test(package, rest),
+        ["cargo", "xtask", name, rest @ ..] => wrong_xtask(name, rest),
+        _ => None,
+    }
+}
+
+/// Whether there are the package and the test (`NAME`) or the program of tests (`--test NAME`).
+fn wrong_test(package: &str, rest: &[&str]) -> Option<String> {
+    let folder = ["crates".as_ref(), Path::new("")].map(|parent| process::root().join(parent).join(package));
+    let Some(folder) = folder.into_iter().find(|folder| folder.join("Cargo.toml").exists()) else {
+        return Some(format!("there is no package `{package}`"));
+    };
+    match rest {
+        ["--test", name, ..] => {
+            let exists = ["tests/NAME.rs", "tests/NAME/main.rs"]
+                .iter()
+                .any(|path| folder.join(path.replace("NAME", name)).exists());
+            (!exists).then(|| format!("`{package}` has no tests/{name}.rs"))
+        }
+        [name, ..] if !name.starts_with('-') => {
+            let exists = contains(&folder.join("src"), &format!("fn {name}("));
+            (!exists).then(|| format!("`{package}` has no test `{name}`"))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a source file in a folder contains a text.
+fn contains(folder: &Path, text: &str) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| {
+        if path.is_dir() {
+            contains(&path, text)
+        } else {
+            fs::read_to_string(&path).is_ok_and(|source| source.contains(text))
+        }
+    })
+}
+
+/// Whether there is the command, and its help names each option and each kind of benchmark.
+fn wrong_xtask(name: &str, rest: &[&str]) -> Option<String> {
+    if !COMMANDS.iter().any(|(known, _)| *known == name) {
+        return Some(format!("there is no command `cargo xtask {name}`"));
+    }
+    let help = help_of(name);
+    let words: Vec<&str> = help.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
+    if let Some(option) = rest.iter().find(|word| word.starts_with("--") && !words.contains(*word)) {
+        return Some(format!("the help of `cargo xtask {name}` has no option `{option}`"));
+    }
+    let first = rest.first().filter(|word| !word.starts_with("--"))?;
+    let is_known = match name {
+        "bench" => help.contains(&format!("`bench {first}`:")),
+        "paper" => {
+            let has_id = || contains(&process::root().join("xtask/src/paper"), &format!("id: \"{first}\","));
+            *first == "all" || is_placeholder(first) || has_id()
+        }
+        _ => words.contains(first) || is_placeholder(first),
+    };
+    (!is_known).then(|| format!("`cargo xtask {name}` has no `{first}`"))
+}
+
+/// Whether a word stands for something that the reader chooses.
+fn is_placeholder(word: &str) -> bool {
+    word.chars().all(|c| c.is_ascii_uppercase())
+}
+
+/// The help of a command: its line in [`HELP`] and the lines that continue it.
+fn help_of(name: &str) -> String {
+    let begins = |line: &&str| line.split_whitespace().next() == Some(name) && !line.starts_with("   ");
+    let mut lines = HELP.lines().skip_while(|line| !begins(line));
+    let first = lines.next().unwrap_or_default().to_owned();
+    let rest = lines.take_while(|line| line.starts_with("   "));
+    rest.fold(first, |help, line| help + " " + line.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_without_a_command_and_wrong_commands_are_found() {
+        let text = "# One\n\n| a | b |\n|---|---|\n| x | 1 s |\n\n## Two\n\n`cargo xtask bench fuse --on X --quik`, `cargo xtask benk`, \
+                    `cargo xtask paper kim-f99`, `cargo test -p fonio-core no_such_test`, `cargo xtask bench fuse --quick`\n";
+        let expected = [
+            (3, "no command in this section prints the figures of this table"),
+            (9, "the help of `cargo xtask bench` has no option `--quik`"),
+            (9, "there is no command `cargo xtask benk`"),
+            (9, "`cargo xtask paper` has no `kim-f99`"),
+            (9, "`fonio-core` has no test `no_such_test`"),
+        ];
+        assert_eq!(objections(text), expected.map(|(line, why)| (line, why.to_owned())));
+    }
+
+    #[test]
+    fn every_command_has_help() {
+        for (name, _) in COMMANDS {
+            assert!(!help_of(name).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_documents_have_commands() {
+        let all = documents().expect("the repository can be listed").into_iter();
+        let texts = all.map(|path| fs::read_to_string(path).expect("a document can be read"));
+        let commands: usize = texts.map(|text| markdown::commands(&text, &["cargo xtask"]).len()).sum();
+        assert!(commands > 20, "{commands}");
+    }
+}

@@ -181,6 +181,8 @@ impl RowSink for Giver {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::ignore_rows;
+
     use super::*;
 
     /// Takes marks; the one with this number is an error.
@@ -206,6 +208,7 @@ mod tests {
         fn wants_bios(&self) -> bool {
             false
         }
+        ignore_rows!(began, request, bio, link, call, wait, file, thread, sample, diagnostic);
     }
 
     fn marks(count: u64, sink: &mut dyn RowSink) -> io::Result<u64> {

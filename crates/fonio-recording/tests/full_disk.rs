@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use fonio_core::{Bio, Diagnostic, Meta, Request, RowSink, Thread, Timestamp};
+use fonio_core::{Bio, Diagnostic, Meta, Request, RowSink, Thread, Timestamp, ignore_rows};
 use fonio_recording::{Finished, Recording, RecordingError, Table, Tables, Writer, WriterOptions};
 use fonio_testing::{Need, has};
 use generated::Generated;
@@ -73,9 +73,7 @@ impl RowSink for Rows {
         self.diagnostics.push(row.clone());
         Ok(())
     }
-    fn wants_bios(&self) -> bool {
-        true
-    }
+    ignore_rows!(began, link, call, wait, file, sample, mark, settled);
 }
 
 fn rows(dir: &Path) -> Rows {

@@ -82,6 +82,7 @@ impl TraceSpan {
 #[cfg(test)]
 mod tests {
     use fonio_core::Mark;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -133,5 +134,20 @@ mod tests {
         // Each step is short.
         let steps: Vec<u64> = (0..20).map(|at| at * 29 * DAY).collect();
         assert_eq!(span(&[&steps]), ((0, 19 * 29 * DAY), 20, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn instants_together_are_as_if_seen_one_by_one(
+            batches in prop::collection::vec(prop::collection::vec(0u64..80, 0..6), 1..4)
+        ) {
+            let (mut together, mut singly) = (Instants::default(), Instants::default());
+            for batch in batches {
+                let times = batch.into_iter().map(|days| Timestamp(days * DAY));
+                together.see_all(times.clone());
+                times.for_each(|time| singly.see(time));
+                prop_assert_eq!(&together, &singly);
+            }
+        }
     }
 }

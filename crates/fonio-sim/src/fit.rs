@@ -1,39 +1,39 @@
-//! Solves for numbers of a profile, so that the model gives what was published or measured.
+//! Solves for numbers of a profile, so that the model gives published or measured numbers.
 //!
-//! Each target names one key that is free to move. Targets are met one after the other, in rounds, each by a step along
-//! the secant, until all of them are met: the numbers depend on one another, but each mostly on its own key.
+//! Each target names one key of the profile that the fit may change. In each round, every key moves by one step of the
+//! secant method, until all targets are met: the numbers depend on one another, but each mostly on its own key.
 
 use fonio_core::Nanos;
 
 use crate::measure::{Gives, Protocol};
 use crate::profile::{Profile, ProfileError, Source, schema};
 
-/// A number that the model is to give.
+/// A number that the model must give.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The key that may move.
+    /// The key that the fit may change.
     pub key: &'static str,
     /// How the number was measured.
     pub protocol: Protocol,
     /// The number.
     pub wanted: f64,
-    /// What it is called, for the profile's `to`.
+    /// The number's name, for the profile's `to`.
     pub to: String,
 }
 
-/// What became of a target.
+/// The result for a target.
 #[derive(Clone, Debug)]
 pub struct Met {
     /// The target's name.
     pub to: String,
-    /// What was wanted.
+    /// The number that the model must give.
     pub wanted: f64,
-    /// What the model gives.
+    /// The number that the model gives.
     pub given: f64,
 }
 
 impl Met {
-    /// How far off it is, as a share of what was wanted.
+    /// The relative error.
     pub fn error(&self) -> f64 {
         (self.given / self.wanted - 1.0).abs()
     }
@@ -42,10 +42,11 @@ impl Met {
 /// A target counts as met at this relative error; published numbers have two or three digits.
 const ERROR_MAX: f64 = 1e-4;
 
-/// Rounds over all targets. The cards take about five; a target that cannot be met would take for ever.
+/// The most rounds over all targets. The cards take about five; a target that cannot be met would never end.
 const ROUNDS_MAX: u32 = 40;
 
-/// Moves the targets' keys until the model gives the wanted numbers or gets no nearer, and says what it gives.
+/// Changes the targets' keys until the model gives the wanted numbers or the rounds are used up. Returns the profile
+/// and the result for each target.
 ///
 /// # Errors
 ///
@@ -84,7 +85,7 @@ pub fn fit_as(
     Ok((fitted, met))
 }
 
-/// One step of one key; says how far off the target was.
+/// Moves one key by one step; returns the relative error before it.
 fn step(profile: &mut Profile, target: &Target, source: Source) -> Result<f64, ProfileError> {
     let key = schema::find(target.key);
     let now = profile.number(target.key).unwrap_or(key.map_or(0, |key| key.min));

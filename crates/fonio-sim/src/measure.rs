@@ -1,8 +1,8 @@
-//! The studies' benchmarks, driven against a device in virtual time.
+//! Runs the studies' benchmarks on a device in virtual time.
 //!
-//! A [`Job`] is one process that keeps a number of requests of its own under way; [`run`] lets several of them at a device
-//! at once. A [`Protocol`] is a whole experiment with fresh device, preparation and one resulting number, as
-//! `crate::fit` and `crate::verify` use it.
+//! A [`Job`] is one process that keeps a number of requests in flight; [`run`] runs several jobs on a device at once. A
+//! [`Protocol`] is an experiment that gives one number: a new device, its preparation and its jobs. `crate::fit` and
+//! `crate::verify` run protocols.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,35 +13,35 @@ use fonio_core::{ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Timestamp};
 use crate::device::{Command, Device};
 use crate::profile::{Profile, ProfileError};
 
-/// One process with its requests.
+/// One process and the requests that it makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     /// Read or write.
     pub op: Op,
-    /// Where the next request begins.
+    /// Whether requests are sequential or random.
     pub order: Order,
-    /// The first byte that it may touch.
+    /// The first byte of its range.
     pub start: ByteCount,
-    /// The bytes from there on that it may touch; a sequential job begins again at the end.
+    /// The length of its range. A sequential job that reaches the end continues at the beginning.
     pub range: ByteCount,
     /// The size of a request.
     pub request: ByteCount,
     /// How many requests it makes.
     pub count: u64,
-    /// How many of them it keeps under way.
+    /// How many of them it keeps in flight.
     pub depth: u32,
 }
 
-/// Where the next request begins.
+/// The order of a job's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Where the one before ended.
+    /// Each request begins where the one before it ended.
     Sequential,
-    /// Anywhere in the range, aligned to the size of a request.
+    /// Each request begins anywhere in the range, aligned to the size of a request.
     Random,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// Requests made.
@@ -57,12 +57,12 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// 10⁶ bytes a second.
+    /// The throughput in 10⁶ bytes per second.
     pub fn mb_s(&self) -> f64 {
         self.bytes.0 as f64 / 1e6 / self.span.as_secs_f64()
     }
 
-    /// Requests a second.
+    /// The number of requests per second.
     pub fn iops(&self) -> f64 {
         self.requests as f64 / self.span.as_secs_f64()
     }
@@ -73,7 +73,8 @@ impl Measured {
     }
 }
 
-/// Lets all jobs at a device at once, from `from` on, and says what came of each. Their random places come from `seed`.
+/// Runs all jobs on a device at once, from the instant `from` on, and returns their results and the end. `seed` decides
+/// where random requests begin.
 ///
 /// # Panics
 ///
@@ -140,7 +141,7 @@ pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) ->
     (running.into_iter().map(|state| state.measured).collect(), last)
 }
 
-/// A whole experiment on a fresh device.
+/// An experiment on a new device.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     /// Read or write.
@@ -149,32 +150,32 @@ pub struct Protocol {
     pub order: Order,
     /// The size of a request.
     pub request: ByteCount,
-    /// The range that each process touches.
+    /// The range of each process.
     pub range: ByteCount,
     /// The requests of each process.
     pub count: u64,
-    /// Requests that each process keeps under way.
+    /// Requests that each process keeps in flight.
     pub depth: u32,
-    /// Written in order from the beginning of the device before, in 512 KiB requests.
+    /// Bytes that are written before the experiment, from the beginning of the device in requests of 512 KiB.
     pub prepare: ByteCount,
-    /// What it gives.
+    /// The number that it gives.
     pub gives: Gives,
 }
 
-/// What an experiment gives.
+/// The number that an experiment gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
-    /// 10⁶ bytes a second.
+    /// 10⁶ bytes per second.
     Throughput,
-    /// Requests a second.
+    /// Requests per second.
     Iops,
     /// Microseconds, total time over the number of requests.
     Response,
-    /// The response of so many such processes beside as many of another op, over that of one alone.
+    /// The response time of this many processes beside as many of the other op, over that of one process alone.
     SlowdownBy(Op, u32),
-    /// Microseconds of the response beside a process of another op.
+    /// The response time beside a process of the other op, in microseconds.
     ResponseBeside(Op),
-    /// The time of so many such processes one after the other, over that of all of them at once.
+    /// The time of this many processes one after the other, over the time of all of them at once.
     Speedup(u32),
 }
 
@@ -182,9 +183,9 @@ pub enum Gives {
 pub const SEED: u64 = 1;
 
 impl Protocol {
-    /// 4 KiB random requests as Kim et al. made them, section 5.3: 2048 of them after 1 GB written in order, or the range
-    /// where that is more, since a card in use has no unwritten part. The range of Table III is not published; 128 MiB
-    /// is what its sequential test covers.
+    /// 4 KiB random requests as Kim et al. made them, section 5.3: 2048 of them after 1 GB written in order, or the
+    /// range where that is more, since a card in use has no unwritten part. The range of Table III is not published;
+    /// 128 MiB is what its sequential test covers.
     pub fn kim_random(op: Op, range: ByteCount) -> Protocol {
         Protocol {
             op,
@@ -226,7 +227,7 @@ impl Protocol {
         }
     }
 
-    /// So many processes of 32 MB each, as Nguyen et al., section 4.5.
+    /// Several processes of 32 MB each, as Nguyen et al., section 4.5.
     pub fn concurrency(op: Op, order: Order, processes: u32) -> Protocol {
         let range = ByteCount(32 << 20);
         Protocol {
@@ -246,7 +247,7 @@ impl Protocol {
         self.run_on(|| profile.device(None, SEED))
     }
 
-    /// Runs the experiment on devices that `make` makes.
+    /// Runs the experiment on devices from `make`.
     ///
     /// # Errors
     ///
@@ -296,8 +297,8 @@ impl Protocol {
         }
     }
 
-    /// The mean response in microseconds of `processes` beside as many of another op that outlast them, each on a file of
-    /// its own.
+    /// The mean response time in microseconds of `processes` processes, each on a file of its own, beside as many of
+    /// the other op that run for longer.
     fn beside(&self, device: &mut dyn Device, other: Op, processes: u32) -> f64 {
         // Twice the count is the study's own way to be sure; a slower process needs no more.
         let factor = if other == Op::Write { 2 } else { 16 };
@@ -320,8 +321,8 @@ impl Protocol {
     }
 }
 
-/// Writes the first `bytes` of a device in order, in requests of 512 KiB or the most it takes, and flushes. Says when
-/// that is over and the device has been left alone for a second.
+/// Writes the first `bytes` of a device in order, in requests of 512 KiB or the device's maximum, and flushes. Returns
+/// the instant one second after the flush.
 pub fn write_in_order(device: &mut dyn Device, bytes: ByteCount, from: Timestamp) -> Timestamp {
     let request = device.limits().command_max.0.min(512 << 10);
     let count = bytes.0 / request;

@@ -1,4 +1,4 @@
-//! Numbers of the studies that profiles are fitted to or checked against, with what they were called.
+//! Numbers of the studies that profiles are fitted to or compared with, each with its name.
 
 use fonio_core::{ByteCount, Op};
 
@@ -38,7 +38,7 @@ pub struct Four {
 /// How throughput falls as the range of random writes grows (section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// It stays.
+    /// It does not fall.
     Flat,
     /// It falls, but not sharply.
     MildDrop,
@@ -105,7 +105,7 @@ pub const CARDS: [Card; 8] = [
 ];
 
 impl Card {
-    /// What the four numbers on the desktop are called, in the order of [`Card::phone_numbers`].
+    /// The names of the four numbers on the desktop, in the order of [`Card::phone_numbers`].
     pub fn desktop_names(&self) -> [String; 4] {
         ["seq_write", "seq_read", "rand_write", "rand_read"]
             .map(|what| format!("kim-t3 {} desktop {what}", self.name))
@@ -153,9 +153,9 @@ pub fn samsung_s5() -> Vec<(String, Protocol, f64)> {
 /// Slowdowns of four readers by four writers, and the other way round, under CFQ (Nguyen et al., section 7.2).
 #[derive(Clone, Copy, Debug)]
 pub struct FourByFour {
-    /// What it is called.
+    /// The device's name.
     pub name: &'static str,
-    /// What is slowed down, by what, and how much.
+    /// The op that is slowed down, the op that slows it down, and the factor.
     pub slowdowns: [(&'static str, Op, Order, Op, f64); 4],
 }
 
@@ -178,18 +178,19 @@ pub const S5_4X4: FourByFour = four_by_four("smartio.s5_slowdown_4x4", [28.03, 4
 /// Motorola Razr.
 pub const RAZR_4X4: FourByFour = four_by_four("smartio.razr_slowdown_4x4", [59.4, 7.92, 31.12, 8.01]);
 
-/// What makers and standards promise for a class of devices: MB/s in order, and 4 KiB requests a second at random.
+/// The rates that makers or standards state for a class of devices: sequential MB/s, and random 4 KiB requests per
+/// second.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
     /// The profile's name.
     pub name: &'static str,
-    /// Where the numbers stand.
+    /// The source of the numbers.
     pub source: &'static str,
-    /// Sequential reads and writes in MB/s; the SD classes promise no reads.
+    /// Sequential reads and writes in MB/s; the SD classes state no rate for reads.
     pub seq_mb_s: (Option<f64>, f64),
-    /// Random reads and writes a second; `None` where they are not promised.
+    /// Random reads and writes per second; `None` where none are stated.
     pub rand_iops: Option<(f64, f64)>,
-    /// Commands under way in the random test. The sources do not say; the most that the class takes, up to 32.
+    /// Commands in flight in the random test. The sources do not state it; assumed is the class's maximum, up to 32.
     pub depth: u32,
 }
 
@@ -250,7 +251,8 @@ pub const CLASSES: [Class; 7] = [
 ];
 
 impl Class {
-    /// The key that each experiment settles, the experiment, the number that it should give, and its name in a profile's
+    /// The key that each experiment settles, the experiment, the number that it should give, and its name in a
+    /// profile's
     /// `to`.
     pub fn numbers(&self) -> Vec<(&'static str, String, Protocol, f64)> {
         let range = ByteCount(256 << 20);
@@ -294,7 +296,7 @@ impl Class {
     }
 }
 
-/// What the shipped profile of this name was fitted to; empty where nothing was.
+/// The numbers that the shipped profile of this name was fitted to; empty where there are none.
 pub fn targets(name: &str) -> Vec<Target> {
     let target = |key, (to, protocol, wanted): &(String, Protocol, f64)| Target {
         key,

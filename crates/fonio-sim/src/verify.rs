@@ -1,7 +1,7 @@
-//! Holds a profile against published numbers.
+//! Compares a profile with published numbers.
 //!
-//! Each check has an [`Origin`], which says how its number came to be. Only a predicted number agrees or differs: a number
-//! that a fit used, or that follows from such numbers, is shown with how far off it is, but is not scored.
+//! Each check has an [`Origin`]: how its number came to be. Only a predicted number agrees or differs. A number that a
+//! fit used, or that follows from such numbers, is shown with its deviation, but not scored.
 
 mod origin;
 
@@ -17,32 +17,32 @@ use crate::published::{
     CARD_RANGE, CARDS, CLASSES, Card, Four, FourByFour, RAZR_4X4, S5_4X4, Shape, samsung_s5,
 };
 
-/// One published number or statement, beside what the model gives.
+/// A published number or statement and the model's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     /// What was measured.
     pub what: String,
     /// What was published, with its unit.
     pub published: String,
-    /// What the model gives.
+    /// The model's answer.
     pub given: String,
-    /// Published and given, where both are numbers of one unit.
+    /// The published and the given number, where both have the same unit.
     pub numbers: Option<(f64, f64)>,
     /// How the number came to be.
     pub origin: Origin,
-    /// Whether what the model gives is as near as `tolerance` says.
+    /// Whether the model's answer is within the tolerance.
     pub within: bool,
-    /// How far off it may be, and how it was measured where that matters.
+    /// The largest deviation allowed, and how the number was measured where that matters.
     pub tolerance: String,
 }
 
 impl Check {
-    /// Given over published, where both are numbers.
+    /// The given number over the published one, where both are numbers.
     pub fn ratio(&self) -> Option<f64> {
         self.numbers.map(|(published, given)| given / published)
     }
 
-    /// What it says about the profile.
+    /// The result of the check for the profile.
     pub fn outcome(&self) -> Outcome {
         match (self.origin, self.within) {
             (Origin::Predicted(_), true) => Outcome::Agrees,
@@ -53,7 +53,7 @@ impl Check {
     }
 }
 
-/// What a check says about a profile.
+/// The result of a check for a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The model agrees with a number that it predicts.
@@ -62,7 +62,7 @@ pub enum Outcome {
     Differs,
     /// The fit used the number.
     Fitted,
-    /// The number follows from others, or was in view when numbers of the profile were chosen.
+    /// The number follows from others, or somebody who chose numbers of the profile knew it.
     Derived,
 }
 
@@ -78,12 +78,12 @@ impl Outcome {
     }
 }
 
-/// How many checks of a class there are.
+/// The number of checks of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All of them.
     pub checks: usize,
-    /// Those in which the model is within the tolerance.
+    /// Checks in which the model is within the tolerance.
     pub within: usize,
 }
 
@@ -100,7 +100,7 @@ impl Tally {
     }
 }
 
-/// A number may be off by so much; three digits are published, and runs of one card differ by a few percent.
+/// The largest deviation of a number. Three digits are published, and runs of one card differ by a few percent.
 const TOLERANCE: f64 = 0.05;
 
 /// The cards' desktop over phone ratios differ among themselves by about this much.
@@ -112,7 +112,7 @@ const ROUNDING_MB_S: f64 = 0.005;
 /// Below this a published rate has one significant digit.
 const ONE_DIGIT_MB_S: f64 = 0.1;
 
-/// Holds a profile against everything published about the device of its name. Empty where nothing is.
+/// Compares a profile with all published numbers of the device of its name. Empty where none are published.
 ///
 /// # Errors
 ///
@@ -242,7 +242,7 @@ pub fn address_range(profile: &Profile, ranges: &[ByteCount]) -> Result<Vec<f64>
     ranges.iter().map(|range| Protocol::kim_random(Op::Write, *range).run(profile)).collect()
 }
 
-/// The ranges over which shapes are told apart, 1 MiB to 4 GiB by doubling. The study's own are only drawn.
+/// The ranges from which a shape is recognised: 1 MiB to 4 GiB by doubling. The study's own are only drawn.
 pub fn ranges() -> Vec<ByteCount> {
     (20..=32).map(|power| ByteCount(1 << power)).collect()
 }
@@ -253,7 +253,7 @@ const DROP: f64 = 0.9;
 /// Below this a single doubling of the range is a hard drop.
 const HARD: f64 = 0.35;
 
-/// Tells shapes apart by how much of the throughput each doubling of the range leaves.
+/// The shape of a curve, from the share of the throughput that remains after each doubling of the range.
 pub fn shape_of(ranges: &[ByteCount], throughput: &[f64]) -> Option<Shape> {
     let kept: Vec<f64> = throughput.windows(2).map(|pair| pair[1] / pair[0]).collect();
     let worst = kept.iter().copied().fold(1.0, f64::min);
@@ -317,7 +317,7 @@ fn shape_name(shape: Option<Shape>) -> &'static str {
     }
 }
 
-/// What RAID-0 over two such devices gains for 4 KiB random writes over `range`, with `depth` of them under way.
+/// The gain of RAID-0 over two such devices for 4 KiB random writes over `range`, with `depth` of them in flight.
 ///
 /// # Errors
 ///
@@ -403,8 +403,8 @@ fn four_by_four(profile: &Profile, study: &FourByFour, checks: &mut Vec<Check>) 
     Ok(())
 }
 
-/// Compares what processes beside others get. The study ran them under CFQ. Its response beside a writer is its slowdown
-/// times its response alone.
+/// Compares the response times of processes beside others. The study ran them under CFQ. Its response time beside a
+/// writer is its slowdown times its response time alone.
 fn beside(profile: &Profile, what: String, published: f64, given: f64, gives: Gives) -> Check {
     let origin = match gives {
         Gives::ResponseBeside(_) => Origin::Derived(Derivation::Restated),
@@ -413,10 +413,10 @@ fn beside(profile: &Profile, what: String, published: f64, given: f64, gives: Gi
     compared(what, (published, given), unit(gives), origin, TOLERANCE)
 }
 
-/// A speedup within so much of the best counts as the best; the study repeats within about 3 %.
+/// A speedup this close to the best counts as the best. The study's runs repeat within about 3 %.
 const SAME_SPEEDUP: f64 = 0.99;
 
-/// How many processes at once gain most, in the order sequential read, sequential write, random read, random write.
+/// The best number of concurrent processes for sequential reads, sequential writes, random reads and random writes.
 fn peaks(
     profile: &Profile,
     name: &str,

@@ -1,4 +1,4 @@
-//! What files, rows and HTTP bodies hold: bytes from a seed.
+//! The content of files, rows and HTTP bodies: bytes from a seed.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use fonio_core::Random;
 
-/// A kind of bytes. It matters where a file system or a device compresses, and for what work can be done on them.
+/// A kind of content. It matters to file systems and devices that compress, and to the work that a thread does on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
@@ -33,7 +33,7 @@ const WORDS: &[&str] = &[
 
 const TAGS: &[&str] = &["p", "div", "span", "li", "a", "td", "h2", "b"];
 
-/// A mebibyte of marked-up words, the same in every run; what differs by seed is where one begins to read.
+/// A mebibyte of marked-up words, the same in every run. The seed decides where an object begins in it.
 fn text_pool() -> &'static [u8] {
     static POOL: OnceLock<Vec<u8>> = OnceLock::new();
     POOL.get_or_init(|| {
@@ -63,8 +63,8 @@ fn deflated_pool() -> &'static [u8] {
 }
 
 impl Content {
-    /// Fills `buffer` with the bytes of the object `seed` from `offset` on. Pieces of an object filled one by one are
-    /// those of the whole, as long as `offset` is a multiple of 8.
+    /// Fills `buffer` with the bytes of the object `seed` from `offset` on. An object can be filled piece by piece, as
+    /// long as every `offset` is a multiple of 8.
     pub fn fill(self, seed: u64, offset: u64, buffer: &mut [u8]) {
         match self {
             Content::Random => {

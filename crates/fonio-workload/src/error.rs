@@ -1,4 +1,4 @@
-//! What can go wrong with a workload, each with the way out.
+//! The errors of workloads, each with a remedy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub enum WorkloadError {
         #[source]
         source: io::Error,
     },
-    /// The text is no workload: the message holds line, key and what was expected there.
+    /// The text is not a workload. The cause names line, key and what was expected there.
     #[error("{origin}: not a workload")]
     Toml {
         /// The file's path, or the shipped workload's name.
@@ -34,7 +34,7 @@ pub enum WorkloadError {
         #[source]
         source: Box<toml::de::Error>,
     },
-    /// A value is well-formed and yet cannot be meant.
+    /// A value is well-formed, but makes no sense.
     #[error("{origin}: {key} = {value}: {problem}; {remedy}")]
     Value {
         /// The file's path, or the shipped workload's name.
@@ -43,9 +43,9 @@ pub enum WorkloadError {
         key: String,
         /// What stands there.
         value: String,
-        /// Why it cannot be meant.
+        /// Why it makes no sense.
         problem: String,
-        /// The way out.
+        /// What to write instead.
         remedy: String,
     },
     /// A statement or schema that SQLite refuses.
@@ -95,7 +95,7 @@ pub enum WorkloadError {
         /// What is kept there.
         about: String,
     },
-    /// An override names something that the workload has not.
+    /// An override names something that the workload does not have.
     #[error("workload `{workload}` has no {kind} `{name}` to override; it has {known}")]
     UnknownOverride {
         /// The workload.
@@ -173,14 +173,14 @@ pub enum WorkloadError {
         #[source]
         source: rusqlite::Error,
     },
-    /// SQLite did not take a setting.
+    /// SQLite did not accept a setting.
     #[error("database `{database}`: asked for {pragma} = {wanted}, SQLite says {got}")]
     Pragma {
         /// The database's name in the workload.
         database: String,
         /// The setting.
         pragma: &'static str,
-        /// What was asked for.
+        /// The value that was set.
         wanted: String,
         /// What SQLite answered.
         got: String,
@@ -206,7 +206,7 @@ pub enum WorkloadError {
         #[source]
         source: io::Error,
     },
-    /// The server's answer is not one of ours.
+    /// The answer is not from fonio's own server.
     #[error("HTTP with {address}: {problem}")]
     HttpAnswer {
         /// The server.

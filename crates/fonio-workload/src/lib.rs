@@ -1,8 +1,7 @@
 //! App workloads as data, and the runner: real files, real SQLite, real HTTP.
 //!
-//! A [`Workload`](definition::Workload) is a TOML file (`docs/workloads.md`); [`definition::shipped`] lists those
-//! that come with fonio. A [`Runner`] does in
-//! given directories what it says, and knows nothing of the device below them.
+//! A [`Workload`](definition::Workload) is a TOML file (`docs/workloads.md`); [`definition::shipped`] lists those that
+//! come with fonio. A [`Runner`] runs it in given directories and knows nothing about the device below them.
 //!
 //! ```
 //! use fonio_workload::{Options, Places, Runner, definition::Workload};

@@ -90,13 +90,13 @@ pub(crate) enum Call {
         to: String,
         done: bool,
     },
-    /// A read or write that moved nothing on the phone.
+    /// A read or write that transferred nothing on the phone.
     Failed,
 }
 
-/// More in one call is damage, not an app.
+/// The largest transfer of one call. A larger one is a damaged line.
 const CALL_BYTES_MAX: u64 = 1 << 30;
-/// Files on a phone are not longer; a damaged offset would fill the device.
+/// The largest file on a phone. A damaged offset beyond it would fill the device.
 const OFFSET_MAX: u64 = 1 << 36;
 
 /// The workload that replays a trace.
@@ -217,7 +217,7 @@ impl<'a> Words<'a> {
         Ok(number)
     }
 
-    /// Bytes that a call moved; `None` where it failed.
+    /// Bytes that a call transferred; `None` where it failed.
     fn moved(&mut self) -> Result<Option<u64>, String> {
         let bytes: i64 = self.number("bytes")?;
         match u64::try_from(bytes) {
@@ -254,7 +254,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// No trace may lead out of the place it is replayed in.
+/// Refuses a path that leaves the place of the replay.
 fn relative(path: &str) -> Result<String, String> {
     let mut parts = Vec::new();
     for part in Path::new(path).components() {

@@ -1,13 +1,13 @@
-//! What a run tells while it goes on.
+//! Progress and marks of a run while it goes on.
 
 use serde::{Deserialize, Serialize};
 
 /// A named span of the run, for the recording's table of marks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// What is going on, such as `page`.
+    /// The name of the span, such as `page`.
     pub name: String,
-    /// Which round of it, from 0; phases have 0.
+    /// The number of the round, from 0; phases have 0.
     pub round: u64,
     /// The thread that did it, by its name in the workload; `None` for a phase.
     pub thread: Option<String>,
@@ -19,14 +19,14 @@ pub struct Mark {
     pub end_ns: u64,
 }
 
-/// How far the run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Share of the operations that are done, 0 to 1.
     pub done: f64,
     /// Seconds since the start.
     pub elapsed_s: f64,
-    /// Seconds that are left if it goes on like this; `None` while too little is done to say.
+    /// Estimated seconds that are left; `None` while too little is done for an estimate.
     pub left_s: Option<f64>,
 }
 
@@ -40,7 +40,7 @@ pub trait Observer: Send {
     }
 }
 
-/// Hears nothing.
+/// Ignores everything.
 impl Observer for () {
     fn mark(&mut self, _: &Mark) {}
 }

@@ -1,4 +1,4 @@
-//! What a run did and how long it took.
+//! The amounts and times of a run.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ pub struct Amounts {
     pub files_created: u64,
     /// Files deleted.
     pub files_deleted: u64,
-    /// Bytes handed to write calls on files, SQLite's own not among them.
+    /// Bytes written to files, without SQLite's own.
     pub file_bytes_written: u64,
-    /// Bytes that read calls on files returned, SQLite's own not among them.
+    /// Bytes read from files, without SQLite's own.
     pub file_bytes_read: u64,
     /// Write calls on files.
     pub file_writes: u64,
@@ -25,7 +25,7 @@ pub struct Amounts {
     pub syncs_skipped: u64,
     /// SQL statements run, `BEGIN` and `COMMIT` not counted.
     pub statements: u64,
-    /// SQLite transactions that wrote and committed, autocommitted ones among them.
+    /// SQLite transactions that wrote and committed, including those of single statements (autocommit).
     pub transactions: u64,
     /// Rows that statements returned.
     pub rows_read: u64,
@@ -43,7 +43,8 @@ pub struct Amounts {
     pub bytes_worked: u64,
     /// System calls replayed from a trace.
     pub calls_replayed: u64,
-    /// Calls of a trace that were left out, since nothing here stands for them (a call on `/proc`, for example).
+    /// Calls of a trace that were not replayed because they are not for a file on the device, such as a call on
+    /// `/proc`.
     pub calls_left_out: u64,
 }
 
@@ -114,11 +115,11 @@ pub struct PhaseOutcome {
 /// One step's time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepOutcome {
-    /// Where it stands, such as `browse/ui/1.2`: phase, thread, then the step's number at each depth, from one.
+    /// Its path, such as `browse/ui/1.2`: phase, thread, then the step's number at each depth, from one.
     pub key: String,
     /// What it does, such as `sql`.
     pub kind: String,
-    /// Files, requests, statements or objects: what its `count` counts.
+    /// Operations done: files, requests, statements or objects, whichever its `count` counts.
     pub count: u64,
     /// Nanoseconds in it, summed.
     pub total_ns: u64,
@@ -159,9 +160,9 @@ pub struct Outcome {
     pub sqlite_version: String,
     /// Monotonic nanoseconds at the start.
     pub start_ns: u64,
-    /// Nanoseconds from start to end, closing the databases among them.
+    /// Nanoseconds from start to end, including closing the databases.
     pub wall_ns: u64,
-    /// What was done, in sum.
+    /// The sum of all phases.
     pub amounts: Amounts,
     /// By phase, in order.
     pub phases: Vec<PhaseOutcome>,

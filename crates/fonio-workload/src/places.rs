@@ -1,4 +1,4 @@
-//! Where a workload's places are, and what a fix changes about it.
+//! The directories of a workload's places, and the changes that a fix makes to a workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::error::WorkloadError;
 /// A directory for each place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
-    /// Where places lie that are not named one by one: each in a directory of its name below this one.
+    /// The directory below which every place that is not in `named` has a directory of its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
     /// Places named one by one.
@@ -31,8 +31,7 @@ impl Places {
     }
 }
 
-/// What a fix changes: the app stays as it is, and what is below it behaves differently. In every map and set, `*` stands
-/// for all names.
+/// The changes that a fix makes below an unchanged app. In every map and set, `*` stands for all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overrides {
@@ -46,7 +45,7 @@ pub struct Overrides {
     pub no_sync_databases: BTreeSet<String>,
 }
 
-/// Other settings for a database; what is `None` stays as the workload has it.
+/// Other settings for a database; `None` keeps the workload's setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabaseOverride {
@@ -63,7 +62,7 @@ pub struct DatabaseOverride {
 const ALL: &str = "*";
 
 impl Overrides {
-    /// Fails where a name is not the workload's.
+    /// Checks that the workload has every place and database that is named.
     pub(crate) fn check(&self, workload: &Workload) -> Result<(), WorkloadError> {
         let places: Vec<&str> = workload.places.keys().map(String::as_str).collect();
         let databases: Vec<&str> = workload.databases.keys().map(String::as_str).collect();
@@ -89,7 +88,7 @@ impl Overrides {
         !self.no_sync_places.contains(place) && !self.no_sync_places.contains(ALL)
     }
 
-    /// What is said of a database by its name, before what is said of all.
+    /// The override for a database by its name, or else the one for all databases.
     pub(crate) fn database<T>(&self, name: &str, pick: impl Fn(&DatabaseOverride) -> Option<T>) -> Option<T> {
         [name, ALL].into_iter().filter_map(|key| self.databases.get(key)).find_map(pick)
     }

@@ -1,9 +1,9 @@
-//! Shrinks a workload and keeps its mix.
+//! Scales a workload and keeps the ratio between its steps.
 //!
 //! A step is run *count* times in each of the *rounds* that the repeats around it make: its total is their product. At
 //! scale s every step's total becomes `round(total × s)`, at least 1, so the ratio between any two steps stays, but for
-//! rounding. Repeats shrink first; where they cannot (one launch cannot be a tenth of a launch) the counts inside shrink,
-//! spread evenly over the rounds that are left. Sizes of requests and of batches never change.
+//! rounding. Repeats shrink first; where they cannot (one launch cannot be a tenth of a launch) the counts inside
+//! shrink, spread evenly over the rounds that are left. Sizes of requests and of batches never change.
 
 use crate::definition::Step;
 
@@ -41,7 +41,7 @@ struct Around {
     full: u64,
     /// Rounds as planned.
     rounds: u64,
-    /// What the repeats outside could not shrink.
+    /// The factor by which the repeats around it could not shrink.
     left: f64,
 }
 

@@ -1,7 +1,9 @@
-//! A small persistent memory before a slow device, as a staging area for all writes (Kim et al., section 5.2, propose PCM).
+//! A small persistent memory in front of a slow device, which takes all writes first (Kim et al., section 5.2, propose
+//! PCM).
 //!
-//! Writes end in the memory. When three quarters of it are taken, the pages that were written first go on to
-//! the slow device, neighbours together; overwritten pages go once. A write waits only where the memory is full.
+//! A write completes in the memory. When three quarters of the memory are in use, the oldest pages are written to the
+//! slow device, adjacent pages together; a page that was overwritten is written once. A write waits only while the
+//! memory is full.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,10 +13,10 @@ use super::{Command, Counters, Device, Limits};
 
 const PAGE: u64 = 4096;
 
-/// Room is made before it is needed, so that a burst finds some.
+/// Eviction begins at this use of the memory, so that a burst of writes finds free pages.
 const HIGH_PERCENT: u64 = 75;
 
-/// A fast, persistent memory before a slow device.
+/// A fast, persistent memory in front of a slow device.
 pub struct Buffered {
     fast: Box<dyn Device>,
     slow: Box<dyn Device>,
@@ -22,7 +24,7 @@ pub struct Buffered {
     held: BTreeMap<u64, u64>,
     turns: VecDeque<(u64, u64)>,
     next_turn: u64,
-    /// Pages on their way to the slow device, with the time at which they are there.
+    /// Numbers of pages being written to the slow device, with the end of the write.
     leaving: VecDeque<(u64, u64)>,
     leaving_pages: u64,
     pages_max: u64,
@@ -34,7 +36,7 @@ pub struct Buffered {
 }
 
 impl Buffered {
-    /// Puts `fast` before `slow`. All of the fast device's capacity is used.
+    /// Puts `fast` in front of `slow`. All of the fast device's capacity is used.
     ///
     /// # Panics
     ///
@@ -61,7 +63,7 @@ impl Buffered {
         }
     }
 
-    /// Frees what has arrived on the slow device by `now`.
+    /// Frees the pages whose write to the slow device has ended by `now`.
     fn settle(&mut self, now: u64) {
         while let Some((done, pages)) = self.leaving.front().copied()
             && done <= now
@@ -71,7 +73,7 @@ impl Buffered {
         }
     }
 
-    /// Sends the pages held longest, with their neighbours, to the slow device.
+    /// Writes the oldest page and the pages adjacent to it to the slow device.
     fn evict(&mut self, now: Timestamp) {
         let first = loop {
             let Some((page, turn)) = self.turns.pop_front() else { return };
@@ -127,7 +129,7 @@ impl Buffered {
         self.in_memory(Op::Write, command.bytes, now) + (room_at - now.0)
     }
 
-    /// When the memory has done its part; where in it the pages stand costs nothing.
+    /// Does a command in the memory and says when it ends. The address in the memory does not matter for its time.
     fn in_memory(&mut self, op: Op, bytes: ByteCount, now: Timestamp) -> u64 {
         let bytes = ByteCount(bytes.0.min(self.fast.limits().capacity.0));
         self.fast.submit(&Command { op, sector: Sector(0), bytes, fua: false }, now).0

@@ -13,7 +13,7 @@ pub struct Memory {
     pub read_line: Nanos,
     /// Time to write a line.
     pub write_line: Nanos,
-    /// Time for a command beside its data.
+    /// Time for a command, without its data.
     pub command: Nanos,
 }
 
@@ -28,7 +28,7 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// A device of such memory.
+    /// A device with this memory.
     pub fn new(memory: Memory, limits: Limits) -> MemoryDevice {
         MemoryDevice { memory, limits, free: 0, last_submit: 0, counters: Counters::default() }
     }

@@ -1,4 +1,4 @@
-//! What every device model offers: commands in, completion times out.
+//! The interface of all device models: commands in, completion times out.
 
 pub mod buffered;
 mod dies;
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 /// One command as the host sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What is asked for; a device answers at once to what it does not know.
+    /// The operation; a device completes an unknown one at once.
     pub op: Op,
-    /// Where it begins. Zero for a flush.
+    /// The first sector. Zero for a flush.
     pub sector: Sector,
-    /// How much of the device it covers. Zero for a flush.
+    /// The length. Zero for a flush.
     pub bytes: ByteCount,
     /// The write must be durable when it completes (forced unit access). Only where [`Limits::fua`] says so.
     pub fua: bool,
@@ -29,30 +29,30 @@ pub struct Command {
 
 /// A device in virtual time.
 ///
-/// Instants given to [`Device::submit`] must not go backwards. A completion's time is settled when its command is
-/// submitted: commands share dies, channels and the bus in the order in which they came, as firmware without
-/// reordering does. That is what lets one model run at millions of commands a second and behind a wall clock alike.
+/// Instants given to [`Device::submit`] must not go backwards. The completion time of a command is computed when it is
+/// submitted: commands use dies, channels and the bus in the order of their arrival, as in firmware without reordering.
+/// This lets the same model run at millions of commands per second and in real time.
 pub trait Device: Send {
     /// Accepts `command` at `now` and says when it completes, never before `now`.
     ///
-    /// A command that arrives while all of [`Limits::depth`] are in use waits inside for a place.
+    /// A command that arrives while [`Limits::depth`] commands are in flight waits for a free slot.
     ///
     /// # Panics
     ///
-    /// Where the command lies beyond [`Limits::capacity`], or `now` is earlier than that of the command before.
+    /// Where the command ends beyond [`Limits::capacity`], or `now` is earlier than for the command before.
     fn submit(&mut self, command: &Command, now: Timestamp) -> Timestamp;
 
-    /// What the host has to know of the device.
+    /// The device's limits.
     fn limits(&self) -> &Limits;
 
-    /// What the device has done since it was made or since its counters were last reset.
+    /// The counters since the device was made or [`Device::reset_counters`] was called.
     fn counters(&self) -> Counters;
 
-    /// Starts the counters again; the state of the flash stays.
+    /// Sets the counters to zero; the state of the flash stays.
     fn reset_counters(&mut self);
 }
 
-/// What a device tells its host: the queue limits of the kernel's block layer.
+/// The limits that a device reports to its host: the queue limits of the kernel's block layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// The size that the host sees.
@@ -63,38 +63,38 @@ pub struct Limits {
     pub command_max: ByteCount,
     /// The unit of a discard; `None` where the device has no discard.
     pub discard_granularity: Option<ByteCount>,
-    /// It takes writes with forced unit access; else the host adds a flush.
+    /// Whether it takes writes with forced unit access; otherwise the host adds a flush.
     pub fua: bool,
-    /// It holds acknowledged writes in volatile memory, so that a power cut loses what was not flushed.
+    /// Whether it holds acknowledged writes in volatile memory, so that a power cut loses data that were not flushed.
     pub volatile_cache: bool,
-    /// Nothing else proceeds while a flush is under way.
+    /// Whether no other command proceeds during a flush.
     pub flush_blocks_all: bool,
 }
 
-/// What a device has done.
+/// The work that a device has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes that the host wrote.
     pub host_written: ByteCount,
     /// Bytes that the host read.
     pub host_read: ByteCount,
-    /// Bytes programmed into flash, copies included. Over `host_written` it is the write amplification.
+    /// Bytes programmed into flash, copies included. Divided by `host_written` it is the write amplification.
     pub programmed: ByteCount,
     /// Erase blocks erased.
     pub erases: u64,
-    /// Log blocks that became data blocks as they were.
+    /// Log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that copied the rest of a block behind what stood there in order.
+    /// Merges that copied the rest of a block behind the beginning in its log block.
     pub partial_merges: u64,
-    /// Merges that copied a whole block.
+    /// Merges that copied all of a block.
     pub full_merges: u64,
     /// Pages copied by garbage collection and merges.
     pub pages_copied: u64,
-    /// Time for which at least one command was under way.
+    /// Time in which at least one command was in flight.
     pub busy: Nanos,
 }
 
-/// Holds a command against what [`Device::submit`] demands.
+/// Panics where a command breaks the conditions of [`Device::submit`].
 fn assert_fits(command: &Command, now: Timestamp, last: u64, limits: &Limits) {
     assert!(now.0 >= last, "a command at {} ns came after one at {last} ns", now.0);
     let end = command.sector.after(command.bytes);

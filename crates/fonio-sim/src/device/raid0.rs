@@ -1,4 +1,5 @@
-//! RAID-0 over devices: stripe by stripe in turn, as the driver of Kim et al., section 5.3, did in pieces of 4 KB.
+//! RAID-0 over devices. Stripes go to the members in turn, as in the driver of Kim et al., section 5.3, with 4 KB
+//! stripes.
 
 use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
 
@@ -7,8 +8,8 @@ use super::{Command, Counters, Device, Limits};
 /// The stripe of the study.
 pub const STRIPE: ByteCount = ByteCount(4096);
 
-/// Several devices as one. Its commands are split; a member gets one command for all of its stripes in it, since they lie
-/// next to one another there.
+/// Several devices as one. A command is split: each member gets one command for all of its stripes, which are adjacent
+/// there.
 pub struct Raid0 {
     members: Vec<Box<dyn Device>>,
     stripe: u64,
@@ -19,7 +20,7 @@ pub struct Raid0 {
 }
 
 impl Raid0 {
-    /// Joins `members`, each used as far as the smallest of them goes.
+    /// Joins `members`. Each is used up to the capacity of the smallest.
     ///
     /// # Panics
     ///

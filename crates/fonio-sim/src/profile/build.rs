@@ -1,4 +1,4 @@
-//! From a profile's numbers to a device.
+//! Builds a device from a profile's numbers.
 
 use fonio_core::{ByteCount, Nanos, SECTOR_BYTES};
 
@@ -11,14 +11,14 @@ use crate::ftl::fast::Fast;
 use crate::ftl::page_map::{Collection, PageMap, SPARE_BLOCKS_MIN};
 use crate::ftl::{Ftl, Geometry, Unwatched};
 
-/// A device has at least so many erase blocks.
+/// The least number of erase blocks of a device.
 const BLOCKS_MIN: u64 = 2;
 
-/// A page map of a device smaller than its profile's is cut into at least so many superblocks, so that those held back for
-/// the collector are a small part of it.
+/// The least number of superblocks of a page-mapped device that is smaller than its profile's, so that those reserved
+/// for garbage collection are a small part of it.
 const SUPERBLOCKS_MIN: u64 = 128;
 
-/// Says everything that building the device could say.
+/// Reports every error that building the device could report.
 pub(super) fn check(profile: &Profile) -> Result<(), ProfileError> {
     limits(profile, None)?;
     match profile.required_word("device.kind")? {

@@ -34,11 +34,11 @@ pub enum Source {
     Published,
     /// It was solved for, so that the model gives the published or measured number that `to` names.
     Fitted,
-    /// It was chosen among plausible values with the published number that `to` names in view.
+    /// It was chosen among plausible values by somebody who knew the published number that `to` names.
     Chosen,
     /// It was measured on a device of this kind; `to` says how.
     Measured,
-    /// Nobody said; it is plausible. `to` may say why.
+    /// It is plausible, but has no source. `to` may say why.
     Assumed,
 }
 
@@ -47,7 +47,7 @@ impl Source {
     pub const ALL: [Source; 5] =
         [Source::Published, Source::Fitted, Source::Chosen, Source::Measured, Source::Assumed];
 
-    /// As profiles write it.
+    /// Its name in profiles.
     pub fn name(self) -> &'static str {
         match self {
             Source::Published => "published",
@@ -89,7 +89,8 @@ pub struct Provenance {
     pub value: String,
     /// Where it comes from.
     pub source: Source,
-    /// The publication, the number it was fitted to or chosen for, the way it was measured, or why it was assumed. May be empty.
+    /// The publication, the number it was fitted to or chosen for, the way it was measured, or why it was assumed. May
+    /// be empty.
     pub to: String,
 }
 
@@ -125,8 +126,8 @@ impl Profile {
 
     /// The device, with another capacity than the profile's where one is given.
     ///
-    /// The same seed gives the same device. The seed puts erase blocks in the order in which they are used. A page-mapped
-    /// device of less than 128 superblocks gets smaller erase blocks; all else stays.
+    /// The same seed gives the same device. The seed decides the order in which erase blocks are used. A page-mapped
+    /// device with fewer than 128 superblocks gets smaller erase blocks; all other numbers stay.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl Profile {
         build::device(self, capacity, seed)
     }
 
-    /// What the host has to know of the device.
+    /// The limits of the device.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! How the number of a check came to be, which decides whether agreement says anything about the model.
+//! The origin of a check's number, which decides whether agreement says anything about the model.
 
 use crate::profile::{Profile, Source};
 
@@ -16,13 +16,13 @@ pub enum Origin {
 /// Under which conditions a predicted number was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conditions {
-    /// Those that the model stands for.
+    /// Conditions that the model includes.
     Modelled,
-    /// Under Linux's CFQ scheduler. The model hands requests on in the order in which they come.
+    /// Linux's CFQ scheduler. The model has no scheduler: it serves requests in the order of arrival.
     Cfq,
 }
 
-/// From what a derived number follows.
+/// Why a derived number is not a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
     /// Another column of the same table times one ratio gives it, without the simulator.
@@ -33,18 +33,18 @@ pub enum Derivation {
     Plateau,
     /// It is another published number in another unit.
     Restated,
-    /// Numbers of the profile were chosen among plausible ones with it in view.
+    /// Somebody who knew it chose numbers of the profile among plausible ones.
     ChosenInView,
 }
 
 /// The classes by which checks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Only these say how well a model predicts.
+    /// Agreement shows that the model predicts.
     Predicted,
-    /// Agreement says that the fit worked.
+    /// Agreement shows that the fit worked.
     Fitted,
-    /// Agreement says that the numbers are consistent.
+    /// Agreement shows that the numbers are consistent.
     Derived,
 }
 

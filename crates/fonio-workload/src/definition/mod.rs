@@ -1,5 +1,5 @@
 //! A workload as data: a TOML file that says which files, rows and objects an app touches, and in which order.
-//! `docs/workloads.md` is the guide for who writes one.
+//! `docs/workloads.md` explains how to write one.
 
 mod check;
 mod param;
@@ -19,7 +19,7 @@ pub use parse::{Shipped, shipped};
 pub use quantity::{Bytes, Sizes};
 pub use step::{Order, Step, SyncPolicy, Work};
 
-/// A workload: what exists before, and what the app then does.
+/// A workload: the state before, and the steps that the app does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
@@ -27,7 +27,7 @@ pub struct Workload {
     pub name: String,
     /// One line for lists.
     pub title: String,
-    /// What it stands for, which numbers are published and which are our assumption.
+    /// The app that it models, and which of its numbers are published or assumed.
     #[serde(default)]
     pub about: String,
     /// Named directories that the caller hands in, each with what is kept there.
@@ -42,10 +42,10 @@ pub struct Workload {
     /// Makes the state that the app finds. It is not timed.
     #[serde(default)]
     pub prepare: Vec<Step>,
-    /// What is timed: one phase after the other.
+    /// The phases that are timed, one after the other.
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
-    /// Figures of the study that the workload follows, to print beside ours.
+    /// Figures of the study that the workload follows, to print beside the measured ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
 }
@@ -54,7 +54,7 @@ pub struct Workload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
-    /// The place that its files lie in.
+    /// The place of its files.
     pub place: String,
     /// The main file's name in that place.
     pub file: String,
@@ -82,7 +82,7 @@ fn page_size_default() -> u32 {
     4096
 }
 
-/// How SQLite keeps a transaction undoable.
+/// How SQLite can undo a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Journal {
@@ -143,7 +143,7 @@ impl Synchronous {
         }
     }
 
-    /// The number that the pragma answers with.
+    /// The number that the pragma returns.
     pub(crate) fn number(self) -> i64 {
         match self {
             Synchronous::Off => 0,
@@ -158,7 +158,7 @@ impl Synchronous {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// The place that they lie in.
+    /// Their place.
     pub place: String,
     /// Each one's name in that place; `{n}` stands for its number, and `/` makes folders.
     pub name: String,

@@ -13,7 +13,7 @@ use super::worker::Worker;
 use crate::definition::{Bytes, Order, Sizes, SyncPolicy};
 use crate::error::WorkloadError;
 
-/// Direct I/O wants its memory aligned; a page is enough for every device.
+/// The alignment of memory for direct I/O; a page is enough for every device.
 const ALIGNMENT: usize = 4096;
 
 /// A buffer that direct I/O accepts.
@@ -63,7 +63,7 @@ impl Worker<'_, '_> {
         Ok(())
     }
 
-    /// Writes what was fetched last to a new file.
+    /// Writes the data that were last fetched to a new file.
     pub(super) fn store(
         &mut self,
         files: &str,

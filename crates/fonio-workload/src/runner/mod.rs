@@ -1,8 +1,8 @@
-//! Does what a definition says: real files, real SQLite, real HTTP, and a clock.
+//! Runs a definition with real files, real SQLite, real HTTP, and a clock.
 //!
-//! Lifecycle: [`Runner::new`] checks everything that can be checked without touching a file; [`Runner::prepare`] makes the
-//! state that the app finds and writes it back; [`Runner::run`] is timed. Between the two the caller may drop caches and
-//! start a recording. A runner runs once for each `prepare`.
+//! Lifecycle: [`Runner::new`] checks everything that can be checked without touching a file; [`Runner::prepare`] makes
+//! the state that the app finds and writes it back; [`Runner::run`] is timed. Between the two the caller may drop
+//! caches and start a recording. A runner runs once for each `prepare`.
 
 mod files;
 mod groups;
@@ -43,7 +43,7 @@ pub struct Options {
     pub pace: f64,
     /// The server of objects.
     pub http: Option<SocketAddr>,
-    /// What a fix changes.
+    /// The changes that a fix makes.
     pub overrides: Overrides,
 }
 
@@ -66,7 +66,7 @@ pub struct Runner {
     prepared: bool,
 }
 
-/// What the threads of a run share.
+/// The state that all threads of a run share.
 struct Shared<'a> {
     runner: &'a Runner,
     observer: Mutex<&'a mut dyn Observer>,
@@ -79,7 +79,7 @@ struct Shared<'a> {
     failed: AtomicBool,
 }
 
-/// Progress is told this often at most.
+/// The shortest time between two reports of progress.
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
 
 impl Runner {
@@ -137,7 +137,7 @@ impl Runner {
         &self.places
     }
 
-    /// Where a database's main file is; `None` for a name that the workload has not.
+    /// The path of a database's main file; `None` for a name that the workload does not have.
     #[must_use]
     pub fn database_path(&self, name: &str) -> Option<PathBuf> {
         let database = self.workload.databases.get(name)?;
@@ -436,7 +436,7 @@ fn make(path: &Path) -> Result<(), WorkloadError> {
     fs::create_dir_all(path).map_err(file_error("make", path))
 }
 
-/// A fresh file system's `lost+found` is nobody's data.
+/// Makes a directory, which may hold nothing but the `lost+found` of a new file system.
 fn make_empty(path: &Path) -> Result<(), WorkloadError> {
     make(path)?;
     for entry in fs::read_dir(path).map_err(file_error("list", path))? {

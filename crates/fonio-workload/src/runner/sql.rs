@@ -11,10 +11,10 @@ use crate::error::WorkloadError;
 use crate::scale::scaled;
 use fonio_core::Random;
 
-/// Threads of one app wait for each other this long.
+/// How long a thread waits for another thread of the app that holds the database.
 const BUSY_MS: u32 = 30_000;
 
-/// Statements that an app keeps prepared; more than any workload has for one database.
+/// The number of prepared statements that are kept; more than any workload has for one database.
 const STATEMENTS_KEPT: usize = 64;
 
 fn failed<'a>(
@@ -95,7 +95,7 @@ fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     Ok(connection)
 }
 
-/// Closing checkpoints a write-ahead log, which belongs to the time of the run.
+/// Closes a database. This checkpoints a write-ahead log, which is part of the run's time.
 pub(super) fn close(runner: &Runner, name: &str, connection: Connection) -> Result<(), WorkloadError> {
     connection.close().map_err(|(_, source)| failed(runner, name, "close it")(source))
 }

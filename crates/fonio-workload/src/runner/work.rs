@@ -12,7 +12,7 @@ use crate::content::Content;
 use crate::definition::{Bytes, Work};
 use crate::error::WorkloadError;
 
-/// Work without `bytes` takes what the thread has at hand; with them, it makes its own.
+/// Without `bytes`, work is done on the data that the thread fetched or read last; with `bytes`, on new data.
 pub(super) fn work(
     worker: &mut Worker<'_, '_>,
     kind: Work,

@@ -1,4 +1,4 @@
-//! One thread of a phase: goes through its plan and keeps count.
+//! One thread of a phase: does the steps of its plan and counts them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl StepTime {
     }
 }
 
-/// What a thread has done.
+/// The work that a thread has done.
 pub(super) struct Done {
     pub(super) amounts: Amounts,
     pub(super) times: Vec<StepTime>,
@@ -45,18 +45,18 @@ pub(super) struct Worker<'s, 'a> {
     pub(super) random: Random,
     pub(super) connections: BTreeMap<String, Connection>,
     pub(super) client: Option<Client>,
-    /// What is written or read, on its way.
+    /// The data of the current read or write.
     pub(super) buffer: super::files::AlignedBuffer,
-    /// What was fetched or read last, for work on it.
+    /// The data that were last fetched or read, for steps that work on them.
     pub(super) last: Vec<u8>,
     pub(super) amounts: Amounts,
     times: Vec<StepTime>,
-    /// The step that runs, for errors.
+    /// The current step, for errors.
     pub(super) key: String,
     index: usize,
 }
 
-/// A pause is cut in pieces, so that a run that is stopped ends soon.
+/// The longest sleep. A pause is slept in pieces, so that a run can be stopped soon.
 const PAUSE_PIECE: Duration = Duration::from_millis(100);
 
 impl<'s, 'a> Worker<'s, 'a> {

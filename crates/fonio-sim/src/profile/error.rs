@@ -4,6 +4,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use super::schema::Key;
+
 /// A profile that cannot be used. Every variant names the profile and, where there is one, the key.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -52,18 +54,15 @@ pub enum ProfileError {
         wanted: String,
     },
     /// A value outside its range.
-    #[error("{place}: `{key}` is {value}, but must be between {min} and {max}")]
+    #[error("{place}: `{}` is {}, but must be between {} and {}", key.path, key.quantity.show(*value),
+        key.quantity.show(key.min), key.quantity.show(key.max))]
     Range {
         /// Where the value is.
         place: Place,
         /// The key.
-        key: &'static str,
-        /// The value.
-        value: String,
-        /// The least that makes sense.
-        min: String,
-        /// The most that makes sense.
-        max: String,
+        key: &'static Key,
+        /// The value, in what its quantity is kept in.
+        value: u64,
     },
     /// Values that contradict each other.
     #[error("{profile}: {what}")]

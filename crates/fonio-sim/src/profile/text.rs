@@ -198,13 +198,7 @@ pub(super) fn check_range(place: &Place, key: &'static Key, number: u64) -> Resu
         });
     }
     if !(key.min..=key.max).contains(&number) {
-        return Err(ProfileError::Range {
-            place: place.clone(),
-            key: key.path,
-            value: key.quantity.show(number),
-            min: key.quantity.show(key.min),
-            max: key.quantity.show(key.max),
-        });
+        return Err(ProfileError::Range { place: place.clone(), key, value: number });
     }
     Ok(())
 }

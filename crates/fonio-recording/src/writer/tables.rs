@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use fonio_core::{
-    Bio, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Severity, Thread, Timestamp, Wait,
-    ignore_rows,
+    Bio, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Severity, Thread, Timestamp,
+    Wait, ignore_rows,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;

@@ -97,6 +97,8 @@ pub struct LongResponses {
     pub longest: Vec<Point>,
 }
 
+use std::collections::VecDeque;
+
 use crate::Class;
 use crate::latency::ResponseTally;
 use crate::loss::Loss;
@@ -149,15 +151,14 @@ struct Union {
     total: u64,
     /// Ends of the stretches that nothing can widen any more.
     settled: u64,
-    /// The latest stretches: disjoint, in order of time. The first `closed` are final.
-    open: Vec<(u64, u64)>,
-    closed: usize,
+    /// The latest stretches: disjoint, in order of time.
+    open: VecDeque<(u64, u64)>,
 }
 
 impl Union {
     #[inline]
     fn add(&mut self, start: u64, end: u64) {
-        if let Some((earlier, later)) = self.open.last_mut()
+        if let Some((earlier, later)) = self.open.back_mut()
             && *earlier <= start
             && start <= *later
         {
@@ -171,7 +172,7 @@ impl Union {
 
     fn add_elsewhere(&mut self, start: u64, end: u64) {
         let (mut from, mut until) = (start.max(self.settled), end);
-        while let Some(&(earlier, later)) = self.open[self.closed..].last() {
+        while let Some(&(earlier, later)) = self.open.back() {
             if later < from {
                 break;
             }
@@ -181,20 +182,17 @@ impl Union {
             from = from.min(earlier);
             until = until.max(later);
             self.total -= later - earlier;
-            self.open.pop();
+            self.open.pop_back();
         }
         if until <= from {
             return;
         }
         self.total += until - from;
-        self.open.push((from, until));
-        if self.open.len() - self.closed > OPEN {
-            (_, self.settled) = self.open[self.closed];
-            self.closed += 1;
-        }
-        if self.closed == OPEN {
-            self.open.drain(..OPEN);
-            self.closed = 0;
+        self.open.push_back((from, until));
+        if self.open.len() > OPEN
+            && let Some((_, oldest)) = self.open.pop_front()
+        {
+            self.settled = oldest;
         }
     }
 

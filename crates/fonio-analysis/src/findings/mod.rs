@@ -50,7 +50,7 @@ const ROTATING: &str = "devices.rotating_share";
 const LOOP: &str = "devices.loop_share";
 
 /// The rules, as data.
-const RULES: &str = include_str!("findings.toml");
+const RULES: &str = include_str!("../findings.toml");
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -256,7 +256,7 @@ mod tests {
     }
 
     pub(super) fn fixtures() -> Fixtures {
-        toml::from_str(include_str!("findings_fixtures.toml")).unwrap()
+        toml::from_str(include_str!("../findings_fixtures.toml")).unwrap()
     }
 
     fn facts_of(figures: &BTreeMap<String, f64>) -> Facts {

@@ -434,7 +434,6 @@ fn student_t_99(freedom: u32) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "interference/tests/experiment.rs"]
 mod experiment;
 
 #[cfg(test)]

@@ -498,6 +498,6 @@ recording does not show is *unknown*.
             };
             text += &format!("| `{name}` | {meaning} | {} | {better} |\n", unit.as_str().unwrap());
         }
-        expect_test::expect_file!["../../../docs/figures.md"].assert_eq(&text);
+        expect_test::expect_file!["../../../../docs/figures.md"].assert_eq(&text);
     }
 }

@@ -67,14 +67,15 @@ fn as_a_process() {
 /// Plays a part, with SIGINT ignored from the start where that is asked for, and says how it ended.
 fn play(part: &str, ignores_interrupts: bool) -> (Option<i32>, Option<i32>) {
     let program = std::env::current_exe().expect("this program has a path");
-    let script = if ignores_interrupts { "trap '' INT; exec \"$0\" \"$@\"" } else { "exec \"$0\" \"$@\"" };
-    let out = Command::new("sh")
-        .args(["-c", script])
+    // A test that a script runs in the background inherits ignored signals.
+    let interrupts = if ignores_interrupts { "--ignore-signal=INT" } else { "--default-signal=INT" };
+    let out = Command::new("env")
+        .args(["--default-signal=HUP,TERM", interrupts])
         .arg(program)
         .args(["--exact", "as_a_process"])
         .env("FONIO_TEST_PART", part)
         .output()
-        .expect("sh starts");
+        .expect("env of coreutils starts");
     (out.status.code(), out.status.signal())
 }
 

@@ -15,7 +15,7 @@
 //!   The slowdown is the ratio of the two weighted means.
 //! - *Interval.* Neighbouring requests are not independent. The recording is cut into 16 to 32 slices of equal time, and
 //!   the ratio is taken again with each slice left out (delete-a-group jackknife). 99 percent, so that both ops together
-//!   are wrong in less than one recording in twenty: `interference/experiment.rs` holds that on loads of reads alone.
+//!   are wrong in less than one recording in twenty: `interference/tests/experiment.rs` holds that on loads of reads alone.
 //!
 //! Only what was outstanding at the arrival counts. What comes later is not looked at: slow requests would meet more of
 //! everything.
@@ -434,6 +434,7 @@ fn student_t_99(freedom: u32) -> f64 {
 }
 
 #[cfg(test)]
+#[path = "tests/experiment.rs"]
 mod experiment;
 
 #[cfg(test)]

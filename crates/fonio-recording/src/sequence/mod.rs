@@ -139,7 +139,7 @@ impl<T: Sequenced> Sequence<T> {
 
     /// Puts what waits in order, so that [`head`](Sequence::head) and [`pop`](Sequence::pop) can be used.
     pub(crate) fn look(&mut self) {
-        self.near.clear();
+        self.forget_near();
         let new = &mut self.keys[self.sorted..];
         sort(new);
         let Some(first) = new.first().map(order) else { return };
@@ -147,6 +147,12 @@ impl<T: Sequenced> Sequence<T> {
         let place = self.given + before.partition_point(|key| order(key) <= first);
         self.merge(place);
         self.sorted = self.keys.len();
+    }
+
+    /// Forgets the copies of rows that come next, because other rows come next now.
+    fn forget_near(&mut self) {
+        self.near.clear();
+        self.near_from = self.given;
     }
 
     /// Merges the keys from `place` to `sorted` with those after them, both in order.
@@ -213,9 +219,9 @@ impl<T: Sequenced> Sequence<T> {
         let waiting = self.keys.len() - self.given;
         if self.given > waiting / 2 {
             // Something was given out, so all was in order.
-            self.near.clear();
             self.free.extend(self.keys.drain(..self.given).rev().map(|(_, _, place)| place));
             (self.given, self.sorted) = (0, waiting);
+            self.forget_near();
         }
         self.look_at = (self.keys.len() + waiting.max(ROWS_PER_LOOK)).min(self.rows_in_memory);
         Ok(())

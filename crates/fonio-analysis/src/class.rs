@@ -1,4 +1,4 @@
-//! The kinds of request that the studies tell apart, and the groups in which tables list them.
+//! The kinds of request that the studies distinguish, and the groups in which tables list them.
 
 use fonio_core::{Flags, Op, Request};
 use schemars::JsonSchema;
@@ -39,7 +39,7 @@ impl Class {
         Class::Discard,
         Class::Other,
     ];
-    /// How many classes there are.
+    /// The number of classes.
     pub const COUNT: usize = Class::ALL.len();
 
     /// The class of a request.
@@ -61,7 +61,7 @@ impl Class {
         Group::from(self).name()
     }
 
-    /// One request of it, in words: "a synchronous write".
+    /// One request of the class, in words: "a synchronous write".
     pub fn one(self) -> &'static str {
         match self {
             Class::Read => "a read",
@@ -75,12 +75,12 @@ impl Class {
         }
     }
 
-    /// Whether it carries data to the host.
+    /// Whether requests of the class carry data to the host.
     pub fn is_read(self) -> bool {
         matches!(self, Class::Read | Class::Readahead)
     }
 
-    /// Whether it carries data to the device.
+    /// Whether requests of the class carry data to the device.
     pub fn is_write(self) -> bool {
         matches!(self, Class::WriteSync | Class::WriteAsync | Class::WriteUnknown)
     }

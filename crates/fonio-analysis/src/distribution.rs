@@ -1,4 +1,4 @@
-//! Distributions: exact count, sum and extremes, and quantiles with a stated error.
+//! Distributions: exact count, sum and extremes, and quantiles with a known error.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! How often the device is flushed: requests, bytes and time between consecutive flushes of a device (the block-trace
+//! How often a device is flushed: requests, bytes and time between consecutive flushes of a device (the block-trace
 //! study's Figure 5 and Table II).
 
 use fonio_core::{Flags, Op};
@@ -67,7 +67,7 @@ use crate::loss::Loss;
 use crate::seen::{Seen, at, per_second, ratio};
 use crate::tally::{Curve, Tally};
 
-/// Finds flushes and collects gaps.
+/// Finds flushes and collects the gaps between them.
 #[derive(Debug, Default)]
 pub(crate) struct FlushTally {
     fua_counts: bool,
@@ -84,7 +84,7 @@ struct Device {
     writes: u64,
     write_bytes: u64,
     last_flush: Option<u64>,
-    /// The last flush request, as long as no write with preflush has claimed it.
+    /// The last flush request, until a write with preflush claims it.
     last_flush_request: Option<u64>,
     requests_since: u64,
     bytes_since: u64,
@@ -103,7 +103,7 @@ impl FlushTally {
         FlushTally { fua_counts, ..FlushTally::default() }
     }
 
-    /// Takes a request and says whether it is a flush.
+    /// Adds a request; returns whether it is a flush.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen) -> bool {
         let device = at(&mut self.devices, seen.device);
@@ -187,7 +187,7 @@ impl FlushTally {
 }
 
 impl Gaps {
-    /// A lost flush makes one gap out of two, and a lost write an interval smaller.
+    /// A lost flush joins two gaps into one, and a lost write makes a gap smaller.
     fn finish(&self, loss: Loss) -> Option<FlushGaps> {
         Some(FlushGaps {
             requests: self.requests.distribution_despite(loss, 1, Curve::With)?,
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_preflush_counts_once() {
-        // The block layer sends the flush first, then the data with the preflush flag still shown.
+        // The block layer sends the flush first, then the data, which still show the preflush flag.
         let split = ["FF q0 d5 c10", "FWFS 0+8 q0 d11 c20", "FF q30 d35 c40", "FWS 8+8 q30 d41 c50"];
         // A source that shows bios, or another write's flush before this one was queued.
         let whole = ["FWFS 0+8 q0 d11 c20", "FF q30 d31 c32", "FWS 8+8 q40 d41 c50"];

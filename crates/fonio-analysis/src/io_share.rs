@@ -1,13 +1,13 @@
-//! How much of the time is storage: the summed latency and the busy time over the span (the block-trace study's
+//! The share of the time that is I/O: the sum of latencies and the busy time over the span (the block-trace study's
 //! Figure 7 and Table III).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Below this share storage is light: section IV.D of the block-trace study.
+/// Below this share, storage is light: section IV.D of the block-trace study.
 pub const LIGHT_BELOW: f64 = 0.09;
-/// From this share on storage is heavy. Ours: the study gives no second threshold; its heavy group begins at 16.8 percent
-/// and its moderate one ends at 13.4.
+/// From this share on, storage is heavy. Ours: the study gives no second threshold; its heavy group begins at 16.8
+/// percent and its moderate one ends at 13.4.
 pub const HEAVY_FROM: f64 = 0.15;
 
 /// How much storage weighs.
@@ -59,7 +59,7 @@ pub struct DeviceShare {
 
 use crate::seen::{Seen, at};
 
-/// Sums latency and time in flight.
+/// Sums the latency and the time in flight.
 #[derive(Debug, Default)]
 pub(crate) struct ShareTally {
     all: Union,
@@ -75,7 +75,7 @@ struct Union {
 }
 
 impl ShareTally {
-    /// Takes a request and gives the new stretch of time in which a request of any device is in flight.
+    /// Adds a request; returns the new stretch of time in which a request of any device is in flight.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen) -> Option<(u64, u64)> {
         let (start, end) = seen.flight?;
@@ -101,7 +101,7 @@ impl Union {
     #[inline]
     fn add(&mut self, start: u64, end: u64, seen: &Seen) -> Option<(u64, u64)> {
         self.latency_sum = self.latency_sum.saturating_add(seen.time_in_flight());
-        // Requests come by their start, so all that is open is one interval's end.
+        // Requests come in the order of their start, so the end of one interval is the only open state.
         let from = start.max(self.busy_until);
         if end <= from {
             return None;

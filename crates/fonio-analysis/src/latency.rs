@@ -1,5 +1,5 @@
-//! How slow: service and response by op, sync and async, and whose the summed latency is (the block-trace study's
-//! Figure 2, right, and its main finding: sync writes make up most of it).
+//! Service and response times by op, sync and async, and the share of each in the sum of latencies (the block-trace
+//! study's Figure 2, right, and its main finding: sync writes make up most of it).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ use crate::seen::{Seen, ratio};
 use crate::size_latency::ServiceTally;
 use crate::tally::{Curve, Tally};
 
-/// Collects response by class; service comes from the question of size against latency, which keeps it finer.
+/// Collects responses by class. Service times come from [`crate::size_latency`], which keeps them in more detail.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseTally {
     requests: [u64; Class::COUNT],
@@ -81,7 +81,7 @@ impl ResponseTally {
         self.readahead_unknown += u64::from(seen.class == Class::Read && !readahead_known);
     }
 
-    /// Responses by class, of the classes that are wanted.
+    /// The responses of each class for which `wanted` is true.
     pub(crate) fn of_classes(&self, wanted: fn(Class) -> bool) -> impl Iterator<Item = &Tally> {
         let classes = Class::ALL.into_iter().filter(move |class| wanted(*class));
         classes.map(|class| &self.response[class as usize])

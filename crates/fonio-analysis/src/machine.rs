@@ -1,5 +1,5 @@
-//! What the rest of the machine did: CPU ticks active, idle and iowait, memory, pressure, heat, network (Kim et al.,
-//! Figures 11 and 12; Nguyen et al., section 4.2).
+//! The rest of the machine: CPU ticks active, idle and iowait, memory, pressure, heat, network (Kim et al., Figures 11
+//! and 12; Nguyen et al., section 4.2).
 
 use fonio_core::{Metric, Sample};
 use rustc_hash::FxHashMap;
@@ -171,9 +171,9 @@ pub struct MetricSeries {
 use crate::bins::{Bins, Fold};
 use crate::seen::{per_second, ratio};
 
-/// Bins at most.
+/// The most bins.
 const BINS: usize = 512;
-/// Metrics with their subjects at most; a phone has some thirty.
+/// The most metrics with their subjects; a phone has about thirty.
 const KEYS_MAX: usize = 512;
 
 /// Collects samples.
@@ -182,15 +182,15 @@ pub(crate) struct MachineTally {
     samples: u64,
     keys: FxHashMap<(Metric, Option<String>), usize>,
     readings: Vec<Reading>,
-    /// One value for each reading; rows grow as metrics appear.
+    /// One value for each reading; rows grow when new metrics appear.
     bins: Bins<Bin>,
     processors: ProcessorTally,
 }
 
-/// Follows the busiest processor from one sample to the next.
+/// Finds the busiest processor in each interval between samples.
 #[derive(Debug, Default)]
 struct ProcessorTally {
-    /// When the current interval began and ended, and the most ticks that a processor was active in it.
+    /// Start and end of the current interval, and the most ticks in which a processor was active during it.
     interval: Option<(u64, u64, u64)>,
     active_ns: u64,
     sampled_ns: u64,
@@ -200,7 +200,7 @@ struct ProcessorTally {
 const TICK_NS: u64 = 10_000_000;
 
 impl ProcessorTally {
-    /// Takes how much a processor's counter rose between two samples.
+    /// Adds the increase of a processor's counter between two samples.
     fn add(&mut self, from: u64, until: u64, ticks: u64) {
         match &mut self.interval {
             Some((_, end, most)) if *end == until => *most = (*most).max(ticks),
@@ -228,14 +228,14 @@ struct Reading {
     first_time: u64,
     last_time: u64,
     last: i64,
-    /// Of a counter: how much it rose in all, falls (a counter that began anew) left out.
+    /// For a counter: its total increase. Decreases (a counter that restarted) do not count.
     rise: u64,
     min: i64,
     max: i64,
     sum: i128,
 }
 
-/// For each reading: the sum of rises or of values, and of how many samples.
+/// For each reading: the sum of increases or of values, and the number of samples.
 #[derive(Debug, Default)]
 struct Bin(Vec<(f64, u64)>);
 
@@ -261,7 +261,7 @@ impl Bin {
     }
 }
 
-/// Whether the metric counts since some origin.
+/// Whether the metric is a counter.
 fn is_counter(metric: Metric) -> bool {
     match metric {
         Metric::CpuActiveTicks
@@ -366,7 +366,7 @@ impl MachineTally {
         self.of(metric).find(|reading| reading.subject == *subject)
     }
 
-    /// How much a counter without subject rose; `None` where it was not sampled twice.
+    /// The increase of a counter without subject; `None` if it was not sampled twice.
     fn rise(&self, metric: Metric) -> Option<u64> {
         let readings = || self.of(metric).filter(|reading| reading.samples > 1);
         readings().next().map(|_| readings().map(|reading| reading.rise).fold(0, u64::saturating_add))
@@ -504,7 +504,7 @@ impl MachineTally {
     }
 
     fn series(&mut self, began_ns: u64) -> MachineSeries {
-        // No finer than the samples are, or most bins of a gauge would be empty.
+        // The bins are no finer than the samples; otherwise most bins of a gauge would be empty.
         let most_samples = self.readings.iter().map(|reading| reading.samples).max().unwrap_or(0);
         while self.bins.bins().len() as u64 > most_samples.max(1) {
             self.bins.halve();
@@ -542,7 +542,7 @@ impl Reading {
         self.last_time.saturating_sub(self.first_time)
     }
 
-    /// How much a counter rose; `None` where it was sampled once.
+    /// The increase of a counter; `None` if it was sampled once.
     fn known_rise(&self) -> Option<u64> {
         (self.samples > 1).then_some(self.rise)
     }
@@ -597,7 +597,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_moves_between_processors_saturates_one() {
-        // One thread computes, first on cpu0 and then on cpu1; the other processor does a little beside it.
+        // One thread computes, first on cpu0 and then on cpu1; the other processor does a little work at the same time.
         let ticks = [(0, 0, 0), (1, 98, 10), (2, 110, 108), (3, 120, 206)];
         let samples = ticks.into_iter().flat_map(|(second, first, other)| {
             [("cpu0", first), ("cpu1", other)]

@@ -45,19 +45,19 @@ pub struct Point {
 use crate::mix::mix;
 use crate::seen::Seen;
 
-/// The slowest that are kept.
+/// The number of slowest requests kept.
 const SLOWEST: usize = 1000;
 
-/// Samples requests: those with the least hashes (a uniform sample without a random number), and the slowest.
+/// Samples requests: those with the smallest hashes (a uniform sample without a random number), and the slowest.
 #[derive(Debug)]
 pub(crate) struct PointTally {
     sample_max: usize,
     of_requests: u64,
-    /// Hash and point; up to twice as many as wanted, before the greater half is dropped.
+    /// Hash and point; up to twice as many as wanted, before the half with the greater hashes is dropped.
     sample: Vec<(u64, Point)>,
-    /// Points from this hash on are not wanted any more.
+    /// Points with this hash or a greater one are no longer wanted.
     bound: u64,
-    /// Latency, then the lower id first; the least slow on top.
+    /// By latency, then the lower id first; the least slow on top.
     slow: BinaryHeap<Reverse<(u64, Reverse<u64>, u32)>>,
     slow_points: Vec<Point>,
 }
@@ -111,7 +111,8 @@ impl PointTally {
         }
     }
 
-    /// A heap would move something with every point; this moves each a few times in all.
+    /// Drops the half with the greater hashes. A heap would move something for every point; this moves each point a few
+    /// times in total.
     #[cold]
     fn drop_half(&mut self) {
         if self.sample.len() > self.sample_max {

@@ -1,4 +1,4 @@
-//! Which process: requests, bytes and latency by the name of the thread that caused them.
+//! The processes behind the I/O: requests, bytes and latency by the name of the thread that caused them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ struct Count {
     flushes: u64,
     read_bytes: u64,
     write_bytes: u64,
-    /// Summed and longest, where one completed.
+    /// The sum and the longest service time, if a request completed.
     service: Option<(u64, u64)>,
 }
 
@@ -95,7 +95,7 @@ impl ProcessTally {
         }
     }
 
-    /// The table, and for each name's number its place in it.
+    /// The table of processes, and the place in it of each name's number.
     pub(crate) fn finish(&self, threads: &Threads, loss: Loss) -> (Processes, Vec<u32>) {
         let service_sum = self.counts.iter().map(Count::service_sum).fold(0, u64::saturating_add);
         let mut order: Vec<usize> =
@@ -152,7 +152,7 @@ mod tests {
             "R 0+8 d60 c100 t9",
             "FF d100 c110",
         ]);
-        // Written back by a worker, dirtied by the database.
+        // A worker wrote the data back, the database dirtied them.
         rows[1].cause_tid = Some(1);
         rows.iter().for_each(|row| analyser.request(row).unwrap());
         let processes = analyser.finish(&Meta::default()).processes.processes;

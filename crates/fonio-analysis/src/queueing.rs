@@ -1,4 +1,4 @@
-//! Queue and service time, depth, busy.
+//! Queue time, service time, depth and busy time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -71,10 +71,11 @@ use crate::loss::Loss;
 use crate::seen::{Seen, at, ratio};
 use crate::tally::{Curve, Tally};
 
-/// Depths that are told apart; the last stands for all greater ones. 64 is more than eMMC, SD and UFS queues hold.
+/// The number of distinct depths; the last one includes all greater depths. 64 is more than eMMC, SD and UFS queues
+/// hold.
 const DEPTHS: usize = 65;
 
-/// Collects queue times and follows what is in flight.
+/// Collects queue times, and tracks the requests in flight.
 #[derive(Debug, Default)]
 pub(crate) struct QueueTally {
     queue: [Tally; Class::COUNT],
@@ -86,10 +87,10 @@ pub(crate) struct QueueTally {
     devices: Vec<InFlight>,
 }
 
-/// What is in flight on one device at the moment up to which requests were taken.
+/// The requests in flight on one device, up to the last request added.
 #[derive(Debug)]
 struct InFlight {
-    /// Ends, the earliest on top.
+    /// The ends of the requests, the earliest on top.
     ends: BinaryHeap<Reverse<u64>>,
     now: u64,
     max_depth: u64,
@@ -114,7 +115,7 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// Lets end what ends up to `time`.
+    /// Removes the requests that end up to `time`.
     #[inline]
     fn advance(&mut self, time: u64) {
         while let Some(Reverse(end)) = self.ends.peek().copied() {
@@ -169,7 +170,7 @@ impl InFlight {
 }
 
 impl QueueTally {
-    /// Takes the request.
+    /// Adds a request.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen, requeues: Option<u32>) {
         if let Some(queue) = seen.queue {
@@ -193,7 +194,7 @@ impl QueueTally {
     }
 
     pub(crate) fn finish(&mut self, meta: &Meta, span_ns: u64, loss: Loss) -> Queueing {
-        // A source that can show requeues, and shows none, had none.
+        // If a source can show requeues and shows none, there were none.
         if meta.source.shows.iter().any(|kind| kind == EventKind::Requeue.name()) {
             self.requeues.get_or_insert_default();
         }

@@ -56,7 +56,7 @@ pub const WINDOW_MAX: usize = 16;
 /// Bins of the curves.
 const BINS: usize = 512;
 
-/// Tells sequential from random.
+/// Distinguishes sequential from random requests.
 #[derive(Debug)]
 pub(crate) struct SequentialTally {
     window: usize,
@@ -70,9 +70,9 @@ pub(crate) struct SequentialTally {
 #[derive(Debug, Default)]
 struct Ends {
     ends: [u64; WINDOW_MAX],
-    /// How many there are, at most the window.
+    /// The number of known ends, at most the window.
     known: usize,
-    /// Where the next one goes.
+    /// The place of the next end.
     next: usize,
 }
 
@@ -89,7 +89,7 @@ impl Fold for Bin {
 }
 
 impl Ends {
-    /// Whether `start` is one of the last ends; remembers `end`.
+    /// Returns whether `start` is one of the last ends, and remembers `end`.
     #[inline]
     fn follows(&mut self, start: u64, end: u64, window: usize) -> bool {
         let sequential = self.ends[..self.known].contains(&start);
@@ -115,7 +115,7 @@ impl SequentialTally {
         self.bins.begin_at(origin);
     }
 
-    /// Takes a request; one that is no read or write, or has no place, is neither sequential nor random.
+    /// Adds a request. One that is neither a read nor a write, or has no sector, is neither sequential nor random.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen) {
         let Some(start) = seen.sector.filter(|_| seen.has_data()) else { return };
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!((found.write.sequential_requests, found.write.random_requests), (0, 3));
         assert_eq!(found.read.sequential_bytes_share, Some(0.5));
         assert_eq!(found.cumulative.sequential_read_bytes, [8192]);
-        // With two ends, the last write continues the first.
+        // With two remembered ends, the last write continues the first.
         assert_eq!(with_window(&rows(&lines), 2).write.sequential_requests, 1);
     }
 

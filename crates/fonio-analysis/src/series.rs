@@ -1,4 +1,4 @@
-//! How it changed over time: at most 512 bins, whose width doubles as the recording grows.
+//! Changes over time: at most 512 bins, whose width doubles as the recording grows.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ pub struct Series {
 use crate::bins::{Bins, Fold};
 use crate::seen::{Seen, ratio};
 
-/// Bins at most: about the width of a picture.
+/// The most bins: about the width of a chart.
 const BINS: usize = 512;
 
 /// Collects the series.

@@ -1,4 +1,4 @@
-//! How large: request sizes by op, sync and async (the block-trace study's Figure 2, left).
+//! Request sizes by op, sync and async (the block-trace study's Figure 2, left).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

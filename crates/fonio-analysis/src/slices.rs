@@ -1,4 +1,4 @@
-//! Slices of equal time with the sums of each: what intervals are made of when two recordings are compared.
+//! Slices of equal time with sums for each: the basis of the intervals when two recordings are compared.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ use crate::outstanding::{LONG_NS, may_be_waited_for};
 use crate::seen::Seen;
 use crate::steps::Steps;
 
-/// Slices at most: autocorrelation is seen from a hundredth of the span on.
+/// The most slices: autocorrelation becomes visible from a hundredth of the span on.
 const SLICES: usize = 128;
 
 /// Collects slices.
@@ -89,7 +89,7 @@ struct Slice {
     times: [[Times; 2]; 3],
 }
 
-/// A sum and a coarse histogram: 32 steps to each doubling.
+/// A sum and a coarse histogram: 32 steps per doubling.
 #[derive(Debug, Default)]
 struct Times {
     count: u64,
@@ -114,7 +114,7 @@ impl Times {
         self.steps.fold(&later.steps);
     }
 
-    /// Where a percentile falls: the middle of its step, and which share of the step's values lies below it.
+    /// The place of a percentile: the middle of its step, and the share of the step's values that lie below it.
     fn quantile_step(&self, percent: u64) -> Option<(u64, f64)> {
         let wanted = self.count as f64 * percent as f64 / 100.0;
         let mut seen = 0u64;
@@ -168,7 +168,7 @@ impl SliceTally {
         self.slices.begin_at(origin);
     }
 
-    /// Takes a request, and the new stretch of time in which any is in flight.
+    /// Adds a request, and the new stretch of time in which any request is in flight.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen, busy: Option<(u64, u64)>) {
         let slice = self.slices.at(seen.at);
@@ -204,7 +204,7 @@ impl SliceTally {
         let slices = self.slices.bins();
         let count = |value: fn(&Slice) -> u64| slices.iter().map(value).collect();
         let covered = |index: usize| {
-            // What the span covers before the first request belongs to the first slice.
+            // The part of the span before the first request belongs to the first slice.
             let from = if index == 0 { began_ns } else { origin.saturating_add(index as u64 * width) };
             let until = origin.saturating_add((index as u64 + 1).saturating_mul(width));
             let until = if index + 1 == slices.len() { until.min(ended_ns) } else { until };
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_shares_below_a_quantile_add_up() {
-        // 1000 reads over a second that take 1, 2, … 7 ms in turn: many are equal to the median and to the 99th percentile.
+        // 1000 reads over a second take 1, 2, … 7 ms in turn: many are equal to the median and to the 99th percentile.
         let rows: Vec<_> = (0..1000u64)
             .map(|id| {
                 request(

@@ -1,4 +1,4 @@
-//! Where on the device over time: a map of addresses against time (the block-trace study's Figure 4).
+//! A map of addresses against time for each device (the block-trace study's Figure 4).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,12 +37,12 @@ pub struct SpatialMap {
 
 use crate::seen::{Seen, at};
 
-/// Columns and rows at most; 64 by 64 is what a small picture shows.
+/// The most columns and rows; a small picture shows 64 by 64.
 const COLUMNS: usize = 64;
 const ROWS: usize = 64;
-/// Devices with a map; each takes 64 KiB.
+/// The most devices with a map; each map takes 64 KiB.
 const DEVICES: usize = 16;
-/// The first width of a column, 2^20 ns, about a millisecond, and height of a row, 2^11 sectors, 1 MiB.
+/// The first width of a column is 2^20 ns (about a millisecond), and the first height of a row is 2^11 sectors (1 MiB).
 const FIRST_COLUMN_SHIFT: u32 = 20;
 const FIRST_ROW_SHIFT: u32 = 11;
 

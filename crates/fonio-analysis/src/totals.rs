@@ -1,4 +1,4 @@
-//! How much: requests and bytes by op, and reads to a write (the block-trace study's Table I).
+//! Requests and bytes by op, and the ratio of reads to writes (the block-trace study's Table I).
 
 use fonio_core::{Flags, Op};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Can this be trusted: what is missing, ambiguous or lost, and what the source could not show.
+//! Whether the figures can be trusted: missing, ambiguous or lost events, and values that the source could not show.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -61,30 +61,30 @@ use crate::Span;
 use crate::loss::{LostInSpan, LostPlace};
 use crate::seen::{Seen, ratio};
 
-/// From this share of events lost on, the figures say too little about what happened. Ours: at one in a hundred the
-/// 99th percentile may lie in what was lost.
+/// From this share of lost events on, the figures are too unreliable. Ours: at one in a hundred, the 99th percentile
+/// may lie among the lost events.
 const LOST_SHARE_MAX: f64 = 0.01;
-/// From this share of ambiguous pairs on, latencies may be those of other requests. Ours, for the same reason.
+/// From this share of ambiguous pairs on, latencies may belong to other requests. Ours, for the same reason.
 const AMBIGUOUS_SHARE_MAX: f64 = 0.01;
-/// From this share of requests without completion on, the figures leave out too much. Ours: a capture's end cuts off a
-/// queue full of requests, not every tenth.
+/// From this share of requests without completion on, the figures leave out too much. Ours: the end of a capture cuts
+/// off a queue full of requests, not every tenth request.
 const INCOMPLETE_SHARE_MAX: f64 = 0.1;
-/// A recording of this many requests may lack a queue full of completions.
+/// Up to this many completions may be missing: those of a full queue.
 const QUEUE_FULL: u64 = 64;
-/// A device may pause for so long, in garbage collection say, before a request in flight counts as one whose completion
-/// was missed.
+/// A device may pause for this long, for example in garbage collection, before the completion of a request in flight
+/// counts as missed.
 const PAUSE_MAX_NS: u64 = 1_000_000_000;
-/// Incomplete requests whose times are kept; if there are more, only the latest are judged.
+/// The most incomplete requests whose times are kept; if there are more, only the latest are judged.
 const INCOMPLETE_MAX: usize = 64 * 1024;
-/// Events that a request leaves in a trace at least: issue and completion.
+/// The least number of events that a request leaves in a trace: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
 
 /// The format of fonio's own recordings.
 const LIVE: &str = "tracefs";
-/// Diagnostics shown; the recording holds them all.
+/// The most diagnostics shown; the recording holds them all.
 const INPUT_MAX: usize = 20;
 
-/// Counts what is missing.
+/// Counts missing, ambiguous and lost events.
 #[derive(Debug, Default)]
 pub(crate) struct ValidityTally {
     requests: u64,
@@ -96,7 +96,7 @@ pub(crate) struct ValidityTally {
     without_issue: u64,
     without_completion: u64,
     unissued: u64,
-    /// Issue times of the last requests without completion.
+    /// Issue times of the latest requests without completion.
     incomplete: VecDeque<u64>,
     service_max: u64,
     out_of_order_times: u64,
@@ -170,7 +170,7 @@ impl ValidityTally {
         let in_flight_at_end = self.in_flight_at_end(meta);
         let missing = without_completion.saturating_sub(in_flight_at_end);
         let mut problems = Vec::new();
-        // A live recording in which nothing happened is an answer; a trace without requests mostly lacks the events.
+        // A live recording without any activity is a valid answer; a trace without requests usually lacks the events.
         let idle = self.requests == 0 && meta.source.format == LIVE && lost.gaps == 0 && lost.events == 0;
         if self.requests == 0 {
             if !idle {
@@ -259,13 +259,13 @@ impl ValidityTally {
 }
 
 impl Validity {
-    /// Whether any event is known to be lost, or a gap is.
+    /// Whether any event or gap is known to be lost.
     pub fn has_loss(&self) -> bool {
         self.lost_events > 0 || self.lost_uncounted > 0
     }
 
-    /// How many events were lost, as the beginning of a sentence: `3,012 events`, `at least 12 events`, `an unknown number
-    /// of events`; `no event` where none is known to be.
+    /// The number of lost events, as the beginning of a sentence: `3,012 events`, `at least 12 events`, `an unknown
+    /// number of events`; `no event` if none is known to be lost.
     pub fn lost_in_words(&self) -> String {
         lost_in_words(self.lost_events, self.lost_uncounted)
     }
@@ -278,7 +278,7 @@ fn lost_in_words(events: u64, uncounted: u64) -> String {
         (1, 0) => "1 event".to_owned(),
         (_, 0) => format!("{number} events"),
         (0, _) => "an unknown number of events".to_owned(),
-        // Each gap of unknown size lost one at least.
+        // Each gap of unknown size lost at least one event.
         _ => format!("more than {number} events"),
     }
 }
@@ -340,7 +340,8 @@ mod tests {
         }
     }
 
-    /// A scheduler full of writes when the recording ends, beside a device that completes what it was given.
+    /// When the recording ends, a scheduler is full of writes, next to a device that has completed everything issued to
+    /// it.
     #[test]
     fn what_is_never_issued_misses_no_completion() {
         let done = (0..100).map(|id| request(id, &format!("W 0+8 q{id} d{id} c{}", id + 1)));
@@ -349,7 +350,7 @@ mod tests {
         let validity = analyse_rows(&rows, &Meta::default()).validity;
         assert!(validity.ok, "{:?}", validity.problems);
         assert_eq!((validity.never_issued, validity.without_completion, validity.without_issue), (300, 0, 0));
-        // A source that shows no issues: it cannot be known.
+        // If a source shows no issues, this cannot be known.
         let validity = analyse_rows(&rows[100..], &Meta::default()).validity;
         assert!(!validity.ok);
         assert_eq!(
@@ -374,7 +375,7 @@ mod tests {
     #[test]
     fn loss_of_unknown_size_is_neither_one_nor_nothing() {
         let rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
-        // The rows span 1 ms. What the gap of 1 us, or of 100 us, lost is unknown.
+        // The rows span 1 ms. The number of events lost in the gap of 1 us, or of 100 us, is unknown.
         for (until, ok) in [(501_000, true), (600_000, false)] {
             let mut meta = Meta::default();
             meta.lost.add(gap(None, 500_000, until));

@@ -1,4 +1,4 @@
-//! The analyser: takes rows, asks each question, gives the analysis.
+//! The analyser: takes rows, answers each question, and returns the analysis.
 
 use std::io;
 
@@ -38,17 +38,17 @@ use crate::validity::{Validity, ValidityTally};
 /// The version of the analysis's JSON schema.
 pub const ANALYSIS_VERSION: u32 = 2;
 
-/// What can be chosen.
+/// The options of an analysis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnalysisOptions {
-    /// How many ends of earlier requests make a request sequential; 1 to 16.
+    /// The number of earlier requests whose ends can make a request sequential; 1 to 16.
     pub sequential_window: u32,
     /// Whether a write with FUA counts as a flush.
     pub fua_counts_as_flush: bool,
-    /// How many requests the point sample holds at most.
+    /// The most requests in the point sample.
     pub sample_points: u32,
-    /// The filter that stands before the analyser, if one does. It is written into the analysis, and its time range
-    /// becomes the span.
+    /// The filter before the analyser, if there is one. It is recorded in the analysis, and its time range becomes the
+    /// span.
     pub filter: Option<FilterOptions>,
 }
 
@@ -168,17 +168,17 @@ pub struct DeviceInfo {
     pub requests: u64,
 }
 
-/// Takes rows, gives an [`Analysis`].
+/// Takes rows and returns an [`Analysis`].
 #[derive(Debug)]
 pub struct Analyser {
     options: AnalysisOptions,
-    /// When the recording began, as its producer said.
+    /// When the recording began, according to its producer.
     began: Option<u64>,
-    /// Where the filter's time range ends: what is in flight is cut there.
+    /// The end of the filter's time range; requests in flight are cut there.
     cut: u64,
     first: Option<u64>,
     last: u64,
-    /// Where the last row stood in the table.
+    /// The time of the last row in table order.
     at: u64,
     devices: Vec<DeviceId>,
     device_numbers: FxHashMap<DeviceId, usize>,
@@ -200,7 +200,7 @@ pub struct Analyser {
     interference: InterferenceTally,
     processes: ProcessTally,
     launch: LaunchTally,
-    /// First to last instant of the workload's phases.
+    /// First and last instant of the workload's phases.
     phases: Option<(u64, u64)>,
     machine: MachineTally,
     series: SeriesTally,
@@ -209,7 +209,7 @@ pub struct Analyser {
 }
 
 impl Analyser {
-    /// An analyser that has seen nothing.
+    /// An analyser without any rows.
     pub fn new(options: AnalysisOptions) -> Analyser {
         Analyser {
             began: None,
@@ -246,7 +246,7 @@ impl Analyser {
         }
     }
 
-    /// The analysis of what was seen.
+    /// Finishes and returns the analysis of all rows.
     ///
     /// # Panics
     /// If the embedded rules cannot be read, which a test rules out.
@@ -352,7 +352,7 @@ impl Analyser {
     fn see(&mut self, row: &Request) -> Seen {
         let time = row.order_time().0;
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
-        // The questions count on the table's order; a row out of order stands where the one ahead of it does.
+        // The questions rely on the table's order; a row out of order takes the time of the row before it.
         self.at = self.at.max(time);
         let begins = row.issued.or(row.queued);
         let flight = begins.zip(row.completed).and_then(|(_, completed)| {
@@ -381,7 +381,7 @@ impl Analyser {
     }
 }
 
-/// How long the watched command took; `worked` is its launch or its phases, where the recording has them.
+/// The run time of the recorded command; `worked` is the time of its launch or phases, if the recording has them.
 fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
     meta.command.as_ref()?;
     let recorded =

@@ -4,20 +4,20 @@ use fonio_core::{Flags, Op, Request};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The kind of a request. Every request is of exactly one.
+/// The kind of a request. Every request has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Class {
     /// A read that is not known to be readahead.
     Read,
-    /// A read ahead of need.
+    /// A read before a program asks for the data.
     Readahead,
     /// A synchronous write: a program waits for it.
     WriteSync,
     /// Write-back: a write that no program waits for.
     WriteAsync,
-    /// A write that the source does not show to be synchronous or not.
+    /// A write that the source shows neither as synchronous nor as asynchronous.
     WriteUnknown,
     /// A flush request without data.
     Flush,
@@ -86,7 +86,7 @@ impl Class {
     }
 }
 
-/// A row of a table: a class, or several together.
+/// A row of a table: one class, or several together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -96,7 +96,7 @@ pub enum Group {
     Reads,
     /// Reads that are not known to be readahead.
     Read,
-    /// Reads ahead of need.
+    /// Reads before a program asks for the data.
     Readahead,
     /// All writes.
     Writes,
@@ -104,7 +104,7 @@ pub enum Group {
     WriteSync,
     /// Write-back.
     WriteAsync,
-    /// Writes that the source does not show to be synchronous or not.
+    /// Writes that the source shows neither as synchronous nor as asynchronous.
     WriteUnknown,
     /// Flush requests without data.
     Flush,

@@ -14,21 +14,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::threads::Threads;
 
-/// What to let through. An empty list or an absent bound lets everything through; of a list, any entry may match.
+/// The rows that pass a filter. An empty list or an absent bound lets everything pass; one matching entry of a list
+/// suffices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FilterOptions {
     /// Devices, as `major:minor`.
     pub devices: Vec<String>,
-    /// Process names (the thread's `comm` at that time); one that ends with `*` matches every name that begins so.
-    /// Kernel workers are all called `kworker`.
+    /// Process names (the thread's `comm` at that time). A name that ends with `*` matches every name with that
+    /// beginning. Kernel workers are all called `kworker`.
     pub comms: Vec<String>,
     /// Threads by id. A request passes if its thread matches `comms` or `tids`.
     pub tids: Vec<u32>,
     /// Ops by name: `read`, `write`, `flush`, …
     pub ops: Vec<String>,
-    /// From this instant on, in nanoseconds since the recording began.
+    /// The start of the time range, inclusive, in nanoseconds since the recording began.
     pub from_ns: Option<u64>,
-    /// Up to but without this instant, in nanoseconds since the recording began.
+    /// The end of the time range, exclusive, in nanoseconds since the recording began.
     pub until_ns: Option<u64>,
 }
 

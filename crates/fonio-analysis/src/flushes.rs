@@ -10,12 +10,12 @@ use crate::Distribution;
 /// Flushes and the gaps between them.
 ///
 /// A flush is a flush request, or a write with preflush for which no flush request was issued between its queueing and
-/// its issue (the block layer carries most preflushes out as a flush request of their own, and one flush must not count
-/// twice). A write with FUA alone is not a flush, because it does not empty the device's cache; it is counted beside,
-/// and an option counts it in.
+/// its issue (the block layer turns most preflushes into a separate flush request, and one flush must not count twice).
+/// A write with FUA alone is not a flush, because it does not empty the device's cache; it is counted separately, and
+/// an option includes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Flushes {
-    /// Flushes on all devices.
+    /// The number of flushes on all devices.
     pub flushes: u64,
     /// Of those, flush requests.
     pub flush_requests: u64,
@@ -23,30 +23,30 @@ pub struct Flushes {
     pub preflush_writes: u64,
     /// Writes with FUA.
     pub fua_writes: u64,
-    /// Whether writes with FUA were counted as flushes (option).
+    /// Whether writes with FUA were counted as flushes (an option).
     pub fua_counted: bool,
-    /// Of the flushes, writes with FUA that were counted so.
+    /// Of the flushes, writes with FUA.
     pub fua_flushes: u64,
-    /// Flushes in a second of the span.
+    /// Flushes per second of the span.
     pub flushes_per_s: Option<f64>,
-    /// Write requests to a flush; absent without flushes.
+    /// Write requests per flush; absent without flushes.
     pub writes_per_flush: Option<f64>,
-    /// Bytes written to a flush.
+    /// Bytes written per flush.
     pub write_bytes_per_flush: Option<f64>,
-    /// Gaps of all devices together; absent where no device has two flushes.
+    /// Gaps of all devices together; absent if no device has two flushes.
     pub gaps: Option<FlushGaps>,
     /// Each device that has flushes.
     pub devices: Vec<DeviceFlushes>,
 }
 
-/// What happens between consecutive flushes of a device.
+/// The gaps between consecutive flushes of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlushGaps {
     /// Read and write requests between two flushes.
     pub requests: Distribution,
-    /// Their bytes.
+    /// The bytes of these requests.
     pub bytes: Distribution,
-    /// Time from flush to flush, in nanoseconds.
+    /// Time from one flush to the next, in nanoseconds.
     pub time_ns: Distribution,
 }
 

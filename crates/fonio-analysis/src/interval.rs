@@ -20,24 +20,24 @@ const TOO_WIDE: f64 = 2.0;
 /// The least number of runs for an interval: the spread of two is a guess.
 pub const RUNS_MIN: usize = 3;
 
-/// How a second value differs from a first.
+/// The change from a first value to a second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The second over the first; absent where one of them is unknown or the first is 0.
+    /// The second over the first; absent if one of them is unknown or the first is 0.
     pub ratio: Option<f64>,
-    /// Lower end of the ratio's interval; absent where none could be computed.
+    /// Lower end of the ratio's interval; absent if there is none.
     pub low: Option<f64>,
-    /// Upper end; absent as well where nothing is ruled out above.
+    /// Upper end; also absent if no greater ratio is ruled out.
     pub high: Option<f64>,
-    /// The interval's confidence, 0 to 1: as strict as the number of figures tested together demands.
+    /// The confidence of the interval, 0 to 1; it grows with the number of figures tested together.
     pub confidence: Option<f64>,
     /// The answer.
     pub answer: Answer,
-    /// The reason, where the answer is unknown.
+    /// The reason for an unknown answer.
     pub unknown: Option<Unknown>,
 }
 
-/// What a difference means.
+/// The meaning of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -45,9 +45,9 @@ pub enum Answer {
     Lower,
     /// More than the first, by more than 5 percent.
     Higher,
-    /// No difference was shown; a doubling or a halving would have been.
+    /// No difference was found; a doubling or a halving would have been.
     NoDifference,
-    /// The data cannot tell.
+    /// The data are insufficient.
     Unknown,
 }
 
@@ -57,9 +57,9 @@ pub enum Answer {
 pub enum Unknown {
     /// One of the two was not measured.
     NotMeasured,
-    /// Fewer than three runs of one of the two.
+    /// One of the two has fewer than three runs.
     TooFewRuns,
-    /// A single recording of each, and a figure that has one value in a recording.
+    /// There is a single recording of each, and the figure has one value per recording.
     OneValueEach,
     /// After autocorrelation the recording is worth fewer than eight independent pieces.
     TooFewPieces,

@@ -10,22 +10,22 @@ pub const LIGHT_BELOW: f64 = 0.09;
 /// percent and its moderate one ends at 13.4.
 pub const HEAVY_FROM: f64 = 0.15;
 
-/// How much storage weighs.
+/// The weight of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Summed latency below 9 percent of the span.
+    /// The sum of latencies is below 9 percent of the span.
     Light,
-    /// Between.
+    /// The sum of latencies is between these bounds.
     Moderate,
-    /// Summed latency from 15 percent of the span.
+    /// The sum of latencies is at least 15 percent of the span.
     Heavy,
 }
 
-/// The I/O share, both ways.
+/// The I/O share by latency and by busy time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IoShare {
-    /// All devices together; absent where nothing completed or the span is empty.
+    /// All devices together; absent if nothing completed or the span is empty.
     pub all: Option<Share>,
     /// Each device.
     pub devices: Vec<DeviceShare>,
@@ -33,18 +33,18 @@ pub struct IoShare {
     pub counted_from_queueing: u64,
 }
 
-/// One share, both ways.
+/// One I/O share, by latency and by busy time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
-    /// Summed service time over the span, as in the study; exceeds 1 where requests overlap.
+    /// The sum of service times over the span, as in the study; it exceeds 1 if requests overlap.
     pub latency_sum_share: f64,
     /// Time with at least one request in flight over the span; never above 1.
     pub busy_union_share: f64,
-    /// Summed service time in nanoseconds.
+    /// The sum of service times, in nanoseconds.
     pub latency_sum_ns: u64,
     /// Time with at least one request in flight, in nanoseconds.
     pub busy_union_ns: u64,
-    /// By `latency_sum_share`.
+    /// The level according to `latency_sum_share`.
     pub level: Level,
 }
 

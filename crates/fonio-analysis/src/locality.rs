@@ -7,13 +7,13 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Re-written and re-read places. A place is 4 KiB of a device's address space; a request touches each place it covers
-/// wholly or in part once.
+/// Places that are written or read repeatedly. A place is 4 KiB of a device's address space; a request touches each
+/// place that it covers, completely or in part, once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Locality {
-    /// Share of the address space that was followed: 1 means every place. Below that, places were chosen in chunks of
-    /// 256 KiB by a hash of their address, counts of places are scaled up by its reciprocal, and the ranking holds
-    /// only the places followed.
+    /// Share of the address space that was followed: 1 means every place. Below 1, places were chosen in chunks of 256
+    /// KiB by a hash of their address, the counts of places are divided by this share, and the ranking contains only
+    /// the followed places.
     pub sampled_share: f64,
     /// Writes.
     pub written: PlaceCounts,
@@ -23,26 +23,26 @@ pub struct Locality {
     pub most_written: Vec<Place>,
 }
 
-/// How often places are touched by one op.
+/// The number of times that requests of one op touch places.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaceCounts {
     /// Distinct places.
     pub places: u64,
-    /// Touches of places in all.
+    /// The number of all touches.
     pub touches: u64,
     /// Places touched more than once.
     pub again_places: u64,
-    /// Share of touches that go to a place touched before.
+    /// Share of touches of places that were touched before.
     pub again_share: Option<f64>,
-    /// Share of all touches that the 10 most touched places take.
+    /// Share of all touches that go to the 10 most touched places.
     pub top_10_share: Option<f64>,
     /// The touches of the most touched place.
     pub most: u64,
-    /// Fewest places that together take half of the touches.
+    /// The fewest places that together have half of the touches.
     pub covering_50: u64,
-    /// Fewest places that together take 90 percent of the touches.
+    /// The fewest places that together have 90 percent of the touches.
     pub covering_90: u64,
-    /// Fewest places that together take 99 percent of the touches.
+    /// The fewest places that together have 99 percent of the touches.
     pub covering_99: u64,
 }
 
@@ -53,7 +53,7 @@ pub struct Place {
     pub device: u32,
     /// Its first sector.
     pub sector: u64,
-    /// How often it was written.
+    /// The number of writes to it.
     pub writes: u64,
 }
 

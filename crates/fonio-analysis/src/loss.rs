@@ -14,16 +14,16 @@ use crate::Span;
 /// The most places listed.
 const PLACES_MAX: usize = 50;
 
-/// Where events were lost.
+/// A place where events were lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostPlace {
-    /// The processor whose buffer lost them; absent where the source does not say.
+    /// The processor whose buffer lost them; absent if the source does not show it.
     pub cpu: Option<u32>,
-    /// The last instant known to be complete, from the span's begin.
+    /// The last instant known to be complete, from the start of the span.
     pub after_ns: u64,
     /// The first instant known to be complete again.
     pub before_ns: u64,
-    /// How many; absent where only the gap is known.
+    /// The number of lost events; absent if only the gap is known.
     pub events: Option<u64>,
 }
 

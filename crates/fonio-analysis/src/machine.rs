@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the monitor saw. Every part is absent where there are no samples of it.
+/// The samples of the monitor. Every part is absent if there are no samples of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// Samples in all.
+    /// The number of samples.
     pub samples: u64,
     /// Processor time.
     pub cpu: Option<Cpu>,
@@ -19,7 +19,7 @@ pub struct Machine {
     pub pressure: Vec<Pressure>,
     /// Thermal zones.
     pub temperature: Vec<Temperature>,
-    /// Processors' frequency.
+    /// Frequency of the processors.
     pub frequency: Option<Frequency>,
     /// Network interfaces, without loopback.
     pub network: Vec<Network>,
@@ -29,37 +29,38 @@ pub struct Machine {
     pub series: MachineSeries,
 }
 
-/// Processor time over all processors, in ticks (100 a second for each).
+/// Processor time over all processors, in ticks (100 per second for each).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// Ticks spent working.
     pub active_ticks: u64,
     /// Ticks spent idle, without I/O to wait for.
     pub idle_ticks: u64,
-    /// Ticks spent idle while a thread waited for I/O; absent where the recording does not tell them.
+    /// Ticks spent idle while a thread waited for I/O; absent if the recording does not show them.
     pub iowait_ticks: Option<u64>,
-    /// Ticks that the hypervisor took; absent where the recording does not tell them.
+    /// Ticks that the hypervisor took; absent if the recording does not show them.
     pub steal_ticks: Option<u64>,
     /// Active over all known ticks.
     pub active_share: Option<f64>,
     /// Iowait over all known ticks.
     pub iowait_share: Option<f64>,
-    /// Iowait over active and iowait ticks: of the time the processors had something to do, the part waiting for storage.
+    /// Iowait over active and iowait ticks: of the time the processors had something to do, the part waiting for
+    /// storage.
     pub iowait_of_not_idle_share: Option<f64>,
-    /// Active time of the busiest processor over the sampled time, which one being asked anew in each interval between
-    /// samples: 1 means that some processor was always fully active, as with a program of one thread that computes.
-    /// Absent where the recording has no samples of single processors.
+    /// Active time of the busiest processor over the sampled time, where the busiest processor is chosen in each
+    /// interval between samples: 1 means that some processor was always fully active, as with a single-threaded program
+    /// that computes. Absent if the recording has no samples of single processors.
     pub busiest_share: Option<f64>,
 }
 
 /// Memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
-    /// Installed.
+    /// Installed memory.
     pub total_bytes: Option<u64>,
-    /// Least available.
+    /// Least available memory.
     pub available_min_bytes: Option<u64>,
-    /// Least available over installed.
+    /// Least available over installed memory.
     pub available_min_share: Option<f64>,
     /// Most dirty page cache.
     pub dirty_max_bytes: Option<u64>,
@@ -69,11 +70,11 @@ pub struct Memory {
     pub swap_in_pages: Option<u64>,
     /// Pages swapped out.
     pub swap_out_pages: Option<u64>,
-    /// Pages swapped in and out in a second.
+    /// Pages swapped in and out per second.
     pub swap_pages_per_s: Option<f64>,
     /// Major faults.
     pub major_faults: Option<u64>,
-    /// Major faults in a second.
+    /// Major faults per second.
     pub major_faults_per_s: Option<f64>,
 }
 
@@ -104,11 +105,12 @@ pub struct Temperature {
 pub struct Frequency {
     /// Mean over processors and samples, in kHz.
     pub mean_khz: Option<f64>,
-    /// The least limit seen (`scaling_max_freq`) in kHz.
+    /// The lowest limit seen (`scaling_max_freq`) in kHz.
     pub limit_min_khz: Option<i64>,
-    /// The greatest limit seen in kHz.
+    /// The highest limit seen in kHz.
     pub limit_max_khz: Option<i64>,
-    /// The least limit over the greatest, of the processor where that is worst: below 1 the limit was lowered for a time.
+    /// The lowest limit over the highest, for the processor with the lowest result: below 1, the limit was lowered for
+    /// a time.
     pub capped_to_share: Option<f64>,
 }
 
@@ -117,15 +119,15 @@ pub struct Frequency {
 pub struct Network {
     /// The interface.
     pub interface: String,
-    /// Bytes received; absent where they were not sampled twice, as with the other counters.
+    /// Bytes received; like the other counters, absent if they were not sampled twice.
     pub receive_bytes: Option<u64>,
     /// Bytes sent.
     pub transmit_bytes: Option<u64>,
-    /// Bytes received in a second of the sampled time.
+    /// Bytes received per second of the sampled time.
     pub receive_bytes_per_s: Option<f64>,
-    /// Bytes sent in a second of the sampled time.
+    /// Bytes sent per second of the sampled time.
     pub transmit_bytes_per_s: Option<f64>,
-    /// The link's speed in one direction, the greatest seen; absent where the driver does not know it.
+    /// The greatest speed of the link in one direction; absent if the driver does not know it.
     pub link_bytes_per_s: Option<u64>,
     /// The greater of both directions over the link's speed.
     pub link_share: Option<f64>,
@@ -138,7 +140,7 @@ pub struct Disk {
     pub name: String,
     /// Time with I/O in flight over the sampled time.
     pub busy_share: Option<f64>,
-    /// Bytes read; absent where they were not sampled twice.
+    /// Bytes read; absent if they were not sampled twice.
     pub read_bytes: Option<u64>,
     /// Bytes written.
     pub write_bytes: Option<u64>,
@@ -147,7 +149,7 @@ pub struct Disk {
 /// Quantities over time in bins of equal width.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineSeries {
-    /// Start of the first bin, in nanoseconds since the span began; negative where samples began before it.
+    /// Start of the first bin, in nanoseconds since the span began; negative if samples began before it.
     pub start_ns: i64,
     /// Width of a bin in nanoseconds.
     pub bin_ns: u64,
@@ -160,11 +162,11 @@ pub struct MachineSeries {
 pub struct MetricSeries {
     /// The metric's name in the recording, unit included: `cpu_active_ticks`, `memory_available_bytes`, …
     pub metric: String,
-    /// Which device, interface, zone or resource.
+    /// The device, interface, zone or resource.
     pub subject: Option<String>,
     /// Whether it is a counter.
     pub counter: bool,
-    /// For each bin: of a counter its increase in the bin, of a gauge the mean; absent where there is no sample.
+    /// For each bin, the increase of a counter or the mean of a gauge; absent if there is no sample.
     pub values: Vec<Option<f64>>,
 }
 

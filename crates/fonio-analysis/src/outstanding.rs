@@ -19,28 +19,28 @@ pub const MATTERS_FROM: f64 = 0.10;
 /// From this share of the span on, storage is heavy. Ours: a quarter of the time is noticeable in most work.
 pub const HEAVY_FROM: f64 = 0.25;
 
-/// Time with requests outstanding: queued (issued, where the source shows no queueing) and not yet completed.
+/// Time with requests outstanding: queued (issued, if the source shows no queueing) and not yet completed.
 ///
-/// A program *may wait* for reads, readahead, synchronous writes, flushes, writes of unknown kind, and what is none of
-/// these. It does not wait for write-back and discards. Whether a thread did wait is known only where the recording has
-/// the waits of threads; so these times are upper bounds of what any one thread waited.
+/// A program *may wait* for reads, readahead, synchronous writes, flushes, writes of unknown kind, and requests of
+/// other kinds. It does not wait for write-back and discards. Whether a thread did wait is known only if the recording
+/// has the waits of threads, so these times are upper bounds for the wait of any one thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outstanding {
-    /// At least one request outstanding that a program may wait for; absent where no request is known to have completed,
-    /// or the span is empty.
+    /// Time with at least one outstanding request for which a program may wait; absent if no request is known to have
+    /// completed, or the span is empty.
     pub waited: Option<TimeShare>,
     /// The same for each kind that has requests, write-back and discards among them. They overlap, so they do not add up.
     pub groups: Vec<OutstandingRow>,
-    /// Each process that has requests which a program may wait for, the longest time first.
+    /// Each process with requests for which a program may wait, the longest time first.
     pub processes: Vec<OutstandingProcess>,
-    /// Responses of all requests that a program may wait for, in nanoseconds; service times where the source shows no
+    /// Responses of all requests for which a program may wait, in nanoseconds; service times if the source shows no
     /// queueing.
     pub response_ns: Option<Distribution>,
-    /// Share of their summed response that they spent queued, over requests for which both are known.
+    /// Share of the sum of their responses that they spent queued, over requests for which both are known.
     pub queue_share: Option<f64>,
     /// Single long responses.
     pub long: LongResponses,
-    /// Requests, of any kind.
+    /// The number of requests, of any kind.
     pub requests: u64,
     /// Requests with a known response or service time.
     pub timed: u64,
@@ -64,8 +64,8 @@ pub struct OutstandingRow {
     pub group: Group,
     /// Time with at least one of them outstanding.
     pub time: TimeShare,
-    /// That time over the time with any request outstanding that a program may wait for; absent for kinds that no
-    /// program waits for.
+    /// That time over the time with any outstanding request for which a program may wait; absent for kinds for which no
+    /// program waits.
     pub of_waited_share: Option<f64>,
 }
 
@@ -74,26 +74,26 @@ pub struct OutstandingRow {
 pub struct OutstandingProcess {
     /// Index into the list of processes.
     pub process: u32,
-    /// Time with at least one of its requests outstanding that a program may wait for.
+    /// Time with at least one of its requests outstanding for which a program may wait.
     pub time: TimeShare,
-    /// That time over the same of all processes.
+    /// That time over the same time for all processes.
     pub of_waited_share: Option<f64>,
-    /// Its long responses.
+    /// The number of its long responses.
     pub long: u64,
-    /// Its longest response (service, where the source shows no queueing) in nanoseconds.
+    /// Its longest response (service, if the source shows no queueing) in nanoseconds.
     pub longest_ns: u64,
 }
 
-/// Responses of at least 100 ms. Each may be felt, however little of the span it takes.
+/// Responses of at least 100 ms. People may feel each of them, even if it takes little of the span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongResponses {
-    /// From this response on, in nanoseconds.
+    /// The least long response, in nanoseconds.
     pub threshold_ns: u64,
-    /// Long responses of requests that a program may wait for.
+    /// The number of long responses of requests for which a program may wait.
     pub count: u64,
-    /// Long responses of write-back and discards, which no program waits for.
+    /// The number of long responses of write-back and discards, for which no program waits.
     pub background: u64,
-    /// The longest of `count`, the longest first; at most ten.
+    /// The longest of those in `count`, the longest first; at most ten.
     pub longest: Vec<Point>,
 }
 

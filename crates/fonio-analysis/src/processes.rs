@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 /// Requests by process name.
 ///
-/// A request belongs to the thread that dirtied the data where that is known, else to the one that queued it; the name
-/// is the thread's `comm` at that time. Kernel workers count as one (`kworker`), since their names change all the time.
+/// A request belongs to the thread that dirtied the data if that is known, else to the one that queued it; the name is
+/// the thread's `comm` at that time. Kernel workers count as one (`kworker`), because their names change all the time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Processes {
-    /// Each name, greatest summed latency first, then by requests and name.
+    /// Each name, the greatest sum of latencies first, then by requests and name.
     pub processes: Vec<Process>,
     /// Distinct names beyond the cap of 1024, which are counted together as `(other)`.
     pub names_beyond_cap: u64,
@@ -18,7 +18,7 @@ pub struct Processes {
 /// One process name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
-    /// The name; `(unknown)` where the source does not show the thread, `tid N` where it does not show the name.
+    /// The name; `(unknown)` if the source does not show the thread, `tid N` if it does not show the name.
     pub name: String,
     /// Requests.
     pub requests: u64,
@@ -34,14 +34,14 @@ pub struct Process {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Summed issue to completion, in nanoseconds; absent where no request is known to have completed.
+    /// The sum of service times, in nanoseconds; absent if no request is known to have completed.
     pub service_sum_ns: Option<u64>,
-    /// Longest issue to completion, in nanoseconds; absent as the sum is, and where a longer one may have been lost.
+    /// The longest service time, in nanoseconds; absent like the sum, and if a longer one may have been lost.
     pub service_max_ns: Option<u64>,
-    /// Where events were lost: the longest that was seen, in nanoseconds; the true one is at least this.
+    /// If events were lost: the longest service time seen, in nanoseconds; the true one is at least this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_max_at_least_ns: Option<u64>,
-    /// Share of all requests' summed service time; absent as the sum is.
+    /// Share of the sum of all service times; absent like the sum.
     pub latency_share: Option<f64>,
 }
 

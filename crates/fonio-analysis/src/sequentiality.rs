@@ -3,16 +3,17 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Sequential: starts where an earlier request of the same op on the same device ended, among the last `window` ends.
+/// Sequential and random requests. A request is sequential if it starts at one of the last `window` ends of requests of
+/// the same op on the same device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sequentiality {
-    /// How many ends are remembered for each op and device. 1 by default: our choice, the studies give no definition.
+    /// The number of remembered ends per op and device. 1 by default: our choice, the studies give no definition.
     pub window: u32,
     /// Reads.
     pub read: SequentialShare,
     /// Writes.
     pub write: SequentialShare,
-    /// Bytes so far, over time.
+    /// Cumulative bytes over time.
     pub cumulative: CumulativeCurves,
 }
 
@@ -27,11 +28,11 @@ pub struct SequentialShare {
     pub sequential_bytes: u64,
     /// Random bytes.
     pub random_bytes: u64,
-    /// Share of bytes that are sequential; absent without bytes.
+    /// Share of bytes that are sequential; absent if there are no bytes.
     pub sequential_bytes_share: Option<f64>,
 }
 
-/// Cumulative curves: value `i` holds at the end of bin `i`.
+/// Cumulative curves: value `i` is that at the end of bin `i`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CumulativeCurves {
     /// Start of the first bin, in nanoseconds since the span began.

@@ -21,7 +21,7 @@ pub struct SizeLatencyRow {
     pub over_bytes: u64,
     /// … and up to this many; absent for the largest class.
     pub up_to_bytes: Option<u64>,
-    /// Issue to completion in nanoseconds, without curve.
+    /// Service time in nanoseconds, without a curve.
     pub service_ns: Distribution,
 }
 

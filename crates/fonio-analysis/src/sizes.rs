@@ -17,7 +17,7 @@ pub struct Sizes {
 pub struct SizeRow {
     /// The group.
     pub group: Group,
-    /// Request sizes in bytes. Exact up to 1 MiB where they are whole sectors.
+    /// Request sizes in bytes. Exact up to 1 MiB if they are multiples of a sector.
     pub bytes: Distribution,
     /// Share of requests of 4 KiB or less.
     pub up_to_4k_share: f64,

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// At most 128 slices of equal time; every list has one value for each slice.
+/// At most 128 slices of equal time; every list has one value per slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slices {
     /// Width of a slice in nanoseconds.
     pub slice_ns: u64,
-    /// How much of each slice the span covers, in nanoseconds: less than the width in the last.
+    /// The part of each slice that the span covers, in nanoseconds: less than the width in the last slice.
     pub covered_ns: Vec<u64>,
     /// Requests.
     pub requests: Vec<u64>,
@@ -18,46 +18,46 @@ pub struct Slices {
     pub write_bytes: Vec<u64>,
     /// Flushes.
     pub flushes: Vec<u64>,
-    /// Summed issue to completion, in nanoseconds.
+    /// The sum of service times, in nanoseconds.
     pub service_sum_ns: Vec<u64>,
     /// Time with a request in flight on any device, in nanoseconds.
     pub busy_ns: Vec<u64>,
-    /// Long responses ([`LONG_NS`]) of requests that a program may wait for.
+    /// Long responses ([`LONG_NS`]) of requests for which a program may wait.
     pub long: Vec<u64>,
     /// Reads (readahead included).
     pub read: SliceLatency,
     /// Synchronous writes.
     pub write_sync: SliceLatency,
-    /// Other writes, and writes for which this is unknown.
+    /// Other writes: asynchronous, or shown as neither synchronous nor asynchronous.
     pub write_async: SliceLatency,
 }
 
 /// Latencies of one kind of request by slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceLatency {
-    /// Issue to completion.
+    /// Time from issue to completion.
     pub service: SliceTimes,
-    /// Queued to completion.
+    /// Time from queue to completion.
     pub response: SliceTimes,
 }
 
 /// One latency by slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceTimes {
-    /// Requests with that latency.
+    /// The number of requests with that latency.
     pub count: Vec<u64>,
-    /// Its sum in nanoseconds.
+    /// The sum of the latency, in nanoseconds.
     pub sum_ns: Vec<u64>,
     /// Median in nanoseconds, within 1.6 percent.
     pub p50_ns: Vec<Option<u64>>,
     /// 99th percentile in nanoseconds, within 1.6 percent.
     pub p99_ns: Vec<Option<u64>>,
-    /// How many of the slice's values lie below the median of all slices. Values equal to it (within 1.6 percent) count in
-    /// part, so that exactly half of all values lie below.
+    /// The number of the slice's values that lie below the median of all slices. Values equal to the median (within 1.6
+    /// percent) count in part, so that exactly half of all values lie below.
     pub below_p50: Vec<f64>,
     /// The same for the 99th percentile of all slices.
     pub below_p99: Vec<f64>,
-    /// The histogram of all slices together: a value in nanoseconds, within 1.6 percent, and how many requests had it.
+    /// The histogram of all slices together: a value in nanoseconds, within 1.6 percent, and its number of requests.
     pub histogram: Vec<(u64, u64)>,
 }
 

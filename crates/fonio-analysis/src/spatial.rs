@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A map for each device, for the first 16 devices.
+/// A map for each of the first 16 devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spatial {
     /// The maps.
@@ -21,15 +21,15 @@ pub struct SpatialMap {
     pub column_ns: u64,
     /// Height of a row in sectors of 512 bytes; the first row begins at sector 0.
     pub row_sectors: u64,
-    /// Columns.
+    /// The number of columns.
     pub columns: u32,
-    /// Rows.
+    /// The number of rows.
     pub rows: u32,
-    /// First touched sector.
+    /// The first touched sector.
     pub first_sector: Option<u64>,
     /// The sector after the last touched one.
     pub end_sector: Option<u64>,
-    /// Bytes read, `columns` values for each row from the lowest address.
+    /// Bytes read: `columns` values for each row, from the lowest address.
     pub read_bytes: Vec<u64>,
     /// Bytes written, likewise.
     pub write_bytes: Vec<u64>,

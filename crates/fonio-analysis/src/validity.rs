@@ -6,17 +6,16 @@ use fonio_core::{Diagnostic, EventKind, Meta, Request, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether the measurement holds.
+/// Whether the figures can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
-    /// False where the figures must not be relied on; the command line then exits with 3.
+    /// False if the figures cannot be trusted; the command line then exits with 3.
     pub ok: bool,
-    /// Why not: one sentence each.
+    /// The reasons why not, one sentence each.
     pub problems: Vec<String>,
-    /// What the source could not show, one sentence each; those figures are absent, not zero.
+    /// Values that the source could not show, one sentence each; those figures are absent, not zero.
     pub unknown: Vec<String>,
-    /// What was wrong with the input and what was done about it, one sentence each with file, record and byte; the
-    /// first few.
+    /// The first few errors in the input and how fonio handled them, one sentence each with file, record and byte.
     pub input: Vec<String>,
     /// Requests analysed.
     pub requests: u64,
@@ -28,8 +27,8 @@ pub struct Validity {
     pub without_issue: u64,
     /// Requests whose completion was not seen; those never issued are not among them.
     pub without_completion: u64,
-    /// Of those without completion, the ones that were issued so shortly before the recording ended that they may
-    /// have been in flight: within the longest service time, or a second.
+    /// Of those without completion, the requests issued so shortly before the end of the recording that they may have
+    /// been in flight: within the longest service time, or a second.
     #[serde(default)]
     pub in_flight_at_end: u64,
     /// Requests that were queued and never issued, in a recording that shows issues. No completion of theirs is missing.
@@ -37,23 +36,23 @@ pub struct Validity {
     pub never_issued: u64,
     /// Requests that complete before they are issued or queued: the source's times are damaged.
     pub out_of_order_times: u64,
-    /// Requests that arrived after a later one: the source is not in table order.
+    /// Requests that came after a later one: the source is not in table order.
     pub out_of_order_rows: u64,
     /// Requests that ended with an error.
     pub errors: u64,
     /// Events for which the assembler found more than one request.
     pub ambiguous: u64,
-    /// Events that are known to be lost within the span. Where `lost_uncounted` is not 0, there are more.
+    /// Events known to be lost within the span. If `lost_uncounted` is not 0, there are more.
     pub lost_events: u64,
     /// Gaps that lost an unknown number of events, at least one each.
     #[serde(default)]
     pub lost_uncounted: u64,
     /// Gaps in the span.
     pub gaps: u64,
-    /// The largest gaps, in order of time; those of unknown size count as large.
+    /// The largest gaps, in time order; those of unknown size count as large.
     #[serde(default)]
     pub lost_where: Vec<LostPlace>,
-    /// What the assembler counted, by its names.
+    /// The assembler's counters, by name.
     pub assembly: BTreeMap<String, u64>,
 }
 

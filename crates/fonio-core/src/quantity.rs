@@ -12,14 +12,14 @@ use thiserror::Error;
 
 use crate::{ByteCount, Nanos};
 
-/// What a number counts; decides its prefixes and its suffix.
+/// The unit of a number; it decides the prefixes and the suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Nanoseconds, written as ns, µs, ms, s, min or h.
     Ns,
-    /// Seconds, written likewise: what run times and axes of time are in.
+    /// Seconds, written likewise: the unit of run times and time axes.
     S,
     /// Bytes, written with binary prefixes.
     Bytes,
@@ -27,11 +27,11 @@ pub enum Unit {
     BytesPerS,
     /// Events per second.
     PerS,
-    /// A share of a whole, 1 being all of it; written as a percentage.
+    /// A share, 1 being everything; written as a percentage.
     Share,
-    /// How many times one thing is another; written with a ×.
+    /// A ratio of two values; written with a ×.
     Ratio,
-    /// A number of things, written in full with separators.
+    /// A count, written in full with separators.
     Count,
     /// Thousandths of a degree Celsius, written in degrees.
     Millicelsius,

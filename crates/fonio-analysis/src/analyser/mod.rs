@@ -63,90 +63,92 @@ impl Default for AnalysisOptions {
     }
 }
 
-/// All answers about one recording.
+/// The complete analysis of one recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
     /// Version of this schema.
     pub analysis_version: u32,
-    /// The top line: one sentence.
+    /// The verdict: one sentence.
     pub verdict: String,
-    /// Its stable name in kebab-case: `not-storage`, `heavy-sync-writes`, `idle`, …
+    /// The verdict's stable name in kebab-case: `not-storage`, `heavy-sync-writes`, `idle`, …
     pub verdict_id: String,
-    /// How much it matters: a note where storage is not the problem.
+    /// The severity of the verdict: a note if storage is not the problem.
     pub verdict_severity: Severity,
     /// Ranked sentences, most important first.
     pub findings: Vec<Finding>,
-    /// Whether the figures can be relied on.
+    /// Whether the figures can be trusted.
     pub validity: Validity,
-    /// The span that rates and shares refer to.
+    /// The span to which rates and shares refer.
     pub span: Span,
-    /// The filter, where there was one. What is in flight, flushed or sequential then refers to what passed it only.
+    /// The filter, if there was one. In-flight, flushed and sequential requests then refer only to those that passed
+    /// it.
     pub filter: Option<FilterOptions>,
     /// The devices with requests, by number; other parts refer to them by index.
     pub devices: Vec<DeviceInfo>,
-    /// How long the watched work took, in nanoseconds: a launch; else the phases of a workload, first to last; else the
-    /// whole recording of a command that ended well. Absent where none was watched, or a filter stands before.
+    /// The duration of the recorded work, in nanoseconds: of a launch; else of the phases of a workload, first to last;
+    /// else of the complete recording, if its command ended well. Absent if no work was recorded, or if there was a
+    /// filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_time_ns: Option<u64>,
-    /// Where the time of a launch went, where the recording is of one and has its waits.
+    /// The critical path of the launch, if the recording is of a launch and has its waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
-    /// How much.
+    /// The number of requests and bytes.
     pub totals: Totals,
-    /// How large.
+    /// Sizes of requests.
     pub sizes: Sizes,
-    /// How slow.
+    /// Latencies of requests.
     pub latency: Latency,
-    /// Size against latency.
+    /// Latency by size.
     pub size_latency: SizeLatency,
-    /// Where, over time.
+    /// Addresses over time.
     pub spatial: Spatial,
-    /// How often flushed.
+    /// Flushes and the gaps between them.
     pub flushes: Flushes,
-    /// Which places again and again.
+    /// Places that are written or read repeatedly.
     pub locality: Locality,
-    /// How much of the time.
+    /// The share of the time that is I/O.
     pub io_share: IoShare,
-    /// How long programs may have waited.
+    /// The time that programs may have waited.
     pub outstanding: Outstanding,
-    /// Sequential and random.
+    /// Sequential and random requests.
     pub sequentiality: Sequentiality,
-    /// Queue time, depth, busy.
+    /// Queue time, depth and busy time.
     pub queueing: Queueing,
-    /// Reads and writes in each other's way.
+    /// The effect of reads and writes on each other.
     pub interference: Interference,
-    /// Which process.
+    /// Requests by process.
     pub processes: Processes,
     /// The rest of the machine.
     pub machine: Machine,
-    /// Over time.
+    /// Changes over time.
     pub series: Series,
     /// Single requests.
     pub points: Points,
-    /// What intervals are made of.
+    /// The basis of intervals.
     pub slices: Slices,
 }
 
-/// The span that rates and shares refer to.
+/// The span to which rates and shares refer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Span {
-    /// Its begin in nanoseconds of the recording's clock. Every other time in the analysis counts from here.
+    /// Its start in nanoseconds of the recording's clock. Every other time in the analysis counts from here.
     pub began_ns: u64,
     /// Its length in nanoseconds.
     pub duration_ns: u64,
-    /// Where it comes from.
+    /// The source of the span.
     pub source: SpanSource,
 }
 
-/// Where the span comes from.
+/// The source of the span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanSource {
-    /// The recording says when it began and ended.
+    /// The recording's own start and end.
     Recording,
     /// The filter's time range, within the recording.
     Filter,
-    /// First to last instant of the requests: shorter than what was recorded, so shares are upper bounds.
+    /// First to last instant of the requests: shorter than the recording, so shares are upper bounds.
     #[default]
     Requests,
 }
@@ -156,13 +158,13 @@ pub enum SpanSource {
 pub struct DeviceInfo {
     /// `major:minor`.
     pub device: String,
-    /// `mmcblk0`, where it is known.
+    /// The name, for example `mmcblk0`, if it is known.
     pub name: Option<String>,
-    /// The model, where it is known.
+    /// The model, if it is known.
     pub model: Option<String>,
-    /// The I/O scheduler, where it is known.
+    /// The I/O scheduler, if it is known.
     pub scheduler: Option<String>,
-    /// Whether it is a disk with rotating platters, where the kernel says so.
+    /// Whether it is a disk with rotating platters, if the kernel reports that.
     pub rotational: Option<bool>,
     /// Requests.
     pub requests: u64,

@@ -32,25 +32,25 @@ pub struct Named<T> {
     pub value: T,
 }
 
-/// Sides compared with the first.
+/// A comparison of sides with the first one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// How the intervals were made.
+    /// The method by which the intervals were computed.
     pub method: String,
-    /// What is compared; the first is what the others are compared with.
+    /// The compared sides; the others are compared with the first.
     pub sides: Vec<Side>,
-    /// Each headline figure that is known on some side, in the order of how near it is to what people feel.
+    /// Each headline figure that is known on some side; the figures that people feel most directly come first.
     pub rows: Vec<ComparisonRow>,
 }
 
 /// One side: a recording, or several of the same thing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Side {
-    /// What to call it.
+    /// The name of the side.
     pub name: String,
-    /// Each recording's name.
+    /// The name of each recording.
     pub recordings: Vec<String>,
-    /// Those of them that are no valid measurements.
+    /// The names of the recordings that are not valid measurements.
     pub invalid: Vec<String>,
 }
 
@@ -61,15 +61,15 @@ pub struct ComparisonRow {
     pub figure: String,
     /// Its unit.
     pub unit: Unit,
-    /// What a person calls it: `sync write response, 99th percentile`.
+    /// The label for people: `sync write response, 99th percentile`.
     pub label: String,
-    /// Which direction is better; absent where the figure only explains others.
+    /// The direction in which the figure is better; absent if the figure only explains others.
     pub better: Option<Better>,
     /// Whether it is the work's own time: run time, or time blocked on storage.
     pub felt: bool,
-    /// Its value on each side, of several recordings the geometric mean (the mean where one is 0); absent where unknown.
+    /// The value on each side: of several recordings, the geometric mean (the mean if a value is 0); absent if unknown.
     pub values: Vec<Option<f64>>,
-    /// Each value as a reader wants it.
+    /// Each value as text for people.
     pub texts: Vec<Option<String>>,
     /// Each recording's value.
     pub runs: Vec<Vec<Option<f64>>>,

@@ -14,24 +14,24 @@ use serde::{Deserialize, Serialize};
 use crate::{Analysis, DeviceInfo, Distribution, Group};
 pub(crate) use label::label;
 
-/// A figure: a name, what it is called, and its value.
+/// A figure: its name, its label and its value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// The stable name, which budgets and rules use: `latency.reads.response.p99`, `process[sqlite3].write_bytes`.
     pub name: String,
-    /// What people read in its place: `read response, 99th percentile`.
+    /// The label for people: `read response, 99th percentile`.
     pub label: String,
-    /// What the value counts.
+    /// The unit of the value.
     pub unit: Unit,
-    /// Which direction is better, where one is.
+    /// The direction in which the figure is better, if there is one.
     pub better: Option<Better>,
-    /// The value; absent where the recording does not show it.
+    /// The value; absent if the recording does not show it.
     pub value: Option<f64>,
     /// The value with its unit, as reports write it: `1.8 ms`, `23 %`, `64 KiB`.
     pub text: String,
 }
 
-/// Which direction of a figure is better for who uses the machine.
+/// The direction in which a figure is better for the users of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {

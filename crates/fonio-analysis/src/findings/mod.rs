@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 use crate::figures::{Facts, facts};
 use crate::{Analysis, Figure};
 
-/// How much a finding matters; the greater comes first.
+/// The severity of a finding; greater ones come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know.
+    /// For information.
     #[default]
     Note,
-    /// Costs something.
+    /// It has a cost.
     Low,
-    /// Costs a user something they may notice.
+    /// It has a cost that users may notice.
     Medium,
-    /// Costs a user something they notice.
+    /// It has a cost that users notice.
     High,
-    /// The figures must not be relied on, or data is at risk.
+    /// The figures cannot be trusted, or data is at risk.
     Critical,
 }
 
@@ -28,19 +28,19 @@ pub enum Severity {
 pub struct Finding {
     /// The rule's stable name in kebab-case.
     pub id: String,
-    /// Its place: 1 is the most important.
+    /// Its rank: 1 is the most important.
     pub rank: u32,
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
-    /// What was found, with figures.
+    /// The fact, with figures.
     pub sentence: String,
-    /// The figures it rests on.
+    /// The figures on which it rests.
     pub evidence: Vec<Figure>,
-    /// What that means for the users of the machine.
+    /// The consequence for the users of the machine.
     pub consequence: String,
-    /// What can be done.
+    /// Possible fixes.
     pub fixes: Vec<String>,
-    /// Where the rule comes from: a paper's section, or `ours`.
+    /// The source of the rule: a paper's section, or `ours`.
     pub source: String,
 }
 

@@ -36,27 +36,27 @@ pub struct Interference {
     pub write: Slowdown,
 }
 
-/// One op with and without the other.
+/// Requests of one op with and without the other op outstanding.
 ///
 /// *With*: at least one request of the other op was outstanding on the same device when this one arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slowdown {
     /// Requests with the other op outstanding.
     pub with: SlowdownSide,
-    /// Requests without.
+    /// Requests without the other op outstanding.
     pub without: SlowdownSide,
-    /// The comparison at equal depth; absent where too few requests found equally many others outstanding.
+    /// The comparison at equal depth; absent if too few requests found the same number of others outstanding.
     pub equal_depth: Option<EqualDepth>,
 }
 
-/// One side. The means of the two sides are not comparable: they differ in depth.
+/// One side of the comparison. The means of the two sides are not comparable: they differ in depth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowdownSide {
     /// Requests whose completion is known.
     pub requests: u64,
-    /// Mean queued to completion, in nanoseconds.
+    /// Mean time from queue to completion, in nanoseconds.
     pub mean_response_ns: Option<f64>,
-    /// Mean issue to completion, in nanoseconds.
+    /// Mean time from issue to completion, in nanoseconds.
     pub mean_service_ns: Option<f64>,
     /// Mean size in bytes.
     pub mean_bytes: Option<f64>,
@@ -64,23 +64,23 @@ pub struct SlowdownSide {
     pub mean_depth: Option<f64>,
 }
 
-/// Requests of one op that found equally many others outstanding, with and without the other op among them.
+/// Requests of one op that found the same number of others outstanding, with and without the other op among them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EqualDepth {
-    /// Requests with the other op outstanding that have their like on the other side.
+    /// Requests with the other op outstanding that have comparable requests on the other side.
     pub with_requests: u64,
-    /// Requests without that have their like on the other side.
+    /// Requests without the other op outstanding that have comparable requests on the other side.
     pub without_requests: u64,
-    /// Weighted mean time to completion of the first, in nanoseconds: response, or service where the source shows no
+    /// Weighted mean time to completion with the other op, in nanoseconds: response, or service if the source shows no
     /// queueing.
     pub with_mean_ns: f64,
-    /// The same of the second.
+    /// The same without the other op.
     pub without_mean_ns: f64,
-    /// The first over the second.
+    /// The mean with the other op over the mean without it.
     pub slowdown: f64,
-    /// Lower end of its 99 percent interval.
+    /// Lower end of the slowdown's 99 percent interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of that interval.
     pub high: f64,
 }
 

@@ -31,30 +31,30 @@ const THREADS_LISTED: usize = 20;
 /// A launch and its parts, in nanoseconds. They sum to `duration_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Launch {
-    /// In one sentence.
+    /// The result in one sentence.
     pub verdict: String,
-    /// From the span's begin.
+    /// The start, from the start of the span.
     pub began_ns: u64,
-    /// How long it took.
+    /// The duration of the launch.
     pub duration_ns: u64,
     /// The parts of the critical path.
     pub path: Parts,
-    /// The share of `path.running_ns` that was in user mode: that of the whole command, as the kernel accounts it.
+    /// The share of `path.running_ns` in user mode: that of the complete command, from the kernel's accounting.
     pub user_share: Option<f64>,
-    /// How often the critical path waited for storage, and in how many of these it is known which request ended it.
+    /// The number of waits for storage on the critical path.
     pub storage_waits: u64,
-    /// See `storage_waits`.
+    /// Of these waits, the number of those for which the request that ended them is known.
     pub storage_waits_with_request: u64,
-    /// What each thread did not run for, summed over all threads; without `running_ns`, since when a thread ended is not
-    /// in the table. Threads wait at the same time, so this can exceed the launch.
+    /// The waits of each thread, summed over all threads. `running_ns` is missing, because the table does not show when
+    /// a thread ended. Threads wait at the same time, so the sum can exceed the launch.
     pub all_threads: Parts,
-    /// Threads of the launch.
+    /// The number of threads of the launch.
     pub threads: u64,
-    /// How much of the critical path lay in which program, the largest first.
+    /// The part of the critical path in each program, the largest first.
     pub programs: Vec<ProgramTime>,
 }
 
-/// Time by what was waited for.
+/// Time by the reason of the wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Parts {
     /// On a processor.
@@ -63,15 +63,15 @@ pub struct Parts {
     pub storage_ns: u64,
     /// Blocked on the network.
     pub network_ns: u64,
-    /// Blocked on a time that was set.
+    /// Blocked on a timer.
     pub timer_ns: u64,
     /// Blocked on a lock that no thread of the launch held.
     pub lock_ns: u64,
-    /// Blocked on another process, which is none of the launch.
+    /// Blocked on another process, which is not part of the launch.
     pub thread_ns: u64,
-    /// Ready to run, without a processor.
+    /// Ready to run, but without a processor.
     pub cpu_ns: u64,
-    /// Blocked, it was not seen on what.
+    /// Blocked for an unknown reason.
     pub unknown_ns: u64,
 }
 

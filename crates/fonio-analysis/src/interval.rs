@@ -68,7 +68,7 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// As tables say it.
+    /// The reason in the words of tables.
     pub fn words(self) -> &'static str {
         match self {
             Unknown::NotMeasured => "not measured in both",
@@ -200,8 +200,8 @@ pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
 }
 
 impl Change {
-    /// The change according to an interval of the difference, for values of which one is 0, so that a ratio is
-    /// meaningless.
+    /// The change according to an interval of the difference. It is for values with a 0 among them, for which a ratio
+    /// is meaningless.
     pub(crate) fn of_difference(difference: Bounds, both_zero: bool, level: f64) -> Change {
         let answer = match difference {
             _ if both_zero => Answer::NoDifference,

@@ -11,11 +11,11 @@ use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 pub struct BlockEvent {
     /// When it happened.
     pub time: Timestamp,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
     /// The device it happened on.
     pub device: DeviceId,
-    /// First sector. Flushes without data carry 0 or, in old kernels, `u64::MAX`; readers pass on what they see.
+    /// First sector. Flushes without data have 0 or, in old kernels, `u64::MAX`; readers pass the value on unchanged.
     pub sector: Sector,
     /// The size at this moment. For a partial completion, it is the size of the completed part.
     pub bytes: ByteCount,

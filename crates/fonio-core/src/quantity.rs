@@ -1,7 +1,7 @@
 //! Amounts: numbers with a unit, read from people and written for them with the same spelling everywhere.
 //!
 //! The command line, budgets, workloads, faults and mount options read amounts with [`FromStr`]; reports, findings and
-//! errors write them with [`Unit::format`]. Sizes and times beyond what an `f64` holds exactly are refused.
+//! errors write them with [`Unit::format`]. Sizes and times that an `f64` cannot hold exactly are refused.
 
 use std::fmt;
 use std::str::FromStr;

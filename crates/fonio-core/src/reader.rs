@@ -9,7 +9,7 @@ use crate::meta::{Clock, Source};
 pub trait TraceReader {
     /// Clears `batch`, fills it with the next few thousand events, and returns whether there may be more.
     ///
-    /// Damage in the input is not an error: the reader skips what it cannot read, reports that in `batch.diagnostics`,
+    /// Damage in the input is not an error: the reader skips unreadable parts, reports that in `batch.diagnostics`,
     /// and goes on.
     ///
     /// # Errors

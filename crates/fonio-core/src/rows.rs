@@ -70,7 +70,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request of which only the device, the op and the size are known.
+    /// A request with a known device, op and size; nothing else is known.
     pub fn new(device: DeviceId, op: Op, bytes: ByteCount) -> Request {
         Request {
             request_id: 0,

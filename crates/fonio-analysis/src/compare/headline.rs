@@ -107,7 +107,7 @@ fn whole(analysis: &Analysis) -> Vec<Headline> {
 fn latencies(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
     let slices = &analysis.slices;
     let async_group = if analysis.latency.sync_known { Group::WriteAsync } else { Group::WriteUnknown };
-    // Responses first: they are what people feel.
+    // Responses come first, because people feel them.
     for kind in ["response", "service"] {
         for (group, name, of_slices) in [
             (Group::Reads, "reads", &slices.read),

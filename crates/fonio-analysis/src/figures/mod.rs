@@ -277,7 +277,7 @@ fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
 /// The name for requests whose thread the source does not show.
 const UNKNOWN_PROCESS: &str = "(unknown)";
 
-/// Adds the figures for how long programs may have waited, and on what kind of device.
+/// Adds the figures for the time that programs may have waited, and for the kind of device.
 fn of_outstanding(facts: &mut Facts, analysis: &Analysis) {
     let outstanding = &analysis.outstanding;
     facts.put("outstanding.timed_share", share(outstanding.timed, outstanding.requests), Unit::Share);

@@ -105,7 +105,7 @@ impl Parts {
         running_ns + storage_ns + network_ns + timer_ns + lock_ns + thread_ns + cpu_ns + unknown_ns
     }
 
-    /// The parts in a sentence: whether it is storage, and if not, what it is.
+    /// The parts in a sentence: whether the largest is storage, and if not, which one it is.
     pub fn verdict(&self) -> String {
         let whole = self.sum_ns().max(1) as f64;
         let parts = [

@@ -1,4 +1,4 @@
-//! Student's t for whole degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of Mathematical
+//! Student's t for integer degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of Mathematical
 //! Functions* (1964), 26.7.3 and 26.7.4.
 
 /// Above this number of degrees of freedom, the points change by less than a percent, at any level used here.

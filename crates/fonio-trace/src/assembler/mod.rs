@@ -33,7 +33,7 @@
 //!   source says so) the waiting entry is a bio, else a request whose issue was not seen. Else nothing.
 //! - *Issue*: a returned request of equal size; else a waiting entry of equal size, those that were inserted first;
 //!   else the newest smaller one, which grew by merges; else the newest larger bio, which must have been split; else a
-//!   smaller returned request; else a request of which no earlier event was seen.
+//!   smaller returned request; else a new request without earlier events.
 //! - *Requeue*: a request in flight of equal size, else of any size.
 //! - *G, io_start, I*: the newest waiting entry that has not yet seen such an event: of equal size; else, for I, a
 //!   smaller one, else a larger bio, which must have been split.
@@ -204,7 +204,7 @@ struct Device {
     /// The longest service time.
     service_max: u64,
     flush: flush::FlushState,
-    /// Bios of which only the front moved on, with the start of the rest.
+    /// Bios whose front alone moved on, with the start of the rest.
     partly_passed: Vec<queue::PartlyPassed>,
     /// Waiting discard bios: slot and serial number.
     discards: Vec<(u32, u64)>,

@@ -114,7 +114,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// An entry of which only the place, op, size and time are known.
+    /// An entry with a known place, op, size and time; nothing else is known.
     pub fn new(key: Key, device: DeviceId, op: Op, bytes: u64, time: u64) -> Entry {
         Entry {
             key,

@@ -79,7 +79,7 @@ impl Assembler {
         Ok(self.pick(step.time, self.devices[step.key.device as usize].service[step.op as usize]))
     }
 
-    /// Chooses among several requests in flight of which a part may have completed.
+    /// Chooses among several requests in flight that may have completed in part.
     #[cold]
     pub(super) fn pick_partial(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<u32> {
         self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;

@@ -21,7 +21,7 @@ const FRONTS_MAX: usize = 4096;
 /// The most waiting discards remembered for each device. The largest limit on ranges in one command is 256 (NVMe).
 const DISCARDS_MAX: usize = 256;
 
-/// A bio of which a part moved on to the device below, although no split was seen.
+/// A bio that moved on to the device below in part, although no split was seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartlyPassed {
     index: u32,

@@ -16,8 +16,8 @@
 //! | error | 44..46 | 48..50 |
 //! | pdu_len | 46..48 | 50..52 |
 //!
-//! `pdu_len` bytes follow: the cgroup's id (8 bytes) where the action has [`TA_CGROUP`], then the payload, whose
-//! integers are big-endian except in notes.
+//! `pdu_len` bytes follow: the cgroup's id (8 bytes) if the action has [`TA_CGROUP`], then the payload, whose integers
+//! are big-endian except in notes.
 
 use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp};
 
@@ -285,7 +285,7 @@ impl Header {
     }
 
     /// The op and flags, by the rules of `blk_fill_rwbs` and of blkparse's `fill_rwbs`: a request that neither writes
-    /// nor has data is not a read but a flush, or a command of which the trace shows nothing more.
+    /// nor has data is not a read but a flush, or a command that the trace shows only in part.
     #[inline]
     fn op(&self) -> (Op, Flags) {
         const RARE: u64 = TC_PC | TC_ZONE_APPEND | TC_ZONE_MANAGEMENT | TC_WRITE_ZEROES;

@@ -358,7 +358,7 @@ impl Rows {
         Some(device)
     }
 
-    /// The number of a process of which only the name is known; `None` after too many names.
+    /// The number of a process with a name only; `None` after too many names.
     fn process(&mut self, name: &[u8], complaints: &mut Complaints, place: Place<'_>) -> Option<u32> {
         if let Some(tid) = self.processes.get(name) {
             return Some(*tid);

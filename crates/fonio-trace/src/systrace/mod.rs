@@ -2,7 +2,7 @@
 //!
 //! | written by | format |
 //! |---|---|
-//! | systrace since 2015 | HTML; the text is in a `<script class="trace-data" type="application/text">`, beside others with a process list or JSON |
+//! | systrace since 2015 | HTML; the text is in a `<script class="trace-data" type="application/text">` next to others with a process list or JSON |
 //! | systrace 2013 to 2014 | the same, but each line ends in `\n\` |
 //! | systrace 2012, Android Studio's monitor | HTML; JavaScript `var linuxPerfData = "\`, lines that end in `\n\`, `";` |
 //! | trace2html | HTML; `<script id="viewer-data">` with base64 of gzip, or of JSON |

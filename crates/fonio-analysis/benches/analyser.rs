@@ -1,4 +1,4 @@
-//! What a request costs the analyser, by the shape of the workload. The figure to read is items per second.
+//! The analyser's cost per request, by the shape of the workload. The figure to read is items per second.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -7,17 +7,17 @@ use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Random, Request, RowSink,
 
 const REQUESTS: u64 = 5_000_000;
 
-/// How requests are made.
+/// The shape of a workload.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     name: &'static str,
-    /// Pages of the device that are touched.
+    /// Pages of the device that the requests touch.
     pages: u64,
-    /// Requests in flight at a time, about.
+    /// Approximate number of requests in flight.
     depth: u64,
-    /// One in so many is a flush.
+    /// One in this many requests is a flush.
     flush_every: u64,
-    /// Pages in a request at most.
+    /// The most pages in a request.
     pages_per_request: u64,
     sequential: bool,
 }
@@ -55,7 +55,7 @@ const SHAPES: [Shape; 3] = [
     },
 ];
 
-/// Makes the requests one after the other, so that no memory but the analyser's is touched.
+/// Makes the requests one by one, so that only the analyser's memory is touched.
 struct Maker {
     shape: Shape,
     random: Random,
@@ -122,7 +122,7 @@ fn analyse(shape: Shape) -> Analysis {
     analyser.finish(&Meta::default())
 }
 
-/// What making the requests costs, to be taken off.
+/// The cost of making the requests, to subtract from the other results.
 #[divan::bench(args = SHAPES, sample_count = 3, sample_size = 1)]
 fn making(bencher: Bencher, shape: Shape) {
     bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {

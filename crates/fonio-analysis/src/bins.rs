@@ -1,11 +1,12 @@
-//! Bins of equal time whose number is bounded: when time runs past the last, neighbours are folded and the width doubles.
+//! Bins of equal time in bounded number: when time passes the last bin, pairs of neighbours are folded and the width
+//! doubles.
 //!
-//! The first instant asked for is the origin; earlier ones fall into the first bin. Nearly all requests ask for the bin
-//! of the one before, so that one is remembered.
+//! The first instant requested is the origin; earlier instants fall into the first bin. Nearly all requests fall into
+//! the same bin as the request before them, so that bin is remembered.
 
-/// What a bin holds.
+/// The contents of a bin.
 pub(crate) trait Fold: Default {
-    /// Takes in the bin that follows.
+    /// Adds the contents of the bin that follows.
     fn fold(&mut self, later: Self);
 }
 
@@ -41,7 +42,7 @@ impl<T: Fold> Bins<T> {
         self.width
     }
 
-    /// The first instant, 0 before there was any.
+    /// The first instant; 0 if there is none yet.
     pub(crate) fn origin(&self) -> u64 {
         self.origin.unwrap_or(0)
     }
@@ -50,7 +51,7 @@ impl<T: Fold> Bins<T> {
         &self.bins
     }
 
-    /// Says where the first bin begins, before anything is asked for.
+    /// Sets the start of the first bin, before any bin is requested.
     pub(crate) fn begin_at(&mut self, origin: u64) {
         assert!(self.bins.is_empty(), "bins are laid out from their origin");
         self.origin = Some(origin);
@@ -76,7 +77,7 @@ impl<T: Fold> Bins<T> {
         }
         self.current = index;
         let from = self.origin().saturating_add(index as u64 * self.width);
-        // The last bin also takes what is beyond the clock's range, the first what is before the origin.
+        // The last bin also takes instants beyond the clock's range, the first also those before the origin.
         self.current_from = if index == 0 { 0 } else { from };
         self.current_until = from.saturating_add(self.width);
         if self.current_until == u64::MAX && time == u64::MAX {
@@ -85,7 +86,7 @@ impl<T: Fold> Bins<T> {
         }
     }
 
-    /// Half as many bins of twice the width.
+    /// Halves the number of bins and doubles their width.
     pub(crate) fn halve(&mut self) {
         let mut old = std::mem::take(&mut self.bins).into_iter();
         while let Some(mut bin) = old.next() {
@@ -99,7 +100,7 @@ impl<T: Fold> Bins<T> {
         self.current_until = 0;
     }
 
-    /// Hands each bin that `start..end` touches, with the time that it touches of it.
+    /// Calls `give` for each bin that `start..end` overlaps, with the length of the overlap.
     #[inline]
     pub(crate) fn spread(&mut self, start: u64, end: u64, mut give: impl FnMut(&mut T, u64)) {
         if end <= start {
@@ -108,7 +109,7 @@ impl<T: Fold> Bins<T> {
         if start >= self.current_from && end <= self.current_until && start >= self.origin() {
             return give(&mut self.bins[self.current], end - start);
         }
-        // The later end first: it may fold the bins, which would move the earlier one.
+        // The later end comes first: it may fold the bins, which would move the earlier end.
         self.at(start);
         self.at(end - 1);
         let origin = self.origin();
@@ -121,7 +122,7 @@ impl<T: Fold> Bins<T> {
         }
     }
 
-    /// Makes bins up to an instant, so that a quiet end is seen as such.
+    /// Adds bins up to an instant, so that a quiet end is visible.
     pub(crate) fn extend_to(&mut self, end: u64) {
         if self.origin.is_some_and(|origin| end > origin) {
             self.at(end - 1);

@@ -1,23 +1,23 @@
-//! The kinds of request that the studies tell apart, and the groups in which tables list them.
+//! The kinds of request that the studies distinguish, and the groups in which tables list them.
 
 use fonio_core::{Flags, Op, Request};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The kind of a request. Every request is of exactly one.
+/// The kind of a request. Every request has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Class {
     /// A read that is not known to be readahead.
     Read,
-    /// A read ahead of need.
+    /// A read before a program asks for the data.
     Readahead,
     /// A synchronous write: a program waits for it.
     WriteSync,
     /// Write-back: a write that no program waits for.
     WriteAsync,
-    /// A write that the source does not show to be synchronous or not.
+    /// A write that the source shows neither as synchronous nor as asynchronous.
     WriteUnknown,
     /// A flush request without data.
     Flush,
@@ -39,7 +39,7 @@ impl Class {
         Class::Discard,
         Class::Other,
     ];
-    /// How many classes there are.
+    /// The number of classes.
     pub const COUNT: usize = Class::ALL.len();
 
     /// The class of a request.
@@ -61,7 +61,7 @@ impl Class {
         Group::from(self).name()
     }
 
-    /// One request of it, in words: "a synchronous write".
+    /// One request of the class, in words: "a synchronous write".
     pub fn one(self) -> &'static str {
         match self {
             Class::Read => "a read",
@@ -75,18 +75,18 @@ impl Class {
         }
     }
 
-    /// Whether it carries data to the host.
+    /// Whether requests of the class carry data to the host.
     pub fn is_read(self) -> bool {
         matches!(self, Class::Read | Class::Readahead)
     }
 
-    /// Whether it carries data to the device.
+    /// Whether requests of the class carry data to the device.
     pub fn is_write(self) -> bool {
         matches!(self, Class::WriteSync | Class::WriteAsync | Class::WriteUnknown)
     }
 }
 
-/// A row of a table: a class, or several together.
+/// A row of a table: one class, or several together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -96,7 +96,7 @@ pub enum Group {
     Reads,
     /// Reads that are not known to be readahead.
     Read,
-    /// Reads ahead of need.
+    /// Reads before a program asks for the data.
     Readahead,
     /// All writes.
     Writes,
@@ -104,7 +104,7 @@ pub enum Group {
     WriteSync,
     /// Write-back.
     WriteAsync,
-    /// Writes that the source does not show to be synchronous or not.
+    /// Writes that the source shows neither as synchronous nor as asynchronous.
     WriteUnknown,
     /// Flush requests without data.
     Flush,

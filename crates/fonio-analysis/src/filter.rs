@@ -1,8 +1,8 @@
-//! Filters: device, process, op, time range.
+//! Filters by device, process, op and time range.
 //!
-//! A [`Filter`] stands before another sink and passes on only the rows that match. Whatever the sink behind it derives
-//! from several requests (what was in flight, the gap to the last flush, what is sequential) then refers to the requests
-//! that passed.
+//! A [`Filter`] stands before another sink and passes on only the rows that match. Values that the sink derives from
+//! several requests (requests in flight, the gap to the last flush, sequential requests) then refer only to the
+//! requests that passed.
 
 use std::io;
 
@@ -14,57 +14,58 @@ use serde::{Deserialize, Serialize};
 
 use crate::threads::Threads;
 
-/// What to let through. An empty list or an absent bound lets everything through; of a list, any entry may match.
+/// The rows that pass a filter. An empty list or an absent bound lets everything pass; one matching entry of a list
+/// suffices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FilterOptions {
     /// Devices, as `major:minor`.
     pub devices: Vec<String>,
-    /// Process names (the thread's `comm` at that time); one that ends with `*` matches every name that begins so.
-    /// Kernel workers are all called `kworker`.
+    /// Process names (the thread's `comm` at that time). A name that ends with `*` matches every name with that
+    /// beginning. Kernel workers are all called `kworker`.
     pub comms: Vec<String>,
     /// Threads by id. A request passes if its thread matches `comms` or `tids`.
     pub tids: Vec<u32>,
     /// Ops by name: `read`, `write`, `flush`, …
     pub ops: Vec<String>,
-    /// From this instant on, in nanoseconds since the recording began.
+    /// The start of the time range, inclusive, in nanoseconds since the recording began.
     pub from_ns: Option<u64>,
-    /// Up to but without this instant, in nanoseconds since the recording began.
+    /// The end of the time range, exclusive, in nanoseconds since the recording began.
     pub until_ns: Option<u64>,
 }
 
-/// A filter that means nothing.
+/// An invalid filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
     /// A device that is not `major:minor`.
     #[error("{device:?} is not a device number; use major:minor, 179:0 for example")]
     Device {
-        /// What was said.
+        /// The given device.
         device: String,
     },
-    /// An op that there is none of.
+    /// An unknown op.
     #[error("{op:?} is not an op; the ops are {}", Op::ALL.map(Op::name).join(", "))]
     Op {
-        /// What was said.
+        /// The given op.
         op: String,
     },
     /// A range that ends before it begins.
     #[error("the time range ends at {until_ns} ns, before it begins at {from_ns} ns")]
     EmptyRange {
-        /// Its begin in nanoseconds since the recording began.
+        /// Its start in nanoseconds since the recording began.
         from_ns: u64,
-        /// Its end.
+        /// Its end, likewise.
         until_ns: u64,
     },
 }
 
 impl FilterOptions {
-    /// Whether everything passes.
+    /// Whether the filter passes everything.
     pub fn is_empty(&self) -> bool {
         *self == FilterOptions::default()
     }
 
-    /// Whether requests of the time range are left out.
+    /// Whether the filter drops requests within the time range.
     pub(crate) fn is_partial(&self) -> bool {
         let FilterOptions { devices, comms, tids, ops, from_ns: _, until_ns: _ } = self;
         !(devices.is_empty() && comms.is_empty() && tids.is_empty() && ops.is_empty())
@@ -84,29 +85,29 @@ impl FilterOptions {
     }
 }
 
-/// Passes on what matches to the sink behind it.
+/// Passes matching rows on to the next sink.
 ///
-/// Requests and bios pass by device, process, op and time (a request's place in the table, a bio's queueing); calls and
-/// waits by process and time of their begin; marks and samples by time. Threads, files, links and diagnostics always
-/// pass, since others refer to them.
+/// Requests and bios pass by device, process, op and time (a request's time in the table, a bio's queue time); calls
+/// and waits pass by process and by the time at which they begin; marks and samples pass by time. Threads, files, links
+/// and diagnostics always pass, because other rows refer to them.
 #[derive(Debug)]
 pub struct Filter<S> {
     options: FilterOptions,
     devices: Vec<DeviceId>,
     ops: Vec<Op>,
-    /// Whether a process name passes, by the name's number; `None` where it was not asked yet.
+    /// Whether a process name passes, by the name's number; `None` if that was not checked yet.
     names: Vec<Option<bool>>,
     threads: Threads,
-    /// The time range; known once the recording began.
+    /// The time range; known once the recording has begun.
     range: Option<(u64, u64)>,
     next: S,
 }
 
 impl<S: RowSink> Filter<S> {
-    /// Filters what goes to `next`.
+    /// Creates a filter that passes rows on to `next`.
     ///
     /// # Errors
-    /// A device that is not `major:minor`, an unknown op, or a range that ends before it begins.
+    /// If a device is not `major:minor`, an op is unknown, or a range ends before it begins.
     pub fn new(options: FilterOptions, next: S) -> Result<Filter<S>, FilterError> {
         let device = |device: &String| {
             let number = || {
@@ -132,12 +133,12 @@ impl<S: RowSink> Filter<S> {
         })
     }
 
-    /// What is let through.
+    /// The options of the filter.
     pub fn options(&self) -> &FilterOptions {
         &self.options
     }
 
-    /// The sink behind.
+    /// The sink to which the filter passes rows.
     pub fn into_inner(self) -> S {
         self.next
     }
@@ -161,7 +162,7 @@ impl<S: RowSink> Filter<S> {
         if comms.is_empty() {
             return false;
         }
-        // The thread that the analysis counts it for.
+        // The thread to which the analysis assigns the request.
         let tid = tids[0].or(tids[1]);
         let number = self.threads.name_at(tid, time.0);
         let name = self.threads.name(number);
@@ -252,7 +253,7 @@ mod tests {
     use super::*;
     use crate::analyser::tests::rows;
 
-    /// Notes the ids of the requests that pass.
+    /// Records the ids of the requests that pass.
     #[derive(Default)]
     struct Passed(Vec<u64>);
     impl RowSink for Passed {

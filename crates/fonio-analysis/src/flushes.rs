@@ -1,4 +1,4 @@
-//! How often the device is flushed: requests, bytes and time between consecutive flushes of a device (the block-trace
+//! How often a device is flushed: requests, bytes and time between consecutive flushes of a device (the block-trace
 //! study's Figure 5 and Table II).
 
 use fonio_core::{Flags, Op};
@@ -10,12 +10,12 @@ use crate::Distribution;
 /// Flushes and the gaps between them.
 ///
 /// A flush is a flush request, or a write with preflush for which no flush request was issued between its queueing and
-/// its issue (the block layer carries most preflushes out as a flush request of their own, and one flush must not count
-/// twice). A write with FUA alone is not a flush, because it does not empty the device's cache; it is counted beside,
-/// and an option counts it in.
+/// its issue (the block layer turns most preflushes into a separate flush request, and one flush must not count twice).
+/// A write with FUA alone is not a flush, because it does not empty the device's cache; it is counted separately, and
+/// an option includes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Flushes {
-    /// Flushes on all devices.
+    /// The number of flushes on all devices.
     pub flushes: u64,
     /// Of those, flush requests.
     pub flush_requests: u64,
@@ -23,30 +23,30 @@ pub struct Flushes {
     pub preflush_writes: u64,
     /// Writes with FUA.
     pub fua_writes: u64,
-    /// Whether writes with FUA were counted as flushes (option).
+    /// Whether writes with FUA were counted as flushes (an option).
     pub fua_counted: bool,
-    /// Of the flushes, writes with FUA that were counted so.
+    /// Of the flushes, writes with FUA.
     pub fua_flushes: u64,
-    /// Flushes in a second of the span.
+    /// Flushes per second of the span.
     pub flushes_per_s: Option<f64>,
-    /// Write requests to a flush; absent without flushes.
+    /// Write requests per flush; absent without flushes.
     pub writes_per_flush: Option<f64>,
-    /// Bytes written to a flush.
+    /// Bytes written per flush.
     pub write_bytes_per_flush: Option<f64>,
-    /// Gaps of all devices together; absent where no device has two flushes.
+    /// Gaps of all devices together; absent if no device has two flushes.
     pub gaps: Option<FlushGaps>,
     /// Each device that has flushes.
     pub devices: Vec<DeviceFlushes>,
 }
 
-/// What happens between consecutive flushes of a device.
+/// The gaps between consecutive flushes of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlushGaps {
     /// Read and write requests between two flushes.
     pub requests: Distribution,
-    /// Their bytes.
+    /// The bytes of these requests.
     pub bytes: Distribution,
-    /// Time from flush to flush, in nanoseconds.
+    /// Time from one flush to the next, in nanoseconds.
     pub time_ns: Distribution,
 }
 
@@ -67,7 +67,7 @@ use crate::loss::Loss;
 use crate::seen::{Seen, at, per_second, ratio};
 use crate::tally::{Curve, Tally};
 
-/// Finds flushes and collects gaps.
+/// Finds flushes and collects the gaps between them.
 #[derive(Debug, Default)]
 pub(crate) struct FlushTally {
     fua_counts: bool,
@@ -84,7 +84,7 @@ struct Device {
     writes: u64,
     write_bytes: u64,
     last_flush: Option<u64>,
-    /// The last flush request, as long as no write with preflush has claimed it.
+    /// The last flush request, until a write with preflush claims it.
     last_flush_request: Option<u64>,
     requests_since: u64,
     bytes_since: u64,
@@ -103,7 +103,7 @@ impl FlushTally {
         FlushTally { fua_counts, ..FlushTally::default() }
     }
 
-    /// Takes a request and says whether it is a flush.
+    /// Adds a request; returns whether it is a flush.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen) -> bool {
         let device = at(&mut self.devices, seen.device);
@@ -187,7 +187,7 @@ impl FlushTally {
 }
 
 impl Gaps {
-    /// A lost flush makes one gap out of two, and a lost write an interval smaller.
+    /// A lost flush joins two gaps into one, and a lost write makes a gap smaller.
     fn finish(&self, loss: Loss) -> Option<FlushGaps> {
         Some(FlushGaps {
             requests: self.requests.distribution_despite(loss, 1, Curve::With)?,
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_preflush_counts_once() {
-        // The block layer sends the flush first, then the data with the preflush flag still shown.
+        // The block layer sends the flush first, then the data, which still show the preflush flag.
         let split = ["FF q0 d5 c10", "FWFS 0+8 q0 d11 c20", "FF q30 d35 c40", "FWS 8+8 q30 d41 c50"];
         // A source that shows bios, or another write's flush before this one was queued.
         let whole = ["FWFS 0+8 q0 d11 c20", "FF q30 d31 c32", "FWS 8+8 q40 d41 c50"];

@@ -1,7 +1,8 @@
-//! What a difference is, and when it is claimed; run times of repeated runs.
+//! When a difference is claimed between two values, and the run times of repeated runs.
 //!
-//! A difference is claimed where the interval of the ratio lies beyond [`LEAST_EFFECT`] altogether. "No difference" is
-//! said only where the interval rules out a doubling and a halving: else the data cannot tell, and the answer is unknown.
+//! A difference is claimed if the complete interval of the ratio lies beyond [`LEAST_EFFECT`]. "No difference" is
+//! claimed only if the interval rules out a doubling and a halving; otherwise the data are insufficient, and the answer
+//! is unknown.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,34 +10,34 @@ use serde::{Deserialize, Serialize};
 use crate::statistics::estimate::Bounds;
 use crate::statistics::{holm, student};
 
-/// A difference of less than 5 percent is not worth a name: two runs of the same thing differ by as much, through where
-/// files lie and what the device did before. Ours.
+/// A difference of less than 5 percent is not reported: two runs of the same thing differ by as much, because of the
+/// location of files and the device's past. Ours.
 pub const LEAST_EFFECT: f64 = 1.05;
 
-/// Where the interval reaches as far as this, or its inverse, it cannot tell equal from different. Ours.
+/// If the interval reaches this ratio, or its inverse, it cannot separate equal from different. Ours.
 const TOO_WIDE: f64 = 2.0;
 
-/// Fewer runs than this show nothing: the spread of two is a guess.
+/// The least number of runs for an interval: the spread of two is a guess.
 pub const RUNS_MIN: usize = 3;
 
-/// How a second value differs from a first.
+/// The change from a first value to a second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The second over the first; absent where one of them is unknown or the first is 0.
+    /// The second over the first; absent if one of them is unknown or the first is 0.
     pub ratio: Option<f64>,
-    /// Lower end of the ratio's interval; absent where none could be computed.
+    /// Lower end of the ratio's interval; absent if there is none.
     pub low: Option<f64>,
-    /// Upper end; absent as well where nothing is ruled out above.
+    /// Upper end; also absent if no greater ratio is ruled out.
     pub high: Option<f64>,
-    /// The interval's confidence, 0 to 1: as strict as the number of figures tested together demands.
+    /// The confidence of the interval, 0 to 1; it grows with the number of figures tested together.
     pub confidence: Option<f64>,
     /// The answer.
     pub answer: Answer,
-    /// The reason, where the answer is unknown.
+    /// The reason for an unknown answer.
     pub unknown: Option<Unknown>,
 }
 
-/// What a difference means.
+/// The meaning of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -44,9 +45,9 @@ pub enum Answer {
     Lower,
     /// More than the first, by more than 5 percent.
     Higher,
-    /// No difference was shown; a doubling or a halving would have been.
+    /// No difference was found; a doubling or a halving would have been.
     NoDifference,
-    /// The data cannot tell.
+    /// The data are insufficient.
     Unknown,
 }
 
@@ -56,9 +57,9 @@ pub enum Answer {
 pub enum Unknown {
     /// One of the two was not measured.
     NotMeasured,
-    /// Fewer than three runs of one of the two.
+    /// One of the two has fewer than three runs.
     TooFewRuns,
-    /// A single recording of each, and a figure that has one value in a recording.
+    /// There is a single recording of each, and the figure has one value per recording.
     OneValueEach,
     /// After autocorrelation the recording is worth fewer than eight independent pieces.
     TooFewPieces,
@@ -67,7 +68,7 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// As tables say it.
+    /// The reason in the words of tables.
     pub fn words(self) -> &'static str {
         match self {
             Unknown::NotMeasured => "not measured in both",
@@ -80,12 +81,12 @@ impl Unknown {
 }
 
 impl Change {
-    /// No answer, and why. `ratio` is what was seen all the same.
+    /// An unknown answer with its reason. `ratio` is the observed ratio, if there is one.
     pub(crate) fn unknown(ratio: Option<f64>, why: Unknown) -> Change {
         Change { ratio, low: None, high: None, confidence: None, answer: Answer::Unknown, unknown: Some(why) }
     }
 
-    /// The change that an interval of the ratio, at `level`, shows.
+    /// The change according to an interval of the ratio at `level`.
     pub(crate) fn of_ratio(ratio: Bounds, level: f64) -> Change {
         let Bounds { low, value, high } = ratio;
         let (answer, unknown) = if low > LEAST_EFFECT {
@@ -113,21 +114,21 @@ impl Change {
     }
 }
 
-/// The geometric mean of values above 0; `None` without any, or where one is not.
+/// The geometric mean of positive values; `None` if there are none, or if one is not positive.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let possible = !values.is_empty() && values.iter().all(|value| *value > 0.0);
     possible.then(|| libm::exp(mean(&values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>())))
 }
 
-/// How runs with each of several fixes compare with the runs without, all of them tested together (Holm).
+/// Compares the runs with each of several fixes with the runs without, and tests all fixes together (Holm).
 ///
-/// Run `r` of a fix is held against run `r` without: both belong to round `r`, which had one seed and one state of the
-/// machine. The interval is Student's t of the logarithm of the rounds' ratios. The ratio is the fix over the base: a run
-/// time below 1 is faster.
+/// Run `r` of a fix is compared with run `r` without it: both belong to round `r`, which had one seed and one state of
+/// the machine. The interval is Student's t of the logarithms of the rounds' ratios. The ratio is the fix over the
+/// base: a run time ratio below 1 is faster.
 ///
 /// # Panics
 ///
-/// Where a fix has another number of rounds than its base, or a run time is not above 0.
+/// If a fix has a different number of rounds from its base, or a run time is not positive.
 pub fn compare_rounds(pairs: &[(&[f64], &[f64])]) -> Vec<Change> {
     let ratios: Vec<Vec<f64>> = pairs
         .iter()
@@ -156,8 +157,9 @@ fn paired(logarithms: &[f64], level: f64) -> Change {
     Change::of_ratio(bounds, level)
 }
 
-/// How many rounds would bring the interval of a run time's ratio within `factor` of the ratio, judging from the rounds
-/// of a pilot: at least as many as the pilot had, at most `most`. `None` for a pilot of fewer than three rounds.
+/// The number of rounds that would bring the interval of a run time's ratio within `factor` of the ratio, estimated
+/// from the rounds of a pilot: at least the pilot's number, at most `most`. `None` for a pilot of fewer than three
+/// rounds.
 pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, most: usize) -> Option<usize> {
     let ratios: Vec<f64> = base.iter().zip(fix).map(|(base, fix)| libm::log(fix / base)).collect();
     if ratios.len() < RUNS_MIN {
@@ -173,7 +175,7 @@ pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, most: usize) -> Opt
     Some((ratios.len()..most).find(enough).unwrap_or(most.max(ratios.len())))
 }
 
-/// The mean of runs, with half of its 95 percent interval (Student's t) where there are at least three.
+/// The mean of runs, with half of its 95 percent interval (Student's t) if there are at least three.
 pub fn mean_of_runs(values: &[f64]) -> (f64, Option<f64>) {
     let half = (values.len() >= RUNS_MIN).then(|| {
         student::two_sided(crate::statistics::FAMILY_LEVEL, values.len() as f64 - 1.0)
@@ -182,8 +184,7 @@ pub fn mean_of_runs(values: &[f64]) -> (f64, Option<f64>) {
     (mean(values), half)
 }
 
-/// The ratio of runs on one side over runs on another that are not paired, on the logarithm (Welch's t); on the values
-/// themselves where one is 0.
+/// The ratio of unpaired runs on two sides, on the logarithm (Welch's t); on the values themselves if one is 0.
 pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
     let ratio = geometric_mean(first).zip(geometric_mean(other)).map(|(first, other)| other / first);
     if first.len() < RUNS_MIN || other.len() < RUNS_MIN {
@@ -199,7 +200,8 @@ pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
 }
 
 impl Change {
-    /// The change that an interval of the difference shows, where a ratio means nothing because a value is 0.
+    /// The change according to an interval of the difference. It is for values with a 0 among them, for which a ratio
+    /// is meaningless.
     pub(crate) fn of_difference(difference: Bounds, both_zero: bool, level: f64) -> Change {
         let answer = match difference {
             _ if both_zero => Answer::NoDifference,
@@ -212,7 +214,7 @@ impl Change {
     }
 }
 
-/// The mean of `other` less that of `first`, with Welch's interval.
+/// The mean of `other` minus that of `first`, with Welch's interval.
 fn welch(first: &[f64], other: &[f64], level: f64) -> Bounds {
     let value = mean(other) - mean(first);
     let (a, b) = (variance_of_mean(first), variance_of_mean(other));
@@ -230,7 +232,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Of at least two values.
+/// The variance of the mean of at least two values.
 fn variance_of_mean(values: &[f64]) -> f64 {
     let (count, middle) = (values.len() as f64, mean(values));
     values.iter().map(|value| (value - middle) * (value - middle)).sum::<f64>() / (count - 1.0) / count
@@ -246,7 +248,7 @@ mod tests {
 
     #[test]
     fn rounds_are_paired() {
-        // Rounds of 10, 20 and 40 s, whatever the fix: unpaired nothing is seen, paired a halving without any spread.
+        // Rounds of 10, 20 and 40 s for each fix: unpaired, nothing is found; paired, a halving without any spread.
         let base = [10.0, 20.0, 40.0];
         let change = &compare_rounds(&[(&base, &[5.0, 10.0, 20.0])])[0];
         assert_eq!((change.answer, change.confidence), (Answer::Lower, Some(0.95)));
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn many_fixes_are_held_together() {
-        // One fix alone is shown; beside nineteen that do nothing it is not.
+        // The difference of one fix is found if it is tested alone, but not next to nineteen that do nothing.
         let (base, fix) = ([1.0; 4], [0.80, 0.86, 0.79, 0.84]);
         let nothing = [1.01, 0.99, 1.0, 1.02];
         assert_eq!(compare_rounds(&[(&base, &fix)])[0].answer, Answer::Lower);

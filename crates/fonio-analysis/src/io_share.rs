@@ -1,31 +1,31 @@
-//! How much of the time is storage: the summed latency and the busy time over the span (the block-trace study's
+//! The share of the time that is I/O: the sum of latencies and the busy time over the span (the block-trace study's
 //! Figure 7 and Table III).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Below this share storage is light: section IV.D of the block-trace study.
+/// Below this share, storage is light: section IV.D of the block-trace study.
 pub const LIGHT_BELOW: f64 = 0.09;
-/// From this share on storage is heavy. Ours: the study gives no second threshold; its heavy group begins at 16.8 percent
-/// and its moderate one ends at 13.4.
+/// From this share on, storage is heavy. Ours: the study gives no second threshold; its heavy group begins at 16.8
+/// percent and its moderate one ends at 13.4.
 pub const HEAVY_FROM: f64 = 0.15;
 
-/// How much storage weighs.
+/// The weight of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Summed latency below 9 percent of the span.
+    /// The sum of latencies is below 9 percent of the span.
     Light,
-    /// Between.
+    /// The sum of latencies is between these bounds.
     Moderate,
-    /// Summed latency from 15 percent of the span.
+    /// The sum of latencies is at least 15 percent of the span.
     Heavy,
 }
 
-/// The I/O share, both ways.
+/// The I/O share by latency and by busy time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IoShare {
-    /// All devices together; absent where nothing completed or the span is empty.
+    /// All devices together; absent if nothing completed or the span is empty.
     pub all: Option<Share>,
     /// Each device.
     pub devices: Vec<DeviceShare>,
@@ -33,18 +33,18 @@ pub struct IoShare {
     pub counted_from_queueing: u64,
 }
 
-/// One share, both ways.
+/// One I/O share, by latency and by busy time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
-    /// Summed service time over the span, as in the study; exceeds 1 where requests overlap.
+    /// The sum of service times over the span, as in the study; it exceeds 1 if requests overlap.
     pub latency_sum_share: f64,
     /// Time with at least one request in flight over the span; never above 1.
     pub busy_union_share: f64,
-    /// Summed service time in nanoseconds.
+    /// The sum of service times, in nanoseconds.
     pub latency_sum_ns: u64,
     /// Time with at least one request in flight, in nanoseconds.
     pub busy_union_ns: u64,
-    /// By `latency_sum_share`.
+    /// The level according to `latency_sum_share`.
     pub level: Level,
 }
 
@@ -59,7 +59,7 @@ pub struct DeviceShare {
 
 use crate::seen::{Seen, at};
 
-/// Sums latency and time in flight.
+/// Sums the latency and the time in flight.
 #[derive(Debug, Default)]
 pub(crate) struct ShareTally {
     all: Union,
@@ -75,7 +75,7 @@ struct Union {
 }
 
 impl ShareTally {
-    /// Takes a request and gives the new stretch of time in which a request of any device is in flight.
+    /// Adds a request; returns the new stretch of time in which a request of any device is in flight.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen) -> Option<(u64, u64)> {
         let (start, end) = seen.flight?;
@@ -101,7 +101,7 @@ impl Union {
     #[inline]
     fn add(&mut self, start: u64, end: u64, seen: &Seen) -> Option<(u64, u64)> {
         self.latency_sum = self.latency_sum.saturating_add(seen.time_in_flight());
-        // Requests come by their start, so all that is open is one interval's end.
+        // Requests come in the order of their start, so the end of one interval is the only open state.
         let from = start.max(self.busy_until);
         if end <= from {
             return None;

@@ -1,5 +1,5 @@
-//! How slow: service and response by op, sync and async, and whose the summed latency is (the block-trace study's
-//! Figure 2, right, and its main finding: sync writes make up most of it).
+//! Service and response times by op, sync and async, and the share of each in the sum of latencies (the block-trace
+//! study's Figure 2, right, and its main finding: sync writes make up most of it).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use crate::{Distribution, Group};
 pub struct Latency {
     /// Each group that has requests.
     pub groups: Vec<LatencyRow>,
-    /// Sum of every service time, in nanoseconds; absent where no request is known to have completed.
+    /// The sum of all service times, in nanoseconds; absent if no request is known to have completed.
     pub service_sum_ns: Option<u64>,
-    /// Share of that sum by class; absent where nothing completed.
+    /// Shares of that sum by class; absent if nothing completed.
     pub shares: Option<LatencyShares>,
-    /// Whether the source shows which reads are readahead. Where not, all reads are in `read`.
+    /// Whether the source shows which reads are readahead. If not, all reads are in `read`.
     pub readahead_known: bool,
     /// Whether the source shows which writes are synchronous.
     pub sync_known: bool,
@@ -28,15 +28,15 @@ pub struct LatencyRow {
     pub group: Group,
     /// Requests of the group, with or without a latency.
     pub requests: u64,
-    /// Issue to completion, which the studies call latency, in nanoseconds.
+    /// Time from issue to completion, which the studies call latency, in nanoseconds.
     pub service_ns: Option<Distribution>,
-    /// Queued to completion, in nanoseconds; absent where the source shows no queueing.
+    /// Time from queue to completion, in nanoseconds; absent if the source shows no queueing.
     pub response_ns: Option<Distribution>,
-    /// Share of all requests' summed service time; absent where none of the group is known to have completed.
+    /// Share of the sum of all service times; absent if no request of the group is known to have completed.
     pub latency_share: Option<f64>,
 }
 
-/// Shares of the summed service time; together 1.
+/// Shares of the sum of service times; together 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyShares {
     /// Reads that are not known to be readahead.
@@ -47,13 +47,13 @@ pub struct LatencyShares {
     pub write_sync: f64,
     /// Write-back.
     pub write_async: f64,
-    /// Writes for which this is unknown.
+    /// Writes that the source shows neither as synchronous nor as asynchronous.
     pub write_unknown: f64,
     /// Flush requests.
     pub flush: f64,
     /// Discards.
     pub discard: f64,
-    /// The rest.
+    /// All other requests.
     pub other: f64,
 }
 
@@ -63,7 +63,7 @@ use crate::seen::{Seen, ratio};
 use crate::size_latency::ServiceTally;
 use crate::tally::{Curve, Tally};
 
-/// Collects response by class; service comes from the question of size against latency, which keeps it finer.
+/// Collects responses by class. Service times come from [`crate::size_latency`], which keeps them in more detail.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseTally {
     requests: [u64; Class::COUNT],
@@ -81,7 +81,7 @@ impl ResponseTally {
         self.readahead_unknown += u64::from(seen.class == Class::Read && !readahead_known);
     }
 
-    /// Responses by class, of the classes that are wanted.
+    /// The responses of each class for which `wanted` is true.
     pub(crate) fn of_classes(&self, wanted: fn(Class) -> bool) -> impl Iterator<Item = &Tally> {
         let classes = Class::ALL.into_iter().filter(move |class| wanted(*class));
         classes.map(|class| &self.response[class as usize])

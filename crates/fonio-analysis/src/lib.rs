@@ -1,25 +1,25 @@
-//! What a recording says: one file per question, and findings as ranked sentences.
+//! The analysis of a recording: one file per question, and findings as ranked sentences.
 //!
-//! [`Analyser`] is a [`RowSink`](fonio_core::RowSink): it sees each request once, in table order, and holds a bounded
-//! amount of memory however long the recording is. [`Analyser::finish`] gives an [`Analysis`], which is plain data with
-//! a published JSON schema. Nothing here prints, reads a clock or does I/O; the same rows always give the same bytes.
+//! [`Analyser`] is a [`RowSink`](fonio_core::RowSink): it sees each request once, in table order, and its memory is
+//! bounded for any length of recording. [`Analyser::finish`] returns an [`Analysis`], which is plain data with a
+//! published JSON schema. Nothing here prints, reads a clock or does I/O; the same rows always give the same bytes.
 //!
 //! | question | file |
 //! |---|---|
-//! | how much, and how many reads to a write | [`totals`] |
+//! | how many requests and bytes, and how many reads per write | [`totals`] |
 //! | how large, how slow, and for whom | [`sizes`], [`latency`], [`size_latency`] |
 //! | where on the device, over time | [`spatial`], [`sequentiality`], [`locality`] |
-//! | how often is the device flushed | [`flushes`] |
-//! | how long may programs have waited | [`outstanding`] |
-//! | how much of the time is storage | [`io_share`], [`queueing`] |
-//! | do reads wait for writes | [`interference`] |
-//! | which process | [`processes`] |
-//! | where did the time of a launch go | [`launch`] |
-//! | what did the rest of the machine do | [`machine`] |
-//! | how did it change over time | [`series`], [`points`] |
-//! | can this be trusted | [`validity`] |
-//! | so what | [`findings`] |
-//! | and against another recording, or between repeated runs | [`compare`](mod@compare), [`interval`], [`statistics`] |
+//! | how often the device is flushed | [`flushes`] |
+//! | how long programs may have waited | [`outstanding`] |
+//! | what share of the time is storage | [`io_share`], [`queueing`] |
+//! | whether reads wait for writes | [`interference`] |
+//! | which processes cause I/O | [`processes`] |
+//! | where the time of a launch went | [`launch`] |
+//! | what the rest of the machine did | [`machine`] |
+//! | how it changed over time | [`series`], [`points`] |
+//! | whether the figures can be trusted | [`validity`] |
+//! | what the figures mean | [`findings`] |
+//! | how recordings or repeated runs compare | [`compare`](mod@compare), [`interval`], [`statistics`] |
 
 pub mod analyser;
 mod bins;

@@ -1,4 +1,4 @@
-//! Which places are written and read again and again (the block-trace study's Figure 6 and section IV.C).
+//! Places that are written or read repeatedly (the block-trace study's Figure 6 and section IV.C).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,13 +7,13 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Re-written and re-read places. A place is 4 KiB of a device's address space; a request touches each place it covers
-/// wholly or in part once.
+/// Places that are written or read repeatedly. A place is 4 KiB of a device's address space; a request touches each
+/// place that it covers, completely or in part, once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Locality {
-    /// Share of the address space that was followed: 1 means every place. Below that, places were chosen in chunks of
-    /// 256 KiB by a hash of their address, counts of places are scaled up by its reciprocal, and the ranking holds
-    /// only the places followed.
+    /// Share of the address space that was followed: 1 means every place. Below 1, places were chosen in chunks of 256
+    /// KiB by a hash of their address, the counts of places are divided by this share, and the ranking contains only
+    /// the followed places.
     pub sampled_share: f64,
     /// Writes.
     pub written: PlaceCounts,
@@ -23,26 +23,26 @@ pub struct Locality {
     pub most_written: Vec<Place>,
 }
 
-/// How often places are touched by one op.
+/// The number of times that requests of one op touch places.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaceCounts {
     /// Distinct places.
     pub places: u64,
-    /// Touches of places in all.
+    /// The number of all touches.
     pub touches: u64,
     /// Places touched more than once.
     pub again_places: u64,
-    /// Share of touches that go to a place touched before.
+    /// Share of touches of places that were touched before.
     pub again_share: Option<f64>,
-    /// Share of all touches that the 10 most touched places take.
+    /// Share of all touches that go to the 10 most touched places.
     pub top_10_share: Option<f64>,
     /// The touches of the most touched place.
     pub most: u64,
-    /// Fewest places that together take half of the touches.
+    /// The fewest places that together have half of the touches.
     pub covering_50: u64,
-    /// Fewest places that together take 90 percent of the touches.
+    /// The fewest places that together have 90 percent of the touches.
     pub covering_90: u64,
-    /// Fewest places that together take 99 percent of the touches.
+    /// The fewest places that together have 99 percent of the touches.
     pub covering_99: u64,
 }
 
@@ -53,64 +53,65 @@ pub struct Place {
     pub device: u32,
     /// Its first sector.
     pub sector: u64,
-    /// How often it was written.
+    /// The number of writes to it.
     pub writes: u64,
 }
 
 use crate::mix::mix;
 use crate::seen::Seen;
 
-/// A place: the page size, and the smallest unit that flash file systems write.
+/// The size of a place: the page size, and the smallest unit that flash file systems write.
 const PLACE_SECTORS_SHIFT: u32 = 3;
-/// Places in a chunk: 256 KiB, which keeps the places of a run of requests together.
+/// Places per chunk: 256 KiB, which keeps the places of sequential requests together.
 const CHUNK_PLACES_SHIFT: u32 = 6;
 const CHUNK_PLACES: usize = 1 << CHUNK_PLACES_SHIFT;
-/// Chunks followed at most: 17 MiB of counts, 32 GiB of addresses when every chunk is touched.
+/// The most chunks followed: 17 MiB of counts, 32 GiB of addresses if every chunk is touched.
 const CHUNKS_MAX: usize = 1 << 17;
-/// Chunks are looked up by region, 16 MiB: so few regions are touched at a time that their index stays in the cache.
+/// Chunks are looked up by region, 16 MiB: few regions are touched at a time, so their index stays in the cache.
 const REGION_CHUNKS_SHIFT: u32 = 6;
 const REGION_CHUNKS: usize = 1 << REGION_CHUNKS_SHIFT;
-/// Chunks are allocated in slabs, so that growing copies nothing.
+/// Chunks are allocated in slabs, so that growth copies nothing.
 const SLAB_CHUNKS: usize = 256;
-/// Bits of an address's hash that decide whether it is followed.
+/// Bits of an address's hash that decide whether the address is followed.
 const HASH_BITS: u32 = 32;
-/// Touches are taken in batches.
+/// Touches are handled in batches.
 const BATCH: usize = 256;
-/// Ranks that the study shows (Figure 6 ignores those after 300).
+/// The number of ranks that the study shows (Figure 6 ignores those after 300).
 const RANKS: usize = 300;
-/// The longest request that is followed in full, in places: 64 MiB. A damaged size must not take forever.
+/// The longest request that is followed completely, in places: 64 MiB. A damaged size must not take forever.
 const PLACES_MAX: u64 = 1 << 14;
 
-/// Reads and writes of each place, modulo 256: two lines of the cache. What is beyond stands in `carried`.
+/// Reads and writes of each place, modulo 256: two cache lines. The overflow is in `carried`.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Chunk([[u8; CHUNK_PLACES]; 2]);
 
 const UNTOUCHED: Chunk = Chunk([[0; CHUNK_PLACES]; 2]);
 
-/// Counts touches of places. Beyond [`CHUNKS_MAX`] chunks it keeps every second by the hash of its address, and again,
-/// as SHARDS (Waldspurger et al., FAST 2015) does for cache simulation.
+/// Counts touches of places. With more than [`CHUNKS_MAX`] chunks, it keeps every second chunk by the hash of its
+/// address, and repeats this when needed, as SHARDS (Waldspurger et al., FAST 2015) does for cache simulation.
 #[derive(Debug)]
 pub(crate) struct PlaceTally {
     batch: Vec<Touch>,
-    /// The chunk's number of each touch of the batch, [`NOT_FOLLOWED`] without one.
+    /// The number of the chunk of each touch in the batch, or [`NOT_FOLLOWED`].
     numbers: Vec<u32>,
     chunks_max: usize,
-    /// Region to the place of its table; the device is in the upper bits.
+    /// The place of each region's table; the device is in the upper bits of the region.
     regions: FxHashMap<u64, u32>,
-    /// For each region, its chunks' numbers, [`NOT_FOLLOWED`] without one.
+    /// For each region, the numbers of its chunks, or [`NOT_FOLLOWED`].
     tables: Vec<[u32; REGION_CHUNKS]>,
-    /// Chunks that have a number.
+    /// The number of chunks that have a number.
     followed: usize,
     slabs: Vec<Box<[Chunk]>>,
-    /// By chunk number, reads and writes of every place at once, kept apart because large requests have many.
+    /// By chunk number, reads and writes that touch every place of the chunk, kept apart because large requests have
+    /// many.
     whole: Vec<[u64; 2]>,
-    /// Multiples of 256 touches, by chunk number, whether written, and place.
+    /// Multiples of 256 touches, by chunk number, whether it is a write, and place.
     carried: FxHashMap<(u32, bool, u8), u64>,
-    /// Numbers of chunks that were given up and can be used again.
+    /// Numbers of dropped chunks, which can be used again.
     free: Vec<u32>,
     used: u32,
-    /// Chunks are followed whose hash has this many zeroes at its low end.
+    /// A chunk is followed if its hash has this many zeroes at its low end.
     thinned: u32,
 }
 
@@ -118,7 +119,7 @@ pub(crate) struct PlaceTally {
 #[derive(Clone, Copy, Debug)]
 struct Touch {
     key: u64,
-    /// Places in the chunk: from and until.
+    /// The range of places in the chunk.
     from: u8,
     until: u8,
     write: bool,
@@ -126,7 +127,7 @@ struct Touch {
 
 const NOT_FOLLOWED: u32 = u32::MAX;
 
-/// Bits of a chunk's address below the device's.
+/// The bits of a chunk's address below the device's number.
 const DEVICE_SHIFT: u32 = 48;
 
 impl Default for PlaceTally {
@@ -162,7 +163,7 @@ impl PlaceTally {
         let end = sector.saturating_add(seen.bytes.div_ceil(fonio_core::SECTOR_BYTES));
         let mut place = sector >> PLACE_SECTORS_SHIFT;
         let last = ((end - 1) >> PLACE_SECTORS_SHIFT).min(place + (PLACES_MAX - 1));
-        // No device is this large, and the address must leave room for the device's number.
+        // No device is this large, and the address must leave space for the device's number.
         if last >> CHUNK_PLACES_SHIFT >> DEVICE_SHIFT != 0 {
             return;
         }
@@ -183,20 +184,20 @@ impl PlaceTally {
         }
     }
 
-    /// Takes the batch in tight loops, so that the processor waits for several chunks' memory at once.
+    /// Handles the batch in tight loops, so that the processor waits for the memory of several chunks at once.
     fn work_off(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let mut numbers = std::mem::take(&mut self.numbers);
         let mut thinned = u32::MAX;
         while thinned != self.thinned {
-            // Thinning gives chunks up, and those found so far may be among them: look them up again.
+            // Thinning drops chunks, and those found so far may be among them: look them up again.
             thinned = self.thinned;
             numbers.clear();
             numbers.extend(batch.iter().map(|touch| {
                 self.number(touch.key).or_else(|| self.follow(touch.key)).unwrap_or(NOT_FOLLOWED)
             }));
         }
-        // Looks at each chunk once before anything is done with it: so many loads are under way at the same time.
+        // Reads each chunk once before using it, so that as many loads as possible run at the same time.
         let mut first_counts = 0;
         for (touch, number) in batch.iter().zip(&numbers) {
             if let Some(slab) = self.slabs.get(*number as usize / SLAB_CHUNKS) {
@@ -215,7 +216,7 @@ impl PlaceTally {
             }
             let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
             let counts = &mut chunk.0[usize::from(touch.write)];
-            // All places alike, whatever the range: that takes a few instructions on many places at once.
+            // All places are handled alike, for any range: that takes a few instructions on many places at once.
             let mut wrapped = false;
             for (count, one) in counts.iter_mut().zip(ones(range.clone())) {
                 *count = count.wrapping_add(one);
@@ -246,7 +247,7 @@ impl PlaceTally {
         (number != NOT_FOLLOWED).then_some(number)
     }
 
-    /// The number of a chunk that has none yet, unless it is not to be followed.
+    /// Gives a number to a chunk that has none yet, unless it must not be followed.
     #[cold]
     fn follow(&mut self, key: u64) -> Option<u32> {
         while self.followed >= self.chunks_max && self.thinned < HASH_BITS {
@@ -276,7 +277,7 @@ impl PlaceTally {
         self.followed += 1;
     }
 
-    /// The chunks followed and their numbers, by address.
+    /// The followed chunks and their numbers, by address.
     fn chunks(&self) -> Vec<(u64, u32)> {
         let mut regions: Vec<(u64, u32)> = self.regions.iter().map(|(key, table)| (*key, *table)).collect();
         regions.sort_unstable();
@@ -289,7 +290,7 @@ impl PlaceTally {
         followed
     }
 
-    /// Follows every second of the chunks followed so far.
+    /// Keeps every second one of the chunks followed so far.
     fn thin(&mut self) {
         self.thinned += 1;
         let chunks = self.chunks();
@@ -310,7 +311,7 @@ impl PlaceTally {
         self.carried.retain(|(number, ..), _| !given_up[*number as usize]);
     }
 
-    /// How often a place was read, or written.
+    /// The number of times a place was read, or written.
     fn touches(&self, number: u32, write: bool, place: usize) -> u64 {
         let chunk = &self.slabs[number as usize / SLAB_CHUNKS][number as usize % SLAB_CHUNKS];
         let carried = if self.carried.is_empty() {
@@ -359,7 +360,7 @@ impl PlaceTally {
                             << PLACE_SECTORS_SHIFT,
                         writes,
                     };
-                    // Places come in the order of their addresses, so equal counts stay in that order.
+                    // Places come in the order of their addresses, so places with equal counts stay in that order.
                     let rank = most_written.partition_point(|other| other.writes >= place.writes);
                     most_written.insert(rank, place);
                     most_written.truncate(RANKS);
@@ -375,10 +376,10 @@ impl PlaceTally {
     }
 }
 
-/// One for each place of `range`, else zero.
+/// One for each place of `range`, zero for the others.
 #[inline]
 fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
-    /// As many ones as zeroes after them: from place `CHUNK_PLACES - n` on it begins with `n` ones.
+    /// As many ones as zeroes after them: the part from place `CHUNK_PLACES - n` on begins with `n` ones.
     const ONES: [u8; 2 * CHUNK_PLACES] = {
         let mut ones = [0; 2 * CHUNK_PLACES];
         let mut place = 0;
@@ -396,15 +397,15 @@ fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
     ones
 }
 
-/// How many places have each count.
+/// The number of places with each count.
 #[derive(Debug)]
 struct Ranking {
-    /// Most places have small counts; these are kept apart from the map.
+    /// Most places have small counts, which are kept outside the map.
     small: [u64; SMALL],
     large: BTreeMap<u64, u64>,
 }
 
-/// Counts that are small: those of a chunk that was never touched as a whole, and a few more.
+/// The number of small counts: those of a chunk that was never touched completely, and a few more.
 const SMALL: usize = 512;
 
 impl Default for Ranking {
@@ -414,13 +415,13 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// Adds the places of a chunk that was touched so often as a whole, beside the counts of its places.
+    /// Adds the places of a chunk: the counts of each place, plus `whole` touches of the complete chunk.
     fn add_all(&mut self, counts: &[u8; CHUNK_PLACES], whole: u64) {
         let small = usize::try_from(whole).ok().and_then(|whole| self.small.get_mut(whole..));
         let Some(small) = small.and_then(|small| small.first_chunk_mut::<256>()) else {
             return counts.iter().for_each(|count| self.add(whole + u64::from(*count)));
         };
-        // Requests touch neighbours, so that these mostly have the same count.
+        // Requests touch neighbours, so these mostly have the same count.
         let (eights, _) = counts.as_chunks::<8>();
         for eight in eights {
             if *eight == [eight[0]; 8] {
@@ -439,7 +440,7 @@ impl Ranking {
     }
 
     fn finish(&self, thinned: u32) -> PlaceCounts {
-        // From the most touched; a place without touches is none.
+        // Starts with the most touched; a place without touches does not count.
         let small = self.small.iter().enumerate().skip(1).map(|(touches, places)| (touches as u64, *places));
         let small: Vec<(u64, u64)> = small.filter(|(_, places)| *places > 0).collect();
         let ranked = || {
@@ -504,7 +505,7 @@ mod tests {
         assert_eq!((written.places, written.touches, written.again_places, written.most), (3, 5, 1, 3));
         assert_eq!((written.again_share, written.top_10_share), (Some(0.4), Some(1.0)));
         assert_eq!((written.covering_50, written.covering_90, written.covering_99), (1, 3, 3));
-        // The second read begins in the middle of a place and ends in the next.
+        // The second read begins in the middle of one place and ends in the next.
         assert_eq!((locality.read.places, locality.read.touches, locality.read.again_places), (3, 4, 1));
         let ranks: Vec<_> = locality.most_written.iter().map(|place| (place.sector, place.writes)).collect();
         assert_eq!(ranks, [(0, 3), (8, 1), (800, 1)]);
@@ -590,7 +591,7 @@ mod tests {
     fn thinned_counts_are_exact_for_what_is_followed_and_near_in_all() {
         let chunks = 5000u64;
         let mut tally = PlaceTally::with_chunks_max(512);
-        // Every chunk twice, in two passes, so that chunks are given up with counts in them.
+        // Every chunk twice, in two passes, so that chunks with counts are dropped.
         for pass in 0..2 {
             for chunk in 0..chunks {
                 tally.add(&seen(0, chunk * 512, if pass == 0 { 8 } else { 16 }, true));
@@ -600,7 +601,7 @@ mod tests {
         assert!(locality.sampled_share <= 512.0 / chunks as f64 * 2.0);
         let near = |found: u64, exact: u64| found.abs_diff(exact) < exact / 5;
         assert!(near(locality.written.places, 2 * chunks), "{}", locality.written.places);
-        // A chunk that is followed was never given up, so both its writes were counted.
+        // A chunk that is followed was never dropped, so both of its writes were counted.
         assert_eq!(locality.written.again_places * 2, locality.written.places);
         assert_eq!(locality.written.most, 2);
     }

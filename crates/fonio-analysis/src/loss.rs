@@ -1,9 +1,9 @@
-//! How many values the lost events can have cost, and where events were lost.
+//! Where events were lost, and how many values that can have cost.
 //!
-//! A lost event can be the completion of a request that was seen, or the only trace of one that was not: every lost event
-//! costs at most one request its latency. Which requests these are nobody knows, so they may all be the slowest ones of
-//! any group. Requests that were seen and have no value (their completion was lost, or a gap cut them off) are missing too,
-//! as soon as anything was lost.
+//! A lost event can be the completion of a request that was seen, or the only trace of a request that was not: every
+//! lost event costs at most one request its latency. It is unknown which requests these are, so they may all be the
+//! slowest ones of any group. If anything was lost, requests that were seen without a value (because their completion
+//! was lost, or a gap cut them off) are missing too.
 
 use fonio_core::Meta;
 use schemars::JsonSchema;
@@ -11,23 +11,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::Span;
 
-/// Places listed.
+/// The most places listed.
 const PLACES_MAX: usize = 50;
 
-/// Where events were lost.
+/// A place where events were lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostPlace {
-    /// The processor whose buffer lost them; absent where the source does not say.
+    /// The processor whose buffer lost them; absent if the source does not show it.
     pub cpu: Option<u32>,
-    /// The last instant known to be complete, from the span's begin.
+    /// The last instant known to be complete, from the start of the span.
     pub after_ns: u64,
     /// The first instant known to be complete again.
     pub before_ns: u64,
-    /// How many; absent where only the gap is known.
+    /// The number of lost events; absent if only the gap is known.
     pub events: Option<u64>,
 }
 
-/// Values that may be missing from a distribution.
+/// The number of values that may be missing from a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     Nothing,
@@ -44,23 +44,23 @@ impl Loss {
         }
     }
 
-    /// The loss to what every lost event can change in an unknown way.
+    /// The loss for a value that every lost event can change in an unknown way.
     pub(crate) fn beyond_bounds(self) -> Loss {
         if self == Loss::Nothing { self } else { Loss::Unknown }
     }
 }
 
-/// What was lost within the span.
+/// The events lost within the span.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LostInSpan {
-    /// Known to be lost.
+    /// The number of events known to be lost.
     pub(crate) events: u64,
-    /// Gaps of unknown size, and how long they are together.
+    /// Gaps of unknown size, and the sum of their lengths.
     pub(crate) uncounted: u64,
     pub(crate) uncounted_ns: u64,
-    /// All gaps.
+    /// The number of all gaps.
     pub(crate) gaps: u64,
-    /// The largest, in order of time.
+    /// The largest gaps, in time order.
     pub(crate) places: Vec<LostPlace>,
 }
 
@@ -84,7 +84,7 @@ impl LostInSpan {
             .filter(|place| place.events.is_none())
             .map(|place| place.before_ns.saturating_sub(place.after_ns))
             .fold(0, u64::saturating_add);
-        // Those of unknown size first.
+        // Gaps of unknown size come first.
         places.sort_by_key(|place| std::cmp::Reverse(place.events.unwrap_or(u64::MAX)));
         places.truncate(PLACES_MAX);
         places.sort_by_key(|place| (place.after_ns, place.before_ns, place.cpu));
@@ -92,7 +92,7 @@ impl LostInSpan {
         let unnumbered = gaps.iter().filter(|gap| gap.count.is_none()).count() as u64;
         LostInSpan {
             events: if located { known } else { lost.events },
-            // A gap without number whose events were counted by other means is not among the uncounted.
+            // A gap without a number whose events were counted by other means is not one of the uncounted gaps.
             uncounted: if lost.gaps_beyond == 0 { lost.uncounted.min(unnumbered) } else { lost.uncounted },
             uncounted_ns,
             gaps: gaps.len() as u64 + lost.gaps_beyond,

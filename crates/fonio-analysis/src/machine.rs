@@ -1,15 +1,15 @@
-//! What the rest of the machine did: CPU ticks active, idle and iowait, memory, pressure, heat, network (Kim et al.,
-//! Figures 11 and 12; Nguyen et al., section 4.2).
+//! The rest of the machine: CPU ticks active, idle and iowait, memory, pressure, heat, network (Kim et al., Figures 11
+//! and 12; Nguyen et al., section 4.2).
 
 use fonio_core::{Metric, Sample};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the monitor saw. Every part is absent where there are no samples of it.
+/// The samples of the monitor. Every part is absent if there are no samples of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// Samples in all.
+    /// The number of samples.
     pub samples: u64,
     /// Processor time.
     pub cpu: Option<Cpu>,
@@ -19,7 +19,7 @@ pub struct Machine {
     pub pressure: Vec<Pressure>,
     /// Thermal zones.
     pub temperature: Vec<Temperature>,
-    /// Processors' frequency.
+    /// Frequency of the processors.
     pub frequency: Option<Frequency>,
     /// Network interfaces, without loopback.
     pub network: Vec<Network>,
@@ -29,37 +29,38 @@ pub struct Machine {
     pub series: MachineSeries,
 }
 
-/// Processor time over all processors, in ticks (100 a second for each).
+/// Processor time over all processors, in ticks (100 per second for each).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// Ticks spent working.
     pub active_ticks: u64,
     /// Ticks spent idle, without I/O to wait for.
     pub idle_ticks: u64,
-    /// Ticks spent idle while a thread waited for I/O; absent where the recording does not tell them.
+    /// Ticks spent idle while a thread waited for I/O; absent if the recording does not show them.
     pub iowait_ticks: Option<u64>,
-    /// Ticks that the hypervisor took; absent where the recording does not tell them.
+    /// Ticks that the hypervisor took; absent if the recording does not show them.
     pub steal_ticks: Option<u64>,
     /// Active over all known ticks.
     pub active_share: Option<f64>,
     /// Iowait over all known ticks.
     pub iowait_share: Option<f64>,
-    /// Iowait over active and iowait ticks: of the time the processors had something to do, the part waiting for storage.
+    /// Iowait over active and iowait ticks: of the time the processors had something to do, the part waiting for
+    /// storage.
     pub iowait_of_not_idle_share: Option<f64>,
-    /// Active time of the busiest processor over the sampled time, which one being asked anew in each interval between
-    /// samples: 1 means that some processor was always fully active, as with a program of one thread that computes.
-    /// Absent where the recording has no samples of single processors.
+    /// Active time of the busiest processor over the sampled time, where the busiest processor is chosen in each
+    /// interval between samples: 1 means that some processor was always fully active, as with a single-threaded program
+    /// that computes. Absent if the recording has no samples of single processors.
     pub busiest_share: Option<f64>,
 }
 
 /// Memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
-    /// Installed.
+    /// Installed memory.
     pub total_bytes: Option<u64>,
-    /// Least available.
+    /// Least available memory.
     pub available_min_bytes: Option<u64>,
-    /// Least available over installed.
+    /// Least available over installed memory.
     pub available_min_share: Option<f64>,
     /// Most dirty page cache.
     pub dirty_max_bytes: Option<u64>,
@@ -69,11 +70,11 @@ pub struct Memory {
     pub swap_in_pages: Option<u64>,
     /// Pages swapped out.
     pub swap_out_pages: Option<u64>,
-    /// Pages swapped in and out in a second.
+    /// Pages swapped in and out per second.
     pub swap_pages_per_s: Option<f64>,
     /// Major faults.
     pub major_faults: Option<u64>,
-    /// Major faults in a second.
+    /// Major faults per second.
     pub major_faults_per_s: Option<f64>,
 }
 
@@ -104,11 +105,12 @@ pub struct Temperature {
 pub struct Frequency {
     /// Mean over processors and samples, in kHz.
     pub mean_khz: Option<f64>,
-    /// The least limit seen (`scaling_max_freq`) in kHz.
+    /// The lowest limit seen (`scaling_max_freq`) in kHz.
     pub limit_min_khz: Option<i64>,
-    /// The greatest limit seen in kHz.
+    /// The highest limit seen in kHz.
     pub limit_max_khz: Option<i64>,
-    /// The least limit over the greatest, of the processor where that is worst: below 1 the limit was lowered for a time.
+    /// The lowest limit over the highest, for the processor with the lowest result: below 1, the limit was lowered for
+    /// a time.
     pub capped_to_share: Option<f64>,
 }
 
@@ -117,15 +119,15 @@ pub struct Frequency {
 pub struct Network {
     /// The interface.
     pub interface: String,
-    /// Bytes received; absent where they were not sampled twice, as with the other counters.
+    /// Bytes received; like the other counters, absent if they were not sampled twice.
     pub receive_bytes: Option<u64>,
     /// Bytes sent.
     pub transmit_bytes: Option<u64>,
-    /// Bytes received in a second of the sampled time.
+    /// Bytes received per second of the sampled time.
     pub receive_bytes_per_s: Option<f64>,
-    /// Bytes sent in a second of the sampled time.
+    /// Bytes sent per second of the sampled time.
     pub transmit_bytes_per_s: Option<f64>,
-    /// The link's speed in one direction, the greatest seen; absent where the driver does not know it.
+    /// The greatest speed of the link in one direction; absent if the driver does not know it.
     pub link_bytes_per_s: Option<u64>,
     /// The greater of both directions over the link's speed.
     pub link_share: Option<f64>,
@@ -138,7 +140,7 @@ pub struct Disk {
     pub name: String,
     /// Time with I/O in flight over the sampled time.
     pub busy_share: Option<f64>,
-    /// Bytes read; absent where they were not sampled twice.
+    /// Bytes read; absent if they were not sampled twice.
     pub read_bytes: Option<u64>,
     /// Bytes written.
     pub write_bytes: Option<u64>,
@@ -147,7 +149,7 @@ pub struct Disk {
 /// Quantities over time in bins of equal width.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineSeries {
-    /// Start of the first bin, in nanoseconds since the span began; negative where samples began before it.
+    /// Start of the first bin, in nanoseconds since the span began; negative if samples began before it.
     pub start_ns: i64,
     /// Width of a bin in nanoseconds.
     pub bin_ns: u64,
@@ -160,20 +162,20 @@ pub struct MachineSeries {
 pub struct MetricSeries {
     /// The metric's name in the recording, unit included: `cpu_active_ticks`, `memory_available_bytes`, …
     pub metric: String,
-    /// Which device, interface, zone or resource.
+    /// The device, interface, zone or resource.
     pub subject: Option<String>,
     /// Whether it is a counter.
     pub counter: bool,
-    /// For each bin: of a counter its increase in the bin, of a gauge the mean; absent where there is no sample.
+    /// For each bin, the increase of a counter or the mean of a gauge; absent if there is no sample.
     pub values: Vec<Option<f64>>,
 }
 
 use crate::bins::{Bins, Fold};
 use crate::seen::{per_second, ratio};
 
-/// Bins at most.
+/// The most bins.
 const BINS: usize = 512;
-/// Metrics with their subjects at most; a phone has some thirty.
+/// The most metrics with their subjects; a phone has about thirty.
 const KEYS_MAX: usize = 512;
 
 /// Collects samples.
@@ -182,15 +184,15 @@ pub(crate) struct MachineTally {
     samples: u64,
     keys: FxHashMap<(Metric, Option<String>), usize>,
     readings: Vec<Reading>,
-    /// One value for each reading; rows grow as metrics appear.
+    /// One value for each reading; rows grow when new metrics appear.
     bins: Bins<Bin>,
     processors: ProcessorTally,
 }
 
-/// Follows the busiest processor from one sample to the next.
+/// Finds the busiest processor in each interval between samples.
 #[derive(Debug, Default)]
 struct ProcessorTally {
-    /// When the current interval began and ended, and the most ticks that a processor was active in it.
+    /// Start and end of the current interval, and the most ticks in which a processor was active during it.
     interval: Option<(u64, u64, u64)>,
     active_ns: u64,
     sampled_ns: u64,
@@ -200,7 +202,7 @@ struct ProcessorTally {
 const TICK_NS: u64 = 10_000_000;
 
 impl ProcessorTally {
-    /// Takes how much a processor's counter rose between two samples.
+    /// Adds the increase of a processor's counter between two samples.
     fn add(&mut self, from: u64, until: u64, ticks: u64) {
         match &mut self.interval {
             Some((_, end, most)) if *end == until => *most = (*most).max(ticks),
@@ -228,14 +230,14 @@ struct Reading {
     first_time: u64,
     last_time: u64,
     last: i64,
-    /// Of a counter: how much it rose in all, falls (a counter that began anew) left out.
+    /// For a counter: its total increase. Decreases (a counter that restarted) do not count.
     rise: u64,
     min: i64,
     max: i64,
     sum: i128,
 }
 
-/// For each reading: the sum of rises or of values, and of how many samples.
+/// For each reading: the sum of increases or of values, and the number of samples.
 #[derive(Debug, Default)]
 struct Bin(Vec<(f64, u64)>);
 
@@ -261,7 +263,7 @@ impl Bin {
     }
 }
 
-/// Whether the metric counts since some origin.
+/// Whether the metric is a counter.
 fn is_counter(metric: Metric) -> bool {
     match metric {
         Metric::CpuActiveTicks
@@ -366,7 +368,7 @@ impl MachineTally {
         self.of(metric).find(|reading| reading.subject == *subject)
     }
 
-    /// How much a counter without subject rose; `None` where it was not sampled twice.
+    /// The increase of a counter without subject; `None` if it was not sampled twice.
     fn rise(&self, metric: Metric) -> Option<u64> {
         let readings = || self.of(metric).filter(|reading| reading.samples > 1);
         readings().next().map(|_| readings().map(|reading| reading.rise).fold(0, u64::saturating_add))
@@ -504,7 +506,7 @@ impl MachineTally {
     }
 
     fn series(&mut self, began_ns: u64) -> MachineSeries {
-        // No finer than the samples are, or most bins of a gauge would be empty.
+        // The bins are no finer than the samples; otherwise most bins of a gauge would be empty.
         let most_samples = self.readings.iter().map(|reading| reading.samples).max().unwrap_or(0);
         while self.bins.bins().len() as u64 > most_samples.max(1) {
             self.bins.halve();
@@ -542,7 +544,7 @@ impl Reading {
         self.last_time.saturating_sub(self.first_time)
     }
 
-    /// How much a counter rose; `None` where it was sampled once.
+    /// The increase of a counter; `None` if it was sampled once.
     fn known_rise(&self) -> Option<u64> {
         (self.samples > 1).then_some(self.rise)
     }
@@ -597,7 +599,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_moves_between_processors_saturates_one() {
-        // One thread computes, first on cpu0 and then on cpu1; the other processor does a little beside it.
+        // One thread computes, first on cpu0 and then on cpu1; the other processor does a little work at the same time.
         let ticks = [(0, 0, 0), (1, 98, 10), (2, 110, 108), (3, 120, 206)];
         let samples = ticks.into_iter().flat_map(|(second, first, other)| {
             [("cpu0", first), ("cpu1", other)]

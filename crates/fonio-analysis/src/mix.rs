@@ -1,8 +1,8 @@
-//! Numbers that look random, the same on every machine: for samples that do not depend on the order of rows.
+//! Numbers that look random and are the same on every machine: for samples that do not depend on the order of rows.
 
 use fonio_core::Random;
 
-/// The first random number of the seed `number`. Different numbers never become the same.
+/// The first random number of the seed `number`. Different seeds give different numbers.
 #[inline]
 pub(crate) fn mix(number: u64) -> u64 {
     Random::new(number).next_u64()

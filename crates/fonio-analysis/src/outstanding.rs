@@ -1,8 +1,8 @@
 //! How long programs may have waited for storage: the time with requests outstanding, and single long responses.
 //!
-//! The verdict rests on this. Service times that are summed count overlapping requests several times, and write-back
-//! counts as much as a read that a person waits for; both made light loads look heavy. Here overlapping requests count
-//! once, from queueing to completion, and only those that a program may wait for.
+//! The verdict rests on this. A sum of service times counts overlapping requests several times, and write-back counts
+//! as much as a read for which a person waits; both made light loads look heavy. Here, only requests for which a
+//! program may wait count, from queueing to completion, and overlapping ones count once.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,37 +10,37 @@ use serde::{Deserialize, Serialize};
 use crate::points::Point;
 use crate::{Distribution, Group};
 
-/// A response from this on is long: a person feels a delay of a tenth of a second (Card, Moran and Newell 1983).
+/// From this response on, a wait is long: a person feels a delay of a tenth of a second (Card, Moran and Newell 1983).
 pub const LONG_NS: u64 = 100_000_000;
 
-/// From this share of the span on, storage matters. Ours: a tenth of the time is worth a look.
+/// From this share of the span on, storage matters. Ours: a tenth of the time is worth attention.
 pub const MATTERS_FROM: f64 = 0.10;
 
-/// From this share of the span on, storage is heavy. Ours: a quarter of the time is felt in most work.
+/// From this share of the span on, storage is heavy. Ours: a quarter of the time is noticeable in most work.
 pub const HEAVY_FROM: f64 = 0.25;
 
-/// Time with requests outstanding: queued (issued, where the source shows no queueing) and not yet completed.
+/// Time with requests outstanding: queued (issued, if the source shows no queueing) and not yet completed.
 ///
-/// A program *may wait* for reads, readahead, synchronous writes, flushes, writes of unknown kind, and what is none of
-/// these. It does not wait for write-back and discards. Whether a thread did wait is known only where the recording has
-/// the waits of threads; so these times are upper bounds of what any one thread waited.
+/// A program *may wait* for reads, readahead, synchronous writes, flushes, writes of unknown kind, and requests of
+/// other kinds. It does not wait for write-back and discards. Whether a thread did wait is known only if the recording
+/// has the waits of threads, so these times are upper bounds for the wait of any one thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outstanding {
-    /// At least one request outstanding that a program may wait for; absent where no request is known to have completed,
-    /// or the span is empty.
+    /// Time with at least one outstanding request for which a program may wait; absent if no request is known to have
+    /// completed, or the span is empty.
     pub waited: Option<TimeShare>,
     /// The same for each kind that has requests, write-back and discards among them. They overlap, so they do not add up.
     pub groups: Vec<OutstandingRow>,
-    /// Each process that has requests which a program may wait for, the longest time first.
+    /// Each process with requests for which a program may wait, the longest time first.
     pub processes: Vec<OutstandingProcess>,
-    /// Responses of all requests that a program may wait for, in nanoseconds; service times where the source shows no
+    /// Responses of all requests for which a program may wait, in nanoseconds; service times if the source shows no
     /// queueing.
     pub response_ns: Option<Distribution>,
-    /// Share of their summed response that they spent queued, over requests for which both are known.
+    /// Share of the sum of their responses that they spent queued, over requests for which both are known.
     pub queue_share: Option<f64>,
     /// Single long responses.
     pub long: LongResponses,
-    /// Requests, of any kind.
+    /// The number of requests, of any kind.
     pub requests: u64,
     /// Requests with a known response or service time.
     pub timed: u64,
@@ -64,8 +64,8 @@ pub struct OutstandingRow {
     pub group: Group,
     /// Time with at least one of them outstanding.
     pub time: TimeShare,
-    /// That time over the time with any request outstanding that a program may wait for; absent for kinds that no
-    /// program waits for.
+    /// That time over the time with any outstanding request for which a program may wait; absent for kinds for which no
+    /// program waits.
     pub of_waited_share: Option<f64>,
 }
 
@@ -74,26 +74,26 @@ pub struct OutstandingRow {
 pub struct OutstandingProcess {
     /// Index into the list of processes.
     pub process: u32,
-    /// Time with at least one of its requests outstanding that a program may wait for.
+    /// Time with at least one of its requests outstanding for which a program may wait.
     pub time: TimeShare,
-    /// That time over the same of all processes.
+    /// That time over the same time for all processes.
     pub of_waited_share: Option<f64>,
-    /// Its long responses.
+    /// The number of its long responses.
     pub long: u64,
-    /// Its longest response (service, where the source shows no queueing) in nanoseconds.
+    /// Its longest response (service, if the source shows no queueing) in nanoseconds.
     pub longest_ns: u64,
 }
 
-/// Responses of at least 100 ms. Each may be felt, however little of the span it takes.
+/// Responses of at least 100 ms. People may feel each of them, even if it takes little of the span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongResponses {
-    /// From this response on, in nanoseconds.
+    /// The least long response, in nanoseconds.
     pub threshold_ns: u64,
-    /// Long responses of requests that a program may wait for.
+    /// The number of long responses of requests for which a program may wait.
     pub count: u64,
-    /// Long responses of write-back and discards, which no program waits for.
+    /// The number of long responses of write-back and discards, for which no program waits.
     pub background: u64,
-    /// The longest of `count`, the longest first; at most ten.
+    /// The longest of those in `count`, the longest first; at most ten.
     pub longest: Vec<Point>,
 }
 
@@ -106,26 +106,26 @@ use crate::points::point;
 use crate::seen::{Seen, at, ratio};
 use crate::tally::{Curve, Tally};
 
-/// The longest responses that are named.
+/// The number of long responses listed.
 const NAMED: usize = 10;
-/// The most busy periods that a late request can still extend; older ones are final.
+/// The most busy periods that a late request can still extend; older periods are final.
 const OPEN: usize = 256;
 
-/// Whether a program may wait for requests of that class.
+/// Whether a program may wait for requests of `class`.
 pub(crate) fn may_be_waited_for(class: Class) -> bool {
     !matches!(class, Class::WriteAsync | Class::Discard)
 }
 
-/// Collects time outstanding.
+/// Collects the time with requests outstanding.
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingTally {
-    /// Where the span begins: a request queued before it counts from there.
+    /// The start of the span: a request queued before it counts from there.
     began: u64,
     classes: [Union; Class::COUNT],
     reads: Union,
     waited: Union,
     processes: Vec<ProcessUnion>,
-    /// Service times of requests that may be waited for and whose queueing is not shown.
+    /// Service times of requests for which a program may wait and whose queueing is not shown.
     service: Tally,
     queue_sum: u64,
     response_sum: u64,
@@ -145,11 +145,11 @@ struct ProcessUnion {
     longest: u64,
 }
 
-/// The union of intervals that come by their issue, so that a later one may begin before earlier ones.
+/// The union of intervals, which come in the order of issue: a later one may begin before earlier ones.
 #[derive(Debug, Default)]
 struct Union {
     total: u64,
-    /// Ends of the stretches that nothing can widen any more.
+    /// The ends of the stretches that no interval can extend any more.
     settled: u64,
     /// The latest stretches: disjoint, in order of time.
     open: VecDeque<(u64, u64)>,
@@ -162,7 +162,7 @@ impl Union {
             && *earlier <= start
             && start <= *later
         {
-            // Nearly always: the latest stretch becomes longer, if anything.
+            // The usual case: the latest stretch becomes longer, or stays as it is.
             self.total += end.saturating_sub(*later);
             *later = end.max(*later);
             return;
@@ -257,7 +257,7 @@ impl OutstandingTally {
         }
     }
 
-    /// `places` gives the place of each process in the table of processes; `responses` has taken the same requests.
+    /// `places` gives the place of each process in the table of processes; `responses` has counted the same requests.
     pub(crate) fn finish(
         self,
         began_ns: u64,
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(named, [(3, Some(200_000_000)), (4, Some(100_000_000))]);
         assert_eq!((found.requests, found.timed, found.counted_from_issue), (5, 5, 0));
         assert_eq!(found.processes.iter().map(|process| process.long).collect::<Vec<_>>(), [1, 1]);
-        // 4 of 12 ms queued, and nothing of 10, 200 and 100 ms.
+        // 4 of 12 ms were queued, and none of 10, 200 and 100 ms.
         assert_eq!(found.queue_share, Some(4.0 / 322.0));
     }
 
@@ -386,7 +386,7 @@ mod tests {
         }
         assert_eq!((union.total, union.open.len()), (50_000, OPEN));
         union.add(0, 100_000);
-        // Up to the settled stretches it stays as it was; from there on all is covered.
+        // Up to the settled stretches the union stays as it was; from there on everything is covered.
         let settled = (10_000 - OPEN as u64) * 10 - 5;
         assert_eq!(union.total, (10_000 - OPEN as u64) * 5 + 100_000 - settled);
     }

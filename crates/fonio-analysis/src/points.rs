@@ -11,11 +11,11 @@ use crate::Class;
 /// Sampled requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Points {
-    /// Requests that the sample stands for.
+    /// The number of requests that the sample represents.
     pub of_requests: u64,
-    /// The sample, in table order: every request where there are few, else those with the least hash of their id.
+    /// The sample, in table order: every request if there are few, else those with the smallest hash of their id.
     pub sample: Vec<Point>,
-    /// The slowest by response (by service where that is unknown), slowest first.
+    /// The slowest by response (by service if that is unknown), slowest first.
     pub slowest: Vec<Point>,
 }
 
@@ -24,19 +24,19 @@ pub struct Points {
 pub struct Point {
     /// The request's id in the recording.
     pub request_id: u64,
-    /// When it was issued (else queued), in nanoseconds since the span began.
+    /// The time of its issue (else of its queueing), in nanoseconds since the span began.
     pub at_ns: u64,
     /// Index into `devices` of the analysis.
     pub device: u32,
-    /// Its class: what it does, and whether a program may wait for it.
+    /// Its class: the op, and whether a program may wait for it.
     pub class: Class,
     /// First sector.
     pub sector: Option<u64>,
     /// Size in bytes.
     pub bytes: u64,
-    /// Issue to completion in nanoseconds.
+    /// Time from issue to completion in nanoseconds.
     pub service_ns: Option<u64>,
-    /// Queued to completion in nanoseconds.
+    /// Time from queue to completion in nanoseconds.
     pub response_ns: Option<u64>,
     /// Index into the list of processes.
     pub process: u32,
@@ -45,19 +45,19 @@ pub struct Point {
 use crate::mix::mix;
 use crate::seen::Seen;
 
-/// The slowest that are kept.
+/// The number of slowest requests kept.
 const SLOWEST: usize = 1000;
 
-/// Samples requests: those with the least hashes (a uniform sample without a random number), and the slowest.
+/// Samples requests: those with the smallest hashes (a uniform sample without a random number), and the slowest.
 #[derive(Debug)]
 pub(crate) struct PointTally {
     sample_max: usize,
     of_requests: u64,
-    /// Hash and point; up to twice as many as wanted, before the greater half is dropped.
+    /// Hash and point; up to twice as many as wanted, before the half with the greater hashes is dropped.
     sample: Vec<(u64, Point)>,
-    /// Points from this hash on are not wanted any more.
+    /// Points with this hash or a greater one are no longer wanted.
     bound: u64,
-    /// Latency, then the lower id first; the least slow on top.
+    /// By latency, then the lower id first; the least slow on top.
     slow: BinaryHeap<Reverse<(u64, Reverse<u64>, u32)>>,
     slow_points: Vec<Point>,
 }
@@ -111,7 +111,8 @@ impl PointTally {
         }
     }
 
-    /// A heap would move something with every point; this moves each a few times in all.
+    /// Drops the half with the greater hashes. A heap would move something for every point; this moves each point a few
+    /// times in total.
     #[cold]
     fn drop_half(&mut self) {
         if self.sample.len() > self.sample_max {

@@ -1,15 +1,15 @@
-//! Which process: requests, bytes and latency by the name of the thread that caused them.
+//! The processes behind the I/O: requests, bytes and latency by the name of the thread that caused them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Requests by process name.
 ///
-/// A request belongs to the thread that dirtied the data where that is known, else to the one that queued it; the name
-/// is the thread's `comm` at that time. Kernel workers count as one (`kworker`), since their names change all the time.
+/// A request belongs to the thread that dirtied the data if that is known, else to the one that queued it; the name is
+/// the thread's `comm` at that time. Kernel workers count as one (`kworker`), because their names change all the time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Processes {
-    /// Each name, greatest summed latency first, then by requests and name.
+    /// Each name, the greatest sum of latencies first, then by requests and name.
     pub processes: Vec<Process>,
     /// Distinct names beyond the cap of 1024, which are counted together as `(other)`.
     pub names_beyond_cap: u64,
@@ -18,7 +18,7 @@ pub struct Processes {
 /// One process name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
-    /// The name; `(unknown)` where the source does not show the thread, `tid N` where it does not show the name.
+    /// The name; `(unknown)` if the source does not show the thread, `tid N` if it does not show the name.
     pub name: String,
     /// Requests.
     pub requests: u64,
@@ -34,14 +34,14 @@ pub struct Process {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Summed issue to completion, in nanoseconds; absent where no request is known to have completed.
+    /// The sum of service times, in nanoseconds; absent if no request is known to have completed.
     pub service_sum_ns: Option<u64>,
-    /// Longest issue to completion, in nanoseconds; absent as the sum is, and where a longer one may have been lost.
+    /// The longest service time, in nanoseconds; absent like the sum, and if a longer one may have been lost.
     pub service_max_ns: Option<u64>,
-    /// Where events were lost: the longest that was seen, in nanoseconds; the true one is at least this.
+    /// If events were lost: the longest service time seen, in nanoseconds; the true one is at least this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_max_at_least_ns: Option<u64>,
-    /// Share of all requests' summed service time; absent as the sum is.
+    /// Share of the sum of all service times; absent like the sum.
     pub latency_share: Option<f64>,
 }
 
@@ -65,7 +65,7 @@ struct Count {
     flushes: u64,
     read_bytes: u64,
     write_bytes: u64,
-    /// Summed and longest, where one completed.
+    /// The sum and the longest service time, if a request completed.
     service: Option<(u64, u64)>,
 }
 
@@ -95,7 +95,7 @@ impl ProcessTally {
         }
     }
 
-    /// The table, and for each name's number its place in it.
+    /// The table of processes, and the place in it of each name's number.
     pub(crate) fn finish(&self, threads: &Threads, loss: Loss) -> (Processes, Vec<u32>) {
         let service_sum = self.counts.iter().map(Count::service_sum).fold(0, u64::saturating_add);
         let mut order: Vec<usize> =
@@ -152,7 +152,7 @@ mod tests {
             "R 0+8 d60 c100 t9",
             "FF d100 c110",
         ]);
-        // Written back by a worker, dirtied by the database.
+        // A worker wrote the data back, the database dirtied them.
         rows[1].cause_tid = Some(1);
         rows.iter().for_each(|row| analyser.request(row).unwrap());
         let processes = analyser.finish(&Meta::default()).processes.processes;

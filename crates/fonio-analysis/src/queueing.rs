@@ -1,4 +1,4 @@
-//! Queue and service time, depth, busy.
+//! Queue time, service time, depth and busy time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Distribution, Group};
 
-/// Where requests wait, and how many are in flight.
+/// The time in queues, and the number of requests in flight.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queueing {
     /// Time from queueing to first issue, by group; only groups for which the source shows it.
     pub groups: Vec<QueueRow>,
-    /// Share of the summed response that was spent queued, over requests for which both are known.
+    /// Share of the sum of responses that was spent queued, over requests for which both are known.
     pub queue_share_of_response: Option<f64>,
-    /// Requests that the driver gave back, and how often; absent where the source shows no requeues.
+    /// The numbers of requeued requests and of requeues; absent if the source shows no requeues.
     pub requeues: Option<Requeues>,
-    /// Each device's depth.
+    /// The depth of each device.
     pub devices: Vec<DeviceDepth>,
 }
 
@@ -28,21 +28,21 @@ pub struct Queueing {
 pub struct QueueRow {
     /// The group.
     pub group: Group,
-    /// Queued to first issue, in nanoseconds.
+    /// Time from queue to first issue, in nanoseconds.
     pub queue_ns: Distribution,
 }
 
 /// Requeues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Requeues {
-    /// Requests that were given back at least once.
+    /// Requests that were requeued at least once.
     pub requests: u64,
-    /// Requeues in all.
+    /// The number of all requeues.
     pub requeues: u64,
 }
 
-/// Requests in flight on one device: from issue (from queueing, where the source shows no issue) to completion.
-/// Requests that are not known to complete are left out. At one instant, completions come before issues.
+/// Requests in flight on one device: from issue (from queueing, if the source shows no issue) to completion. Requests
+/// that are not known to complete are left out. At the same instant, completions come before issues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceDepth {
     /// Index into `devices` of the analysis.
@@ -51,9 +51,9 @@ pub struct DeviceDepth {
     pub mean_depth: Option<f64>,
     /// Mean over the time in which the device was busy.
     pub mean_depth_when_busy: Option<f64>,
-    /// Greatest.
+    /// The greatest depth.
     pub max_depth: u64,
-    /// Time at each depth in nanoseconds, from depth 0; the last entry holds all greater depths too. At most 65 entries.
+    /// Time at each depth in nanoseconds, from depth 0; the last entry includes all greater depths. At most 65 entries.
     pub time_at_depth_ns: Vec<u64>,
     /// Time with at least one request in flight, in nanoseconds.
     pub busy_ns: u64,
@@ -61,7 +61,7 @@ pub struct DeviceDepth {
     pub busy_share: Option<f64>,
     /// Mean number of requests already in flight when one was issued.
     pub mean_depth_at_issue: Option<f64>,
-    /// Busy time over requests, in nanoseconds: what the device takes for one. The mean service time is longer where
+    /// Busy time over requests, in nanoseconds: the device's time for one request. The mean service time is longer if
     /// requests are queued inside the device or its driver.
     pub busy_per_request_ns: Option<f64>,
 }
@@ -71,10 +71,11 @@ use crate::loss::Loss;
 use crate::seen::{Seen, at, ratio};
 use crate::tally::{Curve, Tally};
 
-/// Depths that are told apart; the last stands for all greater ones. 64 is more than eMMC, SD and UFS queues hold.
+/// The number of distinct depths; the last one includes all greater depths. 64 is more than eMMC, SD and UFS queues
+/// hold.
 const DEPTHS: usize = 65;
 
-/// Collects queue times and follows what is in flight.
+/// Collects queue times, and tracks the requests in flight.
 #[derive(Debug, Default)]
 pub(crate) struct QueueTally {
     queue: [Tally; Class::COUNT],
@@ -86,10 +87,10 @@ pub(crate) struct QueueTally {
     devices: Vec<InFlight>,
 }
 
-/// What is in flight on one device at the moment up to which requests were taken.
+/// The requests in flight on one device, up to the last request added.
 #[derive(Debug)]
 struct InFlight {
-    /// Ends, the earliest on top.
+    /// The ends of the requests, the earliest on top.
     ends: BinaryHeap<Reverse<u64>>,
     now: u64,
     max_depth: u64,
@@ -114,7 +115,7 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// Lets end what ends up to `time`.
+    /// Removes the requests that end up to `time`.
     #[inline]
     fn advance(&mut self, time: u64) {
         while let Some(Reverse(end)) = self.ends.peek().copied() {
@@ -169,7 +170,7 @@ impl InFlight {
 }
 
 impl QueueTally {
-    /// Takes the request.
+    /// Adds a request.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen, requeues: Option<u32>) {
         if let Some(queue) = seen.queue {
@@ -193,7 +194,7 @@ impl QueueTally {
     }
 
     pub(crate) fn finish(&mut self, meta: &Meta, span_ns: u64, loss: Loss) -> Queueing {
-        // A source that can show requeues, and shows none, had none.
+        // If a source can show requeues and shows none, there were none.
         if meta.source.shows.iter().any(|kind| kind == EventKind::Requeue.name()) {
             self.requeues.get_or_insert_default();
         }

@@ -1,4 +1,4 @@
-//! A request as the questions look at it: what several of them need is worked out once.
+//! A request with the values that several questions need, computed once.
 
 use fonio_core::{Flags, Op};
 
@@ -15,9 +15,10 @@ pub(crate) struct Seen {
     pub(crate) sector: Option<u64>,
     pub(crate) bytes: u64,
     pub(crate) queued: Option<u64>,
-    /// Issued, else queued, else completed: where it stands in the table, never before the request ahead of it.
+    /// Issued, else queued, else completed: its time in the table, never earlier than that of the request before it.
     pub(crate) at: u64,
-    /// In flight from … to: issue (else queueing) to completion, cut at the end of the filter's time range.
+    /// The start and the end of its flight: issue (else queueing) to completion, cut at the end of the filter's time
+    /// range.
     pub(crate) flight: Option<(u64, u64)>,
     pub(crate) service: Option<u64>,
     pub(crate) response: Option<u64>,
@@ -29,23 +30,23 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether it moves data.
+    /// Whether the request moves data.
     pub(crate) fn has_data(&self) -> bool {
         self.class.is_read() || self.class.is_write()
     }
 
-    /// Issue to completion; queueing to completion where the source shows no issue.
+    /// Time from issue to completion; from queueing to completion if the source shows no issue.
     pub(crate) fn time_in_flight(&self) -> u64 {
         self.flight.map_or(0, |(start, end)| end - start)
     }
 }
 
-/// `part / whole`, where there is a whole.
+/// `part / whole`; `None` if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// So many in a second of `span_ns`.
+/// The rate of `count` events in `span_ns`, per second.
 pub(crate) fn per_second(count: u64, span_ns: u64) -> Option<f64> {
     (span_ns > 0).then(|| count as f64 * 1e9 / span_ns as f64)
 }

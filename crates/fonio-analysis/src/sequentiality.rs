@@ -3,16 +3,17 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Sequential: starts where an earlier request of the same op on the same device ended, among the last `window` ends.
+/// Sequential and random requests. A request is sequential if it starts at one of the last `window` ends of requests of
+/// the same op on the same device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sequentiality {
-    /// How many ends are remembered for each op and device. 1 by default: our choice, the studies give no definition.
+    /// The number of remembered ends per op and device. 1 by default: our choice, the studies give no definition.
     pub window: u32,
     /// Reads.
     pub read: SequentialShare,
     /// Writes.
     pub write: SequentialShare,
-    /// Bytes so far, over time.
+    /// Cumulative bytes over time.
     pub cumulative: CumulativeCurves,
 }
 
@@ -27,11 +28,11 @@ pub struct SequentialShare {
     pub sequential_bytes: u64,
     /// Random bytes.
     pub random_bytes: u64,
-    /// Share of bytes that are sequential; absent without bytes.
+    /// Share of bytes that are sequential; absent if there are no bytes.
     pub sequential_bytes_share: Option<f64>,
 }
 
-/// Cumulative curves: value `i` holds at the end of bin `i`.
+/// Cumulative curves: value `i` is that at the end of bin `i`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CumulativeCurves {
     /// Start of the first bin, in nanoseconds since the span began.
@@ -56,7 +57,7 @@ pub const WINDOW_MAX: usize = 16;
 /// Bins of the curves.
 const BINS: usize = 512;
 
-/// Tells sequential from random.
+/// Distinguishes sequential from random requests.
 #[derive(Debug)]
 pub(crate) struct SequentialTally {
     window: usize,
@@ -70,9 +71,9 @@ pub(crate) struct SequentialTally {
 #[derive(Debug, Default)]
 struct Ends {
     ends: [u64; WINDOW_MAX],
-    /// How many there are, at most the window.
+    /// The number of known ends, at most the window.
     known: usize,
-    /// Where the next one goes.
+    /// The place of the next end.
     next: usize,
 }
 
@@ -89,7 +90,7 @@ impl Fold for Bin {
 }
 
 impl Ends {
-    /// Whether `start` is one of the last ends; remembers `end`.
+    /// Returns whether `start` is one of the last ends, and remembers `end`.
     #[inline]
     fn follows(&mut self, start: u64, end: u64, window: usize) -> bool {
         let sequential = self.ends[..self.known].contains(&start);
@@ -115,7 +116,7 @@ impl SequentialTally {
         self.bins.begin_at(origin);
     }
 
-    /// Takes a request; one that is no read or write, or has no place, is neither sequential nor random.
+    /// Adds a request. One that is neither a read nor a write, or has no sector, is neither sequential nor random.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen) {
         let Some(start) = seen.sector.filter(|_| seen.has_data()) else { return };
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!((found.write.sequential_requests, found.write.random_requests), (0, 3));
         assert_eq!(found.read.sequential_bytes_share, Some(0.5));
         assert_eq!(found.cumulative.sequential_read_bytes, [8192]);
-        // With two ends, the last write continues the first.
+        // With two remembered ends, the last write continues the first.
         assert_eq!(with_window(&rows(&lines), 2).write.sequential_requests, 1);
     }
 

@@ -1,9 +1,9 @@
-//! How it changed over time: at most 512 bins, whose width doubles as the recording grows.
+//! Changes over time: at most 512 bins, whose width doubles as the recording grows.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Time series; every list has one value for each bin. A request counts in the bin of its issue (else of its queueing).
+/// Time series; every list has one value per bin. A request counts in the bin of its issue (else of its queueing).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// Start of the first bin, in nanoseconds since the span began.
@@ -20,30 +20,30 @@ pub struct Series {
     pub read_bytes: Vec<u64>,
     /// Bytes written.
     pub write_bytes: Vec<u64>,
-    /// Flushes, as the flush question counts them.
+    /// Flushes, according to the definition in `flushes`.
     pub flushes: Vec<u64>,
-    /// Mean issue to completion in nanoseconds; absent where nothing completed.
+    /// Mean service time in nanoseconds; absent if nothing completed.
     pub mean_service_ns: Vec<Option<f64>>,
-    /// Longest issue to completion that was seen, in nanoseconds; where events were lost, a longer one may be missing.
+    /// Longest service time seen, in nanoseconds; if events were lost, a longer one may be missing.
     pub max_service_ns: Vec<Option<u64>>,
-    /// Mean issue to completion of reads in nanoseconds.
+    /// Mean service time of reads in nanoseconds.
     pub mean_read_service_ns: Vec<Option<f64>>,
-    /// Mean issue to completion of writes in nanoseconds.
+    /// Mean service time of writes in nanoseconds.
     pub mean_write_service_ns: Vec<Option<f64>>,
-    /// Longest queued to completion in nanoseconds; absent where the source shows no queueing.
+    /// Longest response time in nanoseconds; absent if the source shows no queueing.
     pub max_response_ns: Vec<Option<u64>>,
-    /// Mean queued to completion of reads in nanoseconds.
+    /// Mean response time of reads in nanoseconds.
     pub mean_read_response_ns: Vec<Option<f64>>,
-    /// Mean queued to completion of writes in nanoseconds.
+    /// Mean response time of writes in nanoseconds.
     pub mean_write_response_ns: Vec<Option<f64>>,
-    /// Requests in flight on all devices, mean over the bin.
+    /// Mean number of requests in flight on all devices during the bin.
     pub mean_depth: Vec<f64>,
 }
 
 use crate::bins::{Bins, Fold};
 use crate::seen::{Seen, ratio};
 
-/// Bins at most: about the width of a picture.
+/// The most bins: about the width of a chart.
 const BINS: usize = 512;
 
 /// Collects the series.

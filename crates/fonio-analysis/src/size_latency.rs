@@ -21,7 +21,7 @@ pub struct SizeLatencyRow {
     pub over_bytes: u64,
     /// … and up to this many; absent for the largest class.
     pub up_to_bytes: Option<u64>,
-    /// Issue to completion in nanoseconds, without curve.
+    /// Service time in nanoseconds, without a curve.
     pub service_ns: Distribution,
 }
 
@@ -30,8 +30,8 @@ use crate::loss::Loss;
 use crate::seen::Seen;
 use crate::tally::{Curve, Tally};
 
-/// Upper bounds of the size classes in bytes: the first holds a page, each following twice as much; one more class takes
-/// what is larger.
+/// Upper bounds of the size classes in bytes: the first class holds a page, and each next class twice as much; a
+/// further class holds all larger sizes.
 const BOUNDS: [u64; 10] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 const SIZES: usize = BOUNDS.len() + 1;
@@ -57,7 +57,7 @@ impl Default for ServiceTally {
 }
 
 fn size_class(bytes: u64) -> usize {
-    // Whole pages, less one, have as many bits as there are doublings of the page.
+    // The number of pages minus one has as many bits as there are doublings from one page to the class.
     let pages = bytes.div_ceil(BOUNDS[0]);
     ((u64::BITS - pages.saturating_sub(1).leading_zeros()) as usize).min(SIZES - 1)
 }
@@ -77,13 +77,13 @@ impl ServiceTally {
         self.tallies[class as usize].iter().map(|tally| tally.sum).fold(0, u64::saturating_add)
     }
 
-    /// Service times of a group, whatever the size.
+    /// Service times of a group, for all sizes.
     pub(crate) fn of_group(&self, group: Group) -> Tally {
         let classes = Class::ALL.into_iter().filter(|class| group.includes(*class));
         Tally::together(classes.flat_map(|class| &self.tallies[class as usize]))
     }
 
-    /// Requests of a group that have none.
+    /// The number of requests of a group without a service time.
     pub(crate) fn without(&self, group: Group) -> u64 {
         let classes = Class::ALL.into_iter().filter(|class| group.includes(*class));
         classes.flat_map(|class| &self.without[class as usize]).sum()

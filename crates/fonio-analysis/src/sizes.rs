@@ -1,4 +1,4 @@
-//! How large: request sizes by op, sync and async (the block-trace study's Figure 2, left).
+//! Request sizes by op, sync and async (the block-trace study's Figure 2, left).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct Sizes {
 pub struct SizeRow {
     /// The group.
     pub group: Group,
-    /// Request sizes in bytes. Exact up to 1 MiB where they are whole sectors.
+    /// Request sizes in bytes. Exact up to 1 MiB if they are multiples of a sector.
     pub bytes: Distribution,
     /// Share of requests of 4 KiB or less.
     pub up_to_4k_share: f64,

@@ -1,14 +1,14 @@
-//! Slices of equal time with the sums of each: what intervals are made of when two recordings are compared.
+//! Slices of equal time with sums for each: the basis of the intervals when two recordings are compared.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// At most 128 slices of equal time; every list has one value for each slice.
+/// At most 128 slices of equal time; every list has one value per slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slices {
     /// Width of a slice in nanoseconds.
     pub slice_ns: u64,
-    /// How much of each slice the span covers, in nanoseconds: less than the width in the last.
+    /// The part of each slice that the span covers, in nanoseconds: less than the width in the last slice.
     pub covered_ns: Vec<u64>,
     /// Requests.
     pub requests: Vec<u64>,
@@ -18,46 +18,46 @@ pub struct Slices {
     pub write_bytes: Vec<u64>,
     /// Flushes.
     pub flushes: Vec<u64>,
-    /// Summed issue to completion, in nanoseconds.
+    /// The sum of service times, in nanoseconds.
     pub service_sum_ns: Vec<u64>,
     /// Time with a request in flight on any device, in nanoseconds.
     pub busy_ns: Vec<u64>,
-    /// Long responses ([`LONG_NS`]) of requests that a program may wait for.
+    /// Long responses ([`LONG_NS`]) of requests for which a program may wait.
     pub long: Vec<u64>,
     /// Reads (readahead included).
     pub read: SliceLatency,
     /// Synchronous writes.
     pub write_sync: SliceLatency,
-    /// Other writes, and writes for which this is unknown.
+    /// Other writes: asynchronous, or shown as neither synchronous nor asynchronous.
     pub write_async: SliceLatency,
 }
 
 /// Latencies of one kind of request by slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceLatency {
-    /// Issue to completion.
+    /// Time from issue to completion.
     pub service: SliceTimes,
-    /// Queued to completion.
+    /// Time from queue to completion.
     pub response: SliceTimes,
 }
 
 /// One latency by slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceTimes {
-    /// Requests with that latency.
+    /// The number of requests with that latency.
     pub count: Vec<u64>,
-    /// Its sum in nanoseconds.
+    /// The sum of the latency, in nanoseconds.
     pub sum_ns: Vec<u64>,
     /// Median in nanoseconds, within 1.6 percent.
     pub p50_ns: Vec<Option<u64>>,
     /// 99th percentile in nanoseconds, within 1.6 percent.
     pub p99_ns: Vec<Option<u64>>,
-    /// How many of the slice's values lie below the median of all slices. Values equal to it (within 1.6 percent) count in
-    /// part, so that exactly half of all values lie below.
+    /// The number of the slice's values that lie below the median of all slices. Values equal to the median (within 1.6
+    /// percent) count in part, so that exactly half of all values lie below.
     pub below_p50: Vec<f64>,
     /// The same for the 99th percentile of all slices.
     pub below_p99: Vec<f64>,
-    /// The histogram of all slices together: a value in nanoseconds, within 1.6 percent, and how many requests had it.
+    /// The histogram of all slices together: a value in nanoseconds, within 1.6 percent, and its number of requests.
     pub histogram: Vec<(u64, u64)>,
 }
 
@@ -67,7 +67,7 @@ use crate::outstanding::{LONG_NS, may_be_waited_for};
 use crate::seen::Seen;
 use crate::steps::Steps;
 
-/// Slices at most: autocorrelation is seen from a hundredth of the span on.
+/// The most slices: autocorrelation becomes visible from a hundredth of the span on.
 const SLICES: usize = 128;
 
 /// Collects slices.
@@ -89,7 +89,7 @@ struct Slice {
     times: [[Times; 2]; 3],
 }
 
-/// A sum and a coarse histogram: 32 steps to each doubling.
+/// A sum and a coarse histogram: 32 steps per doubling.
 #[derive(Debug, Default)]
 struct Times {
     count: u64,
@@ -114,7 +114,7 @@ impl Times {
         self.steps.fold(&later.steps);
     }
 
-    /// Where a percentile falls: the middle of its step, and which share of the step's values lies below it.
+    /// The place of a percentile: the middle of its step, and the share of the step's values that lie below it.
     fn quantile_step(&self, percent: u64) -> Option<(u64, f64)> {
         let wanted = self.count as f64 * percent as f64 / 100.0;
         let mut seen = 0u64;
@@ -168,7 +168,7 @@ impl SliceTally {
         self.slices.begin_at(origin);
     }
 
-    /// Takes a request, and the new stretch of time in which any is in flight.
+    /// Adds a request, and the new stretch of time in which any request is in flight.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen, busy: Option<(u64, u64)>) {
         let slice = self.slices.at(seen.at);
@@ -204,7 +204,7 @@ impl SliceTally {
         let slices = self.slices.bins();
         let count = |value: fn(&Slice) -> u64| slices.iter().map(value).collect();
         let covered = |index: usize| {
-            // What the span covers before the first request belongs to the first slice.
+            // The part of the span before the first request belongs to the first slice.
             let from = if index == 0 { began_ns } else { origin.saturating_add(index as u64 * width) };
             let until = origin.saturating_add((index as u64 + 1).saturating_mul(width));
             let until = if index + 1 == slices.len() { until.min(ended_ns) } else { until };
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_shares_below_a_quantile_add_up() {
-        // 1000 reads over a second that take 1, 2, … 7 ms in turn: many are equal to the median and to the 99th percentile.
+        // 1000 reads over a second take 1, 2, … 7 ms in turn: many are equal to the median and to the 99th percentile.
         let rows: Vec<_> = (0..1000u64)
             .map(|id| {
                 request(

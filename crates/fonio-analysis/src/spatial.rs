@@ -1,9 +1,9 @@
-//! Where on the device over time: a map of addresses against time (the block-trace study's Figure 4).
+//! A map of addresses against time for each device (the block-trace study's Figure 4).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A map for each device, for the first 16 devices.
+/// A map for each of the first 16 devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spatial {
     /// The maps.
@@ -21,15 +21,15 @@ pub struct SpatialMap {
     pub column_ns: u64,
     /// Height of a row in sectors of 512 bytes; the first row begins at sector 0.
     pub row_sectors: u64,
-    /// Columns.
+    /// The number of columns.
     pub columns: u32,
-    /// Rows.
+    /// The number of rows.
     pub rows: u32,
-    /// First touched sector.
+    /// The first touched sector.
     pub first_sector: Option<u64>,
     /// The sector after the last touched one.
     pub end_sector: Option<u64>,
-    /// Bytes read, `columns` values for each row from the lowest address.
+    /// Bytes read: `columns` values for each row, from the lowest address.
     pub read_bytes: Vec<u64>,
     /// Bytes written, likewise.
     pub write_bytes: Vec<u64>,
@@ -37,12 +37,12 @@ pub struct SpatialMap {
 
 use crate::seen::{Seen, at};
 
-/// Columns and rows at most; 64 by 64 is what a small picture shows.
+/// The most columns and rows; a small picture shows 64 by 64.
 const COLUMNS: usize = 64;
 const ROWS: usize = 64;
-/// Devices with a map; each takes 64 KiB.
+/// The most devices with a map; each map takes 64 KiB.
 const DEVICES: usize = 16;
-/// The first width of a column, 2^20 ns, about a millisecond, and height of a row, 2^11 sectors, 1 MiB.
+/// The first width of a column is 2^20 ns (about a millisecond), and the first height of a row is 2^11 sectors (1 MiB).
 const FIRST_COLUMN_SHIFT: u32 = 20;
 const FIRST_ROW_SHIFT: u32 = 11;
 

@@ -1,19 +1,19 @@
-//! Counts of values in steps whose width grows with the value: the histogram under every quantile.
+//! A histogram whose steps grow with the value; all quantiles use it.
 //!
-//! A general histogram (HdrHistogram) also keeps totals and extremes with every value and takes four times the room for
-//! the same use; where a request is counted in a dozen of them, that was a fifth of a report's time.
+//! A general histogram (HdrHistogram) also updates totals and extremes with every value, and takes four times the space
+//! for the same use. Each request is counted in a dozen histograms, so that took a fifth of a report's time.
 
-/// Each power of two is cut into `1 << BITS` steps. Values below `2 << BITS` have a step each; above, a step's middle is
-/// at most half a step away, which is `1 / (2 << BITS)` of the value.
+/// Each power of two is cut into `1 << BITS` steps. Values below `2 << BITS` have a step each. Above, a value is at
+/// most half a step from the step's middle, which is `1 / (2 << BITS)` of the value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Steps<const BITS: u32> {
     counts: Vec<u32>,
 }
 
 impl<const BITS: u32> Steps<BITS> {
-    /// Values below this have a step each.
+    /// Each value below this has its own step.
     pub(crate) const EXACT_BELOW: u64 = 2 << BITS;
-    /// How far a step's middle is from its values at most, relative to them.
+    /// The greatest relative distance of a step's middle from its values.
     pub(crate) const RELATIVE_ERROR: f64 = 1.0 / Self::EXACT_BELOW as f64;
 
     #[inline]
@@ -22,7 +22,7 @@ impl<const BITS: u32> Steps<BITS> {
         ((shift as usize) << BITS) + (value >> shift) as usize
     }
 
-    /// The middle of a step; the value itself where the step has one.
+    /// The middle of a step; the value itself if the step has one value.
     fn middle(step: usize) -> u64 {
         if (step as u64) < Self::EXACT_BELOW {
             return step as u64;
@@ -43,7 +43,7 @@ impl<const BITS: u32> Steps<BITS> {
 
     #[cold]
     fn grow(&mut self, step: usize) {
-        // A few powers of two at a time: whatever is measured spreads over several.
+        // Grows by a few powers of two at a time, because measured values spread over several.
         self.counts.resize((step + 1).next_multiple_of(4 << BITS), 0);
         self.counts[step] = 1;
     }
@@ -57,7 +57,7 @@ impl<const BITS: u32> Steps<BITS> {
         }
     }
 
-    /// Each step that has values: its middle, and how many.
+    /// Each step that has values: its middle, and the number of values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counts.map(|(step, count)| (Self::middle(step), u64::from(*count)))

@@ -6,10 +6,10 @@ use crate::steps::Steps;
 
 /// Steps in each power of two, as a power of two: a quantile is at most 0.2 percent off, and exact below 512.
 const BITS: u32 = 8;
-/// For sizes, which have few different values: exact below 2048 sectors, which is 1 MiB.
+/// The same for sizes, which have few different values: exact below 2048 sectors, which is 1 MiB.
 const SIZE_BITS: u32 = 10;
 
-/// The quantiles of a [`Distribution`] as fractions, with how many values each needs.
+/// The quantiles of a [`Distribution`] as fractions, with the number of values that each needs.
 const QUANTILES: [(u64, u64, u64); 7] = [
     (50, 100, 1),
     (80, 100, 1),
@@ -20,11 +20,11 @@ const QUANTILES: [(u64, u64, u64); 7] = [
     (9_999, 10_000, 10_000),
 ];
 
-/// Bounds this close, relative to the lower, are one value: some ten times as wide as the histogram's own error, and less
-/// than runs of the same thing differ by. Ours.
+/// Bounds this close, relative to the lower one, count as one value: about ten times the histogram's own error, and
+/// less than the difference between runs of the same thing. Ours.
 const AGREE: f64 = 0.05;
 
-/// A distribution in the making.
+/// Collects the values of a distribution.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally<const STEP_BITS: u32 = BITS> {
     pub(crate) count: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Tally<const STEP_BITS: u32 = BITS> {
     steps: Steps<STEP_BITS>,
 }
 
-/// A distribution of sizes.
+/// Collects a distribution of sizes.
 pub(crate) type SizeDistribution = Tally<SIZE_BITS>;
 
 impl<const STEP_BITS: u32> Default for Tally<STEP_BITS> {
@@ -56,7 +56,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         self.add_scaled(value, value);
     }
 
-    /// Sums `value`, but puts `key` into the histogram: sizes are kept in sectors there, which makes them exact.
+    /// Adds `value` to the sum, but `key` to the histogram: sizes are kept there in sectors, which makes them exact.
     #[inline]
     pub(crate) fn add_scaled(&mut self, value: u64, key: u64) {
         self.count += 1;
@@ -66,7 +66,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         self.steps.add(key);
     }
 
-    /// Several together.
+    /// Combines several tallies.
     pub(crate) fn together<'a>(tallies: impl IntoIterator<Item = &'a Tally<STEP_BITS>>) -> Tally<STEP_BITS> {
         let mut all = Tally::default();
         for tally in tallies {
@@ -79,7 +79,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         all
     }
 
-    /// The distribution; `None` without values. `scale` is what one histogram step stands for.
+    /// The distribution; `None` without values. `scale` is the size of one histogram step.
     pub(crate) fn distribution(&self, scale: u64, curve: Curve) -> Option<Distribution> {
         if self.count == 0 {
             return None;
@@ -133,7 +133,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         })
     }
 
-    /// The distribution where `loss` says how many values may be missing.
+    /// The distribution if as many values as `loss` says may be missing.
     pub(crate) fn distribution_despite(&self, loss: Loss, scale: u64, curve: Curve) -> Option<Distribution> {
         let whole = self.distribution(scale, curve)?;
         let at_most = match loss {
@@ -164,11 +164,11 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         })
     }
 
-    /// Between which values the quantile `part / all` lies if up to `missing` further values were not seen.
+    /// The bounds of the quantile `part / all` if up to `missing` further values were not seen.
     fn bounds(&self, part: u64, all: u64, missing: u64, scale: u64) -> Bounds {
         let rank = |count: u128| (count * u128::from(part)).div_ceil(u128::from(all));
-        // Every number of missing values up to the most is possible. More of them below move the quantile down, more
-        // above move it up, so the most is the worst in both directions.
+        // Any number of missing values up to the maximum is possible. More of them below move the quantile down, more
+        // above move it up, so the maximum is the worst case in both directions.
         let count = u128::from(self.count) + u128::from(missing);
         Bounds {
             low: rank(count)
@@ -178,7 +178,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         }
     }
 
-    /// The value of this rank, from 1; `None` beyond the greatest.
+    /// The value with this rank, counted from 1; `None` beyond the greatest.
     fn at_rank(&self, rank: u128, scale: u64) -> Option<u64> {
         if rank == 0 {
             return Some(0);
@@ -206,7 +206,7 @@ impl Step {
     }
     fn advance(&mut self) {
         let before = self.value();
-        // Below 4 the quarters are no whole numbers.
+        // Below 4, the quarters are not integers.
         while self.value() == before && self.exponent < u64::BITS {
             self.quarters += 1;
             if self.quarters == 8 {
@@ -267,7 +267,7 @@ mod tests {
 
         let one = of(Loss::UpTo(1));
         assert_eq!((one.max, one.p50, one.p90), (None, Some(100), Some(100)));
-        // Rank 110 of 111 is the tenth from the top at most; at 99.9 percent there are too few values.
+        // Rank 110 of 111 is at most the tenth from the top; for 99.9 percent there are too few values.
         assert_eq!((one.p99, one.p999), (Some(1000), None));
         let missing = one.missing.unwrap();
         assert_eq!((missing.at_most, missing.max_at_least), (Some(1), 1000));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever values are taken away, and however many of those that may be, the bounds hold the true quantile.
+        /// Whatever values are removed, and however many may be missing, the bounds contain the true quantile.
         #[test]
         fn bounds_hold_the_quantile_of_all(
             all in prop::collection::vec((0u64..400, any::<bool>()), 2..200), more in 0u64..5

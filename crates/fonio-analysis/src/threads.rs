@@ -1,27 +1,27 @@
-//! Names of threads at a time.
+//! The names of threads over time.
 
 use fonio_core::Thread;
 use rustc_hash::FxHashMap;
 
-/// Distinct names that are told apart. A phone has a few hundred.
+/// The most distinct names. A phone has a few hundred.
 pub(crate) const NAMES_MAX: usize = 1024;
-/// Rows that are remembered; beyond them a thread keeps the name it had.
+/// The most rows remembered; after them, a thread keeps the name that it had.
 const ROWS_MAX: usize = 1 << 20;
-/// Slots of the memory for the threads asked for last.
+/// Slots of the cache for recent lookups.
 const SLOTS: usize = 256;
 
-/// What stands for a name that there is none of.
+/// Placeholder for a missing name.
 pub(crate) const UNKNOWN: u32 = 0;
-/// What stands for the names beyond [`NAMES_MAX`].
+/// Placeholder for all names beyond [`NAMES_MAX`].
 pub(crate) const OTHER: u32 = 1;
 
-/// Which name a thread had when.
+/// The names that threads had over time.
 #[derive(Debug)]
 pub(crate) struct Threads {
     names: Vec<String>,
     numbers: FxHashMap<String, u32>,
     pub(crate) beyond_cap: u64,
-    /// For each thread, from when on it had which name, by time.
+    /// For each thread, the times from which it had a name, and the names' numbers, in time order.
     rows: FxHashMap<u32, Vec<(u64, u32)>>,
     row_count: usize,
     slots: Box<[Slot; SLOTS]>,
@@ -57,7 +57,7 @@ impl Threads {
         if self.row_count >= ROWS_MAX {
             return;
         }
-        // Workers are renamed with every piece of work: kworker/0:1-events, kworker/u8:3-flush-179:0.
+        // A worker gets a new name with every piece of work: kworker/0:1-events, kworker/u8:3-flush-179:0.
         let name = if comm.starts_with("kworker/") { "kworker" } else { comm };
         let number = self.number(name);
         let rows = self.rows.entry(row.tid).or_default();
@@ -84,7 +84,8 @@ impl Threads {
         number
     }
 
-    /// The name's number. Before a thread's first row its first name is taken: the source saw it too late.
+    /// The number of the thread's name at `time`. Before a thread's first row its first name is used: the source saw it
+    /// too late.
     #[inline]
     pub(crate) fn name_at(&mut self, tid: Option<u32>, time: u64) -> u32 {
         let Some(tid) = tid else { return UNKNOWN };
@@ -116,7 +117,7 @@ impl Threads {
         }
     }
 
-    /// The name of that number.
+    /// The name with that number.
     pub(crate) fn name(&self, number: u32) -> &str {
         &self.names[number as usize]
     }

@@ -1,4 +1,4 @@
-//! How much: requests and bytes by op, and reads to a write (the block-trace study's Table I).
+//! Requests and bytes by op, and the ratio of reads to writes (the block-trace study's Table I).
 
 use fonio_core::{Flags, Op};
 use schemars::JsonSchema;
@@ -17,23 +17,23 @@ pub struct Totals {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Reads to a write, by requests; absent without writes.
+    /// Reads per write, by requests; absent without writes.
     pub read_write_ratio: Option<f64>,
-    /// Bytes read to a byte written; absent without writes.
+    /// Bytes read per byte written; absent without writes.
     pub read_write_bytes_ratio: Option<f64>,
-    /// Requests in a second of the span; absent where the span is empty.
+    /// Requests per second of the span; absent if the span is empty.
     pub requests_per_s: Option<f64>,
-    /// Bytes read in a second of the span.
+    /// Bytes read per second of the span.
     pub read_bytes_per_s: Option<f64>,
-    /// Bytes written in a second of the span.
+    /// Bytes written per second of the span.
     pub write_bytes_per_s: Option<f64>,
     /// Each op that occurs, in the order of the recording's ops.
     pub by_op: Vec<OpTotal>,
     /// Each class that occurs.
     pub by_class: Vec<ClassTotal>,
-    /// Writes with FUA, durable before they complete.
+    /// Writes with FUA, which are durable before they complete.
     pub fua_writes: u64,
-    /// Requests of file system metadata.
+    /// Requests for file system metadata.
     pub meta_requests: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Can this be trusted: what is missing, ambiguous or lost, and what the source could not show.
+//! Whether the figures can be trusted: missing, ambiguous or lost events, and values that the source could not show.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,17 +6,16 @@ use fonio_core::{Diagnostic, EventKind, Meta, Request, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether the measurement holds.
+/// Whether the figures can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
-    /// False where the figures must not be relied on; the command line then exits with 3.
+    /// False if the figures cannot be trusted; the command line then exits with 3.
     pub ok: bool,
-    /// Why not: one sentence each.
+    /// The reasons why not, one sentence each.
     pub problems: Vec<String>,
-    /// What the source could not show, one sentence each; those figures are absent, not zero.
+    /// Values that the source could not show, one sentence each; those figures are absent, not zero.
     pub unknown: Vec<String>,
-    /// What was wrong with the input and what was done about it, one sentence each with file, record and byte; the
-    /// first few.
+    /// The first few errors in the input and how fonio handled them, one sentence each with file, record and byte.
     pub input: Vec<String>,
     /// Requests analysed.
     pub requests: u64,
@@ -28,8 +27,8 @@ pub struct Validity {
     pub without_issue: u64,
     /// Requests whose completion was not seen; those never issued are not among them.
     pub without_completion: u64,
-    /// Of those without completion, the ones that were issued so shortly before the recording ended that they may
-    /// have been in flight: within the longest service time, or a second.
+    /// Of those without completion, the requests issued so shortly before the end of the recording that they may have
+    /// been in flight: within the longest service time, or a second.
     #[serde(default)]
     pub in_flight_at_end: u64,
     /// Requests that were queued and never issued, in a recording that shows issues. No completion of theirs is missing.
@@ -37,23 +36,23 @@ pub struct Validity {
     pub never_issued: u64,
     /// Requests that complete before they are issued or queued: the source's times are damaged.
     pub out_of_order_times: u64,
-    /// Requests that arrived after a later one: the source is not in table order.
+    /// Requests that came after a later one: the source is not in table order.
     pub out_of_order_rows: u64,
     /// Requests that ended with an error.
     pub errors: u64,
     /// Events for which the assembler found more than one request.
     pub ambiguous: u64,
-    /// Events that are known to be lost within the span. Where `lost_uncounted` is not 0, there are more.
+    /// Events known to be lost within the span. If `lost_uncounted` is not 0, there are more.
     pub lost_events: u64,
     /// Gaps that lost an unknown number of events, at least one each.
     #[serde(default)]
     pub lost_uncounted: u64,
     /// Gaps in the span.
     pub gaps: u64,
-    /// The largest gaps, in order of time; those of unknown size count as large.
+    /// The largest gaps, in time order; those of unknown size count as large.
     #[serde(default)]
     pub lost_where: Vec<LostPlace>,
-    /// What the assembler counted, by its names.
+    /// The assembler's counters, by name.
     pub assembly: BTreeMap<String, u64>,
 }
 
@@ -61,30 +60,30 @@ use crate::Span;
 use crate::loss::{LostInSpan, LostPlace};
 use crate::seen::{Seen, ratio};
 
-/// From this share of events lost on, the figures say too little about what happened. Ours: at one in a hundred the
-/// 99th percentile may lie in what was lost.
+/// From this share of lost events on, the figures are too unreliable. Ours: at one in a hundred, the 99th percentile
+/// may lie among the lost events.
 const LOST_SHARE_MAX: f64 = 0.01;
-/// From this share of ambiguous pairs on, latencies may be those of other requests. Ours, for the same reason.
+/// From this share of ambiguous pairs on, latencies may belong to other requests. Ours, for the same reason.
 const AMBIGUOUS_SHARE_MAX: f64 = 0.01;
-/// From this share of requests without completion on, the figures leave out too much. Ours: a capture's end cuts off a
-/// queue full of requests, not every tenth.
+/// From this share of requests without completion on, the figures leave out too much. Ours: the end of a capture cuts
+/// off a queue full of requests, not every tenth request.
 const INCOMPLETE_SHARE_MAX: f64 = 0.1;
-/// A recording of this many requests may lack a queue full of completions.
+/// Up to this many completions may be missing: those of a full queue.
 const QUEUE_FULL: u64 = 64;
-/// A device may pause for so long, in garbage collection say, before a request in flight counts as one whose completion
-/// was missed.
+/// A device may pause for this long, for example in garbage collection, before the completion of a request in flight
+/// counts as missed.
 const PAUSE_MAX_NS: u64 = 1_000_000_000;
-/// Incomplete requests whose times are kept; if there are more, only the latest are judged.
+/// The most incomplete requests whose times are kept; if there are more, only the latest are judged.
 const INCOMPLETE_MAX: usize = 64 * 1024;
-/// Events that a request leaves in a trace at least: issue and completion.
+/// The least number of events that a request leaves in a trace: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
 
 /// The format of fonio's own recordings.
 const LIVE: &str = "tracefs";
-/// Diagnostics shown; the recording holds them all.
+/// The most diagnostics shown; the recording holds them all.
 const INPUT_MAX: usize = 20;
 
-/// Counts what is missing.
+/// Counts missing, ambiguous and lost events.
 #[derive(Debug, Default)]
 pub(crate) struct ValidityTally {
     requests: u64,
@@ -96,7 +95,7 @@ pub(crate) struct ValidityTally {
     without_issue: u64,
     without_completion: u64,
     unissued: u64,
-    /// Issue times of the last requests without completion.
+    /// Issue times of the latest requests without completion.
     incomplete: VecDeque<u64>,
     service_max: u64,
     out_of_order_times: u64,
@@ -170,7 +169,7 @@ impl ValidityTally {
         let in_flight_at_end = self.in_flight_at_end(meta);
         let missing = without_completion.saturating_sub(in_flight_at_end);
         let mut problems = Vec::new();
-        // A live recording in which nothing happened is an answer; a trace without requests mostly lacks the events.
+        // A live recording without any activity is a valid answer; a trace without requests usually lacks the events.
         let idle = self.requests == 0 && meta.source.format == LIVE && lost.gaps == 0 && lost.events == 0;
         if self.requests == 0 {
             if !idle {
@@ -259,13 +258,13 @@ impl ValidityTally {
 }
 
 impl Validity {
-    /// Whether any event is known to be lost, or a gap is.
+    /// Whether any event or gap is known to be lost.
     pub fn has_loss(&self) -> bool {
         self.lost_events > 0 || self.lost_uncounted > 0
     }
 
-    /// How many events were lost, as the beginning of a sentence: `3,012 events`, `at least 12 events`, `an unknown number
-    /// of events`; `no event` where none is known to be.
+    /// The number of lost events, as the beginning of a sentence: `3,012 events`, `at least 12 events`, `an unknown
+    /// number of events`; `no event` if none is known to be lost.
     pub fn lost_in_words(&self) -> String {
         lost_in_words(self.lost_events, self.lost_uncounted)
     }
@@ -278,7 +277,7 @@ fn lost_in_words(events: u64, uncounted: u64) -> String {
         (1, 0) => "1 event".to_owned(),
         (_, 0) => format!("{number} events"),
         (0, _) => "an unknown number of events".to_owned(),
-        // Each gap of unknown size lost one at least.
+        // Each gap of unknown size lost at least one event.
         _ => format!("more than {number} events"),
     }
 }
@@ -340,7 +339,8 @@ mod tests {
         }
     }
 
-    /// A scheduler full of writes when the recording ends, beside a device that completes what it was given.
+    /// When the recording ends, a scheduler is full of writes, next to a device that has completed everything issued to
+    /// it.
     #[test]
     fn what_is_never_issued_misses_no_completion() {
         let done = (0..100).map(|id| request(id, &format!("W 0+8 q{id} d{id} c{}", id + 1)));
@@ -349,7 +349,7 @@ mod tests {
         let validity = analyse_rows(&rows, &Meta::default()).validity;
         assert!(validity.ok, "{:?}", validity.problems);
         assert_eq!((validity.never_issued, validity.without_completion, validity.without_issue), (300, 0, 0));
-        // A source that shows no issues: it cannot be known.
+        // If a source shows no issues, this cannot be known.
         let validity = analyse_rows(&rows[100..], &Meta::default()).validity;
         assert!(!validity.ok);
         assert_eq!(
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn loss_of_unknown_size_is_neither_one_nor_nothing() {
         let rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
-        // The rows span 1 ms. What the gap of 1 us, or of 100 us, lost is unknown.
+        // The rows span 1 ms. The number of events lost in the gap of 1 us, or of 100 us, is unknown.
         for (until, ok) in [(501_000, true), (600_000, false)] {
             let mut meta = Meta::default();
             meta.lost.add(gap(None, 500_000, until));

@@ -1,4 +1,4 @@
-//! Block events: what every trace reader gives and the assembler takes.
+//! Block events: the output of every trace reader and the input of the assembler.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use crate::op::{Flags, Op};
 use crate::rows::{Diagnostic, Mark, Request, Sample, Thread};
 use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 
-/// One event of the kernel's block layer, whatever the format it was read from.
+/// One event of the kernel's block layer, from any trace format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
     /// When it happened.
     pub time: Timestamp,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
     /// The device it happened on.
     pub device: DeviceId,
-    /// First sector. Flushes without data carry 0 or, in old kernels, `u64::MAX`; readers pass on what they see.
+    /// First sector. Flushes without data have 0 or, in old kernels, `u64::MAX`; readers pass the value on unchanged.
     pub sector: Sector,
-    /// The size at this moment; a partial completion carries the completed part.
+    /// The size at this moment. For a partial completion, it is the size of the completed part.
     pub bytes: ByteCount,
-    /// What is asked of the device.
+    /// The operation.
     pub op: Op,
     /// The flags that are set, among those that the source shows.
     pub flags: Flags,
@@ -27,32 +27,32 @@ pub struct BlockEvent {
     pub flags_known: Flags,
     /// The processor it was traced on.
     pub cpu: Option<u32>,
-    /// The thread that was running. For completions this is whoever was interrupted.
+    /// The thread that was running. For a completion, it is the interrupted thread.
     pub tid: Option<u32>,
     /// The kernel's `ioprio`: class in the top 3 bits of 16.
     pub ioprio: Option<u16>,
-    /// On a completion or requeue: 0 or a negative errno; `None` where the source does not say.
+    /// For a completion or requeue: 0 or a negative errno. `None` if the source does not show it.
     pub error: Option<i32>,
 }
 
-/// What happened, in the kernel's words; the letter is blkparse's.
+/// The kind of an event, in the kernel's words; the letters are those of blkparse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// Q: a bio was handed to the device (`block_bio_queue`).
     BioQueue,
-    /// M: the bio was appended to a request (`block_bio_backmerge`), or, in blktrace, a request was (`block_rq_merge`).
+    /// M: a bio was appended to a request (`block_bio_backmerge`), or, in blktrace, a request (`block_rq_merge`).
     BackMerge,
-    /// F: the bio was put before a request (`block_bio_frontmerge`).
+    /// F: a bio was put before a request (`block_bio_frontmerge`).
     FrontMerge,
     /// `block_rq_merge`: two requests became one; this is the one that was absorbed.
     RequestMerge,
     /// B: the bio was bounced to lower memory.
     Bounce,
-    /// C of a bio-based device (`block_bio_complete`); in blktrace indistinguishable from [`EventKind::Complete`].
+    /// C of a bio-based device (`block_bio_complete`); blktrace does not distinguish it from [`EventKind::Complete`].
     BioComplete,
     /// G: a request was allocated for the bio (`block_getrq`).
     GetRequest,
-    /// S: waits for a free request.
+    /// S: a thread waits for a free request.
     SleepRequest,
     /// `block_io_start`: accounting began for a request.
     IoStart,
@@ -60,34 +60,34 @@ pub enum EventKind {
     Insert,
     /// D: the request was sent to the driver (`block_rq_issue`).
     Issue,
-    /// R: the driver gave it back (`block_rq_requeue`).
+    /// R: the driver returned the request to the queue (`block_rq_requeue`).
     Requeue,
-    /// C: the driver completed it or a part of it (`block_rq_complete`).
+    /// C: the driver completed the request or a part of it (`block_rq_complete`).
     Complete,
     /// `block_io_done`: accounting ended for a request.
     IoDone,
-    /// X: the bio was split; its first part ends where the other begins.
+    /// X: the bio was split; its first part ends where the remainder begins.
     Split {
         /// First sector of the remainder.
         new_sector: Sector,
     },
-    /// A: the bio goes on to `device` at `sector`, having come from there.
+    /// A: the bio moved to the event's device and sector.
     Remap {
-        /// The device it was queued on before.
+        /// The device on which it was queued before.
         from_device: DeviceId,
-        /// Its sector there.
+        /// Its sector on that device.
         from_sector: Sector,
     },
-    /// `block_rq_remap`: the same for a request (device mapper's multipath).
+    /// `block_rq_remap`: the request moved to the event's device and sector (device mapper's multipath).
     RequestRemap {
-        /// The device the request was on before.
+        /// The device on which it was before.
         from_device: DeviceId,
-        /// Its sector there.
+        /// Its sector on that device.
         from_sector: Sector,
     },
     /// P: bios are held back on a plug list.
     Plug,
-    /// U: the plug list is let go.
+    /// U: the bios on the plug list are released.
     Unplug {
         /// Requests on the list.
         count: u32,
@@ -126,7 +126,7 @@ impl EventKind {
     }
 }
 
-/// The kinds of event that a source was seen to give.
+/// The event kinds found in a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindSet {
     names: [Option<&'static str>; 19],
@@ -139,7 +139,7 @@ impl KindSet {
         self.names[place] = Some(name);
     }
 
-    /// The kinds' names, for [`Source::shows`](crate::meta::Source::shows), in a fixed order.
+    /// The names of the kinds, for [`Source::shows`](crate::meta::Source::shows), in a fixed order.
     pub fn names(&self) -> Vec<String> {
         self.names.iter().flatten().map(|name| (*name).to_owned()).collect()
     }
@@ -148,17 +148,18 @@ impl KindSet {
 /// Events that were lost: a ring buffer overran, or bytes of a file could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostEvents {
-    /// The processor whose buffer lost them; `None` where the source does not say.
+    /// The processor whose buffer lost them; `None` if the source does not show it.
     pub cpu: Option<u32>,
-    /// How many; `None` where it is only known that some were.
+    /// The number of lost events; `None` if it is unknown.
     pub count: Option<u64>,
-    /// The last moment known to be complete.
+    /// Up to this instant, the events are known to be complete.
     pub after: Timestamp,
-    /// The first moment known to be complete again.
+    /// From this instant on, the events are known to be complete again.
     pub before: Timestamp,
 }
 
-/// Instants of a source, kept as few runs: one for a usual trace, another for each time that lies far from all others.
+/// The instants of a source, kept as a few runs: one for an ordinary trace, and one more for each time far from all
+/// others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instants {
     runs: Vec<Run>,
@@ -171,7 +172,7 @@ pub struct Run {
     pub first: Timestamp,
     /// The latest.
     pub last: Timestamp,
-    /// How many.
+    /// The number of instants.
     pub count: u64,
 }
 
@@ -185,7 +186,7 @@ impl Run {
 impl Instants {
     /// Thirty days. Ours: no block device in use is silent for so long.
     pub const FAR: Nanos = Nanos(30 * 24 * 3600 * 1_000_000_000);
-    /// Runs kept apart; the rest of a source with more is one run.
+    /// The most runs kept apart. If a source has more, the rest form one run.
     const RUNS_MAX: usize = 64;
 
     /// Adds an instant.
@@ -194,7 +195,7 @@ impl Instants {
         self.add(Run { first: time, last: time, count: 1 });
     }
 
-    /// Adds instants: all at once where they are near each other, as nearly all are.
+    /// Adds instants, all at once if they are near each other, as nearly all are.
     pub fn see_all(&mut self, times: impl Iterator<Item = Timestamp> + Clone) {
         let start = Run { first: Timestamp(u64::MAX), last: Timestamp(0), count: 0 };
         let all = times.clone().fold(start, |run, time| Run {
@@ -230,7 +231,7 @@ impl Instants {
         runs.into_iter().for_each(|run| self.add(run));
     }
 
-    /// The runs, in the order of their first instants; those that grew together are one.
+    /// The runs, in the order of their first instants. Runs that have grown together are one run.
     pub fn runs(&self) -> Vec<Run> {
         let mut sorted = self.runs.clone();
         sorted.sort_unstable_by_key(|run| run.first);
@@ -252,13 +253,14 @@ impl Instants {
     }
 }
 
-/// What a reader gives in one step. Within a batch and from batch to batch events are in time order, except where the
-/// source itself is not; the assembler must live with that.
+/// The result of one step of a reader. Events are in time order within a batch and across batches, unless the source
+/// itself is not; the assembler must handle that.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Block events.
     pub events: Vec<BlockEvent>,
-    /// Requests from sources that know them whole (biosnoop, MSR CSV): their `request_id` is given by the assembler.
+    /// Complete requests, from sources that list requests (biosnoop, MSR CSV). The assembler assigns their
+    /// `request_id`.
     pub requests: Vec<Request>,
     /// Threads seen for the first time, or under a new name.
     pub threads: Vec<Thread>,
@@ -268,10 +270,10 @@ pub struct Batch {
     pub samples: Vec<Sample>,
     /// Gaps in the source.
     pub lost: Vec<LostEvents>,
-    /// When anything happened that the reader understands the time of, whether or not a row comes of it: the span of a
-    /// trace is that of all its events. Times of the rows above need not be repeated here.
+    /// The times of all events whose time the reader understands, even of those that give no row: the span of a trace
+    /// covers all its events. The times of the rows above need not be repeated here.
     pub instants: Instants,
-    /// What was wrong with the input.
+    /// Errors in the input.
     pub diagnostics: Vec<Diagnostic>,
 }
 

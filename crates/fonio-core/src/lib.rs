@@ -1,8 +1,8 @@
-//! Units, ids and the row types of a recording: the words in which fonio's crates speak to each other.
+//! Units, ids and the row types of a recording: the types that fonio's crates exchange.
 //!
-//! A *producer* (a [`TraceReader`] with the assembler, the live recorder, later a simulator) gives [`rows`] to a
-//! [`RowSink`]; a *consumer* (the recording writer, the analysis) is one. This crate knows neither Arrow nor any trace
-//! format, does no I/O and reads no clock.
+//! A *producer* (a [`TraceReader`] with the assembler, the live recorder, later a simulator) passes [`rows`] to a
+//! [`RowSink`]. A *consumer* (the recording writer, the analysis) is a [`RowSink`]. This crate knows neither Arrow nor
+//! any trace format, does no I/O and reads no clock.
 
 pub mod event;
 pub mod meta;

@@ -1,4 +1,4 @@
-//! `meta.json`: where a recording comes from and what the machine was.
+//! `meta.json`: the source of a recording, and the machine.
 
 use std::collections::BTreeMap;
 
@@ -10,36 +10,36 @@ use crate::units::{ByteCount, DeviceId, Timestamp};
 /// The version of the recording's schema. A reader refuses a higher one.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// `meta.json`.
+/// The contents of `meta.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
-    /// [`SCHEMA_VERSION`] of the writer.
+    /// The writer's [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Who wrote it: `fonio 0.1.0`.
+    /// The program that wrote it: `fonio 0.1.0`.
     pub writer: String,
-    /// Where the events came from.
+    /// The source of the events.
     pub source: Source,
     /// The clock of every timestamp.
     pub clock: Clock,
-    /// First and last instant covered: of the capture where it is known, else of all events that the source shows, those of
+    /// First and last instant covered: of the capture if they are known, else of all events in the source, those of
     /// other tracepoints included.
     pub began: Option<Timestamp>,
     /// See `began`.
     pub ended: Option<Timestamp>,
-    /// The seed, where a generator or simulator made the rows.
+    /// The seed, if a generator or simulator made the rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// The command that was watched.
+    /// The command that was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// Its exit code; `None` while unknown or killed by a signal.
+    /// Its exit code; `None` while it is unknown, or if a signal killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_exit: Option<i32>,
-    /// Processor time that it took in user mode, in nanoseconds, with the children that it waited for; as the kernel
-    /// accounts it, which on many machines is by sampling at each timer tick.
+    /// Processor time of the command in user mode, in nanoseconds, including the children for which it waited. The
+    /// kernel accounts it, on many machines by sampling at each timer tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_user_ns: Option<u64>,
-    /// The same in the kernel.
+    /// The same in kernel mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_system_ns: Option<u64>,
     /// The machine.
@@ -48,25 +48,26 @@ pub struct Meta {
     /// Each device that has requests or bios.
     #[serde(default)]
     pub devices: Vec<Device>,
-    /// Gaps, and in total how many events were lost.
+    /// Gaps, and the total number of lost events.
     #[serde(default)]
     pub lost: Lost,
-    /// What the assembler counted: ambiguous pairs, completions without issue, and the like, by name.
+    /// The assembler's counters by name: ambiguous pairs, completions without issue, and others.
     #[serde(default)]
     pub assembly: BTreeMap<String, u64>,
-    /// Rows in each table.
+    /// The number of rows in each table.
     #[serde(default)]
     pub rows: BTreeMap<String, u64>,
 }
 
-/// Where the events came from.
+/// The source of the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// `tracefs`, `blktrace`, `blkparse`, `ftrace`, `systrace`, `csv`, …
     pub format: String,
     /// The files read, as they were named.
     pub files: Vec<String>,
-    /// Event kinds that the source can show (`queue`, `insert`, `issue`, `complete`, …); an absent one is unknown, not 0.
+    /// Event kinds that the source can show (`queue`, `insert`, `issue`, `complete`, …); a missing kind is unknown, not
+    /// 0.
     pub shows: Vec<String>,
 }
 
@@ -75,7 +76,7 @@ pub struct Source {
 pub struct Clock {
     /// `mono`, `boot`, `local`, `unknown`, …
     pub name: String,
-    /// The wall clock (Unix time in ns) at timestamp 0, where it is known.
+    /// The wall clock (Unix time in ns) at timestamp 0, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_ns_at_zero: Option<i64>,
 }
@@ -92,7 +93,7 @@ pub struct Host {
     pub memory_bytes: Option<ByteCount>,
 }
 
-/// A block device and its queue, as sysfs shows them. What the source does not know is `None`.
+/// A block device and its queue, as sysfs shows them. A value that the source does not show is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Device {
@@ -104,7 +105,7 @@ pub struct Device {
     pub rotational: Option<bool>,
     pub removable: Option<bool>,
     pub scheduler: Option<String>,
-    /// Requests that the driver takes at once (`nr_requests` and the driver's own depth).
+    /// The number of requests that the driver takes at once (`nr_requests` and the driver's own depth).
     pub depth: Option<u32>,
     pub max_sectors_kb: Option<u32>,
     pub read_ahead_kb: Option<u32>,
@@ -115,7 +116,7 @@ pub struct Device {
     /// `write back` or `write through`.
     pub write_cache: Option<String>,
     pub encrypted: Option<bool>,
-    /// What is mounted from it or from its partitions.
+    /// The file systems mounted from it or from its partitions.
     #[serde(default)]
     pub mounts: Vec<Mount>,
     /// The devices it is stacked on (`dm`, `md`, `loop` backing).
@@ -135,18 +136,19 @@ pub struct Mount {
     pub available_bytes: Option<ByteCount>,
 }
 
-/// Gaps listed one by one; beyond, they are only counted.
+/// The most gaps listed one by one; further gaps are only counted.
 const GAPS_MAX: usize = 1000;
 
 /// Events that were lost while recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// How many are known to be lost. The true number is this one where `uncounted` is 0, and greater where it is not.
+    /// The number of events known to be lost. If `uncounted` is 0, it is the true number; else the true number is
+    /// greater.
     pub events: u64,
     /// Gaps that lost an unknown number of events, at least one each. They add nothing to `events`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncounted: u64,
-    /// Where: the first thousand gaps.
+    /// The first thousand gaps.
     pub gaps: Vec<LostEvents>,
     /// Gaps beyond those listed.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -172,7 +174,7 @@ impl Lost {
         self.events == 0 && self.uncounted == 0
     }
 
-    /// How many events were lost; `None` where that is unknown.
+    /// The number of lost events; `None` if it is unknown.
     pub fn total(&self) -> Option<u64> {
         (self.uncounted == 0).then_some(self.events)
     }

@@ -1,4 +1,4 @@
-//! The names under which enums stand in the recording, in JSON and in filters.
+//! The names of enum values in the recording, in JSON and in filters.
 
 use crate::rows::{Content, LinkEnd, LinkKind, Metric, Severity, WaitReason};
 
@@ -15,7 +15,7 @@ macro_rules! named {
                 }
             }
 
-            /// The value of that name.
+            /// The value with that name.
             pub fn from_name(name: &str) -> Option<$enum> {
                 match name {
                     $($name => Some($enum::$variant),)*
@@ -94,7 +94,7 @@ named! {
 mod tests {
     use super::*;
 
-    /// Serde derives its names from the variants; both spellings must be one.
+    /// Serde derives its names from the variants; both spellings must agree.
     macro_rules! check {
         ($($enum:ident),*) => {$(
             for &value in $enum::ALL {

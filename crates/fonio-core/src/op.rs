@@ -1,10 +1,10 @@
-//! What a request does, and the kernel's `REQ_*` flags that say how.
+//! The operation of a request, and its flags, which have the meaning of the kernel's `REQ_*`.
 
 use std::ops::{BitOr, BitOrAssign};
 
 use serde::{Deserialize, Serialize};
 
-/// What a request asks of the device.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -25,7 +25,7 @@ pub enum Op {
     ZoneAppend,
     /// Zone reset, open, close, finish.
     ZoneManagement,
-    /// What is none of these, passthrough commands among them.
+    /// Any other operation, passthrough commands among them.
     Other,
 }
 
@@ -58,7 +58,7 @@ impl Op {
         }
     }
 
-    /// The op of that [`name`](Op::name).
+    /// The op with that [`name`](Op::name).
     pub fn from_name(name: &str) -> Option<Op> {
         Op::ALL.into_iter().find(|op| op.name() == name)
     }
@@ -66,7 +66,7 @@ impl Op {
 
 /// A set of request flags with the meaning of the kernel's `REQ_*` (`include/linux/blk_types.h`).
 ///
-/// The bits are fonio's own, since the kernel's move between versions.
+/// The bits are fonio's own, because the kernel's change between versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Flags(pub u32);
@@ -74,25 +74,25 @@ pub struct Flags(pub u32);
 impl Flags {
     /// No flag.
     pub const NONE: Flags = Flags(0);
-    /// Somebody waits for it (`REQ_SYNC`).
+    /// A program waits for it (`REQ_SYNC`).
     pub const SYNC: Flags = Flags(1);
     /// File system metadata (`REQ_META`).
     pub const META: Flags = Flags(1 << 1);
-    /// Durable before it completes (`REQ_FUA`).
+    /// It is durable before it completes (`REQ_FUA`).
     pub const FUA: Flags = Flags(1 << 2);
     /// The device's cache is flushed before it (`REQ_PREFLUSH`).
     pub const PREFLUSH: Flags = Flags(1 << 3);
-    /// Read ahead of need (`REQ_RAHEAD`).
+    /// It reads data before a program asks for them (`REQ_RAHEAD`).
     pub const READAHEAD: Flags = Flags(1 << 4);
-    /// Ahead of others in the scheduler (`REQ_PRIO`).
+    /// It goes before others in the scheduler (`REQ_PRIO`).
     pub const PRIO: Flags = Flags(1 << 5);
     /// Background work (`REQ_BACKGROUND`).
     pub const BACKGROUND: Flags = Flags(1 << 6);
     /// Swap (`REQ_SWAP`).
     pub const SWAP: Flags = Flags(1 << 7);
-    /// Must not be torn (`REQ_ATOMIC`).
+    /// It must not be torn (`REQ_ATOMIC`).
     pub const ATOMIC: Flags = Flags(1 << 8);
-    /// Fail rather than wait for a request slot (`REQ_NOWAIT`).
+    /// It fails rather than wait for a request slot (`REQ_NOWAIT`).
     pub const NOWAIT: Flags = Flags(1 << 9);
 
     /// Each flag with its name, from the lowest bit.
@@ -109,10 +109,10 @@ impl Flags {
         (Flags::NOWAIT, "nowait"),
     ];
 
-    /// What the letters of `rwbs` can show: sync, meta, FUA, preflush and readahead.
+    /// The flags that the letters of `rwbs` can show: sync, meta, FUA, preflush and readahead.
     pub const KNOWN_FROM_RWBS: Flags = Flags(0b1_1111);
 
-    /// Whether every flag of `other` is here too.
+    /// Whether this set contains every flag of `other`.
     pub fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -131,11 +131,11 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// Reads the `rwbs` letters of blkparse and of the block tracepoints, `WSM` or `FFWFS` say.
+/// Reads the `rwbs` letters of blkparse and of the block tracepoints, for example `WSM` or `FFWFS`.
 ///
 /// Kernel source: `blk_fill_rwbs` in `kernel/trace/blktrace.c`. An `F` before the op letter is a preflush, one after it
 /// is FUA; `F` alone (or `FF`, `FN`) is a flush request without data. Android's older kernels write the same letters.
-/// Unknown letters are skipped: new kernels add some.
+/// Unknown letters are skipped, because new kernels add some.
 pub fn parse_rwbs(rwbs: &[u8]) -> (Op, Flags) {
     let mut flags = Flags::NONE;
     let mut op = None;

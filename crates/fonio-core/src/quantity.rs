@@ -1,7 +1,7 @@
-//! Amounts: a number and its unit, read from people and written for them with one spelling everywhere.
+//! Amounts: numbers with a unit, read from people and written for them with the same spelling everywhere.
 //!
 //! The command line, budgets, workloads, faults and mount options read amounts with [`FromStr`]; reports, findings and
-//! errors write them with [`Unit::format`]. Sizes and times beyond what an `f64` holds exactly are refused.
+//! errors write them with [`Unit::format`]. Sizes and times that an `f64` cannot hold exactly are refused.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,14 +12,14 @@ use thiserror::Error;
 
 use crate::{ByteCount, Nanos};
 
-/// What a number counts; decides its prefixes and its suffix.
+/// The unit of a number; it decides the prefixes and the suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Nanoseconds, written as ns, µs, ms, s, min or h.
     Ns,
-    /// Seconds, written likewise: what run times and axes of time are in.
+    /// Seconds, written likewise: the unit of run times and time axes.
     S,
     /// Bytes, written with binary prefixes.
     Bytes,
@@ -27,11 +27,11 @@ pub enum Unit {
     BytesPerS,
     /// Events per second.
     PerS,
-    /// A share of a whole, 1 being all of it; written as a percentage.
+    /// A share, 1 being everything; written as a percentage.
     Share,
-    /// How many times one thing is another; written with a ×.
+    /// A ratio of two values; written with a ×.
     Ratio,
-    /// A number of things, written in full with separators.
+    /// A count, written in full with separators.
     Count,
     /// Thousandths of a degree Celsius, written in degrees.
     Millicelsius,
@@ -42,9 +42,9 @@ pub enum Unit {
 /// A number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quantity {
-    /// The number, in nanoseconds, bytes, shares of 1.
+    /// The number in its base unit: nanoseconds, bytes, shares of 1.
     pub value: f64,
-    /// What it counts; absent where it was written as a number alone.
+    /// Its unit; absent if the text was a number alone.
     pub unit: Option<Unit>,
 }
 
@@ -54,47 +54,47 @@ pub enum QuantityError {
     /// The text does not begin with a number.
     #[error("`{text}` does not begin with a number; write {expected}")]
     NoNumber {
-        /// As it was written.
+        /// The text as it was written.
         text: String,
-        /// What would have been right.
+        /// The expected kind of amount.
         expected: Expected,
     },
     /// The unit is missing.
     #[error("`{text}` needs a unit; write {expected}")]
     NoUnit {
-        /// As it was written.
+        /// The text as it was written.
         text: String,
-        /// What would have been right.
+        /// The expected kind of amount.
         expected: Expected,
     },
     /// The unit is unknown, or does not fit.
     #[error("`{text}` ends in `{unit}`; write {expected}")]
     OtherUnit {
-        /// As it was written.
+        /// The text as it was written.
         text: String,
         /// Its unit.
         unit: String,
-        /// What would have been right.
+        /// The expected kind of amount.
         expected: Expected,
     },
-    /// Negative, or too large to be exact.
+    /// The amount is negative, or too large to be exact.
     #[error("`{text}` is out of range, which is 0 to {largest}")]
     OutOfRange {
-        /// As it was written.
+        /// The text as it was written.
         text: String,
-        /// The largest that is read.
+        /// The largest allowed amount.
         largest: &'static str,
     },
 }
 
-/// What kind of amount was to be read; its text names the units and gives an example.
+/// The kind of amount that was expected; its text names the units and gives an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// A number of bytes.
     Size,
     /// A length of time.
     Duration,
-    /// Any of them.
+    /// Any quantity.
     Quantity,
 }
 
@@ -110,8 +110,8 @@ impl fmt::Display for Expected {
     }
 }
 
-/// Each unit as it is written, and its worth in the unit of the value. kB is 1000, KiB is 1024. A letter alone is binary,
-/// as fio, truncate, losetup and mount have it: `2G`.
+/// The spelling of each unit, and its factor to the base unit. kB is 1000, KiB is 1024. A letter alone is binary, as in
+/// fio, truncate, losetup and mount: `2G`.
 const SUFFIXES: &[(&str, Unit, f64)] = &[
     ("ns", Unit::Ns, 1.0),
     ("us", Unit::Ns, 1e3),
@@ -146,7 +146,7 @@ const SUFFIXES: &[(&str, Unit, f64)] = &[
     ("C", Unit::Millicelsius, 1000.0),
 ];
 
-/// Beyond it a `f64` does not hold every whole number: 8 PiB, 104 days.
+/// Above this number, an `f64` does not hold every integer: 8 PiB, 104 days.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Splits an amount into its number and its unit.
@@ -195,7 +195,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// Reads a whole amount of one unit. A number alone counts what `bare` says.
+/// Reads an integer amount of one unit. A number alone is multiplied by `bare`.
 fn whole(text: &str, unit: Unit, bare: Option<f64>, expected: Expected) -> Result<u64, QuantityError> {
     let (number, suffix) = split(text, expected)?;
     let text = text.trim();
@@ -226,7 +226,7 @@ fn whole(text: &str, unit: Unit, bare: Option<f64>, expected: Expected) -> Resul
 impl FromStr for ByteCount {
     type Err = QuantityError;
 
-    /// Reads `256MiB`, `1GB`, `2G`, `4096`; a number alone is bytes, as with fio, dd and truncate. Parts of a byte are
+    /// Reads `256MiB`, `1GB`, `2G`, `4096`. A number alone is bytes, as in fio, dd and truncate. Parts of a byte are
     /// rounded.
     fn from_str(text: &str) -> Result<ByteCount, QuantityError> {
         whole(text, Unit::Bytes, Some(1.0), Expected::Size).map(ByteCount)
@@ -245,7 +245,7 @@ impl FromStr for Nanos {
 /// Reads a size as [`ByteCount`] does, for callers that count in plain numbers.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// If the text is not a valid size.
 pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     text.parse().map(|ByteCount(bytes)| bytes)
 }
@@ -253,7 +253,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
 /// Reads a time as [`Nanos`] does, for callers that use the standard library's type.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// If the text is not a valid time.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     text.parse().map(|Nanos(ns)| Duration::from_nanos(ns))
 }
@@ -265,7 +265,7 @@ impl ByteCount {
             let worth = *worth as u64;
             *unit == Unit::Bytes && self.0 >= worth && self.0.is_multiple_of(worth)
         };
-        // Of the suffixes the first of equal worth: `KiB` before `K`.
+        // Among suffixes with the same factor, the first is used: `KiB` before `K`.
         let best =
             SUFFIXES.iter().filter(fits).reduce(|best, other| if other.2 > best.2 { other } else { best });
         best.map_or_else(
@@ -282,9 +282,10 @@ impl fmt::Display for Quantity {
 }
 
 impl Unit {
-    /// `value` of this unit, as people read it.
+    /// Formats `value` in this unit for people.
     ///
-    /// A value that is not finite is written as a dash: the report has no word for it, and none may occur.
+    /// A value that is not finite is written as a dash. Such values must not occur, and the report has no word for
+    /// them.
     pub fn format(self, value: f64) -> String {
         if !value.is_finite() {
             return "–".to_owned();
@@ -312,9 +313,9 @@ impl Unit {
         }
     }
 
-    /// A change of this unit, with its sign.
+    /// Formats a change in this unit, with its sign.
     pub fn format_change(self, value: f64) -> String {
-        // A change too small to be written is none.
+        // A change too small to be shown counts as no change.
         let text = self.format(value.abs());
         match text.starts_with('<') {
             true => self.format(0.0),
@@ -360,7 +361,7 @@ fn percent(share: f64) -> String {
     if value > 0.0 && value < 0.01 {
         return "<0.01 %".to_owned();
     }
-    // What is not all must not read as all.
+    // A share below 1 must not read as 100 %.
     if share < 1.0 && value >= 99.95 {
         return ">99.9 %".to_owned();
     }
@@ -379,7 +380,7 @@ fn duration(ns: f64) -> String {
         return format!("{} min {:02} s", seconds / 60, seconds % 60);
     }
     for (step, name) in STEPS {
-        // 999.6 µs rounds up to 1000: the next unit says it better.
+        // 999.6 µs rounds up to 1000, so the next unit is used.
         if ns / step >= 0.9995 {
             return format!("{} {name}", significant(ns / step));
         }
@@ -415,7 +416,7 @@ fn grouped(value: u64) -> String {
 mod tests {
     use super::*;
 
-    /// `UNIT VALUE TEXT` in each line; the report's script is held to the same file.
+    /// Each line is `UNIT VALUE TEXT`; the report's script is tested against the same file.
     #[test]
     fn numbers_as_people_read_them() {
         for line in include_str!("quantity/formatted.tsv").lines().filter(|line| !line.starts_with('#')) {

@@ -19,7 +19,7 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A seed for each number, from one seed.
+/// Derives a seed for each number from one seed.
 #[inline]
 pub fn seed_for(seed: u64, number: u64) -> u64 {
     seed ^ number.wrapping_mul(STEP)
@@ -32,7 +32,7 @@ impl Random {
         Random { state: seed }
     }
 
-    /// A sequence for each label, so that one more draw from one of them changes nothing in the others.
+    /// A sequence for each label. One more draw from one sequence changes nothing in the others.
     pub fn labelled(seed: u64, label: &str) -> Random {
         // FNV-1a.
         let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -43,7 +43,7 @@ impl Random {
         random
     }
 
-    /// The same sequence after `count` more numbers, which are not computed.
+    /// The same sequence after `count` more numbers, which are skipped without computing them.
     #[inline]
     pub fn skip(self, count: u64) -> Random {
         Random { state: self.state.wrapping_add(count.wrapping_mul(STEP)) }
@@ -60,7 +60,7 @@ impl Random {
     ///
     /// # Panics
     ///
-    /// Where `end` is 0.
+    /// If `end` is 0.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "no number is below 0");
@@ -71,7 +71,7 @@ impl Random {
     ///
     /// # Panics
     ///
-    /// Where `low` is greater than `high`.
+    /// If `low` is greater than `high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         assert!(low <= high, "an empty range");
         match (high - low).checked_add(1) {
@@ -80,13 +80,13 @@ impl Random {
         }
     }
 
-    /// A number from 0 up to 1, without 1.
+    /// A number from 0 up to, but not including, 1.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Puts `items` into an order in which each is as likely as any other.
+    /// Shuffles `items`; every order is equally likely.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);

@@ -1,22 +1,22 @@
-//! The contract of a trace reader: what the assembler and the recorder ask of every source of block events.
+//! The contract of a trace reader: what the assembler and the recorder require of every source of block events.
 
 use std::io;
 
 use crate::event::Batch;
 use crate::meta::{Clock, Source};
 
-/// A reader of one format. It keeps bounded memory whatever the input, and it never panics on any bytes.
+/// A reader of one format. Its memory is bounded for any input, and it never panics, whatever the bytes.
 pub trait TraceReader {
     /// Clears `batch`, fills it with the next few thousand events, and returns whether there may be more.
     ///
-    /// Damage in the input is not an error: the reader skips what it cannot read, reports that in `batch.diagnostics`,
+    /// Damage in the input is not an error: the reader skips unreadable parts, reports that in `batch.diagnostics`,
     /// and goes on.
     ///
     /// # Errors
-    /// Only what the underlying stream reports.
+    /// Only errors of the underlying stream.
     fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool>;
 
-    /// The format, the files, and the kinds of event that it can show. Complete once the input has ended.
+    /// The format, the files, and the event kinds that it can show. Complete once the input has ended.
     fn source(&self) -> Source;
 
     /// The clock of the timestamps. Complete once the input has ended.

@@ -1,4 +1,4 @@
-//! The rows of a recording's tables. `None` is what the source did not see; it is never a guessed zero.
+//! The rows of a recording's tables. `None` means that the source did not show the value; it is never a guessed zero.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::op::{Flags, Op};
 use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 
-/// What kind of data a request or bio carries.
+/// The kind of data that a request or bio carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -31,7 +31,7 @@ pub struct Request {
     pub request_id: u64,
     /// The device.
     pub device: DeviceId,
-    /// What it asks for.
+    /// The operation.
     pub op: Op,
     /// The flags that are set.
     pub flags: Flags,
@@ -47,30 +47,30 @@ pub struct Request {
     pub inserted: Option<Timestamp>,
     /// When it was first issued to the driver.
     pub issued: Option<Timestamp>,
-    /// When it was last issued, where that was not the first time.
+    /// When it was last issued, if it was issued more than once.
     pub reissued: Option<Timestamp>,
     /// When its last part completed; `None` if that was not seen.
     pub completed: Option<Timestamp>,
-    /// How often the driver gave it back; `None` where the source shows no requeues.
+    /// How often the driver requeued it; `None` if the source shows no requeues.
     pub requeues: Option<u32>,
-    /// The processor it was issued on, else queued on.
+    /// The processor on which it was issued; else, on which it was queued.
     pub cpu: Option<u32>,
-    /// The thread that queued its first bio; where no bio is seen, the one that inserted, else issued it.
+    /// The thread that queued its first bio; if no bio was seen, the one that inserted it, else the one that issued it.
     pub tid: Option<u32>,
-    /// The thread that caused it, where it is known and may differ (who dirtied the page).
+    /// The thread that caused it (that dirtied the page), if it is known and can differ from `tid`.
     pub cause_tid: Option<u32>,
-    /// Row of `files.parquet`.
+    /// The row of `files.parquet`.
     pub file_id: Option<u32>,
-    /// Kind of data.
+    /// The kind of data.
     pub content: Content,
     /// The kernel's `ioprio`.
     pub ioprio: Option<u16>,
-    /// 0 or a negative errno; `None` where it did not complete or the source does not say.
+    /// 0 or a negative errno; `None` if it did not complete or the source does not show it.
     pub error: Option<i32>,
 }
 
 impl Request {
-    /// A request of which nothing is known but where it goes and what it does.
+    /// A request with a known device, op and size; nothing else is known.
     pub fn new(device: DeviceId, op: Op, bytes: ByteCount) -> Request {
         Request {
             request_id: 0,
@@ -106,17 +106,17 @@ impl Request {
         (self.order_time(), self.request_id).cmp(&(other.order_time(), other.request_id))
     }
 
-    /// First issue to completion: what the studies call latency.
+    /// Service time: from first issue to completion. The studies call it latency.
     pub fn service(&self) -> Option<Nanos> {
         self.completed?.since(self.issued?)
     }
 
-    /// Queued to first issue.
+    /// Queue time: from queue to first issue.
     pub fn queue(&self) -> Option<Nanos> {
         self.issued?.since(self.queued?)
     }
 
-    /// Queued to completion.
+    /// Response time: from queue to completion.
     pub fn response(&self) -> Option<Nanos> {
         self.completed?.since(self.queued?)
     }
@@ -134,11 +134,11 @@ pub struct Bio {
     pub sector: Option<Sector>,
     pub bytes: ByteCount,
     pub queued: Timestamp,
-    /// Of a bio-based device only; other bios complete with their request.
+    /// Known for bio-based devices only; other bios complete with their request.
     pub completed: Option<Timestamp>,
     /// The thread that queued it.
     pub tid: Option<u32>,
-    /// The thread that dirtied the data, where it is known.
+    /// The thread that dirtied the data, if it is known.
     pub cause_tid: Option<u32>,
     pub file_id: Option<u32>,
     /// The request that carried it; `None` for a bio of a stacked device, see [`LinkKind::Remap`].
@@ -154,9 +154,9 @@ pub enum LinkKind {
     Merge,
     /// A bio (parent) was split; the child is the remainder.
     Split,
-    /// A bio (parent) on a stacked device or partition went on as a bio (child) on the device below.
+    /// A bio (parent) on a stacked device or partition moved on as a bio (child) to the device below.
     Remap,
-    /// A request (parent) was given back by the driver and issued anew under another id (child).
+    /// The driver requeued a request (parent), which was issued again under another id (child).
     Requeue,
     /// A request with data and preflush or FUA (parent) needed this flush request (child).
     Flush,
@@ -164,7 +164,7 @@ pub enum LinkKind {
     Cause,
 }
 
-/// Which table an end of a [`Link`] is in.
+/// The table of one end of a [`Link`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -174,7 +174,7 @@ pub enum LinkEnd {
     Bio,
 }
 
-/// `links.parquet`: how bios and requests came from each other, in the order in which that was seen.
+/// `links.parquet`: how one bio or request came from another, in the order in which the links were seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
 pub struct Link {
@@ -198,32 +198,32 @@ pub struct Call {
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
     pub exited: Option<Timestamp>,
-    /// What it returned: a count or a negative errno.
+    /// The returned value: a count or a negative errno.
     pub result: Option<i64>,
 }
 
-/// Why a thread did not run.
+/// The reason why a thread did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum WaitReason {
     /// It waited for a read, a write, a flush, a page of a file or of swap, or the file system's journal.
     Storage,
-    /// It waited for a socket: another machine, or this one through the network's code.
+    /// It waited for a socket: for another machine, or for this one through the network stack.
     Network,
-    /// It waited for a time that it had set itself.
+    /// It waited for a timer that it had set itself.
     Timer,
-    /// It waited for a lock, in the kernel or of the program (futex).
+    /// It waited for a lock, of the kernel or of the program (futex).
     Lock,
     /// It waited for another thread or process: a pipe, a local socket, the end of a child.
     Thread,
-    /// It was ready to run, without a processor.
+    /// It was ready to run and waited for a processor.
     Cpu,
-    /// It was blocked for a reason that was not seen.
+    /// It was blocked for an unknown reason.
     Unknown,
 }
 
-/// `waits.parquet`: one interval in which a thread did not run: it was blocked, or ready and without a processor.
+/// `waits.parquet`: one interval in which a thread did not run, because it was blocked or had no processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Wait {
@@ -234,7 +234,7 @@ pub struct Wait {
     /// The request whose completion ended it, if one did.
     pub request_id: Option<u64>,
     /// The thread that ended it; `None` for an interrupt. In a thread's first interval, whose reason is
-    /// [`Cpu`](WaitReason::Cpu), the thread that created it.
+    /// [`Cpu`](WaitReason::Cpu), it is the thread that created it.
     pub waker_tid: Option<u32>,
 }
 
@@ -250,14 +250,14 @@ pub struct File {
     pub content: Content,
 }
 
-/// `threads.parquet`: a thread's identity from an instant on. The row that holds at an instant is the last one with
-/// that `tid` whose `from` is not later.
+/// `threads.parquet`: a thread's identity from an instant on. At an instant, the last row with that `tid` whose `from`
+/// is not later applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Thread {
     pub tid: u32,
     pub from: Timestamp,
-    /// The process, that is the thread group (the kernel's `tgid`).
+    /// The process: the thread group (the kernel's `tgid`).
     pub pid: Option<u32>,
     pub comm: Option<String>,
     /// Path below the cgroup mount; a systemd unit can be read from it.
@@ -265,8 +265,8 @@ pub struct Thread {
     pub uid: Option<u32>,
 }
 
-/// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes moved, busy time and stall time
-/// are counters since some origin (take differences), the rest are gauges.
+/// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes moved, busy time and stall time are
+/// counters from some origin (use differences); the others are gauges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -301,7 +301,7 @@ pub enum Metric {
     CpuFrequencyMaxKhz,
     /// Counter of one processor, in `USER_HZ` ticks (100 a second). Subject: the processor (`cpu0`).
     ProcessorActiveTicks,
-    /// Speed of an interface's link in one direction, where its driver knows it. Subject: the interface.
+    /// Speed of an interface's link in one direction, if its driver knows it. Subject: the interface.
     NetLinkBytesPerS,
 }
 
@@ -311,12 +311,12 @@ pub enum Metric {
 pub struct Sample {
     pub time: Timestamp,
     pub metric: Metric,
-    /// Which device, interface, zone or resource; `None` where there is one only.
+    /// The device, interface, zone or resource; `None` if there is only one.
     pub subject: Option<String>,
     pub value: i64,
 }
 
-/// `marks.parquet`: a named instant, or a span where `until` is given.
+/// `marks.parquet`: a named instant, or a span if `until` is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Mark {
@@ -331,24 +331,25 @@ pub struct Mark {
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
 pub enum Severity {
-    /// Worth knowing; nothing was lost.
+    /// For information; nothing was lost.
     Note,
-    /// Some input was skipped or is ambiguous; the rest stands.
+    /// Some input was skipped or is ambiguous; the rest is valid.
     Warning,
     /// The reader had to stop before the end of the input.
     Error,
 }
 
-/// `diagnostics.jsonl`: what was wrong with the input and what was done about it.
+/// `diagnostics.jsonl`: an error in the input, and how fonio handled it.
 ///
-/// Producers merge repetitions of the same `code` into one diagnostic with a `count`, after a few with their places.
+/// After a few diagnostics with the same `code`, each with its place, producers merge the others into one with a
+/// `count`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// How much it matters.
     pub severity: Severity,
-    /// A stable name in kebab-case, `truncated-record` say.
+    /// A stable name in kebab-case, for example `truncated-record`.
     pub code: String,
-    /// One sentence: what was found and what was done.
+    /// One sentence: what was found, and how it was handled.
     pub message: String,
     /// The input file or stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,19 +1,18 @@
-//! The contract of a consumer of rows, and two short ways to state what it does with the kinds that it does not need.
+//! The contract of a consumer of rows, and two macros for the kinds of rows that it does not need.
 
 use std::io;
 
 use crate::rows::{Bio, Call, Diagnostic, File, Link, Mark, Request, Sample, Thread, Wait};
 use crate::units::Timestamp;
 
-/// Takes the rows of a recording. The recording writer, the analysis and the filters are such sinks.
+/// Takes the rows of a recording. The recording writer, the analysis and the filters implement it.
 ///
-/// Rows of each table arrive in that table's order, except where a producer documents otherwise; tables are
-/// interleaved freely, but a row that others refer to by time (a thread, a file) comes before them. An error is the
-/// sink's own failure (a full disk) and ends the producer.
+/// Rows of each table arrive in that table's order, unless a producer documents otherwise. Tables are interleaved
+/// freely, but a row to which others refer by time (a thread, a file) comes before them. An error is a failure of the
+/// sink itself (a full disk) and ends the producer.
 ///
-/// A sink states what it does with every kind of row, so that none is lost because somebody forgot it:
-/// [`ignore_rows!`](crate::ignore_rows) names those that it does not need, and
-/// [`forward_rows!`](crate::forward_rows) those that it hands on unchanged.
+/// A sink handles every kind of row explicitly, so that none is forgotten: [`ignore_rows!`](crate::ignore_rows) names
+/// the kinds that it does not need, and [`forward_rows!`](crate::forward_rows) those that it passes on unchanged.
 ///
 /// ```
 /// use std::io;
@@ -32,7 +31,8 @@ use crate::units::Timestamp;
 /// ```
 #[allow(missing_docs)]
 pub trait RowSink {
-    /// Comes once, before any row: the first instant covered, where there is one. Times that people state count from it.
+    /// Called once, before any row, with the first instant covered, if there is one. Times that a user states count
+    /// from it.
     fn began(&mut self, at: Timestamp) -> io::Result<()>;
     fn request(&mut self, row: &Request) -> io::Result<()>;
     fn bio(&mut self, row: &Bio) -> io::Result<()>;
@@ -44,10 +44,10 @@ pub trait RowSink {
     fn sample(&mut self, row: &Sample) -> io::Result<()>;
     fn mark(&mut self, row: &Mark) -> io::Result<()>;
     fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()>;
-    /// Promises that no request and no bio ordered before `before` will come any more. A producer whose rows are out of
-    /// order calls this, so that a sink that puts them in order need not hold them all.
+    /// Promises that no more requests or bios ordered before `before` will come. A producer whose rows are out of order
+    /// calls this, so that a sink that sorts them need not hold them all.
     fn settled(&mut self, before: Timestamp) -> io::Result<()>;
-    /// Whether bios and links are wanted; a producer may leave them out where they are not.
+    /// Whether the sink needs bios and links; if not, a producer may leave them out.
     fn wants_bios(&self) -> bool {
         true
     }

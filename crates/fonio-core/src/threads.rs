@@ -1,17 +1,17 @@
-//! Which thread had which name when, in bounded memory: how readers make the rows of the `threads` table.
+//! The names of threads over time, in bounded memory. Readers make the rows of the `threads` table from them.
 
 use rustc_hash::FxHashMap;
 
 use crate::rows::Thread;
 use crate::units::Timestamp;
 
-/// Threads remembered in one generation; at most two generations are kept.
+/// The most threads in one generation; at most two generations are kept.
 const GENERATION_MAX: usize = 16 * 1024;
 
-/// Bytes of a name that are kept: the kernel's names have at most 15, those of its workers 63.
+/// The most bytes of a name that are kept. The kernel's names have at most 15, those of its workers 63.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What is known of one thread.
+/// The known properties of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
     pid: Option<u32>,
@@ -20,18 +20,18 @@ struct Known {
     from_event: bool,
 }
 
-/// Where a name was read.
+/// The place from which a name was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameOrigin {
-    /// In the columns before the event. They give the name that the kernel saved last, which can be older than the event
+    /// The columns before the event. They give the name that the kernel saved last, which can be older than the event
     /// or, in a `trace` file, younger. So this name never replaces one that an event gave.
     Columns,
-    /// In the event itself: it is the thread's name at that moment.
+    /// The event itself: it gives the thread's name at that moment.
     Event,
 }
 
-/// The threads that a reader saw lately, with what it knows of each. A thread that was forgotten gives a row again when
-/// it returns.
+/// The threads that a reader saw recently, and their known properties. A thread that was forgotten gets a row again
+/// when it returns.
 #[derive(Debug, Default)]
 pub struct SeenThreads {
     young: FxHashMap<u32, Known>,
@@ -39,7 +39,7 @@ pub struct SeenThreads {
 }
 
 impl SeenThreads {
-    /// Notes a thread and returns a row where something about it is new.
+    /// Records a thread, and returns a row if something about it is new.
     pub fn seen(
         &mut self,
         tid: u32,
@@ -48,7 +48,7 @@ impl SeenThreads {
         origin: NameOrigin,
         at: Timestamp,
     ) -> Option<Thread> {
-        // Every processor has an idle thread with this number, each with a name of its own.
+        // Every processor has an idle thread with this number, each with its own name.
         let comm = if tid == 0 { Some(b"<idle>".as_slice()) } else { comm.filter(|comm| *comm != b"<...>") };
         let comm = comm.map(|comm| &comm[..comm.len().min(NAME_BYTES_MAX)]);
         let pid = pid.filter(|_| tid != 0);
@@ -67,7 +67,7 @@ impl SeenThreads {
 }
 
 impl Known {
-    /// Whether anything changed.
+    /// Returns whether anything changed.
     fn update(&mut self, pid: Option<u32>, comm: Option<&[u8]>, origin: NameOrigin) -> bool {
         let mut changed = false;
         if pid.is_some() && pid != self.pid {

@@ -1,4 +1,4 @@
-//! Units: a number that has a unit has a type of its own.
+//! Types for numbers with a unit.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -31,7 +31,7 @@ pub struct Sector(pub u64);
 pub struct ByteCount(pub u64);
 
 impl Timestamp {
-    /// The time from `earlier` to `self`; `None` where `earlier` is in truth later, which happens in damaged traces.
+    /// The time from `earlier` to `self`; `None` if `earlier` is in fact later, which happens in damaged traces.
     pub fn since(self, earlier: Timestamp) -> Option<Nanos> {
         self.0.checked_sub(earlier.0).map(Nanos)
     }
@@ -52,7 +52,7 @@ impl Nanos {
 }
 
 impl Sector {
-    /// The first sector after `bytes` that begin here; a part of a sector counts as a whole one.
+    /// The first sector after a range of `bytes` that begins here; a partial sector counts as a full one.
     pub fn after(self, bytes: ByteCount) -> Sector {
         Sector(self.0.saturating_add(bytes.0.div_ceil(SECTOR_BYTES)))
     }

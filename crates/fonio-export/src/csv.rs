@@ -1,5 +1,5 @@
-//! `requests.parquet` as CSV with a header: times in nanoseconds, an empty cell for what is not known, flags joined
-//! with `|`, and the name that the thread had. `Mapping::fonio` of `fonio-trace` reads it back.
+//! `requests.parquet` as CSV with a header: times in nanoseconds, an empty cell for an unknown value, flags joined with
+//! `|`, and the thread's name at that time. `Mapping::fonio` of `fonio-trace` reads it back.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -21,16 +21,16 @@ impl<W: Write> CsvExport<W> {
     /// Writes the header.
     ///
     /// # Errors
-    /// What `to` reports.
+    /// Errors of `to`.
     pub fn new(mut to: W) -> io::Result<CsvExport<W>> {
         writeln!(to, "{HEADER}")?;
         Ok(CsvExport { to, names: Names::default() })
     }
 
-    /// Ends the file and gives back where it was written to.
+    /// Ends the file and returns the writer.
     ///
     /// # Errors
-    /// What `to` reports.
+    /// Errors of `to`.
     pub fn finish(mut self) -> io::Result<W> {
         self.to.flush()?;
         Ok(self.to)
@@ -92,7 +92,8 @@ fn flags(to: &mut impl Write, flags: Flags) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a name, in quotes where CSV needs them. A line end in it becomes a blank, since our reader takes lines as rows.
+/// Writes a name, in quotes if CSV needs them. A line end in it becomes a blank, because our reader takes lines as
+/// rows.
 fn text(to: &mut impl Write, text: &str) -> io::Result<()> {
     if !text.contains(['"', ',', '\n', '\r']) && text.trim() == text && !text.starts_with('#') {
         return to.write_all(text.as_bytes());

@@ -1,14 +1,14 @@
-//! fio's iolog, versions 2 and 3: what a device was asked to do, to be replayed with `fio --read_iolog`.
+//! fio's iolog, versions 2 and 3: the operations of a device, for a replay with `fio --read_iolog`.
 //!
-//! - Requests in the order of their issue. Version 3 has their times, in microseconds; version 2 has none (its `wait`
-//!   is documented in microseconds and taken by fio 3.33 as milliseconds since fio's start), so it is replayed as fast
-//!   as fio's depth allows.
-//! - fio loses the delay after a line whose time is 0, so times begin at 1.
+//! - Requests are in the order of their issue. Version 3 has their times, in microseconds. Version 2 has none (its
+//!   `wait` is documented in microseconds, and fio 3.33 takes it as milliseconds since fio's start), so it is replayed
+//!   as fast as fio's depth allows.
+//! - fio loses the delay after a line with time 0, so times begin at 1.
 //! - A flush is a `datasync`. fio can set neither PREFLUSH nor FUA, so a write with either has a `datasync` before or
-//!   after it: what was durable stays so, at more flushes than the original where the device has FUA.
-//! - A discard is a `trim`, as fio's manual has it; fio 3.33 passes over such lines with the words `bad ddir: 2`, later
-//!   versions replay them. fio holds a buffer as long as the longest line, so long requests become several lines.
-//! - Operations that fio has no word for (zeroes written without data, secure erase, zones, passthrough) are left out and
+//!   after it: durable data stay durable, with more flushes than in the original if the device has FUA.
+//! - A discard is a `trim`, according to fio's manual; fio 3.33 skips such lines with the words `bad ddir: 2`, later
+//!   versions replay them. fio allocates a buffer as long as the longest line, so long requests become several lines.
+//! - Operations that fio does not have (zeroes written without data, secure erase, zones, passthrough) are left out and
 //!   counted.
 //!
 //! Source: fio's `iolog.c` and its manual, "Trace file format".
@@ -19,24 +19,24 @@ use std::io::{self, Write};
 use fonio_core::meta::Device;
 use fonio_core::{DeviceId, Flags, Op, Request, RowSink, SECTOR_BYTES, Timestamp, ignore_rows};
 
-/// Longer requests are written as several lines.
+/// Longer requests become several lines.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// The version of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// Without times; fio from 1.17 on.
+    /// Without times; for fio from 1.17 on.
     V2,
-    /// With times; fio from 3.31 on.
+    /// With times; for fio from 3.31 on.
     V3,
 }
 
-/// How much was written, and what was left out.
+/// The numbers of requests written and left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Requests that are in the log.
+    /// Requests in the log.
     pub requests: u64,
-    /// Requests that are not in it, by op: fio has no action for them.
+    /// Requests that are not in the log, by op: fio has no action for them.
     pub left_out: BTreeMap<Op, u64>,
 }
 
@@ -44,7 +44,7 @@ pub struct Written {
 pub struct FioIolog<W> {
     to: W,
     version: Version,
-    /// Names by which fio opens the devices.
+    /// The names by which fio opens the devices.
     names: BTreeMap<DeviceId, String>,
     opened: Vec<DeviceId>,
     /// The time of the first line.
@@ -54,17 +54,17 @@ pub struct FioIolog<W> {
 }
 
 impl<W: Write> FioIolog<W> {
-    /// Writes the first line. Devices that have a name in `devices` are opened by it under `/dev`, others by their
-    /// number under `/dev/block`; `fio --replay_redirect` opens another in their place.
+    /// Writes the first line. fio opens devices with a name in `devices` by that name under `/dev`, and others by their
+    /// number under `/dev/block`; `fio --replay_redirect` opens another device instead.
     ///
     /// # Errors
-    /// What `to` reports.
+    /// Errors of `to`.
     pub fn new(mut to: W, version: Version, devices: &[Device]) -> io::Result<FioIolog<W>> {
         let number = if version == Version::V2 { 2 } else { 3 };
         writeln!(to, "fio version {number} iolog")?;
         let names = devices
             .iter()
-            // A path in the log ends at a blank.
+            // A path in the log ends at the first blank.
             .filter_map(|device| Some((device.id, device.name.clone()?)))
             .filter(|(_, name)| !name.is_empty() && name.len() < 200 && !name.contains(char::is_whitespace))
             .map(|(id, name)| (id, format!("/dev/{name}")))
@@ -83,7 +83,7 @@ impl<W: Write> FioIolog<W> {
     /// Closes the devices and ends the file.
     ///
     /// # Errors
-    /// What the output reports.
+    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<Written> {
         for device in std::mem::take(&mut self.opened) {
             self.line(device, "close")?;
@@ -92,7 +92,7 @@ impl<W: Write> FioIolog<W> {
         Ok(self.written)
     }
 
-    /// Writes one line at the time of the last.
+    /// Writes one line with the latest time.
     fn line(&mut self, device: DeviceId, action: &str) -> io::Result<()> {
         if self.version == Version::V3 {
             write!(self.to, "{} ", self.last_us)?;

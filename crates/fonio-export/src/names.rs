@@ -15,7 +15,7 @@ impl Names {
         rows.insert(place, row.clone());
     }
 
-    /// The row that holds at `at`; before the first, the first.
+    /// The row that applies at `at`; before the first row, the first.
     pub fn at(&self, tid: u32, at: Timestamp) -> Option<&Thread> {
         let rows = self.0.get(&tid)?;
         rows.get(rows.partition_point(|row| row.from <= at).saturating_sub(1))

@@ -1,17 +1,17 @@
 //! Chrome's JSON trace events, which <https://ui.perfetto.dev> and `chrome://tracing` open.
 //!
-//! Each device is a process. A slice of a thread must lie wholly inside or outside another, and requests in flight at
-//! once overlap as they like, so each device has as many tracks as it has requests in flight at once at most: `in flight
-//! 1`, `in flight 2`, … hold the time from first issue to completion, and `queued 1`, … that from queue to first issue.
-//! A request goes on the first track that is free, so the number of tracks in use at an instant is near the depth.
-//! (Events with `ph` `b` and `e` would need no such tracks, but Perfetto gives each id a track of its own, and groups
-//! them by name: the depth could not be seen.) The slice's arguments describe the request.
+//! Each device is a process. A slice on a track must lie completely inside or outside any other, but requests in flight
+//! can overlap in any way. So each device has as many tracks as its greatest number of requests in flight: `in flight
+//! 1`, `in flight 2`, … hold the time from first issue to completion, and `queued 1`, … the time from queue to first
+//! issue. A request goes on the first free track, so the number of tracks in use at an instant is near the depth.
+//! (Events with `ph` `b` and `e` would need no such tracks, but Perfetto gives each id its own track, and groups them
+//! by name: the depth would not be visible.) The arguments of a slice describe the request.
 //!
-//! Beside them: calls and waits on the tracks of their threads, marks, and samples as counters.
+//! The file also contains calls and waits on the tracks of their threads, marks, and samples as counters.
 //!
 //! Times are microseconds with three decimals. Perfetto reads them as doubles, which hold nanoseconds up to about 100
-//! days; where the clock is beyond (wall-clock time), the hour in which the trace begins is taken off, and `otherData`
-//! says how much.
+//! days; if the clock is beyond that (wall-clock time), the hour in which the trace begins is subtracted, and
+//! `otherData` gives the difference.
 //!
 //! Format: "Trace Event Format" by N. Duca and D. Sinclair; Perfetto's `json_trace_parser.cc`.
 
@@ -26,29 +26,29 @@ use fonio_core::{
 
 use crate::names::Names;
 
-/// Numbers of the devices' processes: above every number that Linux gives to one (2^22).
+/// The process numbers of the devices: above every number that Linux gives to a process (2^22).
 const DEVICE_PIDS: u32 = 10_000_000;
 
-/// The process of the marks, and that of the samples.
+/// The process of the marks, and the process of the samples.
 const MARKS_PID: u32 = 9_000_000;
 const SAMPLES_PID: u32 = 9_000_001;
 
-/// Thread numbers of a device's tracks: those of the queue stand after those in flight.
+/// The thread numbers of a device's tracks: the tracks of the queue come after those of requests in flight.
 const QUEUED_TIDS: u32 = 100_000;
 
 /// Nanoseconds in an hour, and the time from which doubles of microseconds no longer hold every nanosecond.
 const HOUR: u64 = 3_600_000_000_000;
 const EXACT_UNTIL: u64 = 1 << 53;
 
-/// Tracks on which nothing overlaps.
+/// Tracks on which no slices overlap.
 #[derive(Default)]
 struct Lanes {
-    /// When each is free again.
+    /// The time from which each track is free.
     free_from: Vec<u64>,
 }
 
 impl Lanes {
-    /// The first that is free from `begin` on, taken until `end`; and whether it is new.
+    /// The first track that is free from `begin` on, now taken until `end`; also whether it is new.
     fn take(&mut self, begin: u64, end: u64) -> (u32, bool) {
         let found = self.free_from.iter().position(|free| *free <= begin);
         let lane = found.unwrap_or(self.free_from.len());
@@ -65,7 +65,7 @@ struct DeviceTracks {
     pid: u32,
     in_flight: Lanes,
     queued: Lanes,
-    /// A track for what has no end was begun.
+    /// Whether a track was begun for slices without an end.
     unended: bool,
 }
 
@@ -73,19 +73,19 @@ struct DeviceTracks {
 pub struct PerfettoJson<W> {
     to: W,
     began: Option<Timestamp>,
-    /// Taken off every time; known from the first row on.
+    /// The time subtracted from every other; known from the first row on.
     origin: Option<u64>,
     names: Names,
     device_names: BTreeMap<DeviceId, String>,
     devices: BTreeMap<DeviceId, DeviceTracks>,
     marks: Lanes,
     samples: bool,
-    /// The name under which each thread's track was announced.
+    /// The name with which each thread's track was announced.
     threads: BTreeMap<u32, Option<String>>,
 }
 
 impl<W: Write> PerfettoJson<W> {
-    /// An export to `to`; devices are called by their names in `devices`, else by their numbers.
+    /// An export to `to`; devices are named by their names in `devices`, else by their numbers.
     pub fn new(to: W, devices: &[Device]) -> PerfettoJson<W> {
         let device_names =
             devices.iter().filter_map(|device| Some((device.id, device.name.clone()?))).collect();
@@ -102,10 +102,10 @@ impl<W: Write> PerfettoJson<W> {
         }
     }
 
-    /// Ends the file and gives back where it was written to.
+    /// Ends the file and returns the writer.
     ///
     /// # Errors
-    /// What the output reports.
+    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         if self.origin.is_none() {
             self.header(Timestamp(0))?;
@@ -123,7 +123,7 @@ impl<W: Write> PerfettoJson<W> {
             self.to,
             "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"writer\":\"fonio\",\"origin_ns\":\"{origin}\"}},\"traceEvents\":["
         )?;
-        // The one event that has no comma before it.
+        // Only this event has no comma before it.
         write!(
             self.to,
             "{{\"ph\":\"M\",\"pid\":{MARKS_PID},\"name\":\"process_name\",\"args\":{{\"name\":\"marks\"}}}}"
@@ -131,7 +131,7 @@ impl<W: Write> PerfettoJson<W> {
         Ok(origin)
     }
 
-    /// `at` as the file writes it.
+    /// `at` in the format of the file.
     fn micros(&mut self, at: Timestamp) -> io::Result<Micros> {
         let origin = match self.origin {
             Some(origin) => origin,
@@ -160,7 +160,7 @@ impl<W: Write> PerfettoJson<W> {
         )
     }
 
-    /// The beginning of a slice (with an end) or an instant (without), up to its arguments.
+    /// Writes the beginning of a slice (with an end) or of an instant (without), up to its arguments.
     fn begin(
         &mut self,
         pid: u32,
@@ -187,7 +187,7 @@ impl<W: Write> PerfettoJson<W> {
         }
     }
 
-    /// The device's tracks, announced when first asked for.
+    /// The device's process; its tracks are announced at the first call.
     fn device(&mut self, id: DeviceId) -> io::Result<u32> {
         if let Some(tracks) = self.devices.get(&id) {
             return Ok(tracks.pid);
@@ -235,9 +235,9 @@ impl<W: Write> PerfettoJson<W> {
         to.write_all(b"}}")
     }
 
-    /// The process of a thread, whose track is announced under its name.
+    /// The process of a thread, whose track is announced with its name.
     fn thread_track(&mut self, tid: u32, at: Timestamp) -> io::Result<u32> {
-        // Announcements, too, stand after the header.
+        // Announcements must also come after the header.
         self.micros(at)?;
         let (pid, comm) = match self.names.at(tid, at) {
             Some(row) => (row.pid.unwrap_or(tid), row.comm.clone()),
@@ -274,7 +274,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
         let flags = flag_names(row.flags);
         let name =
             if flags.is_empty() { row.op.name().to_owned() } else { format!("{} {flags}", row.op.name()) };
-        // Damaged traces have completions before their issues: an empty slice stands for them.
+        // Damaged traces have completions before their issues; an empty slice represents them.
         let spans = [
             (true, row.queued, row.issued.map(|issued| issued.max(row.queued.unwrap_or(issued)))),
             (
@@ -393,7 +393,7 @@ fn flag_names(flags: Flags) -> String {
     set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
 }
 
-/// Nanoseconds, written as microseconds with three decimals.
+/// Nanoseconds, formatted as microseconds with three decimals.
 struct Micros(i128);
 
 impl fmt::Display for Micros {
@@ -404,7 +404,7 @@ impl fmt::Display for Micros {
     }
 }
 
-/// Text as a JSON string.
+/// Text, formatted as a JSON string.
 struct Json<'a>(&'a str);
 
 impl fmt::Display for Json<'_> {

@@ -11,7 +11,7 @@ use fonio_core::{
 };
 
 /// Rows in a batch: some 45 KiB, and a tenth of a millisecond of work, to which waking the other thread adds little.
-const ROWS: usize = 256;
+const ROWS: usize = 4096;
 /// Batches between the threads. More would even out longer pauses, but these stay in the processor's cache.
 const BATCHES: usize = 4;
 

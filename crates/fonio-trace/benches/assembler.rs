@@ -1,7 +1,7 @@
-//! Nanoseconds per event of the assembler: Q, G, I, D, C of random 4 KiB reads and writes at several depths, and the
-//! same with a partition's remap and with merges.
+//! The assembler's time per event, in nanoseconds: Q, G, I, D, C of random 4 KiB reads and writes at several depths,
+//! and the same with a partition's remap and with merges.
 //!
-//! `cargo bench -p fonio-trace --bench assembler`; an item is an event.
+//! Run `cargo bench -p fonio-trace --bench assembler`; an item is an event.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use fonio_core::{
 };
 use fonio_trace::assembler::{Assembler, AssemblerOptions};
 
-/// Few enough that the events stay in the cache, as those of a reader's one batch do.
+/// So few that the events stay in the cache, like those of one batch of a reader.
 const IOS: u64 = 5_000;
 const BATCH: usize = 4096;
 
@@ -21,7 +21,7 @@ fn main() {
     divan::main();
 }
 
-/// Adds up a little of each row, so that none is optimised away.
+/// Sums up a part of each row, so that the compiler removes none.
 #[derive(Default)]
 struct Sum {
     sum: u64,

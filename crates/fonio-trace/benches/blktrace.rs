@@ -1,4 +1,5 @@
-//! blktrace's binary, in records: two processors' files of an ordinary request's five records, merged by time.
+//! The binary format of blktrace, in records: the files of two processors with the five records of ordinary requests,
+//! merged by time.
 
 use std::io::Cursor;
 

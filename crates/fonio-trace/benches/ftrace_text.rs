@@ -1,4 +1,5 @@
-//! ftrace text, in lines: one request's three events in three, and a scheduler event that is only looked at for names.
+//! ftrace text, in lines: of four lines, three are events of one request and one is a scheduler event, read only for
+//! names.
 
 use std::io::Cursor;
 

@@ -1,4 +1,4 @@
-//! From a reader to rows: the one loop that every foreign trace goes through.
+//! Converts a reader's events into rows: the one loop for every foreign trace.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,14 +9,14 @@ use fonio_core::{Batch, DeviceId, Meta, RowSink, TraceReader};
 use crate::assembler::{Assembler, AssemblerOptions};
 use crate::span::TraceSpan;
 
-/// Reads `reader` to its end, assembles what it gives, and pushes the rows into `sink`.
+/// Reads `reader` to its end, assembles its events, and pushes the rows into `sink`.
 ///
 /// Requests and bios come in the order in which they end, with [`RowSink::settled`] in between: a sink that needs the
-/// tables' order must put them into it. The returned [`Meta`] lacks what only a running machine knows; its `rows` are
-/// the writer's to fill in.
+/// tables' order must sort them. The returned [`Meta`] lacks the facts that only a running machine knows; the writer
+/// must fill in its `rows`.
 ///
 /// # Errors
-/// What the reader's stream or the sink reports. Damage in the input is no error, it becomes diagnostics.
+/// Errors of the reader's stream or of the sink. Damage in the input is not an error; it becomes diagnostics.
 pub fn assemble(
     reader: &mut dyn TraceReader,
     options: AssemblerOptions,
@@ -65,7 +65,7 @@ pub fn assemble(
     })
 }
 
-/// What the batches say about the trace as a whole.
+/// The properties of the complete trace, from its batches.
 #[derive(Default)]
 struct Seen {
     span: TraceSpan,
@@ -78,7 +78,7 @@ impl Seen {
         self.span.batch(batch);
         let mut previous = None;
         for event in &batch.events {
-            // Nearly all events are on the device of the event before.
+            // Nearly all events are on the same device as the event before them.
             if previous != Some(event.device) {
                 previous = Some(event.device);
                 self.devices.insert(event.device);

@@ -1,17 +1,17 @@
-//! Diagnostics with the repetitions merged, so that a badly damaged input cannot fill memory with them.
+//! Diagnostics with merged repetitions, so that a badly damaged input cannot fill memory with them.
 
 use std::collections::BTreeMap;
 
 use fonio_core::{Diagnostic, Severity};
 
-/// So many of one code and file are given with their places; the rest are counted. Three show whether the damage is
-/// one spot or everywhere.
+/// For each code and file, this many diagnostics are reported with their places; the rest are counted. Three show
+/// whether the damage is at one spot or everywhere.
 const PLACES: u64 = 3;
 
 /// A place in an input.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place<'a> {
-    /// The input's name; empty where it is no one input.
+    /// The input's name; empty if the place is not in a single input.
     pub file: &'a str,
     /// Record or line, from 1.
     pub record: Option<u64>,
@@ -29,13 +29,14 @@ struct Merged {
 /// Collects diagnostics; repetitions of a code in a file beyond the first few are merged into one.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
-    /// What is to be handed out with the next batch.
+    /// The diagnostics for the next batch.
     pub ready: Vec<Diagnostic>,
     by_code: BTreeMap<(&'static str, String), Merged>,
 }
 
 impl Complaints {
-    /// Adds one; `message` is one sentence: what was found and what was done. It is asked for only where it is shown.
+    /// Adds a diagnostic. `message` is one sentence: what was found, and how it was handled. It is called only if the
+    /// message is shown.
     pub fn add(
         &mut self,
         severity: Severity,
@@ -68,12 +69,12 @@ impl Complaints {
         });
     }
 
-    /// How often `code` was given for any file.
+    /// The number of diagnostics with `code`, for all files.
     pub fn count(&self, code: &str) -> u64 {
         self.by_code.iter().filter(|((c, _), _)| *c == code).map(|(_, merged)| merged.seen).sum()
     }
 
-    /// At the end of the input: the repetitions that had no diagnostic of their own, one for each code and file.
+    /// Reports, at the end of the input, the repetitions without a diagnostic of their own, one for each code and file.
     pub fn finish(&mut self) {
         for ((code, file), merged) in std::mem::take(&mut self.by_code) {
             if merged.seen > PLACES {

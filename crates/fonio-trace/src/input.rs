@@ -1,8 +1,8 @@
-//! An input of a reader: bytes and their name.
+//! An input of a reader: its bytes and its name.
 
 use std::io::Read;
 
-/// One stream of bytes with the name that diagnostics give it.
+/// A stream of bytes with its name for diagnostics.
 pub struct Input {
     /// The file's name as the user gave it, or `standard input`.
     pub name: String,

@@ -1,6 +1,6 @@
-//! Readers of foreign traces, one file per format, and the one assembler behind them all.
+//! Readers of foreign traces, one file per format, and the assembler that all of them share.
 //!
-//! Bytes come in through [`std::io::Read`]; this crate opens nothing and reads no clock. A reader turns bytes into
+//! This crate reads bytes through [`std::io::Read`]; it opens nothing and reads no clock. A reader turns bytes into
 //! [`Batch`](fonio_core::Batch)es of block events; the [`assembler`] turns block events into rows.
 
 pub mod assemble;

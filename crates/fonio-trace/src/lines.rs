@@ -1,13 +1,13 @@
-//! Lines of a text trace, in bounded memory whatever the input.
+//! Lines of a text trace, in bounded memory for any input.
 
 use std::io::{self, Read};
 
 use memchr::memchr;
 
-/// A line longer than this is cut. The longest that the kernel writes is a page; thousands of columns are no trace.
+/// A longer line is cut. The longest line of the kernel is a page; thousands of columns are not a trace.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Twice the longest line, so that a line that is whole in the buffer is the rule.
+/// Several times the longest line, so that a line in the buffer is usually complete.
 const BUFFER_BYTES: usize = 4 * LINE_BYTES_MAX;
 
 /// One line.
@@ -17,9 +17,9 @@ pub struct Line<'a> {
     pub bytes: &'a [u8],
     /// Its number, from 1.
     pub number: u64,
-    /// Where it begins, in bytes from the beginning of the stream.
+    /// Its start, in bytes from the beginning of the stream.
     pub offset: u64,
-    /// It was longer than [`LINE_BYTES_MAX`]; `bytes` is its beginning and the rest is not kept.
+    /// It was longer than [`LINE_BYTES_MAX`]; `bytes` is its beginning, and the rest is dropped.
     pub cut: bool,
 }
 
@@ -27,13 +27,13 @@ pub struct Line<'a> {
 pub struct Lines<R> {
     source: R,
     buffer: Vec<u8>,
-    /// What is in the buffer and not yet given out.
+    /// The start of the buffered bytes that are not yet returned.
     begin: usize,
     end: usize,
     /// Stream offset of `begin`.
     offset: u64,
     number: u64,
-    /// The rest of a cut line is still to be passed over.
+    /// The rest of a cut line must still be skipped.
     skipping: bool,
     ended: bool,
 }
@@ -53,15 +53,15 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The stream behind the lines. Reading from it takes bytes away from them.
+    /// The stream behind the lines. Reading from it removes bytes from them.
     pub fn source_mut(&mut self) -> &mut R {
         &mut self.source
     }
 
-    /// The next line that is not empty, `None` after the last. The last line need not have a line end.
+    /// Returns the next line that is not empty, and `None` after the last. The last line need not have a line end.
     ///
     /// # Errors
-    /// What the stream reports.
+    /// Errors of the stream.
     #[allow(clippy::should_implement_trait)] // An Iterator cannot lend from its own buffer.
     pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         while self.skipping {
@@ -97,7 +97,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Passes over line ends: empty lines mean nothing in any format, and there may be billions of them.
+    /// Skips line ends: empty lines have no meaning in any format, and there may be billions of them.
     #[inline]
     fn pass_over_empty(&mut self) -> io::Result<()> {
         loop {
@@ -113,7 +113,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The next `len` bytes as a line, of which `taken` are used up with it.
+    /// Returns the next `len` bytes as a line, and consumes `taken` bytes.
     fn line(&mut self, len: usize, taken: usize, cut: bool) -> Line<'_> {
         let (begin, offset) = (self.begin, self.offset);
         self.take(taken);
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives at most `step` bytes at a time.
+    /// Returns at most `step` bytes at a time.
     struct Steps<'a>(&'a [u8], usize);
 
     impl Read for Steps<'_> {

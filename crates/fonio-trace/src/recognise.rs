@@ -1,4 +1,4 @@
-//! Which format a file has, told by its content, and the reader for it.
+//! Recognises the format of a file by its content, and chooses the reader for it.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -18,7 +18,7 @@ use crate::ftrace_text::{self, FtraceReader};
 use crate::input::Input;
 use crate::systrace::{self, SystraceReader};
 
-/// How much of a file is looked at.
+/// The number of bytes of a file that are examined.
 pub const HEAD_BYTES: usize = 64 * 1024;
 
 /// A format that fonio reads.
@@ -31,7 +31,7 @@ pub enum Format {
     Blkparse,
     /// ftrace's `trace` or `trace_pipe` as text.
     Ftrace,
-    /// systrace or atrace: HTML, or `TRACE:` and what follows, compressed or not.
+    /// systrace or atrace: HTML, or `TRACE:` and the text after it, compressed or not.
     Systrace,
     /// The CSV of the MSR Cambridge traces.
     MsrCambridge,
@@ -85,7 +85,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// A name that no format has.
+/// An unknown name of a format.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("there is no format `{name}`; there are: {}", names())]
 pub struct UnknownFormat {
@@ -107,16 +107,16 @@ impl FromStr for Format {
     }
 }
 
-/// What the user said about the input.
+/// The user's statements about the input.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
     /// The columns of a CSV; it makes the format [`Format::Csv`] unless another is given.
     pub csv: Option<Mapping>,
-    /// The format, not to be told by the content.
+    /// The format, if the content must not decide it.
     pub format: Option<Format>,
 }
 
-/// Why no reader was found.
+/// The reason why no reader was found.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -145,7 +145,7 @@ fn accepted() -> String {
     format!("{}, each also compressed with gzip", all.join(", "))
 }
 
-/// The format of a file that begins with `head` (64 KiB of it or all); `None` if it is none that fonio reads.
+/// The format of a file that begins with `head` (its first 64 KiB, or all of it); `None` if fonio does not read it.
 pub fn recognise(head: &[u8]) -> Option<Format> {
     if blktrace::recognise(head) {
         return Some(Format::Blktrace);
@@ -162,12 +162,14 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     csv::recognise(head)
 }
 
-/// A reader for `inputs`, which are one trace: per-processor files of blktrace, or a single file of any other format.
+/// Chooses a reader for `inputs`, which are one trace: per-processor files of blktrace, or a single file of any other
+/// format.
 ///
-/// The format is told by the first input that has any content (an idle processor's file is empty), unless `options` say otherwise; gzip is seen through.
+/// The first input with any content decides the format (an idle processor's file is empty), unless `options` give it;
+/// gzip is unpacked first.
 ///
 /// # Errors
-/// Where the inputs cannot be read, or are in no format that fonio reads.
+/// If the inputs cannot be read, or have no format that fonio reads.
 pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceReader>, OpenError> {
     let mut damage = Vec::new();
     let mut opened = Vec::new();
@@ -228,7 +230,7 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
     Ok(if damage.is_empty() { inner } else { Box::new(Compressed { inner, damage }) })
 }
 
-/// The first bytes of an input, and the input with them still in it.
+/// Returns the first bytes of an input, and the input, which still contains them.
 fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     (&mut input.bytes).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
@@ -236,10 +238,10 @@ fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     Ok((head, Input { name: input.name, bytes }))
 }
 
-/// What went wrong in decompression, once it has: a diagnostic's code and message.
+/// The code and message of a diagnostic, once decompression has failed.
 type Damage = Arc<Mutex<Option<(&'static str, String)>>>;
 
-/// gzip that ends where its stream is damaged, so that what came before is kept.
+/// A gzip stream that ends at the first damage, so that the data before it are kept.
 struct Gunzip<R> {
     decoder: MultiGzDecoder<Counted<R>>,
     unpacked: u64,
@@ -291,7 +293,7 @@ impl<R: Read> Read for Gunzip<R> {
     }
 }
 
-/// A reader of compressed files, which says at the end where the compression was damaged.
+/// A reader of compressed files; at the end, it reports where the compression was damaged.
 struct Compressed {
     inner: Box<dyn TraceReader>,
     damage: Vec<(String, Damage)>,
@@ -326,7 +328,7 @@ impl TraceReader for Compressed {
     }
 }
 
-/// The error for a table of which nobody said what its columns hold.
+/// The error for a table without a given mapping of its columns.
 fn needs_mapping(file: &str, head: &[u8]) -> OpenError {
     let columns = csv::header(head).unwrap_or_default();
     let like = |words: &[&str], other: &'static str| {
@@ -354,7 +356,7 @@ fn unknown(file: &str, head: &[u8]) -> OpenError {
 
 const CONVERT: &str = "Give fonio a trace in a format that it reads";
 
-/// What a file seems to be instead, and what to do about it.
+/// The apparent kind of a file, and advice on how to use it.
 fn foreign(head: &[u8]) -> (String, &'static str) {
     const DECOMPRESS: &str = "Decompress it first";
     let magics: [(&[u8], &str, &str); 15] = [
@@ -405,7 +407,7 @@ fn foreign(head: &[u8]) -> (String, &'static str) {
     }
 }
 
-/// A `Trace` message is a sequence of length-delimited fields 1; two in a row are no accident.
+/// A `Trace` message is a sequence of length-delimited fields 1; two in a row are not accidental.
 fn looks_like_perfetto(head: &[u8]) -> bool {
     let mut at = 0;
     for packets in 0..4 {

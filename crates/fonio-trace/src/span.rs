@@ -1,19 +1,20 @@
-//! The span of a trace: from its first event to its last, whatever they are.
+//! The span of a trace: from its first event to its last, of any kind.
 //!
-//! One damaged record can carry any time, and must not make a span of a century. A few events (at most eight, and fewer
-//! than a quarter of what is known so far) that lie more than thirty days from all others are taken for damage: they are
-//! left out, and a diagnostic says so. Whatever is more than that is believed, so a trace may be silent for as long as it
-//! likes. The rule looks at a batch at a time together with what was accepted before it, so rows never wait for it.
+//! One damaged record can have any time, and must not extend the span to a century. A few events (at most eight, and
+//! fewer than a quarter of those known so far) that lie more than thirty days from all others count as damage: they are
+//! left out, and a diagnostic reports them. Larger groups are accepted, so a trace may be silent for any length of
+//! time. The rule considers one batch at a time together with the times accepted before it, so rows never wait for it.
 
 use fonio_core::event::Run;
 use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
 
-/// More events at one far time are no accident: a damaged record is one event, a damaged line of a table two instants.
+/// More events at one far time are not accidental: a damaged record is one event, a damaged line of a table two
+/// instants.
 const FEW: u64 = 8;
-/// How many times as many others there must be, for who is right is decided by the majority.
+/// The number of other events per far event that is required, because the majority decides which times are right.
 const OTHERS: u64 = 3;
 
-/// The span so far, and what was left out of it.
+/// The span so far, and the times left out of it.
 #[derive(Debug, Default)]
 pub(crate) struct TraceSpan {
     accepted: Option<Run>,
@@ -27,7 +28,7 @@ impl TraceSpan {
         self.accepted.map(|run| (run.first, run.last))
     }
 
-    /// Takes the times of a batch, and takes the rows with absurd ones out of it.
+    /// Adds the times of a batch, and removes the rows with absurd times from it.
     pub(crate) fn batch(&mut self, batch: &mut Batch) {
         let mut seen = std::mem::take(&mut batch.instants);
         seen.see_all(batch.events.iter().map(|event| event.time));
@@ -60,7 +61,7 @@ impl TraceSpan {
         self.first_left_out = self.first_left_out.or(absurd.first().map(|run| run.first));
     }
 
-    /// What was left out, if anything.
+    /// A diagnostic about the times left out, if there are any.
     pub(crate) fn outliers(&self) -> Option<Diagnostic> {
         let first = self.first_left_out?;
         Some(Diagnostic {
@@ -89,7 +90,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const DAY: u64 = 24 * 3600 * SECOND;
 
-    /// Takes batches of instants; gives the span, how many rows are left, and how many were left out.
+    /// Adds batches of instants; returns the span, the number of rows that remain, and the number left out.
     fn span(batches: &[&[u64]]) -> ((u64, u64), usize, u64) {
         let (mut span, mut kept) = (TraceSpan::default(), 0);
         for times in batches {
@@ -115,7 +116,7 @@ mod tests {
         for at in [0, 3, 5] {
             assert_eq!(span(&[&with(at, century)]), ((5 * SECOND, 9 * SECOND), 5, 1));
         }
-        // Ahead of the clock, in a batch of its own, and behind all of it.
+        // A time far ahead, alone in a batch; then one far before and one far after all others.
         assert_eq!(span(&[&usual, &[century]]), ((5 * SECOND, 9 * SECOND), 5, 1));
         let unix = usual.map(|time| time + century);
         assert_eq!(span(&[&unix, &[0], &unix, &[u64::MAX]]), ((unix[0], unix[4]), 10, 2));
@@ -129,7 +130,7 @@ mod tests {
         let (before, after) = (busy(0), busy(400 * DAY));
         assert_eq!(span(&[&before, &after]), ((0, after[19]), 40, 0));
         assert_eq!(span(&[&[before, after.clone()].concat()]), ((0, after[19]), 40, 0));
-        // Nobody can say which of two is wrong.
+        // With two times, it is unknown which one is wrong.
         assert_eq!(span(&[&[0, 400 * DAY]]), ((0, 400 * DAY), 2, 0));
         // Each step is short.
         let steps: Vec<u64> = (0..20).map(|at| at * 29 * DAY).collect();

@@ -5,7 +5,7 @@ use fonio_core::{Batch, BlockEvent, EventKind, Op, TraceReader, ignore_rows};
 use fonio_trace::ftrace_text::{FtraceReader, recognise};
 use fonio_trace::input::Input;
 
-/// Everything that a reader gives.
+/// All output of a reader.
 fn read_all(bytes: &[u8]) -> (Batch, FtraceReader) {
     let mut reader = FtraceReader::new(Input {
         name: "trace.txt".into(),
@@ -143,7 +143,7 @@ fn damage_is_told_with_its_place_and_the_rest_is_read() {
     );
 }
 
-/// The whole trace of which the golden test above has the beginning.
+/// The complete trace whose beginning the golden test above uses.
 #[test]
 fn every_line_of_a_real_trace_is_understood() {
     let path =
@@ -173,7 +173,7 @@ mod properties {
 
     use super::*;
 
-    /// Writes an event as the kernels from 6.11 on do.
+    /// Writes an event like the kernels from 6.11 on.
     fn write(event: &BlockEvent, comm: &str, rwbs: &str) -> String {
         let (seconds, micros) = (event.time.0 / 1_000_000_000, event.time.0 / 1000 % 1_000_000);
         let (tid, cpu) = (event.tid.unwrap_or(0), event.cpu.unwrap_or(0));
@@ -251,7 +251,7 @@ mod properties {
                 error: ends.then_some(error),
             };
             let text = write(&expected, &comm, rwbs);
-            // A name that is itself the beginning of an event cannot be told from one.
+            // A name that itself looks like the beginning of an event cannot be distinguished from one.
             let (all, _) = read_all(text.as_bytes());
             prop_assert_eq!(&all.events, &[expected], "{}", text);
             prop_assert_eq!(&all.diagnostics, &[]);
@@ -274,7 +274,7 @@ mod properties {
     }
 }
 
-/// Lines of the scheduler around one read, a second of nothing, and one time that is damaged.
+/// Scheduler lines around one read, a second of silence, and one damaged time.
 #[test]
 fn a_trace_spans_all_its_events() {
     let line = |seconds: &str, event: &str| format!("            dd-7     [000] .....  {seconds}: {event}\n");

@@ -1,6 +1,6 @@
-//! Inputs larger than every buffer: real traces with something else in between.
+//! Inputs larger than every buffer: real traces with other bytes in between.
 //!
-//! The readers assert that each step goes on; these inputs take them through every length of a gap around their buffers.
+//! The readers assert that each step makes progress; these inputs contain gaps of every length around the buffer sizes.
 
 use std::io::{self, Cursor, Read, Write};
 
@@ -15,11 +15,11 @@ const BLKPARSE: &[u8] = include_bytes!("data/takeoverjp-sample.blkparse.txt");
 const FTRACE: &[u8] = include_bytes!("data/ftrace-6.18.txt");
 const MQSIM: &[u8] = include_bytes!("data/mqsim-tpcc-200.trace");
 
-/// The size of a reader's buffer, and what it needs of it for one record.
+/// The size of a reader's buffer, and the part of it that one record needs.
 const BUFFER: usize = 256 * 1024;
 const WHOLE: usize = 64 + 65_535 + 64;
 
-/// Events and requests, the codes of the diagnostics, and the number of batches.
+/// The number of events and requests, the codes of the diagnostics, and the number of batches.
 fn read_stream(bytes: impl Read + Send + 'static, format: Format) -> (usize, Vec<String>, u64) {
     let input = Input { name: "x".into(), bytes: Box::new(bytes) };
     let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
@@ -41,7 +41,7 @@ fn read(bytes: Vec<u8>, format: Format) -> (usize, Vec<String>) {
     (count, codes)
 }
 
-/// Where the records of the sample begin.
+/// The starts of the sample's records.
 fn records() -> Vec<usize> {
     let mut begins = Vec::new();
     let mut at = 0;
@@ -62,7 +62,7 @@ fn a_gap_of_any_length_between_two_halves() {
     let lengths = [1, 3, 4, 47, 48, 49, 64, 1000]
         .into_iter()
         .chain([WHOLE, BUFFER - WHOLE, BUFFER, 2 * BUFFER - WHOLE].into_iter().flat_map(around))
-        // The gap's end at every place of the window that is kept, in steps of a prime.
+        // The end of the gap at every place of the kept window, in steps of a prime.
         .chain((0..BUFFER).step_by(20_011).map(|more| BUFFER + more))
         .chain([200 * 1024, 1 << 20]);
     for length in lengths {
@@ -79,7 +79,7 @@ fn what_looks_like_records_and_is_none() {
     let begins = records();
     let half = begins[begins.len() / 2];
     let (whole, _) = read(BLKTRACE.to_vec(), Format::Blktrace);
-    // The magic in either byte order, magics with a payload that reaches far, halves of magics.
+    // The magic in either byte order, magics with a payload that reaches far, and halves of magics.
     let patterns: [&[u8]; 5] = [b"\x07tae", b"eat\x07", b"\x07taexxxx", b"ta", b"eat\x09"];
     for pattern in patterns {
         let gap = pattern.repeat((1 << 20) / pattern.len());
@@ -87,7 +87,7 @@ fn what_looks_like_records_and_is_none() {
         let (count, codes) = read(file, Format::Blktrace);
         assert!(count + 2 >= whole && !codes.is_empty(), "{count} of {whole} {}", pattern.escape_ascii());
     }
-    // The end of a file within a gap, and a file that is a gap.
+    // A file that ends within a gap, and a file that consists of a gap.
     for length in [1, WHOLE, WHOLE + 1, BUFFER, 3 * BUFFER] {
         let file = [BLKTRACE, &vec![0; length]].concat();
         assert_eq!(read(file, Format::Blktrace), (whole, vec!["damaged-bytes".to_owned()]), "{length}");
@@ -120,7 +120,7 @@ fn text_with_something_else_in_between() {
     }
 }
 
-/// Line ends without end, as a decompressor gives them.
+/// An endless series of line ends, like the output of a decompressor.
 struct LineEnds(u64);
 
 impl Read for LineEnds {
@@ -144,7 +144,7 @@ fn hundreds_of_millions_of_empty_lines() {
     }
 }
 
-/// Packed line ends, `size` bytes of them.
+/// `size` bytes of line ends, packed.
 fn pack<W: Write>(mut encoder: W, mut size: usize) -> W {
     encoder.write_all(FTRACE).expect("memory writes");
     let ends = vec![b'\n'; 1 << 20];
@@ -169,7 +169,7 @@ fn a_file_that_expands_without_bounds_is_left() {
     let (count, codes) = read(bomb.finish().expect("memory writes"), Format::Systrace);
     assert_eq!((count, codes), (events, vec!["damaged-compression".to_owned()]));
 
-    // Compressed within compressed is not undone.
+    // Compression within compression is not undone.
     let inner =
         pack(GzEncoder::new(Vec::new(), Compression::fast()), 1 << 20).finish().expect("memory writes");
     let mut outer = ZlibEncoder::new(b"TRACE:\n".to_vec(), Compression::fast());

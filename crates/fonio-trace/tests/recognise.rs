@@ -1,4 +1,4 @@
-//! Which reader a file gets, and what is said about files that get none.
+//! The choice of a reader for a file, and the messages about files without one.
 
 use std::io::{Cursor, Write};
 
@@ -25,7 +25,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory writes")
 }
 
-/// Events and requests read, and the codes of the diagnostics.
+/// The number of events and requests read, and the codes of the diagnostics.
 fn read(inputs: Vec<Input>, options: &ReadOptions) -> Result<(String, usize, Vec<String>), OpenError> {
     let mut reader = open(inputs, options)?;
     let (mut count, mut codes, mut batch) = (0, Vec::new(), Batch::default());
@@ -97,7 +97,7 @@ fn check(inputs: Vec<Input>, expected: Expect) {
     if let Some(source) = std::error::Error::source(&error) {
         text += &format!(": {source}");
     }
-    // The list of formats is the same in each.
+    // The list of formats is the same in each message.
     let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
         systrace (HTML, or atrace's output), msr-cambridge (CSV), disksim (ASCII, MQSim's too), csv (any, with a \
         column mapping), each also compressed with gzip.";

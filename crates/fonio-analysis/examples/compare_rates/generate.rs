@@ -1,4 +1,4 @@
-//! Request series of known truth: two with the same settings and other seeds differ by chance alone.
+//! Request series of known truth: two with the same settings and different seeds differ by chance alone.
 
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::random::seed_for;
@@ -7,17 +7,17 @@ use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Random, Request, RowSink,
 /// How latencies depend on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Not at all: requests come at random, each takes a time of its own.
+    /// Independent latencies: requests come at random times, and each draws its own latency.
     Independent,
-    /// By transaction: reads, several writes and a flush in a row, all quick or all slow.
+    /// Dependent by transaction: reads, several writes and a flush in a row are all quick or all slow.
     Transactional,
-    /// By stalls: every 1.5 s on average garbage collection holds all requests up for 50 to 400 ms.
+    /// Dependent by stalls: every 1.5 s on average, garbage collection delays all requests by 50 to 400 ms.
     Stalls,
-    /// By what was a moment ago: the device's speed wanders by a third, with a memory of 0.1 s, 30 requests.
+    /// Dependent on the recent past: the device's speed varies by a third, with a memory of 0.1 s or 30 requests.
     Autocorrelated,
-    /// The same by half, with a memory of 0.2 s.
+    /// The same, but the speed varies by half, with a memory of 0.2 s.
     Wandering,
-    /// The same with a memory of three seconds below the quick noise: in 10 s there is next to nothing to learn.
+    /// The same with a memory of three seconds below the quick noise: 10 s contain almost no information.
     Drifting,
 }
 
@@ -42,19 +42,20 @@ impl Kind {
         }
     }
 
-    /// Whether a slower device must be found. One that wanders by half, or remembers for seconds, is as unlike itself as
-    /// the slower one is unlike it: there only equal devices must not be called different.
+    /// Whether the comparison must find a slower device. If a device's speed varies by half, or has a memory of
+    /// seconds, two runs of it differ as much as it differs from the slower device: then the comparison must only not
+    /// call equal devices different.
     pub fn can_tell(self) -> bool {
         !matches!(self, Kind::Wandering | Kind::Drifting)
     }
 }
 
-/// A series to make.
+/// The settings of a series.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub kind: Kind,
     pub seconds: u32,
-    /// What every service time is multiplied by.
+    /// The factor on every service time.
     pub slow: f64,
     pub seed: u64,
 }
@@ -93,7 +94,7 @@ pub fn analyse(plan: Plan) -> Analysis {
     analyser.finish(&meta)
 }
 
-/// The requests made so far, and the random numbers for the next.
+/// The requests made so far, and the random numbers for the next ones.
 struct Made {
     random: Random,
     rows: Vec<Request>,
@@ -113,7 +114,7 @@ impl Made {
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// Median 1.
+    /// A log-normal number with median 1.
     fn log_normal(&mut self, spread: f64) -> f64 {
         (spread * self.normal()).exp()
     }
@@ -136,7 +137,7 @@ fn base(op: Op) -> f64 {
     if op == Op::Read { 1e-3 } else { 3e-3 }
 }
 
-/// Requests at random times, 300 a second; `factor` is how slow the device is at a time.
+/// Makes requests at random times, 300 per second; `factor` is the slowness of the device at a time.
 fn open(made: &mut Made, plan: Plan, mut factor: impl FnMut(&mut Made, f64) -> f64) {
     let mut at = 0.0;
     while at < f64::from(plan.seconds) {
@@ -148,7 +149,7 @@ fn open(made: &mut Made, plan: Plan, mut factor: impl FnMut(&mut Made, f64) -> f
     }
 }
 
-/// A device's speed that wanders: the logarithm is an Ornstein-Uhlenbeck process.
+/// A device's varying speed: its logarithm is an Ornstein-Uhlenbeck process.
 struct Wander {
     memory_s: f64,
     spread: f64,
@@ -173,7 +174,7 @@ impl Wander {
     }
 }
 
-/// One request at a time is served, 150 come in a second, and a stall serves none.
+/// Makes 150 requests per second; the device serves one at a time, and none during a stall.
 fn stalls(made: &mut Made, plan: Plan) {
     let (mut at, mut free) = (0.0, 0.0f64);
     let mut stall = made.exponential(1.5);
@@ -192,7 +193,7 @@ fn stalls(made: &mut Made, plan: Plan) {
     }
 }
 
-/// One thread: it thinks for 20 ms on average, then commits.
+/// Makes the requests of one thread, which thinks for 20 ms on average and then commits.
 fn transactions(made: &mut Made, plan: Plan) {
     let mut at = 0.0;
     while at < f64::from(plan.seconds) {

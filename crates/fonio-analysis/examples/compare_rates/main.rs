@@ -1,8 +1,8 @@
-//! How often a comparison of two recordings claims a difference: between equal things, and where there is one.
+//! Measures how often a comparison of two recordings claims a difference, with and without a true difference.
 //!
 //!     cargo xtask bench compare [--pairs N]
 //!
-//! The series are generated, so that the truth is known. Each goes through the analyser as any recording does.
+//! The series are generated, so the truth is known. The analyser treats each like any recording.
 
 mod generate;
 
@@ -11,11 +11,11 @@ use std::process::ExitCode;
 use fonio_analysis::{Analysis, Answer, Comparison, Named, compare};
 use generate::{Kind, Plan};
 
-/// Medians twice as high must be found in this many of this many pairs.
+/// Doubled medians must be found in this many of this many pairs.
 const DOUBLED: (usize, usize) = (48, 50);
-/// A device slower by 20 percent, in 60 s.
+/// The same for a device slower by 20 percent, in 60 s.
 const SLOWER: (usize, usize) = (18, 20);
-/// Equal things may be called different in this share of pairs.
+/// Equal devices may be called different in this share of pairs.
 const FALSE_CLAIMS: f64 = 0.05;
 
 fn main() -> ExitCode {
@@ -103,7 +103,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Two recordings, the second with service times multiplied.
+/// Compares two recordings; the service times of the second are multiplied by `slow`.
 fn pair_of(kind: Kind, seconds: u32, slow: f64, pair: usize) -> Comparison {
     let of = |slow: f64, seed: usize| generate::analyse(Plan { kind, seconds, slow, seed: seed as u64 + 1 });
     let (first, other) = (of(1.0, 2 * pair), of(slow, 2 * pair + 1));
@@ -118,7 +118,7 @@ fn answer(comparison: &Comparison, figure: &str) -> Option<Answer> {
     comparison.rows.iter().find(|row| row.figure == figure).map(|row| row.changes[0].answer)
 }
 
-/// The figures with one of two answers.
+/// The figures whose answer is one of the two.
 fn claimed(comparison: &Comparison, one: Answer, two: Answer) -> Vec<String> {
     let rows = comparison.rows.iter().filter(|row| [one, two].contains(&row.changes[0].answer));
     rows.map(|row| row.figure.clone()).collect()

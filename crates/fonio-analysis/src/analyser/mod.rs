@@ -1,4 +1,4 @@
-//! The analyser: takes rows, asks each question, gives the analysis.
+//! The analyser: takes rows, answers each question, and returns the analysis.
 
 use std::io;
 
@@ -38,17 +38,17 @@ use crate::validity::{Validity, ValidityTally};
 /// The version of the analysis's JSON schema.
 pub const ANALYSIS_VERSION: u32 = 2;
 
-/// What can be chosen.
+/// The options of an analysis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnalysisOptions {
-    /// How many ends of earlier requests make a request sequential; 1 to 16.
+    /// The number of earlier requests whose ends can make a request sequential; 1 to 16.
     pub sequential_window: u32,
     /// Whether a write with FUA counts as a flush.
     pub fua_counts_as_flush: bool,
-    /// How many requests the point sample holds at most.
+    /// The most requests in the point sample.
     pub sample_points: u32,
-    /// The filter that stands before the analyser, if one does. It is written into the analysis, and its time range
-    /// becomes the span.
+    /// The filter before the analyser, if there is one. It is recorded in the analysis, and its time range becomes the
+    /// span.
     pub filter: Option<FilterOptions>,
 }
 
@@ -63,90 +63,92 @@ impl Default for AnalysisOptions {
     }
 }
 
-/// All answers about one recording.
+/// The complete analysis of one recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
     /// Version of this schema.
     pub analysis_version: u32,
-    /// The top line: one sentence.
+    /// The verdict: one sentence.
     pub verdict: String,
-    /// Its stable name in kebab-case: `not-storage`, `heavy-sync-writes`, `idle`, …
+    /// The verdict's stable name in kebab-case: `not-storage`, `heavy-sync-writes`, `idle`, …
     pub verdict_id: String,
-    /// How much it matters: a note where storage is not the problem.
+    /// The severity of the verdict: a note if storage is not the problem.
     pub verdict_severity: Severity,
     /// Ranked sentences, most important first.
     pub findings: Vec<Finding>,
-    /// Whether the figures can be relied on.
+    /// Whether the figures can be trusted.
     pub validity: Validity,
-    /// The span that rates and shares refer to.
+    /// The span to which rates and shares refer.
     pub span: Span,
-    /// The filter, where there was one. What is in flight, flushed or sequential then refers to what passed it only.
+    /// The filter, if there was one. In-flight, flushed and sequential requests then refer only to those that passed
+    /// it.
     pub filter: Option<FilterOptions>,
     /// The devices with requests, by number; other parts refer to them by index.
     pub devices: Vec<DeviceInfo>,
-    /// How long the watched work took, in nanoseconds: a launch; else the phases of a workload, first to last; else the
-    /// whole recording of a command that ended well. Absent where none was watched, or a filter stands before.
+    /// The duration of the recorded work, in nanoseconds: of a launch; else of the phases of a workload, first to last;
+    /// else of the complete recording, if its command ended well. Absent if no work was recorded, or if there was a
+    /// filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_time_ns: Option<u64>,
-    /// Where the time of a launch went, where the recording is of one and has its waits.
+    /// The critical path of the launch, if the recording is of a launch and has its waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
-    /// How much.
+    /// The number of requests and bytes.
     pub totals: Totals,
-    /// How large.
+    /// Sizes of requests.
     pub sizes: Sizes,
-    /// How slow.
+    /// Latencies of requests.
     pub latency: Latency,
-    /// Size against latency.
+    /// Latency by size.
     pub size_latency: SizeLatency,
-    /// Where, over time.
+    /// Addresses over time.
     pub spatial: Spatial,
-    /// How often flushed.
+    /// Flushes and the gaps between them.
     pub flushes: Flushes,
-    /// Which places again and again.
+    /// Places that are written or read repeatedly.
     pub locality: Locality,
-    /// How much of the time.
+    /// The share of the time that is I/O.
     pub io_share: IoShare,
-    /// How long programs may have waited.
+    /// The time that programs may have waited.
     pub outstanding: Outstanding,
-    /// Sequential and random.
+    /// Sequential and random requests.
     pub sequentiality: Sequentiality,
-    /// Queue time, depth, busy.
+    /// Queue time, depth and busy time.
     pub queueing: Queueing,
-    /// Reads and writes in each other's way.
+    /// The effect of reads and writes on each other.
     pub interference: Interference,
-    /// Which process.
+    /// Requests by process.
     pub processes: Processes,
     /// The rest of the machine.
     pub machine: Machine,
-    /// Over time.
+    /// Changes over time.
     pub series: Series,
     /// Single requests.
     pub points: Points,
-    /// What intervals are made of.
+    /// The basis of intervals.
     pub slices: Slices,
 }
 
-/// The span that rates and shares refer to.
+/// The span to which rates and shares refer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Span {
-    /// Its begin in nanoseconds of the recording's clock. Every other time in the analysis counts from here.
+    /// Its start in nanoseconds of the recording's clock. Every other time in the analysis counts from here.
     pub began_ns: u64,
     /// Its length in nanoseconds.
     pub duration_ns: u64,
-    /// Where it comes from.
+    /// The source of the span.
     pub source: SpanSource,
 }
 
-/// Where the span comes from.
+/// The source of the span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanSource {
-    /// The recording says when it began and ended.
+    /// The recording's own start and end.
     Recording,
     /// The filter's time range, within the recording.
     Filter,
-    /// First to last instant of the requests: shorter than what was recorded, so shares are upper bounds.
+    /// First to last instant of the requests: shorter than the recording, so shares are upper bounds.
     #[default]
     Requests,
 }
@@ -156,29 +158,29 @@ pub enum SpanSource {
 pub struct DeviceInfo {
     /// `major:minor`.
     pub device: String,
-    /// `mmcblk0`, where it is known.
+    /// The name, for example `mmcblk0`, if it is known.
     pub name: Option<String>,
-    /// The model, where it is known.
+    /// The model, if it is known.
     pub model: Option<String>,
-    /// The I/O scheduler, where it is known.
+    /// The I/O scheduler, if it is known.
     pub scheduler: Option<String>,
-    /// Whether it is a disk with rotating platters, where the kernel says so.
+    /// Whether it is a disk with rotating platters, if the kernel reports that.
     pub rotational: Option<bool>,
     /// Requests.
     pub requests: u64,
 }
 
-/// Takes rows, gives an [`Analysis`].
+/// Takes rows and returns an [`Analysis`].
 #[derive(Debug)]
 pub struct Analyser {
     options: AnalysisOptions,
-    /// When the recording began, as its producer said.
+    /// When the recording began, according to its producer.
     began: Option<u64>,
-    /// Where the filter's time range ends: what is in flight is cut there.
+    /// The end of the filter's time range; requests in flight are cut there.
     cut: u64,
     first: Option<u64>,
     last: u64,
-    /// Where the last row stood in the table.
+    /// The time of the last row in table order.
     at: u64,
     devices: Vec<DeviceId>,
     device_numbers: FxHashMap<DeviceId, usize>,
@@ -200,7 +202,7 @@ pub struct Analyser {
     interference: InterferenceTally,
     processes: ProcessTally,
     launch: LaunchTally,
-    /// First to last instant of the workload's phases.
+    /// First and last instant of the workload's phases.
     phases: Option<(u64, u64)>,
     machine: MachineTally,
     series: SeriesTally,
@@ -209,7 +211,7 @@ pub struct Analyser {
 }
 
 impl Analyser {
-    /// An analyser that has seen nothing.
+    /// An analyser without any rows.
     pub fn new(options: AnalysisOptions) -> Analyser {
         Analyser {
             began: None,
@@ -246,7 +248,7 @@ impl Analyser {
         }
     }
 
-    /// The analysis of what was seen.
+    /// Finishes and returns the analysis of all rows.
     ///
     /// # Panics
     /// If the embedded rules cannot be read, which a test rules out.
@@ -352,7 +354,7 @@ impl Analyser {
     fn see(&mut self, row: &Request) -> Seen {
         let time = row.order_time().0;
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
-        // The questions count on the table's order; a row out of order stands where the one ahead of it does.
+        // The questions rely on the table's order; a row out of order takes the time of the row before it.
         self.at = self.at.max(time);
         let begins = row.issued.or(row.queued);
         let flight = begins.zip(row.completed).and_then(|(_, completed)| {
@@ -381,7 +383,7 @@ impl Analyser {
     }
 }
 
-/// How long the watched command took; `worked` is its launch or its phases, where the recording has them.
+/// The run time of the recorded command; `worked` is the time of its launch or phases, if the recording has them.
 fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
     meta.command.as_ref()?;
     let recorded =

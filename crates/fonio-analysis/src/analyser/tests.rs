@@ -1,4 +1,4 @@
-//! Requests written by hand, and tests of the analysis as a whole.
+//! Requests written by hand, and tests of the complete analysis.
 
 use expect_test::expect;
 use fonio_core::meta::{Device, Lost};
@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Filter, Group};
 
-/// A request from `rwbs sector+sectors q.. d.. c.. tid..`, times in microseconds: `WS 64+8 q0 d10 c110 t7`. What is
-/// left out is unknown; `dev1` names another device than 0.
+/// A request from `rwbs sector+sectors q.. d.. c.. tid..`, times in microseconds: `WS 64+8 q0 d10 c110 t7`. An omitted
+/// value is unknown; `dev1` names a device other than 0.
 pub(crate) fn request(id: u64, text: &str) -> Request {
     let mut words = text.split_whitespace();
     let (op, flags) = fonio_core::parse_rwbs(words.next().unwrap().as_bytes());
@@ -38,7 +38,7 @@ pub(crate) fn request(id: u64, text: &str) -> Request {
     row
 }
 
-/// The analysis of requests written as [`request`] reads them, in table order; the span is theirs.
+/// The analysis of requests in the format of [`request`], in table order; their times give the span.
 pub(crate) fn analyse(lines: &[&str]) -> Analysis {
     analyse_rows(&rows(lines), &Meta::default())
 }
@@ -53,7 +53,7 @@ pub(crate) fn analyse_rows(rows: &[Request], meta: &Meta) -> Analysis {
     analyser.finish(meta)
 }
 
-/// Requests of every kind, by a small congruential generator.
+/// Requests of every kind, from a small congruential generator.
 fn mixture(count: u64) -> Vec<Request> {
     let mut draw = 7u64;
     let mut next = move |below: u64| {
@@ -79,7 +79,7 @@ fn mixture(count: u64) -> Vec<Request> {
     rows
 }
 
-/// An analysis in which every figure is known, but those that lost events hide.
+/// An analysis in which every figure is known, except those that lost events hide.
 pub(crate) fn everything(lost_events: u64) -> Analysis {
     let mut analyser = Analyser::new(AnalysisOptions::default());
     analyser.began(Timestamp(0)).unwrap();
@@ -209,7 +209,7 @@ fn span_is_the_recordings_the_filters_or_the_requests() {
     rows.iter().for_each(|row| filter.request(row).unwrap());
     let analysis = filter.into_inner().finish(&meta);
     assert_eq!(analysis.span, Span { began_ns: 0, duration_ns: 60_000, source: SpanSource::Filter });
-    // In flight from 20 to 100 us, cut at 60.
+    // In flight from 20 to 100 us, cut at 60 us.
     let share = analysis.io_share.all.unwrap();
     assert_eq!((share.latency_sum_ns, share.busy_union_ns), (40_000, 40_000));
 }
@@ -231,7 +231,7 @@ fn damaged_times_are_counted_and_harm_nothing() {
     assert_eq!(analysis.totals.requests, 6);
 }
 
-/// Every figure of a published table that a definition must give: percent is summed latency over the duration.
+/// The definition must reproduce a published table: percent is the sum of latencies over the duration.
 #[test]
 fn io_share_is_the_studys() {
     // Table III, Angry Birds: 846 requests in 7414.26 ms, 19.8508 percent; each takes the mean that this implies.
@@ -251,7 +251,7 @@ fn io_share_is_the_studys() {
 }
 
 proptest! {
-    /// Whatever the rows, the parts agree with each other and nothing panics.
+    /// For any rows, the parts agree with each other and nothing panics.
     #[test]
     fn parts_agree(count in 1u64..300, skip in 0usize..200) {
         let all = mixture(count + 200);

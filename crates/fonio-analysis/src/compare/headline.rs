@@ -1,4 +1,4 @@
-//! The figures that comparisons are made of, out of one recording's analysis.
+//! The figures that a comparison consists of, from the analysis of one recording.
 
 use fonio_core::Unit;
 
@@ -7,20 +7,20 @@ use crate::slices::SliceTimes;
 use crate::statistics::estimate::{self, Estimate};
 use crate::{Analysis, Distribution, Group};
 
-/// How near a figure is to what people feel.
+/// How directly people feel a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nearness {
-    /// How long the work took, and how long it was blocked on storage.
+    /// The run time of the work, and its time blocked on storage.
     Felt,
     /// Responses of reads and synchronous writes, which programs wait for.
     Waiting,
-    /// What explains them: service times, shares, rates, write-back.
+    /// Figures that explain the others: service times, shares, rates, write-back.
     Explains,
 }
 
 impl Nearness {
-    /// Its share of the level at which all figures are tested together. The work's own time is not given up for the
-    /// many figures that explain it.
+    /// The figure's share of the level at which all figures are tested together. The weights keep most of the level for
+    /// the work's own time, although many figures explain it.
     pub(super) fn weight(self) -> f64 {
         match self {
             Nearness::Felt => 40.0,
@@ -37,19 +37,19 @@ pub(super) struct Headline {
     pub(super) unit: Unit,
     pub(super) better: Option<Better>,
     pub(super) nearness: Nearness,
-    /// Over the whole span.
+    /// The value over the full span.
     pub(super) value: Option<f64>,
-    /// Where it lies, as far as the recording itself can say.
+    /// The interval around the value, as far as the recording can give one.
     pub(super) within: Within,
 }
 
-/// What one recording can say about where a figure lies.
+/// How precisely one recording can locate a figure.
 pub(super) enum Within {
-    /// The figure has one value in a recording, so that only several recordings show how it varies.
+    /// The figure has one value per recording, so only several recordings show how it varies.
     OneValue,
-    /// Too little of the recording is independent.
+    /// The recording has too few independent pieces.
     TooFewPieces,
-    /// An interval at any level.
+    /// The figure has an interval at any level.
     Known(Estimate),
 }
 
@@ -68,8 +68,8 @@ pub(super) fn headlines(analysis: &Analysis) -> Vec<Headline> {
     all
 }
 
-/// How many slices make one independent piece: the longest memory that a latency shows. What a device did before holds
-/// for all figures, and rare events (a 99th percentile) cannot show it themselves.
+/// The number of slices in one independent piece: the longest memory that a latency shows. The device's past affects
+/// all figures, and rare events (a 99th percentile) cannot show the memory themselves.
 fn memory(analysis: &Analysis) -> f64 {
     let slices = &analysis.slices;
     [&slices.read, &slices.write_sync, &slices.write_async]
@@ -80,7 +80,7 @@ fn memory(analysis: &Analysis) -> f64 {
         .fold(1.0, f64::max)
 }
 
-/// What has one value in a recording.
+/// The figures with one value per recording.
 fn whole(analysis: &Analysis) -> Vec<Headline> {
     let one = |figure: &str, nearness, value: Option<u64>| Headline {
         figure: figure.to_owned(),
@@ -107,7 +107,7 @@ fn whole(analysis: &Analysis) -> Vec<Headline> {
 fn latencies(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
     let slices = &analysis.slices;
     let async_group = if analysis.latency.sync_known { Group::WriteAsync } else { Group::WriteUnknown };
-    // Responses first: they are what people feel.
+    // Responses come first, because people feel them.
     for kind in ["response", "service"] {
         for (group, name, of_slices) in [
             (Group::Reads, "reads", &slices.read),
@@ -254,7 +254,7 @@ fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
 mod tests {
     use super::*;
 
-    /// Of reads and of writes, the longer memory holds.
+    /// The longer of the memories of reads and of writes applies.
     #[test]
     fn the_longest_memory_holds_for_all_figures() {
         let mut analysis = Analysis::default();
@@ -263,7 +263,8 @@ mod tests {
         slices.write_sync.response.count = vec![10; 100];
         slices.write_sync.response.below_p50 = (0..100).map(|at| [0.0, 10.0][at % 2]).collect();
         slices.read.response.count = vec![10; 100];
-        // Slow and quick in turn, ten slices each: correlations about 1, 0.8, 0.6, 0.4, 0.2; twice their sum less one is 5.
+        // Slow and quick alternate, ten slices each: correlations about 1, 0.8, 0.6, 0.4, 0.2; twice their sum less one
+        // is 5.
         slices.read.response.below_p50 = (0..100).map(|at| [0.0, 10.0][at / 10 % 2]).collect();
         let found = memory(&analysis);
         assert!((4.5..5.5).contains(&found), "{found} slices");

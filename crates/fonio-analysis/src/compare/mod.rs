@@ -1,15 +1,15 @@
-//! Recordings against other recordings: differences with intervals, and "no difference" as an answer.
+//! Compares recordings: differences with intervals, and "no difference" as a possible answer.
 //!
-//! Two ways, by what is given:
+//! There are two methods, depending on the input:
 //!
-//! - **One recording a side.** Each is cut into slices of time, and how a figure varies from slice to slice says where it
-//!   lies ([`crate::statistics`]: autocorrelation is allowed for). That holds for what went on during these recordings.
-//!   How much two runs of the same thing differ, it cannot show.
-//! - **Several recordings a side.** Each recording gives one value, and the spread between recordings decides. This is
-//!   what a claim about a change should rest on.
+//! - **One recording per side.** Each recording is cut into slices of time, and the variation of a figure between
+//!   slices gives its interval ([`crate::statistics`] accounts for autocorrelation). The result holds for these
+//!   recordings only: this method cannot show how much two runs of the same thing differ.
+//! - **Several recordings per side.** Each recording gives one value, and the spread between recordings decides. A
+//!   claim about a change should rest on this method.
 //!
-//! Either way all figures are tested together (Holm, with weights), so that a comparison of equal things claims any
-//! difference at all in at most 5 percent. `cargo xtask bench compare` measures that.
+//! Both methods test all figures together (Holm, with weights), so that at most 5 percent of comparisons of equal
+//! things claim any difference at all. `cargo xtask bench compare` measures this.
 
 mod headline;
 
@@ -23,34 +23,34 @@ use crate::interval::{self, Change, Unknown, geometric_mean};
 use crate::statistics::{FAMILY_LEVEL, holm};
 use headline::{Headline, Within, headlines};
 
-/// Something with a name.
+/// A value with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
     /// The name.
     pub name: String,
-    /// The thing.
+    /// The value.
     pub value: T,
 }
 
-/// Sides compared with the first.
+/// A comparison of sides with the first one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// How the intervals were made.
+    /// The method by which the intervals were computed.
     pub method: String,
-    /// What is compared; the first is what the others are compared with.
+    /// The compared sides; the others are compared with the first.
     pub sides: Vec<Side>,
-    /// Each headline figure that is known on some side, in the order of how near it is to what people feel.
+    /// Each headline figure that is known on some side; the figures that people feel most directly come first.
     pub rows: Vec<ComparisonRow>,
 }
 
 /// One side: a recording, or several of the same thing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Side {
-    /// What to call it.
+    /// The name of the side.
     pub name: String,
-    /// Each recording's name.
+    /// The name of each recording.
     pub recordings: Vec<String>,
-    /// Those of them that are no valid measurements.
+    /// The names of the recordings that are not valid measurements.
     pub invalid: Vec<String>,
 }
 
@@ -61,15 +61,15 @@ pub struct ComparisonRow {
     pub figure: String,
     /// Its unit.
     pub unit: Unit,
-    /// What a person calls it: `sync write response, 99th percentile`.
+    /// The label for people: `sync write response, 99th percentile`.
     pub label: String,
-    /// Which direction is better; absent where the figure only explains others.
+    /// The direction in which the figure is better; absent if the figure only explains others.
     pub better: Option<Better>,
     /// Whether it is the work's own time: run time, or time blocked on storage.
     pub felt: bool,
-    /// Its value on each side, of several recordings the geometric mean (the mean where one is 0); absent where unknown.
+    /// The value on each side: of several recordings, the geometric mean (the mean if a value is 0); absent if unknown.
     pub values: Vec<Option<f64>>,
-    /// Each value as a reader wants it.
+    /// Each value as text for people.
     pub texts: Vec<Option<String>>,
     /// Each recording's value.
     pub runs: Vec<Vec<Option<f64>>>,
@@ -87,7 +87,7 @@ const METHOD_RUNS: &str = "Several recordings a side: each gives one value, and 
 interval of the ratio. All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher \
 than 95 percent. A difference is named from 5 percent on.";
 
-/// Compares each side with the first. A side is one recording's analysis, or several.
+/// Compares each side with the first. A side consists of the analyses of one or more recordings.
 pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     let measured: Vec<Vec<Vec<Headline>>> = sides
         .iter()
@@ -108,7 +108,7 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
                 between(&values(&measured[0], figure), &values(other, figure), level)
             }
         };
-        // A figure that can never be claimed takes no share of the level from the others.
+        // A figure for which a difference can never be claimed takes no share of the level from the others.
         let weight = |at: usize| match change(at, FAMILY_LEVEL).confidence {
             Some(_) => measured[0][0][known[at]].nearness.weight(),
             None => 0.0,
@@ -129,7 +129,7 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     }
 }
 
-/// A figure in each recording of a side.
+/// The values of a figure in the recordings of a side.
 fn values(side: &[Vec<Headline>], figure: usize) -> Vec<Option<f64>> {
     side.iter().map(|recording| recording[figure].value).collect()
 }
@@ -160,7 +160,7 @@ fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
     }
 }
 
-/// The value of several recordings; `None` where one does not have it.
+/// The typical value of several recordings; `None` if one of them does not have the value.
 fn typical(runs: &[Option<f64>]) -> Option<f64> {
     let runs: Vec<f64> = runs.iter().copied().collect::<Option<_>>()?;
     match runs.as_slice() {
@@ -172,7 +172,7 @@ fn typical(runs: &[Option<f64>]) -> Option<f64> {
     }
 }
 
-/// One recording each: what their slices show.
+/// The change between one recording per side, from their slices.
 fn within(first: &Headline, other: &Headline, level: f64) -> Change {
     let (Some(a), Some(b)) = (first.value, other.value) else {
         return Change::unknown(None, Unknown::NotMeasured);
@@ -191,7 +191,7 @@ fn within(first: &Headline, other: &Headline, level: f64) -> Change {
     }
 }
 
-/// Several recordings a side: how they differ among themselves.
+/// The change between several recordings per side, from the spread between the recordings.
 fn between(first: &[Option<f64>], other: &[Option<f64>], level: f64) -> Change {
     let all = |runs: &[Option<f64>]| runs.iter().copied().collect::<Option<Vec<f64>>>();
     match (all(first), all(other)) {

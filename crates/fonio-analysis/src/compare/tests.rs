@@ -4,7 +4,7 @@ use super::*;
 use crate::analyser::tests::{analyse_rows, request};
 use crate::interval::Answer;
 
-/// Sync writes, one each millisecond for four seconds, that take from `base` to `base` + 100 microseconds.
+/// Synchronous writes, one per millisecond for four seconds, which take from `base` to `base` + 100 microseconds.
 fn writer(base: u64, seed: u64) -> Analysis {
     let mut draw = seed;
     let mut noise = move || {
@@ -78,7 +78,7 @@ fn too_short_for_an_interval() {
 
 #[test]
 fn several_recordings_are_the_unit() {
-    // Each recording alone is precise; between recordings of one thing there is a spread of 20 percent.
+    // Each recording alone is precise; recordings of the same thing spread by 20 percent.
     let before: Vec<Analysis> = [300, 360, 420].map(|base| writer(base, base)).into();
     let after: Vec<Analysis> = [310, 350, 440].map(|base| writer(base, base + 1)).into();
     let slow: Vec<Analysis> = [3000, 3600, 4200].map(|base| writer(base, base)).into();

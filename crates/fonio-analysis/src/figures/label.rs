@@ -1,7 +1,7 @@
-//! What figures are called in what people read.
+//! The names of figures for people.
 //!
-//! Most names are composed: an area, a group of requests, a statistic (`latency.write_sync.response.p99`). Their labels
-//! are composed the same way, so that a new group or statistic has its label everywhere at once.
+//! Most names are composed of an area, a group of requests and a statistic (`latency.write_sync.response.p99`). Their
+//! labels are composed in the same way, so that a new group or statistic has a label everywhere at once.
 
 /// The label of a figure: lower case, without a unit.
 pub(crate) fn label(name: &str) -> String {
@@ -16,7 +16,7 @@ pub(crate) fn label(name: &str) -> String {
     composed(&parts).unwrap_or_else(|| name.to_owned())
 }
 
-/// The subject and the figure of `process[kworker/0:1].requests`. A subject may hold any character.
+/// Splits `process[kworker/0:1].requests` into its subject and its figure. A subject may contain any character.
 fn part(name: &str) -> Option<(&str, &str)> {
     let (_, rest) = name.split_once('[')?;
     rest.rsplit_once("].")
@@ -81,7 +81,7 @@ fn composed(parts: &[&str]) -> Option<String> {
     })
 }
 
-/// What a distribution is of.
+/// The quantity of a distribution.
 fn subject(parts: &[&str]) -> Option<String> {
     Some(match parts {
         ["latency", group, "response"] => format!("{} response", adjective(group)?),
@@ -178,7 +178,7 @@ const PARTS: &[(&str, &str)] = &[
     ("link_share", "link used"),
 ];
 
-/// Figures that are not composed.
+/// Figures whose names are not composed.
 const SINGLE: &[(&str, &str)] = &[
     ("run_time", "run time"),
     ("launch.storage", "time blocked on storage"),

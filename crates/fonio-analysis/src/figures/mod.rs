@@ -1,7 +1,7 @@
-//! The catalogue of figures: every number of an analysis that has a name.
+//! The catalogue of figures: every named number of an analysis.
 //!
-//! Budgets, rules, comparisons and `fonio report --figures` read figures from here and nowhere else. A name is stable; what
-//! people read is the label. A figure that the recording does not show is listed too, without a value.
+//! Budgets, rules, comparisons and `fonio report --figures` read figures only from here. A name is stable; people read
+//! the label. A figure that the recording does not show is listed too, without a value.
 
 mod label;
 
@@ -14,24 +14,24 @@ use serde::{Deserialize, Serialize};
 use crate::{Analysis, DeviceInfo, Distribution, Group};
 pub(crate) use label::label;
 
-/// A figure: a name, what it is called, and its value.
+/// A figure: its name, its label and its value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// The stable name, which budgets and rules use: `latency.reads.response.p99`, `process[sqlite3].write_bytes`.
     pub name: String,
-    /// What people read in its place: `read response, 99th percentile`.
+    /// The label for people: `read response, 99th percentile`.
     pub label: String,
-    /// What the value counts.
+    /// The unit of the value.
     pub unit: Unit,
-    /// Which direction is better, where one is.
+    /// The direction in which the figure is better, if there is one.
     pub better: Option<Better>,
-    /// The value; absent where the recording does not show it.
+    /// The value; absent if the recording does not show it.
     pub value: Option<f64>,
     /// The value with its unit, as reports write it: `1.8 ms`, `23 %`, `64 KiB`.
     pub text: String,
 }
 
-/// Which direction of a figure is better for who uses the machine.
+/// The direction in which a figure is better for the users of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
@@ -50,8 +50,8 @@ impl Figure {
     }
 }
 
-/// Which direction of a figure is better. Only what people feel has one: a service time can rise, and a rate can fall,
-/// because the work was done with fewer requests.
+/// The direction in which a figure is better. Only figures that people feel have one: a service time can rise, and a
+/// rate can fall, because the work was done with fewer requests.
 pub(crate) fn better(name: &str) -> Option<Better> {
     let parts: Vec<&str> = name.split('.').collect();
     let is_felt = match parts.as_slice() {
@@ -64,11 +64,11 @@ pub(crate) fn better(name: &str) -> Option<Better> {
     is_felt.then_some(Better::Lower)
 }
 
-/// Figures and words by name.
+/// Figures and words, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) figures: BTreeMap<String, Figure>,
-    /// Names that sentences mention: of a process, a zone, an interface.
+    /// Names that sentences mention: of a process, a zone or an interface.
     pub(crate) words: BTreeMap<String, String>,
 }
 
@@ -78,12 +78,12 @@ impl Facts {
         self.figures.insert(name.clone(), Figure::new(name, value.into(), unit));
     }
 
-    /// The value of a figure that is known.
+    /// The value of a figure, if it is known.
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
         self.figures.get(name)?.value
     }
 
-    /// A figure that is known, with its unit; or a word.
+    /// A figure with its unit, or a word, if it is known.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let figure = self.figures.get(name).filter(|figure| figure.value.is_some());
         figure.map(|figure| figure.text.as_str()).or_else(|| self.words.get(name).map(String::as_str))
@@ -121,7 +121,7 @@ impl Facts {
 }
 
 impl Analysis {
-    /// Every figure, by name. Those of a group, process or device that the recording does not have are not listed.
+    /// Every figure, by name. Figures of a group, process or device that the recording does not have are not listed.
     pub fn figures(&self) -> Vec<Figure> {
         facts(self).figures.into_values().collect()
     }
@@ -248,7 +248,7 @@ fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
         facts.put("queueing.requeued_share", share(requeues.requests, analysis.totals.requests), Unit::Share);
     }
     for (name, slowdown) in [("read", &analysis.interference.read), ("write", &analysis.interference.write)] {
-        // Only a comparison at equal depth is worth a figure.
+        // Only a comparison at equal depth gives a figure.
         if let Some(equal) = &slowdown.equal_depth {
             let name = format!("interference.{name}");
             facts.put(format!("{name}.slowdown"), equal.slowdown, Unit::Ratio);
@@ -274,10 +274,10 @@ fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
     }
 }
 
-/// The name of requests whose thread the source does not show.
+/// The name for requests whose thread the source does not show.
 const UNKNOWN_PROCESS: &str = "(unknown)";
 
-/// How long programs may have waited, and on what kind of device.
+/// Adds the figures for the time that programs may have waited, and for the kind of device.
 fn of_outstanding(facts: &mut Facts, analysis: &Analysis) {
     let outstanding = &analysis.outstanding;
     facts.put("outstanding.timed_share", share(outstanding.timed, outstanding.requests), Unit::Share);
@@ -304,7 +304,7 @@ fn of_outstanding(facts: &mut Facts, analysis: &Analysis) {
         facts.count("long.count", outstanding.long.count);
         facts.count("long.background", outstanding.long.background);
         let count = Unit::Count.format(outstanding.long.count as f64);
-        // Lost events may have hidden more of them.
+        // Lost events may have hidden more long waits.
         let least = if analysis.validity.has_loss() { "at least " } else { "" };
         match outstanding.long.count {
             0 => {}
@@ -328,12 +328,12 @@ fn of_outstanding(facts: &mut Facts, analysis: &Analysis) {
         let devices = analysis.devices.iter().filter(|device| which(device));
         share(devices.map(|device| device.requests).sum(), analysis.totals.requests)
     };
-    // Known to rotate: what the recording does not show counts as flash, which fonio is for.
+    // Devices known to rotate. A device of unknown kind counts as flash, fonio's subject.
     facts.put("devices.rotating_share", requests(|device| device.rotational == Some(true)), Unit::Share);
     facts.put("devices.loop_share", requests(|device| device.device.starts_with(LOOP_MAJOR)), Unit::Share);
 }
 
-/// Loop devices' major number (`Documentation/admin-guide/devices.txt`).
+/// The major number of loop devices (`Documentation/admin-guide/devices.txt`).
 const LOOP_MAJOR: &str = "7:";
 
 fn of_machine(facts: &mut Facts, analysis: &Analysis) {
@@ -362,7 +362,7 @@ fn of_machine(facts: &mut Facts, analysis: &Analysis) {
     if let Some(frequency) = &machine.frequency {
         facts.put("frequency.capped_to", frequency.capped_to_share, Unit::Share);
     }
-    // How busy a link is can be said only where its speed is known.
+    // A link's load is known only if its speed is known.
     let busiest = machine.network.iter().rev().filter_map(|network| Some((network.link_share?, network)));
     if let Some((link_share, busiest)) = busiest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         facts.word("network.interface", &busiest.interface);
@@ -373,7 +373,7 @@ fn of_machine(facts: &mut Facts, analysis: &Analysis) {
     }
 }
 
-/// The figures of each process, device, thermal zone and network interface, which stands in brackets.
+/// Adds the figures of each process, device, thermal zone and network interface; the name stands in brackets.
 fn of_parts(facts: &mut Facts, analysis: &Analysis) {
     for (index, process) in analysis.processes.processes.iter().enumerate() {
         let name = format!("process[{}]", process.name);
@@ -432,10 +432,10 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The names of figures and words of a recording that has everything.
+    /// The names of the figures and words of a recording that has everything.
     pub(crate) fn names_of_everything() -> BTreeSet<String> {
         use crate::analyser::tests::{analyse_rows, everything, request};
-        // Some words say what a recording does not show.
+        // Some words name values that a recording does not show.
         let mut bare = request(0, "W 0+8 d0 c10");
         bare.flags_known = fonio_core::Flags::NONE;
         let bare = analyse_rows(&[bare], &fonio_core::Meta::default());
@@ -443,7 +443,7 @@ pub(crate) mod tests {
         figures_of_everything().into_iter().chain(words.into_iter().flat_map(BTreeMap::into_keys)).collect()
     }
 
-    /// The names of its figures alone.
+    /// The names of the figures alone.
     pub(crate) fn figures_of_everything() -> BTreeSet<String> {
         use crate::analyser::tests::everything;
         [everything(0), everything(60_000)]
@@ -452,7 +452,7 @@ pub(crate) mod tests {
             .collect()
     }
 
-    /// `docs/figures.md`; `UPDATE_EXPECT=1 cargo test` writes it anew.
+    /// Checks `docs/figures.md`; `UPDATE_EXPECT=1 cargo test` regenerates it.
     #[test]
     fn the_published_list_is_up_to_date() {
         use crate::analyser::tests::everything;
@@ -474,7 +474,7 @@ recording does not show is *unknown*.
         for analysis in [everything(0), everything(60_000)] {
             let figures = facts(&analysis).figures;
             for figure in figures.values() {
-                // One subject stands for all, and the median for all statistics of a distribution.
+                // One subject represents all subjects, and the median represents all statistics of a distribution.
                 let name = match (figure.name.split_once('['), figure.name.rsplit_once('.')) {
                     (Some((area, _)), Some((_, part))) => format!("{area}[NAME].{part}"),
                     (None, Some((of, "p50"))) => format!("{of}.STATISTIC"),

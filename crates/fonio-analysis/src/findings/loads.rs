@@ -1,4 +1,5 @@
-//! What loads are judged to be: requests and samples through the whole analysis, as `findings_fixtures.toml` writes them.
+//! Tests of the verdict and findings for complete loads: requests and samples from `findings_fixtures.toml` go through
+//! the analysis.
 
 use fonio_core::meta::{Device, Source};
 use fonio_core::{DeviceId, Meta, Metric, Request, RowSink, Sample, Timestamp};
@@ -19,17 +20,17 @@ pub(super) struct Load {
     copies: u64,
     #[serde(default)]
     lines: Vec<String>,
-    /// Of copies, each completes so much later than the one before.
+    /// Each copy completes this much later than the one before it.
     #[serde(default)]
     serve_us: u64,
-    /// Sectors all over the device.
+    /// Whether the sectors are spread over the device.
     #[serde(default)]
     scatter: bool,
     #[serde(default)]
     device: Option<String>,
     #[serde(default)]
     rotational: Option<bool>,
-    /// Metric, subject, and by how much a counter rises in each repetition, or a gauge's value.
+    /// Metric, subject, and the increase of a counter per repetition, or the value of a gauge.
     #[serde(default)]
     samples: Vec<(String, String, i64)>,
     #[serde(default)]
@@ -39,7 +40,7 @@ pub(super) struct Load {
     fires: Vec<String>,
     #[serde(default)]
     silent: Vec<String>,
-    /// What no sentence, consequence or fix may say.
+    /// Words that no sentence, consequence or fix may contain.
     #[serde(default)]
     words_absent: Vec<String>,
 }

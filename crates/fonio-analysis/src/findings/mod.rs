@@ -1,4 +1,4 @@
-//! What the figures mean: ranked sentences, made by rules that are data (`findings.toml`).
+//! Findings: ranked sentences that explain the figures, made by rules that are data (`findings.toml`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 use crate::figures::{Facts, facts};
 use crate::{Analysis, Figure};
 
-/// How much a finding matters; the greater comes first.
+/// The severity of a finding; greater ones come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know.
+    /// For information.
     #[default]
     Note,
-    /// Costs something.
+    /// It has a cost.
     Low,
-    /// Costs a user something they may notice.
+    /// It has a cost that users may notice.
     Medium,
-    /// Costs a user something they notice.
+    /// It has a cost that users notice.
     High,
-    /// The figures must not be relied on, or data is at risk.
+    /// The figures cannot be trusted, or data is at risk.
     Critical,
 }
 
@@ -28,23 +28,23 @@ pub enum Severity {
 pub struct Finding {
     /// The rule's stable name in kebab-case.
     pub id: String,
-    /// Its place: 1 is the most important.
+    /// Its rank: 1 is the most important.
     pub rank: u32,
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
-    /// What was found, with figures.
+    /// The fact, with figures.
     pub sentence: String,
-    /// The figures it rests on.
+    /// The figures on which it rests.
     pub evidence: Vec<Figure>,
-    /// What that means for the users of the machine.
+    /// The consequence for the users of the machine.
     pub consequence: String,
-    /// What can be done.
+    /// Possible fixes.
     pub fixes: Vec<String>,
-    /// Where the rule comes from: a paper's section, or `ours`.
+    /// The source of the rule: a paper's section, or `ours`.
     pub source: String,
 }
 
-/// The share of requests that went to disks that are known to rotate: advice for flash does not fit them.
+/// The share of requests that went to disks known to rotate; advice for flash does not fit them.
 const ROTATING: &str = "devices.rotating_share";
 /// The share of requests that went to loop devices, whose medium is unknown.
 const LOOP: &str = "devices.loop_share";
@@ -64,7 +64,7 @@ struct Rules {
 struct Rule {
     id: String,
     severity: Severity,
-    /// The figure that ranks findings of one severity.
+    /// The figure that ranks findings of the same severity.
     #[serde(default)]
     impact: Option<String>,
     when: Vec<Condition>,
@@ -74,11 +74,11 @@ struct Rule {
     evidence: Vec<String>,
     consequence: String,
     fixes: Vec<String>,
-    /// Given too, unless most requests went to disks that are known to rotate, or to loop devices.
+    /// Fixes that are added unless most requests went to disks known to rotate, or to loop devices.
     #[serde(default)]
     flash_fixes: Vec<String>,
     source: String,
-    /// Why the thresholds are what they are. For the reader of the rules, and part of the source where it is ours.
+    /// Why the thresholds have their values: for readers of the rules, and part of the source if it is ours.
     threshold: String,
 }
 
@@ -93,7 +93,7 @@ struct Verdict {
     sentence: String,
 }
 
-/// `figure >= 0.15`.
+/// A condition such as `figure >= 0.15`.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct Condition {
@@ -150,7 +150,7 @@ fn fires(when: &[Condition], any: &[Condition], facts: &Facts) -> bool {
         && (any.is_empty() || any.iter().any(|condition| condition.holds(facts)))
 }
 
-/// Fills in a sentence; `None` where it needs what is unknown.
+/// Fills in a sentence; `None` if it needs an unknown value.
 fn fill(template: &str, facts: &Facts) -> Option<String> {
     let mut text = String::new();
     let mut rest = template;
@@ -173,7 +173,7 @@ fn rules() -> Rules {
     toml::from_str(RULES).expect("the embedded rules are read by a test")
 }
 
-/// The verdict and the findings of an analysis.
+/// Adds the verdict and the findings to an analysis.
 pub(crate) fn judge(analysis: &mut Analysis) {
     let rules = rules();
     let facts = facts(analysis);
@@ -222,7 +222,7 @@ fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
             },
         ));
     }
-    // A stable sort: what is equal stays in the order of the rules.
+    // The sort is stable: equal findings stay in the order of the rules.
     ranked.sort_by(|(impact, a), (other, b)| b.severity.cmp(&a.severity).then(other.total_cmp(impact)));
     let number =
         |(place, (_, finding)): (usize, (f64, Finding))| Finding { rank: place as u32 + 1, ..finding };
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use fonio_core::Unit;
 
-    /// For each rule and verdict, figures with which it fires and others with which it does not.
+    /// For each rule and verdict, figures that make it fire and figures that do not.
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fixture {
@@ -321,7 +321,7 @@ mod tests {
         }
     }
 
-    /// A misspelt figure would never hold, and no other test would notice.
+    /// A misspelt figure would never match, and no other test would notice.
     #[test]
     fn rules_name_figures_that_exist() {
         let rules = rules();

@@ -1,29 +1,30 @@
-//! Do reads wait for writes, and writes for reads: slowdown in the wild, at equal depth.
+//! Whether reads wait for writes, and writes for reads: slowdown in the wild, at equal depth.
 //!
-//! The two-process protocol of Nguyen et al. (section 4.3) compares the same work alone and beside another. A recording
-//! of real work has no such pair. Requests that met the other op also met more requests: comparing the two means measures
-//! the depth, and finds a "slowdown" in a load of reads alone as soon as half of them is called writes. So this compares
-//! requests that found equally many others outstanding, some of them of the other op, with those that found only their
-//! own:
+//! The two-process protocol of Nguyen et al. (section 4.3) compares the same work alone and next to another process. A
+//! recording of real work has no such pair. Requests that met the other op also met more requests: a comparison of the
+//! two means measures the depth, and finds a "slowdown" in a load of reads alone as soon as half of them are labelled
+//! as writes. Therefore this module compares requests that found the same number of others outstanding: those that
+//! found some of the other op, and those that found only their own op:
 //!
-//! - *Strata.* At its arrival (queueing; issue, where the source shows no queueing) a request finds a number of others
-//!   outstanding on its device. Requests are compared within one such depth, one size class, one class of the time since
-//!   the device last completed something (how far along is the request that is being served), and with or without a
-//!   request outstanding that moves no data (a flush, say).
-//! - *Estimate.* In each stratum that both sides have, the mean time to completion of each side. The strata are weighted
-//!   by `with * without / (with + without)` requests, as Mantel and Haenszel do, which wastes least where some are small.
-//!   The slowdown is the ratio of the two weighted means.
-//! - *Interval.* Neighbouring requests are not independent. The recording is cut into 16 to 32 slices of equal time, and
-//!   the ratio is taken again with each slice left out (delete-a-group jackknife). 99 percent, so that both ops together
-//!   are wrong in less than one recording in twenty: `interference/tests/experiment.rs` holds that on loads of reads alone.
+//! - *Strata.* At its arrival (queueing; issue, if the source shows no queueing), a request finds a number of other
+//!   requests outstanding on its device. Requests are compared within one such depth, one size class, one class of the
+//!   time since the device last completed something (the progress of the request in service), and with or without an
+//!   outstanding request that moves no data (for example a flush).
+//! - *Estimate.* In each stratum with requests on both sides, the mean time to completion of each side is computed. The
+//!   strata are weighted by `with * without / (with + without)` requests, as Mantel and Haenszel do, which is most
+//!   efficient if some strata are small. The slowdown is the ratio of the two weighted means.
+//! - *Interval.* Neighbouring requests are not independent. The recording is cut into 16 to 32 slices of equal time,
+//!   and the ratio is computed again without each slice (delete-a-group jackknife). The level is 99 percent, so that
+//!   both ops together are wrong in less than one recording in twenty: `interference/tests/experiment.rs` tests that on loads
+//!   of reads alone.
 //!
-//! Only what was outstanding at the arrival counts. What comes later is not looked at: slow requests would meet more of
-//! everything.
+//! Only requests outstanding at the arrival count. Later requests are ignored, because a slow request would meet more
+//! of everything.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Slices that must hold compared requests of each side. Fewer give no interval worth the name.
+/// The least number of slices that must hold compared requests of each side. Fewer give no meaningful interval.
 pub const SLICES_LEAST: u32 = 8;
 
 /// Slowdown in the wild.
@@ -35,27 +36,27 @@ pub struct Interference {
     pub write: Slowdown,
 }
 
-/// One op with and without the other.
+/// Requests of one op with and without the other op outstanding.
 ///
 /// *With*: at least one request of the other op was outstanding on the same device when this one arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slowdown {
     /// Requests with the other op outstanding.
     pub with: SlowdownSide,
-    /// Requests without.
+    /// Requests without the other op outstanding.
     pub without: SlowdownSide,
-    /// The comparison at equal depth; absent where too few requests found equally many others outstanding.
+    /// The comparison at equal depth; absent if too few requests found the same number of others outstanding.
     pub equal_depth: Option<EqualDepth>,
 }
 
-/// One side. The means of the two sides are not comparable: they differ in depth.
+/// One side of the comparison. The means of the two sides are not comparable: they differ in depth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowdownSide {
     /// Requests whose completion is known.
     pub requests: u64,
-    /// Mean queued to completion, in nanoseconds.
+    /// Mean time from queue to completion, in nanoseconds.
     pub mean_response_ns: Option<f64>,
-    /// Mean issue to completion, in nanoseconds.
+    /// Mean time from issue to completion, in nanoseconds.
     pub mean_service_ns: Option<f64>,
     /// Mean size in bytes.
     pub mean_bytes: Option<f64>,
@@ -63,23 +64,23 @@ pub struct SlowdownSide {
     pub mean_depth: Option<f64>,
 }
 
-/// Requests of one op that found equally many others outstanding, with and without the other op among them.
+/// Requests of one op that found the same number of others outstanding, with and without the other op among them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EqualDepth {
-    /// Requests with the other op outstanding that have their like on the other side.
+    /// Requests with the other op outstanding that have comparable requests on the other side.
     pub with_requests: u64,
-    /// Requests without that have their like on the other side.
+    /// Requests without the other op outstanding that have comparable requests on the other side.
     pub without_requests: u64,
-    /// Weighted mean time to completion of the first, in nanoseconds: response, or service where the source shows no
+    /// Weighted mean time to completion with the other op, in nanoseconds: response, or service if the source shows no
     /// queueing.
     pub with_mean_ns: f64,
-    /// The same of the second.
+    /// The same without the other op.
     pub without_mean_ns: f64,
-    /// The first over the second.
+    /// The mean with the other op over the mean without it.
     pub slowdown: f64,
-    /// Lower end of its 99 percent interval.
+    /// Lower end of the slowdown's 99 percent interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of that interval.
     pub high: f64,
 }
 
@@ -91,21 +92,22 @@ use rustc_hash::FxHashMap;
 use crate::bins::{Bins, Fold};
 use crate::seen::{Seen, at, ratio};
 
-/// Slices at most, and half as many at least once time has passed.
+/// The most slices; once time has passed, there are at least half as many.
 const SLICES: usize = 32;
-/// Requests that are held back until all that arrived before them are known: they come by their issue. One that a
-/// scheduler lets this many others overtake is left out of the comparison. Queues of the block layer hold 256.
+/// The most requests held back until all that arrived before them are known, because rows come in the order of issue. A
+/// request that a scheduler lets this many others overtake is left out of the comparison. Queues of the block layer
+/// hold 256.
 const HELD: usize = 512;
-/// Depths from this on are one open class, which compares nothing.
+/// Depths from this one on form one open class, which is not compared.
 const DEEP: u64 = 256;
 
 /// Compares requests that met the other op with those that did not.
 #[derive(Debug)]
 pub(crate) struct InterferenceTally {
-    /// In order of arrival.
+    /// In the order of arrival.
     held: VecDeque<Arrival>,
     devices: Vec<Found>,
-    /// Reads and writes, without and with.
+    /// Reads and writes, without and with the other op.
     sides: [[Side; 2]; 2],
     slices: Bins<Slice>,
 }
@@ -129,14 +131,14 @@ enum Kind {
     Neither,
 }
 
-/// What an arrival finds outstanding on its device.
+/// The requests that an arrival finds outstanding on its device.
 #[derive(Debug, Default)]
 struct Found {
-    /// Ends, the earliest on top, with what ends.
+    /// The end and kind of each request, the earliest end on top.
     ends: BinaryHeap<Reverse<(u64, Kind)>>,
     kinds: [u64; 3],
     now: u64,
-    /// When the device last completed something, or had something to do again.
+    /// When the device last completed something, or became busy.
     began: u64,
 }
 
@@ -155,11 +157,11 @@ struct Side {
 #[derive(Debug, Default)]
 struct Slice([FxHashMap<Stratum, Pair>; 2]);
 
-/// From the highest byte: class of depth, of size and of age, and whether a request that moves no data is outstanding.
+/// From the highest byte: the class of depth, of size and of age, and whether a request without data is outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Stratum(u32);
 
-/// Requests and their summed times, without and with.
+/// Requests and the sums of their times, without and with the other op.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     count: [u64; 2],
@@ -208,7 +210,7 @@ impl Default for InterferenceTally {
     }
 }
 
-/// Exact up to 16, then eight classes to each doubling: what is left of a difference in depth is below an eighth.
+/// Exact up to 16, then eight classes per doubling: depths within a class differ by less than an eighth.
 fn depth_class(depth: u64) -> u8 {
     let depth = depth.min(DEEP);
     if depth <= 16 {
@@ -218,12 +220,12 @@ fn depth_class(depth: u64) -> u8 {
     (16 + (bits - 1) * 8 + (depth >> bits) as u32 - 8) as u8
 }
 
-/// Up to 4 KiB, then a class to each fourfold.
+/// Up to 4 KiB, then one class per factor of four.
 fn size_class(bytes: u64) -> u8 {
     ((u64::BITS - (bytes.saturating_sub(1) >> 12).leading_zeros()).div_ceil(2)).min(5) as u8
 }
 
-/// Below 8 µs, then a class to each doubling, up to 16 ms.
+/// Below 8 µs, then one class per doubling, up to 16 ms.
 fn age_class(age: u64) -> u8 {
     (u64::BITS - (age >> 13).leading_zeros()).min(11) as u8
 }
@@ -251,7 +253,7 @@ impl Found {
 }
 
 impl InterferenceTally {
-    /// Takes a request.
+    /// Adds a request.
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen) {
         let Some((start, end)) = seen.flight else { return };
@@ -270,7 +272,7 @@ impl InterferenceTally {
             response: seen.response,
             service: seen.service,
         };
-        // Nearly all arrive in the order of their issue.
+        // Nearly all requests arrive in the order of issue.
         if self.held.back().is_none_or(|held| held.at <= arrived) {
             self.held.push_back(arrival);
         } else {
@@ -282,12 +284,12 @@ impl InterferenceTally {
         }
     }
 
-    /// Takes the earliest arrival that is held.
+    /// Handles the earliest arrival that is held.
     fn arrive(&mut self) {
         let Some(arrival) = self.held.pop_front() else { return };
         let found = at(&mut self.devices, arrival.device);
         if arrival.at < found.now {
-            // Those that came after it were compared already.
+            // Requests that arrived after it were compared already.
             found.push(arrival.end, arrival.kind);
             return;
         }
@@ -353,7 +355,7 @@ impl Side {
     }
 }
 
-/// Compares over the strata that both sides have; `slices` by time.
+/// Compares over the strata with requests on both sides; `slices` are in time order.
 fn equal_depth(slices: &[BTreeMap<Stratum, Pair>]) -> Option<EqualDepth> {
     let mut all: BTreeMap<Stratum, Pair> = BTreeMap::new();
     for (stratum, pair) in slices.iter().flatten() {
@@ -384,7 +386,7 @@ fn equal_depth(slices: &[BTreeMap<Stratum, Pair>]) -> Option<EqualDepth> {
     let squares: f64 = without_one.iter().map(|one| (one - mean) * (one - mean)).sum();
     let error = (squares * (groups - 1.0) / groups).sqrt() / slowdown;
     let half = student_t_99(least - 1) * error;
-    // An interval that reaches down to nothing says nothing.
+    // An interval that reaches down to zero carries no information.
     if half >= 1.0 {
         return None;
     }
@@ -423,7 +425,7 @@ fn weighted_means(strata: impl Iterator<Item = Pair>) -> Option<Means> {
     (without > 0.0).then(|| Means { without: without / weights, with: with / weights })
 }
 
-/// Two-sided 99 percent points of Student's t for 7 to 31 degrees of freedom.
+/// The two-sided 99 percent points of Student's t for 7 to 31 degrees of freedom.
 const T_99: [f64; 25] = [
     3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845, 2.831,
     2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750, 2.744,
@@ -481,7 +483,7 @@ mod tests {
         fn as_if_every_pair_were_looked_at(
             mut requests in prop::collection::vec((0u64..80, 0u64..15, 1u64..25, any::<bool>()), 1..40)
         ) {
-            // Issue, time queued before it, service, whether it is a write.
+            // Issue, time queued before the issue, service time, whether it is a write.
             requests.sort_by_key(|(issued, ..)| *issued);
             let rows: Vec<_> = requests.iter().enumerate().map(|(id, (issued, queue, service, write))| {
                 let (issued, op) = (issued + 20, if *write { "W" } else { "R" });

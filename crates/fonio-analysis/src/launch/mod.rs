@@ -1,14 +1,16 @@
-//! Where the time of a launch went: the critical path.
+//! The critical path of a launch: where its time went.
 //!
-//! A launch is what the mark `launch` spans: a command from when it was made to its end, or to when it became quiet. Its
-//! critical path is followed backwards, from the end: while a thread ran, the time is the processor's; while it was
-//! blocked, the time is that of what it waited for; where another thread of the launch woke it (a lock, a pipe, the end of
-//! a child), the path goes on in that thread, which is what it really waited for; where a thread begins, it goes on in
-//! the thread that made it. So every moment is counted once, and the parts sum to the launch, however many threads and
+//! A launch is the span of the mark `launch`: a command from its start to its end, or until it became quiet. Its
+//! critical path is followed backwards from the end. While a thread ran, the time belongs to the processor. While it
+//! was blocked, the time belongs to the cause of the wait; if another thread of the launch woke it (a lock, a pipe, the
+//! end of a child), the path continues in that thread, because it was the true cause. At the start of a thread, the
+//! path continues in the thread that created it. So every moment is counted once, and the parts sum to the launch, for
+//! any number of threads and processes.
 //! processes it has.
 //!
-//! Nguyen et al. (MobiSys 2015, section 7.4) divide a launch into user, system, storage and network time. Their equation
-//! (1) computes the storage part from the interval's own rates, which gives the interval; here it is what was seen.
+//! Nguyen et al. (MobiSys 2015, section 7.4) divide a launch into user, system, storage and network time. Their
+//! equation (1) computes the storage part from the interval's own rates, which gives the interval; this module uses the
+//! measured time.
 
 use fonio_core::{Mark, Meta, Wait, WaitReason};
 use rustc_hash::FxHashMap;
@@ -19,40 +21,40 @@ use crate::threads::Threads;
 
 /// The name of the mark.
 const MARK: &str = "launch";
-/// Waits remembered; with more there is no critical path.
+/// The most waits remembered; with more, there is no critical path.
 const WAITS_MAX: usize = 4_000_000;
-/// From which share on storage is worth naming; Courville and Chen call less than this light.
+/// From this share on, storage is mentioned; Courville and Chen call less than this light.
 const LIGHT_BELOW: f64 = 0.09;
-/// Threads that are listed.
+/// The most threads listed.
 const THREADS_LISTED: usize = 20;
 
 /// A launch and its parts, in nanoseconds. They sum to `duration_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Launch {
-    /// In one sentence.
+    /// The result in one sentence.
     pub verdict: String,
-    /// From the span's begin.
+    /// The start, from the start of the span.
     pub began_ns: u64,
-    /// How long it took.
+    /// The duration of the launch.
     pub duration_ns: u64,
     /// The parts of the critical path.
     pub path: Parts,
-    /// The share of `path.running_ns` that was in user mode: that of the whole command, as the kernel accounts it.
+    /// The share of `path.running_ns` in user mode: that of the complete command, from the kernel's accounting.
     pub user_share: Option<f64>,
-    /// How often the critical path waited for storage, and in how many of these it is known which request ended it.
+    /// The number of waits for storage on the critical path.
     pub storage_waits: u64,
-    /// See `storage_waits`.
+    /// Of these waits, the number of those for which the request that ended them is known.
     pub storage_waits_with_request: u64,
-    /// What each thread did not run for, summed over all threads; without `running_ns`, since when a thread ended is not
-    /// in the table. Threads wait at the same time, so this can exceed the launch.
+    /// The waits of each thread, summed over all threads. `running_ns` is missing, because the table does not show when
+    /// a thread ended. Threads wait at the same time, so the sum can exceed the launch.
     pub all_threads: Parts,
-    /// Threads of the launch.
+    /// The number of threads of the launch.
     pub threads: u64,
-    /// How much of the critical path lay in which program, the largest first.
+    /// The part of the critical path in each program, the largest first.
     pub programs: Vec<ProgramTime>,
 }
 
-/// Time by what was waited for.
+/// Time by the reason of the wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Parts {
     /// On a processor.
@@ -61,15 +63,15 @@ pub struct Parts {
     pub storage_ns: u64,
     /// Blocked on the network.
     pub network_ns: u64,
-    /// Blocked on a time that was set.
+    /// Blocked on a timer.
     pub timer_ns: u64,
     /// Blocked on a lock that no thread of the launch held.
     pub lock_ns: u64,
-    /// Blocked on another process, which is none of the launch.
+    /// Blocked on another process, which is not part of the launch.
     pub thread_ns: u64,
-    /// Ready to run, without a processor.
+    /// Ready to run, but without a processor.
     pub cpu_ns: u64,
-    /// Blocked, it was not seen on what.
+    /// Blocked for an unknown reason.
     pub unknown_ns: u64,
 }
 
@@ -83,7 +85,7 @@ pub struct ProgramTime {
 }
 
 impl Parts {
-    /// The part that counts waits of that reason.
+    /// The part that counts waits for `reason`.
     fn of(&mut self, reason: WaitReason) -> &mut u64 {
         match reason {
             WaitReason::Storage => &mut self.storage_ns,
@@ -96,14 +98,14 @@ impl Parts {
         }
     }
 
-    /// All parts together.
+    /// The sum of all parts.
     pub fn sum_ns(&self) -> u64 {
         let Parts { running_ns, storage_ns, network_ns, timer_ns, lock_ns, thread_ns, cpu_ns, unknown_ns } =
             self;
         running_ns + storage_ns + network_ns + timer_ns + lock_ns + thread_ns + cpu_ns + unknown_ns
     }
 
-    /// The parts in a sentence: is it storage, and if not, what is it.
+    /// The parts in a sentence: whether the largest is storage, and if not, which one it is.
     pub fn verdict(&self) -> String {
         let whole = self.sum_ns().max(1) as f64;
         let parts = [
@@ -117,7 +119,7 @@ impl Parts {
         ];
         let percent = |ns: u64| format!("{:.0} %", ns as f64 / whole * 100.0);
         let (storage_ns, storage) = (self.storage_ns, percent(self.storage_ns));
-        // Of equal parts the first counts.
+        // Among equal parts, the first is used.
         let (what, most) = parts.iter().rev().max_by_key(|(_, ns)| *ns).expect("there are seven");
         if *most == storage_ns {
             format!("{storage} of the launch is spent waiting for storage.")
@@ -141,7 +143,7 @@ struct Interval {
     has_request: bool,
 }
 
-/// Gathers waits and the mark.
+/// Collects the waits and the mark.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchTally {
     mark: Option<(u64, Option<u64>, Option<u32>)>,
@@ -170,7 +172,7 @@ impl LaunchTally {
         });
     }
 
-    /// `None` without a launch, or where there is too much of it to be remembered.
+    /// `None` without a launch, or if it has too many waits to remember.
     pub(crate) fn finish(mut self, meta: &Meta, names: &mut Threads, span_began: u64) -> Option<Launch> {
         let (began, until, root) = self.mark?;
         let (until, root) = (until?, root?);
@@ -201,19 +203,19 @@ impl LaunchTally {
         Some(launch)
     }
 
-    /// Where the path begins: the first thread at its end, where it ended; else the last thread of the launch that did
-    /// anything before it became quiet, at the moment at which that began to wait.
+    /// The end of the path: the first thread at its end, if it ended; else the last thread of the launch that was
+    /// active before the launch became quiet, at the moment when it began to wait.
     fn last_active(&self, root: u32, began: u64, until: u64) -> (u64, u32) {
         let waits_at_end = self.threads[&root].iter().any(|i| i.began < until && until < i.ended);
         if !waits_at_end {
             return (until, root);
         }
-        // When a thread ended is not in the table; but one that lives goes on to wait, at the latest when it is ended.
+        // The table does not show when a thread ended; but a live thread waits again, at the latest when it ends.
         let lives = |intervals: &[Interval]| intervals.iter().any(|i| i.ended > until);
         let last =
             self.threads.iter().filter(|(_, intervals)| lives(intervals)).filter_map(|(tid, intervals)| {
                 let before = intervals[..intervals.partition_point(|i| i.began <= until)].last()?;
-                // A thread that runs at the end is as late as can be.
+                // A thread that runs at the end was active until the end.
                 let active = if before.ended < until { until } else { before.began };
                 Some((active, std::cmp::Reverse(*tid)))
             });
@@ -223,7 +225,7 @@ impl LaunchTally {
     fn follow(&self, launch: &mut Launch, (began, end): (u64, u64), last: u32, names: &mut Threads) {
         let mut programs: FxHashMap<u32, Parts> = FxHashMap::default();
         let (mut at, mut tid) = (end, last);
-        // A path that goes from thread to thread without getting anywhere is cut.
+        // A path that jumps between threads without going back in time is cut.
         let mut jumps = 0;
         while at > began {
             let program = names.name_at(Some(tid), at);
@@ -237,7 +239,7 @@ impl LaunchTally {
             let intervals = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
             let place = intervals.partition_point(|interval| interval.began < at);
             let Some(interval) = place.checked_sub(1).map(|place| intervals[place]) else {
-                // Its first moment, or nothing is known of it.
+                // The thread's first moment, or nothing is known about the thread.
                 match intervals.first().and_then(|first| first.waker) {
                     Some(maker) if jumps <= self.threads.len() && self.threads.contains_key(&maker) => {
                         tid = maker;

@@ -2,7 +2,7 @@ use fonio_core::{Thread, Timestamp};
 
 use super::*;
 
-/// One wait a line: `TID BEGAN..ENDED REASON [by WAKER]`, times in milliseconds; the launch is thread 1's.
+/// One wait per line: `TID BEGAN..ENDED REASON [by WAKER]`, times in milliseconds; thread 1 is the first of the launch.
 fn launch(until: u64, waits: &str) -> Option<Launch> {
     let mut tally = LaunchTally::default();
     let mut names = Threads::default();
@@ -32,7 +32,7 @@ fn launch(until: u64, waits: &str) -> Option<Launch> {
     tally.finish(&meta, &mut names, 0)
 }
 
-/// The parts of the path in milliseconds, in the order of the struct, which sum to the launch.
+/// The parts of the path in milliseconds, in the order of the struct; they sum to the launch.
 fn parts(launch: &Launch) -> [u64; 8] {
     let path = &launch.path;
     assert_eq!(path.sum_ns(), launch.duration_ns);
@@ -70,7 +70,7 @@ fn one_thread_is_what_it_did() {
 
 #[test]
 fn who_waits_for_another_thread_waits_for_what_that_does() {
-    // 1 makes 2 and waits for its end; 2 waits for storage, then for a lock that a stranger holds.
+    // 1 creates 2 and waits for its end; 2 waits for storage, then for a lock that a thread outside the launch holds.
     let found = launch(
         101,
         "1 1..1 cpu by 9
@@ -98,7 +98,7 @@ fn a_launch_that_became_quiet_ends_with_its_last_activity() {
          2 31..900 lock",
     )
     .expect("a launch");
-    // 2 ran until 31, and was made by 1.
+    // 2 ran until 31; 1 created it.
     assert_eq!(found.duration_ns, 30_000_000);
     assert_eq!(parts(&found), [30, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(
@@ -109,7 +109,7 @@ fn a_launch_that_became_quiet_ends_with_its_last_activity() {
 
 #[test]
 fn a_thread_that_has_ended_does_not_run_to_the_quiet_end() {
-    // 2 ended at some time after 21; 3 runs at the end, and waits later, when it is ended.
+    // 2 ended at some time after 21; 3 runs at the end, and waits later, when it ends.
     let quiet = "1 1..2 cpu by 9
          1 10..50 thread by 2
          2 11..11 cpu by 1

@@ -1,37 +1,37 @@
 //! The variance of a sum over slices of time that depend on each other.
 //!
-//! Latencies come in runs: a slow second follows a slow second. Slices taken as independent make intervals several times
-//! too narrow. Two steps allow for it:
+//! Latencies come in runs: a slow second follows a slow second. If the slices are treated as independent, intervals are
+//! several times too narrow. Two steps account for the dependence:
 //!
-//! 1. How many independent pieces is the series worth? The integrated autocorrelation time (initial positive sequence:
-//!    Geyer, *Practical Markov Chain Monte Carlo*, 1992) says how many slices make one. A few slices that hold nearly all
-//!    of the data count as those few.
+//! 1. The number of independent pieces in the series. The integrated autocorrelation time (initial positive sequence:
+//!    Geyer, *Practical Markov Chain Monte Carlo*, 1992) gives the number of slices per piece. If a few slices hold
+//!    nearly all of the data, only those few count.
 //! 2. The long-run variance is the mean of the first squared cosine transforms (equal-weighted cosines: Müller 2004;
-//!    Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). They hold the slow movements that independent slices miss,
-//!    and with `B` of them the quotient follows Student's t with `B` degrees of freedom. The fewer pieces, or the fewer
-//!    slices that carry the variance (stalls), the fewer cosines.
+//!    Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). They contain the slow movements that independent slices
+//!    miss, and with `B` of them the quotient follows Student's t with `B` degrees of freedom. The fewer pieces there
+//!    are, or the fewer slices carry the variance (stalls), the fewer cosines are used.
 
-/// Fewer independent pieces than this say nothing about the spread.
+/// With fewer independent pieces than this, the spread is unknown.
 pub(crate) const PIECES_MIN: f64 = 8.0;
 
-/// Cosines at most: they reach to `8 / T` hertz in a series of length `T`, and t with 16 degrees of freedom is near its
-/// limit. More would miss slow movements that hide below quick noise.
+/// The most cosines: they reach up to `8 / T` hertz in a series of length `T`, and t with 16 degrees of freedom is near
+/// its limit. More would miss slow movements that hide below quick noise.
 const COSINES_MAX: f64 = 16.0;
 
-/// Cosines for each independent piece. A first-order autoregression has lost half of its power at this many.
+/// Cosines per independent piece. A first-order autoregression has lost half of its power at this number.
 const COSINES_PER_PIECE: f64 = 0.6;
 
-/// The variance of a sum, and what it rests on.
+/// The variance of a sum, and its degrees of freedom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
-    /// Of the sum.
+    /// The variance of the sum.
     pub(crate) variance: f64,
     /// Degrees of freedom of `variance`.
     pub(crate) freedom: f64,
 }
 
-/// The spread of the sum of `residuals`, which sum to 0 themselves; `weights` say how much of the data each slice holds,
-/// `memory` how many slices at least make one independent piece. `None` where the series is worth fewer than
+/// The spread of the sum of `residuals`, which themselves sum to 0. `weights` gives the share of the data in each
+/// slice, and `memory` the least number of slices in one independent piece. `None` if the series is worth fewer than
 /// [`PIECES_MIN`] independent pieces.
 pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<Spread> {
     let count = residuals.len() as f64;
@@ -40,7 +40,7 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
     if pieces < PIECES_MIN {
         return None;
     }
-    // Normal noise has a third of its length here: it is not held back. One stall among slices without any is.
+    // Normal noise has a third of its length here, so it is not limited. A single stall among slices without stalls is.
     let carriers = 3.0 * participation(residuals.iter().map(|residual| residual * residual));
     let carriers = if carriers > 0.0 { carriers } else { pieces };
     let cosines = (COSINES_PER_PIECE * pieces.min(carriers)).floor().clamp(1.0, COSINES_MAX);
@@ -48,14 +48,14 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
     Some(Spread { variance: count * power / cosines, freedom: cosines })
 }
 
-/// How many equal values would hold as much: `(Σv)² / Σv²` (Kish's effective sample size).
+/// The number of equal values with the same weight: `(Σv)² / Σv²` (Kish's effective sample size).
 fn participation(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, squares) =
         values.fold((0.0, 0.0), |(sum, squares), value| (sum + value, squares + value * value));
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 
-/// Slices that make one independent piece, at least 1.
+/// The number of slices in one independent piece, at least 1.
 pub(crate) fn autocorrelation_time(residuals: &[f64]) -> f64 {
     let power: f64 = residuals.iter().map(|residual| residual * residual).sum();
     if power == 0.0 {
@@ -67,7 +67,7 @@ pub(crate) fn autocorrelation_time(residuals: &[f64]) -> f64 {
     };
     let mut sum = 0.0;
     let mut lag = 0;
-    // Sums of two neighbours are positive in theory: the first that is not is noise.
+    // In theory, sums of two neighbours are positive: the first that is not is noise.
     while lag + 1 < residuals.len() {
         let pair = correlation(lag) + correlation(lag + 1);
         if pair <= 0.0 {
@@ -107,7 +107,7 @@ mod tests {
         values
     }
 
-    /// Each value keeps `keep` of the one before.
+    /// A series in which each value keeps the share `keep` of the value before it.
     fn autoregression(seed: u64, count: usize, keep: f64) -> Vec<f64> {
         let mut last = 0.0;
         noise(seed, count)
@@ -119,7 +119,7 @@ mod tests {
             .collect()
     }
 
-    /// The mean variance found in many series, over the true one of the sum of 100 values.
+    /// The mean variance found in many series, divided by the true variance of the sum of 100 values.
     fn ratio(keep: f64) -> f64 {
         let truth = 100.0 / 3.0 / (1.0 - keep) / (1.0 - keep);
         let found: Vec<f64> = (0..400)
@@ -134,7 +134,7 @@ mod tests {
     fn independent_and_dependent_slices_have_their_variance() {
         let (independent, dependent) = (ratio(0.0), ratio(0.6));
         assert!((0.9..1.1).contains(&independent), "{independent}");
-        // Independent slices would give 0.4 * 0.4 / 0.64: a quarter.
+        // Under the assumption of independence this would be 0.4 * 0.4 / 0.64: a quarter.
         assert!((0.75..1.1).contains(&dependent), "{dependent}");
     }
 
@@ -142,7 +142,7 @@ mod tests {
     fn autocorrelation_times_by_hand() {
         // Correlations 1, 0.25, -0.5, -0.25: the first pair counts, the second is negative.
         assert_eq!(autocorrelation_time(&[1.0, 1.0, -1.0, -1.0]), 1.5);
-        // What alternates cancels: it is worth more than its slices, and counts as them.
+        // Alternating values cancel: the series is worth more pieces than it has slices, and counts as its slices.
         let alternating: Vec<f64> = (0..100).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).collect();
         assert_eq!(autocorrelation_time(&alternating), 1.0);
     }

@@ -1,4 +1,4 @@
-//! Values with intervals out of slices of time, and the interval of the ratio of two.
+//! Values with intervals from slices of time, and the interval of the ratio of two values.
 
 use super::dependence::{Spread, autocorrelation_time, spread};
 use super::student;
@@ -6,45 +6,45 @@ use super::student;
 /// A value and an interval around it: `low <= value <= high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bounds {
-    /// 0 where nothing is ruled out below.
+    /// 0 if no value below is ruled out.
     pub(crate) low: f64,
     pub(crate) value: f64,
-    /// Infinite where nothing is ruled out above.
+    /// Infinite if no value above is ruled out.
     pub(crate) high: f64,
 }
 
-/// A value of one recording, at least 0, that can say at any level where it lies.
+/// A value of one recording, at least 0, with an interval at any level.
 #[derive(Clone, Debug)]
 pub(crate) enum Estimate {
     /// A ratio of two sums: latency over requests, requests over time.
     Ratio {
-        /// Over the whole span.
+        /// The value over the full span.
         value: f64,
-        /// Of `value`.
+        /// The spread of `value`.
         spread: Spread,
     },
     /// A quantile.
     Quantile {
-        /// Over the whole span.
+        /// The value over the full span.
         value: f64,
-        /// Which: 0.99.
+        /// The fraction of the quantile, for example 0.99.
         at: f64,
-        /// Independent values that would vary as much.
+        /// The number of independent values that would vary as much.
         effective: f64,
         freedom: f64,
-        /// Each step of the histogram: its middle, and the share of the values up to and with it.
+        /// For each step of the histogram: its middle, and the share of the values up to and including the step.
         cumulative: Vec<(f64, f64)>,
     },
 }
 
-/// A histogram step's middle is at most this far from its values: `Steps<5>`.
+/// The greatest distance of a histogram step's middle from its values: that of `Steps<5>`.
 const STEP_ERROR: f64 = 1.0 / 64.0;
 
 impl Estimate {
-    /// A ratio of sums out of each slice's two parts; `None` where too little is independent.
+    /// A ratio of the sums of each slice's two parts; `None` if too few pieces are independent.
     ///
-    /// The residuals from the common ratio allow for slices with more and fewer requests (Cochran, *Sampling Techniques*,
-    /// ratio estimators).
+    /// The residuals from the common ratio account for slices with different numbers of requests (Cochran, *Sampling
+    /// Techniques*, ratio estimators).
     pub(crate) fn ratio(value: f64, parts: &[(f64, f64)], memory: f64) -> Option<Estimate> {
         let (sum, by) = parts.iter().fold((0.0, 0.0), |all, part| (all.0 + part.0, all.1 + part.1));
         if by <= 0.0 {
@@ -56,12 +56,12 @@ impl Estimate {
         Some(Estimate::Ratio { value, spread: spread(&residuals, &weights, memory)? })
     }
 
-    /// A quantile: `below` is how many of each slice's values lie below it, `counts` how many there are; `steps` is the
-    /// histogram of all. `None` where too little is independent.
+    /// A quantile. `below` is the number of each slice's values that lie below it, `counts` the number of values,
+    /// `steps` the histogram of all values. `None` if too few pieces are independent.
     ///
-    /// Whether a value lies below the quantile is a yes or no, whose share varies as the slices show. That variance is
-    /// turned into a number of independent values, and Wilson's interval for the share at that number is read off the
-    /// histogram (Woodruff 1952; Korn and Graubard 1998).
+    /// Each value either lies below the quantile or does not, and the share of those below varies between slices. Its
+    /// variance is converted into a number of independent values. Wilson's interval for the share at that number is
+    /// then read off the histogram (Woodruff 1952; Korn and Graubard 1998).
     pub(crate) fn quantile(
         value: f64,
         at: f64,
@@ -78,7 +78,7 @@ impl Estimate {
         let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
         let residuals = below_residuals(at, below, &counts);
         let Spread { variance, freedom } = spread(&residuals, &counts, memory)?;
-        // Never more than there are: slices that vary less than chance would are chance themselves.
+        // At most the number of values: if slices vary less than by chance, that itself is chance.
         let effective = (at * (1.0 - at) / variance.max(f64::MIN_POSITIVE)).min(all);
         let mut seen = 0u64;
         let cumulative = steps
@@ -91,7 +91,7 @@ impl Estimate {
         Some(Estimate::Quantile { value, at, effective, freedom, cumulative })
     }
 
-    /// Where the value lies; outside of it with probability `level` at most.
+    /// The interval of the value; the true value lies outside it with a probability of at most `level`.
     pub(crate) fn bounds(&self, level: f64) -> Bounds {
         match self {
             Estimate::Ratio { value, spread } => {
@@ -101,7 +101,7 @@ impl Estimate {
             Estimate::Quantile { value, at, effective, freedom, cumulative } => {
                 let t = student::two_sided(level, *freedom);
                 let (low, high) = wilson(*at, *effective, t);
-                // Beyond the greatest or below the least of the independent values nothing was seen.
+                // No observation lies above the greatest or below the least of the independent values.
                 let one = 1.0 / effective;
                 let read = |share: f64| {
                     let step = cumulative.partition_point(|(_, up_to)| *up_to < share);
@@ -115,19 +115,19 @@ impl Estimate {
     }
 }
 
-/// How each slice's share below a quantile differs from all slices' share.
+/// The difference between each slice's share below a quantile and the share of all slices.
 fn below_residuals(at: f64, below: &[f64], counts: &[f64]) -> Vec<f64> {
     let all: f64 = counts.iter().sum();
     below.iter().zip(counts).map(|(below, count)| (below - at * count) / all).collect()
 }
 
-/// How many slices make one independent piece, judging from which values lie below the median.
+/// The number of slices in one independent piece, estimated from the values below the median.
 pub(crate) fn memory(below_p50: &[f64], counts: &[u64]) -> f64 {
     let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
     autocorrelation_time(&below_residuals(0.5, below_p50, &counts))
 }
 
-/// Wilson's interval for a share of `count` values, with `t` in the place of the normal's point.
+/// Wilson's interval for a share of `count` values, with `t` instead of the normal quantile.
 fn wilson(share: f64, count: f64, t: f64) -> (f64, f64) {
     let shrink = 1.0 + t * t / count;
     let middle = (share + t * t / (2.0 * count)) / shrink;
@@ -136,8 +136,8 @@ fn wilson(share: f64, count: f64, t: f64) -> (f64, f64) {
 }
 
 impl Bounds {
-    /// `other` over `self`, with the interval that both intervals allow: the method of variance estimates recovery on the
-    /// logarithm (Donner and Zou 2012). `None` where one of the values is 0.
+    /// `other` over `self`, with the interval that follows from both intervals: the method of variance estimates
+    /// recovery on the logarithm (Donner and Zou 2012). `None` if one of the values is 0.
     pub(crate) fn ratio_of(self, other: Bounds) -> Option<Bounds> {
         if self.value <= 0.0 || other.value <= 0.0 {
             return None;
@@ -154,7 +154,7 @@ impl Bounds {
         })
     }
 
-    /// `other` less `self`, the same way.
+    /// `other` minus `self`, by the same method.
     pub(crate) fn difference_to(self, other: Bounds) -> Bounds {
         let apart = |a: f64, b: f64| (a * a + b * b).sqrt();
         let value = other.value - self.value;
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn wilson_by_hand() {
-        // 95 percent, half of 100: any table of Wilson's interval.
+        // 95 percent, half of 100: see any table of Wilson's interval.
         let (low, high) = wilson(0.5, 100.0, 1.96);
         assert!((low - 0.4038).abs() < 1e-4 && (high - 0.5962).abs() < 1e-4, "{low} {high}");
     }
@@ -196,8 +196,9 @@ mod tests {
 
     #[test]
     fn slices_that_vary_alike_leave_few_values() {
-        // Each slice's share below varies as one cosine does, the twelfth. Its square is 100 / 2 times that of a slice's
-        // greatest residual, 0.1 / 100, and the variance is 100 times the mean square of the cosines that are used.
+        // Each slice's share below the quantile varies like a single cosine, the twelfth. Its square is 100 / 2 times
+        // that of a slice's greatest residual, 0.1 / 100, and the variance is 100 times the mean square of the cosines
+        // used.
         let wave = |at: usize| libm::cos(std::f64::consts::PI * 12.0 * (at as f64 + 0.5) / 100.0);
         let below: Vec<f64> = (0..100).map(|at| 50.0 + 10.0 * wave(at)).collect();
         let steps = [(10, 5_000), (20, 5_000)];
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_quantile_of_independent_values() {
-        // 100 slices of 100 values each, evenly spread over 1..=100, so that each slice has half below.
+        // 100 slices of 100 values each, evenly spread over 1..=100, so half of each slice lies below.
         let steps: Vec<(u64, u64)> = (1..=100).map(|value| (value, 100)).collect();
         let mut below = vec![50.0; 100];
         // Binomial variation of the slices: 5 up, 5 down.
@@ -220,7 +221,7 @@ mod tests {
         assert!(low < value && value < high && low > 40.0 && high < 60.0, "{low} {value} {high}");
         let strict = estimate.bounds(0.001);
         assert!(strict.low <= low && strict.high >= high);
-        // Two values beyond the 99th percentile in effect: above it nothing is ruled out.
+        // In effect, two values lie beyond the 99th percentile: no value above it is ruled out.
         let rare = Estimate::Quantile {
             value: 99.0,
             at: 0.99,

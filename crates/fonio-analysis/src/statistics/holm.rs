@@ -1,11 +1,11 @@
 //! Holm's procedure with weights, in the form of intervals (Holm, *A Simple Sequentially Rejective Multiple Test
 //! Procedure*, 1979).
 //!
-//! Each figure is tested at its share of the level. Those that show a difference leave, the others divide their shares,
-//! and so on until none is added. Whatever is true, the chance that any claim is wrong stays at the level.
+//! Each figure is tested at its share of the level. Figures that show a difference are removed, the others divide their
+//! shares, and so on until no more are found. Whatever is true, the chance that any claim is wrong stays at the level.
 
-/// Tests figures with `weights` together at `level`. `claims(figure, level)` says whether the figure differs at a level;
-/// it must not claim less at a laxer one. Gives the level at which each was tested last.
+/// Tests figures with `weights` together at `level`. `claims(figure, level)` returns whether the figure differs at a
+/// level; it must not claim less at a higher one. Returns the level at which each figure was tested last.
 pub(crate) fn levels(level: f64, weights: &[f64], mut claims: impl FnMut(usize, f64) -> bool) -> Vec<f64> {
     let mut open: Vec<usize> = (0..weights.len()).collect();
     let mut levels = vec![level; weights.len()];
@@ -35,7 +35,7 @@ mod tests {
         assert_eq!(claimed([0.01, 0.03, 0.03]), 1);
         assert_eq!(claimed([0.02, 0.02, 0.02]), 0);
         assert_eq!(of([0.9; 3]), [0.05 / 3.0; 3]);
-        // A weight of 8 of 10 tests at four fifths of the level.
+        // A figure with a weight of 8 of 10 is tested at four fifths of the level.
         assert!((levels(0.05, &[8.0, 1.0, 1.0], |_, _| false)[0] - 0.04).abs() < 1e-12);
         assert!(levels(0.05, &[], |_, _| true).is_empty());
     }

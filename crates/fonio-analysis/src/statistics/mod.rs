@@ -1,19 +1,19 @@
-//! What a recording or repeated runs can show: intervals for dependent data, and answers to many questions at once.
+//! Statistics of a recording or of repeated runs: intervals for dependent data, and answers to many questions at once.
 //!
-//! | file | gives |
+//! | file | contents |
 //! |---|---|
 //! | `student` | points of Student's t at any level |
 //! | `dependence` | the variance of a sum over slices of time that depend on each other |
 //! | `estimate` | intervals for ratios of sums and for quantiles; the interval of a ratio of two values |
 //! | `holm` | the levels at which many figures are tested, so that all their answers together are wrong in 5 percent |
 //!
-//! All of it is plain arithmetic: the same input gives the same bytes on every platform. Logarithms, cosines and the arc
-//! tangent come from `libm`, not from the platform.
+//! All of it is plain arithmetic: the same input gives the same bytes on every platform. Logarithms, cosines and the
+//! arc tangent come from `libm`, not from the platform.
 
 pub(crate) mod dependence;
 pub(crate) mod estimate;
 pub(crate) mod holm;
 pub(crate) mod student;
 
-/// All answers of one comparison together claim a difference between equal things in at most this share of comparisons.
+/// In at most this share of comparisons, any of the answers claims a difference between equal things.
 pub const FAMILY_LEVEL: f64 = 0.05;

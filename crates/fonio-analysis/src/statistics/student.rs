@@ -1,7 +1,7 @@
-//! Student's t for whole degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of Mathematical
+//! Student's t for integer degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of Mathematical
 //! Functions* (1964), 26.7.3 and 26.7.4.
 
-/// Beyond this many degrees of freedom the points no longer change by a percent, at any level used here.
+/// Above this number of degrees of freedom, the points change by less than a percent, at any level used here.
 const FREEDOM_MAX: u32 = 200;
 
 /// The probability that |t| is at most `t` with `freedom` degrees of freedom.
@@ -24,12 +24,12 @@ fn within(t: f64, freedom: u32) -> f64 {
     }
 }
 
-/// The `t` that |t| exceeds with probability `level`. Degrees of freedom are rounded down: the interval is never too
-/// narrow.
+/// The `t` that |t| exceeds with probability `level`. Degrees of freedom are rounded down, so that the interval is
+/// never too narrow.
 ///
 /// # Panics
 ///
-/// With less than one degree of freedom, or a level that is not between 0 and 1.
+/// If there is less than one degree of freedom, or `level` is not between 0 and 1.
 pub(crate) fn two_sided(level: f64, freedom: f64) -> f64 {
     assert!(freedom >= 1.0 && level > 0.0 && level < 1.0, "t at level {level} with {freedom} degrees");
     let freedom = (freedom as u32).min(FREEDOM_MAX);
@@ -37,7 +37,7 @@ pub(crate) fn two_sided(level: f64, freedom: f64) -> f64 {
     while within(high, freedom) < 1.0 - level && high < 1e9 {
         high *= 2.0;
     }
-    // A double halves fewer than 60 times before its neighbours meet.
+    // A double can be halved fewer than 60 times before its neighbours meet.
     for _ in 0..60 {
         let middle = low + (high - low) / 2.0;
         if within(middle, freedom) < 1.0 - level { low = middle } else { high = middle }

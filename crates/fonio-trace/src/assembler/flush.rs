@@ -9,19 +9,19 @@ use super::pick::move_median;
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// Data requests of one device remembered as waiting for a flush.
+/// The most data requests of one device remembered as waiting for a flush.
 const PARENTS_MAX: usize = 256;
 
-/// What a device's next flush is for, and what the last ones still owe.
+/// The requests for which a device's next flush is, and the expected ends of the last flushes.
 #[derive(Debug, Default)]
 pub(super) struct FlushState {
     /// Waiting data requests with preflush: slot and serial number.
     before_data: Vec<(u32, u64)>,
-    /// Completed data requests that asked for FUA and were issued without.
+    /// Completed data requests that asked for FUA and were issued without it.
     after_data: Vec<AfterData>,
-    /// Flush bios that a flush request has taken and whose own end is still to come.
+    /// Flush bios that a flush request has taken and that have not ended themselves.
     ends_due: u64,
-    /// Of these, ends of the flush whose completion was last inferred.
+    /// The part of these that belongs to the flush whose completion was last inferred.
     ends_of_inferred: u64,
 }
 
@@ -37,7 +37,7 @@ impl FlushState {
         *self = FlushState::default();
     }
 
-    /// Notes a data request that waits for its preflush.
+    /// Records a data request that waits for its preflush.
     pub fn expect_preflush(&mut self, index: u32, serial: u64) {
         if self.before_data.len() == PARENTS_MAX {
             self.before_data.remove(0);
@@ -47,11 +47,11 @@ impl FlushState {
 }
 
 impl Assembler {
-    /// D of a flush: it takes all flush bios that wait.
+    /// Handles D of a flush, which takes all waiting flush bios.
     pub(super) fn issue_flush(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.collect(step, |entry| entry.state == State::Waiting);
         let mut waiters = std::mem::take(&mut self.candidates);
-        // A flush request that came from the device above has its id already and keeps it.
+        // A flush request that came from the device above already has an id and keeps it.
         let open = &self.open;
         waiters.sort_unstable_by_key(|&index| {
             let entry = open.at(index);
@@ -124,7 +124,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// A data request ended that is durable only after a flush.
+    /// Handles the end of a data request that is durable only after a flush.
     #[cold]
     pub(super) fn await_flush(&mut self, index: u32) {
         let request_id = self.request_id_of(index);
@@ -137,11 +137,11 @@ impl Assembler {
         waiting.push(AfterData { request_id, sector: entry.key.sector, tid });
     }
 
-    /// C without data of a write: a flush sequence ends.
+    /// Handles C without data of a write: a flush sequence ends.
     pub(super) fn end_flush_sequence(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.tally.add(Counter::FlushSequenceEnds, 1);
         let device = &mut self.devices[step.key.device as usize];
-        // Without the flush that it would have waited for, the device has no volatile cache.
+        // If no flush follows for which it could have waited, the device has no volatile cache.
         device.flush.after_data.retain(|parent| parent.sector != step.event.sector.0);
         let of_a_waiter = device.flush.ends_due > 0;
         device.flush.ends_due = device.flush.ends_due.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Rows are given out here, and only here.
+//! The only place where rows are emitted.
 
 use std::io;
 
@@ -8,10 +8,11 @@ use super::Assembler;
 use super::open::{CHAIN_MAX, Entry, FLUSH_SECTOR, NEVER, NIL, State, seen};
 use super::tally::Counter;
 
-/// A pause of a device, during garbage collection say, that does not yet mean that a completion was missed.
+/// A device may pause for this long (in ns), for example during garbage collection, before a completion counts as
+/// missed.
 pub(super) const PAUSE_MAX: u64 = 1_000_000_000;
 
-/// Why something is given out before its time.
+/// The reason why an entry is emitted early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
     LostEvents,
@@ -30,13 +31,13 @@ fn sector(entry: &Entry, sector: u64) -> Option<Sector> {
     (!no_data).then_some(Sector(sector))
 }
 
-/// The thread at the top of the stack, where it is another.
+/// The thread at the top of the stack, if it differs from the entry's thread.
 fn cause(entry: &Entry) -> Option<u32> {
     entry.root_tid.filter(|_| entry.root_tid != entry.tid)
 }
 
 impl Assembler {
-    /// Takes an entry in; makes room first where there is none.
+    /// Opens an entry; first makes room if there is none.
     #[inline]
     pub(super) fn open_entry(&mut self, entry: &Entry, sink: &mut dyn RowSink) -> io::Result<u32> {
         while self.open.len() >= self.options.open_max.max(1) {
@@ -45,7 +46,7 @@ impl Assembler {
         Ok(self.insert_entry(entry))
     }
 
-    /// Takes an entry in without making room.
+    /// Opens an entry without making room.
     #[inline]
     pub(super) fn insert_entry(&mut self, entry: &Entry) -> u32 {
         let (index, is_crowded) = self.open.insert(entry);
@@ -55,8 +56,8 @@ impl Assembler {
         index
     }
 
-    /// Gives out the oldest entries of keys that have too many. Only between events: while one is handled, the entries
-    /// that it found must stay open.
+    /// Emits the oldest entries of keys that have too many. Call this only between events: while an event is handled,
+    /// the entries that it found must stay open.
     #[cold]
     pub(super) fn thin_out(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         while let Some(key) = self.crowded.pop() {
@@ -67,7 +68,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// The id of the request that this entry is or will be.
+    /// The id of the request that this entry is or will become.
     pub(super) fn request_id_of(&mut self, index: u32) -> u64 {
         if self.open.at(index).request_id == 0 {
             self.open.at_mut(index).request_id = self.new_request_id();
@@ -75,7 +76,7 @@ impl Assembler {
         self.open.at(index).request_id
     }
 
-    /// Gives out a request and closes it.
+    /// Emits a request and closes it.
     #[inline]
     pub(super) fn give_request(
         &mut self,
@@ -91,7 +92,7 @@ impl Assembler {
         given
     }
 
-    /// Gives out a request's row. The entry stays.
+    /// Emits the row of a request. The entry stays open.
     #[inline]
     pub(super) fn give_request_row(
         &mut self,
@@ -122,7 +123,7 @@ impl Assembler {
         sink.request(&row)
     }
 
-    /// Gives out the row of an entry that is a bio, as part of a request or not. The entry stays.
+    /// Emits the row of an entry that is a bio, whether or not it is part of a request. The entry stays open.
     #[inline]
     pub(super) fn give_bio(
         &self,
@@ -138,7 +139,7 @@ impl Assembler {
         self.give_bio_row(entry, request_id, completed, sink)
     }
 
-    /// Gives out a bio that need not be open.
+    /// Emits a bio that need not be open.
     #[inline]
     pub(super) fn give_bio_row(
         &self,
@@ -180,13 +181,14 @@ impl Assembler {
         sink.link(&Link { kind, parent_table, parent, child_table, child })
     }
 
-    /// Whether a request in flight has been so for longer than any other of its device, and than a device may pause.
+    /// Whether a request has been in flight for longer than any other of its device, and longer than a device may
+    /// pause.
     fn is_overdue(&self, entry: &Entry) -> bool {
         let longest = self.devices[entry.key.device as usize].service_max;
         self.latest.saturating_sub(entry.began()) > longest.max(PAUSE_MAX)
     }
 
-    /// Gives out an entry as far as it has come and closes it.
+    /// Emits an entry in its current state and closes it.
     pub(super) fn cut(&mut self, index: u32, why: Cut, sink: &mut dyn RowSink) -> io::Result<()> {
         assert!(index != NIL, "only what is open can be cut");
         let entry = *self.open.at(index);
@@ -235,7 +237,7 @@ impl Assembler {
             self.give_bio(index, Some(request_id), None, sink)?;
             self.gather_unissued(index, sink)?;
         } else if entry.has(seen::REPEATED) && !self.devices[entry.key.device as usize].shows_end() {
-            // Without any completions there is no telling whether an issue is a repeat: each is given out.
+            // Without any completions, it is unknown whether an issue is a repeat: each is emitted as a request.
             self.give_first(index, None, sink)?;
             return self.cut(index, why, sink);
         }

@@ -1,8 +1,8 @@
-//! The assembler: block events in, requests, bios and links out, whatever the source.
+//! The assembler: combines block events from any source into requests, bios and links.
 //!
 //! # The life of an entry
 //!
-//! Everything open is an *entry* under a device and a sector (`open.rs`):
+//! Every open bio or request is an *entry* under a device and a sector (`open.rs`):
 //!
 //! ```text
 //!            Q, A (a bio), G, io_start, I (a request)
@@ -14,81 +14,83 @@
 //!                                           returned
 //! ```
 //!
-//! A request that was issued again without a requeue being shown is *held* between its completion and its row.
+//! A request that was issued again, although no requeue was shown, is *held* between its completion and its row.
 //!
-//! A bio's entry becomes its request's when it is issued. The other bios of a request are not merged when M or F says
-//! so, but when the request is issued: it then takes all waiting bios that tile its range. That gives the same result
-//! for back, front and request merges, does not depend on what blktrace's M means, and works where merges are not shown.
-//! A discard may have several ranges that do not touch, and their merges are not shown at all: it takes the waiting
-//! discard bios that were queued after it began, got no request of their own, and fill its size exactly.
+//! When a bio is issued, its entry becomes that of its request. The other bios of a request are not merged at M or F,
+//! but when the request is issued: the request then takes all waiting bios that tile its range. That gives the same
+//! result for back, front and request merges, does not depend on the meaning of blktrace's M, and works if merges are
+//! not shown. A discard can have several ranges that do not touch, and their merges are not shown at all: it takes the
+//! waiting discard bios that were queued after it began, got no request of their own, and fill its size exactly.
 //!
-//! # What an event is paired with
+//! # Pairing
 //!
-//! Never by device and sector alone. A candidate is on the same device, begins at the same sector, has the same op, and
-//! no event of it is later than the event at hand. Then:
+//! Events are never paired by device and sector alone. A candidate is on the same device, begins at the same sector,
+//! has the same op, and has no event later than the event to pair. The order of preference is:
 //!
 //! - *Completion*: a request in flight whose remaining size equals the completed size; else one with more remaining (a
-//!   partial completion: it goes on at a higher sector with less); else a returned request of equal size; else a bio
-//!   that went on to a device below; else a waiting one: on a device that issues nothing (or where the source says so)
-//!   that is a bio, else a request whose issue was not seen; else nothing.
-//! - *Issue*: a returned request of equal size; else a waiting one of equal size, those that were inserted first; else
-//!   the newest smaller one, which grew by merges; else the newest larger bio, which must have been split; else a
-//!   returned request that is smaller; else a request of which nothing was seen before.
-//! - *Requeue*: a request in flight of equal size, else of any.
-//! - *G, io_start, I*: the newest waiting one that has not yet seen such an event: of equal size, else, for I, a
+//!   partial completion: it continues at a higher sector with a smaller size); else a returned request of equal size;
+//!   else a bio that moved on to a device below; else a waiting entry. On a device that issues nothing (or if the
+//!   source says so) the waiting entry is a bio, else a request whose issue was not seen. Else nothing.
+//! - *Issue*: a returned request of equal size; else a waiting entry of equal size, those that were inserted first;
+//!   else the newest smaller one, which grew by merges; else the newest larger bio, which must have been split; else a
+//!   smaller returned request; else a new request without earlier events.
+//! - *Requeue*: a request in flight of equal size, else of any size.
+//! - *G, io_start, I*: the newest waiting entry that has not yet seen such an event: of equal size; else, for I, a
 //!   smaller one, else a larger bio, which must have been split.
 //!
-//! Where several are equal the one that began first is taken, and the choice is counted, except where that one is
-//! probably stale: its time to the event would be more than four times that of the next one, and the product of the
-//! two exceeds the square of what is typical (the running median of unambiguous ones on that device and op; 0 while
-//! nothing is known). So two requests truly in flight together are paired first in, first out, while one whose
-//! completion was lost does not shift all later pairs of that sector. What was passed over may still be paired alone;
-//! when another equal one begins, it is given out without completion.
+//! If several candidates are equal, the one that began first is taken, and the choice is counted, unless that candidate
+//! is probably stale: its time to the event is more than four times that of the next one, and the product of the two
+//! exceeds the square of the typical time (the running median of unambiguous pairs on that device and op; 0 while
+//! nothing is known). So two requests that are truly in flight together are paired first in, first out, and a request
+//! whose completion was lost does not shift all later pairs of that sector. A candidate that was passed over may still
+//! be paired if it is the only one; when another equal request begins, it is emitted without completion.
 //!
 //! # One request issued several times
 //!
-//! A busy driver gives a request back, and the kernel issues it again from another thread, often a worker. Where the
-//! source does not show requeues (atrace) an equal issue is taken for the same request, if
+//! A busy driver requeues a request, and the kernel issues it again from another thread, often a worker. If the source
+//! does not show requeues (atrace), an equal issue is taken for the same request, if
 //!
 //! - an equal request is in flight and was issued at most a second ago, and
-//! - nothing waits that could be a request of its own: no bio, no G, no `block_io_start`. An I alone is no evidence,
-//!   since a request that was given back is inserted again.
+//! - no waiting entry could be a request of its own: no bio, no G, no `block_io_start`. An I alone is not evidence,
+//!   because a requeued request is inserted again.
 //!
-//! The first issue counts and its thread is the submitter; the last is `reissued`. Completions have the last word: the
-//! request is held after its completion, and another equal completion within a second makes a request of the first
-//! repeated issue (first in, first out; both are counted, since the pairing is ambiguous). An equal issue in between,
-//! or the second's end, decides for one request. On a device that shows no completions each issue is a request.
+//! The first issue counts, and its thread is the submitter; the last issue is `reissued`. Completions decide: the
+//! request is held after its completion, and another equal completion within a second makes the first repeated issue a
+//! request (first in, first out; both are counted, because the pairing is ambiguous). If an equal issue comes in
+//! between, or the second passes, there was one request. On a device that shows no completions, each issue is a
+//! request.
 //!
 //! # Requests that are never issued
 //!
-//! They come out when the trace ends, with the size that their insertion showed and with the bios that were merged
-//! into them (M, F). They are counted apart from requests in flight, and these from requests that were in flight for
-//! longer than any other and than a second: the completion of such a one was not seen.
+//! They are emitted when the trace ends, with the size at their insertion and with the bios that were merged into them
+//! (M, F). They are counted apart from requests in flight. Those in turn are counted apart from requests that were in
+//! flight for longer than any other and longer than a second: the completion of such a request was not seen.
 //!
 //! # Flushes
 //!
 //! The kernel turns a bio with preflush or FUA into up to three steps: flush, data, flush. A flush request (`FF`, `FN`,
 //! in old kernels `FWS`, all without data) takes every waiting flush bio of its device: those are its bios, and the
-//! first of them says who queued it. Data requests that wait for their preflush, or that ended and need a flush since
-//! they asked for FUA and were issued without, are its parents in `links`, and their thread is its `cause_tid`. The
-//! completion without data that ends such a sequence (`WS 0 + 0`) belongs to no request: it is counted. Kernels that do
-//! not show the flush request's own completion do show that one: it stands for it, and that is counted.
+//! first one gives the thread that queued it. Its parents in `links` are the data requests that wait for their
+//! preflush, or that ended and need a flush because they asked for FUA and were issued without it; their thread is its
+//! `cause_tid`. The completion without data that ends such a sequence (`WS 0 + 0`) belongs to no request and is only
+//! counted. Kernels that do not show the completion of the flush request itself do show that one: it then replaces the
+//! missing completion, and that is counted.
 //!
 //! # Queue time
 //!
-//! `queued` is the Q of the first bio. Where Q is not shown, `block_io_start` or G stands for it: it is called by the
-//! submitting thread when the first bio has got a request, after the attempt to merge. So it lacks only the wait for a
-//! free request. I is not used so: plugging and flushes lie before it.
+//! `queued` is the Q of the first bio. If Q is not shown, `block_io_start` or G replaces it: the submitting thread
+//! calls it when the first bio has got a request, after the attempt to merge. So it lacks only the wait for a free
+//! request. The event I cannot replace Q, because plugging and flushes come before it.
 //!
 //! # Stacked devices
 //!
-//! A bio that is remapped stays open until it completes; its parts below are bios of their own. Where the upper device
-//! is a partition, whose bios have no Q, the remap is its queueing. A request that is remapped (multipath) takes its
+//! A bio that is remapped stays open until it completes; its parts below are bios of their own. If the upper device is
+//! a partition, whose bios have no Q, the remap is its queueing. A request that is remapped (multipath) takes its
 //! identity to the device below: only the lowest device has requests.
 //!
 //! # Gaps
 //!
-//! Where events were lost everything open before the end of the gap is given out without what would have come later.
+//! If events were lost, every entry opened before the end of the gap is emitted without its later events.
 
 mod flush;
 mod give;
@@ -115,92 +117,94 @@ use give::Cut;
 use open::{FLUSH_SECTOR, Key, NEVER, NIL, Open};
 use tally::{Counter, Tally};
 
-/// Completions kept for an issue that comes later in the input though it is earlier in time.
+/// The most completions kept for an issue that is earlier in time but later in the input.
 const ORPHANS_MAX: usize = 64;
 
-/// What the assembler may be told.
+/// The options of the assembler.
 #[derive(Clone, Debug)]
 pub struct AssemblerOptions {
-    /// A request open for longer than this is given out without a completion.
+    /// A request open for longer than this is emitted without a completion.
     pub horizon: Nanos,
-    /// Requests and bios open at once; beyond that the oldest are given out incomplete.
+    /// The most requests and bios open at once; if there are more, the oldest are emitted incomplete.
     pub open_max: usize,
-    /// How late an event may come and still find its rows in order: [`RowSink::settled`] stays that far behind.
+    /// How late an event may come and still find its rows in order: [`RowSink::settled`] stays this far behind.
     pub disorder: Nanos,
 }
 
 impl Default for AssemblerOptions {
-    /// Ten minutes: longer than any driver's timeout with its retries. A million: 10 s of a fast device that completes
-    /// nothing. 100 ms: what a trace merged from several processors' buffers was seen to be out of order, tenfold.
+    /// The horizon is ten minutes: longer than any driver's timeout with its retries. The limit is a million: 10 s of a
+    /// fast device that completes nothing. The disorder is 100 ms: ten times that observed in traces merged from the
+    /// buffers of several processors.
     fn default() -> AssemblerOptions {
         AssemblerOptions { horizon: Nanos(600_000_000_000), open_max: 1 << 20, disorder: Nanos(100_000_000) }
     }
 }
 
-/// Turns block events into requests, bios and links, whatever the source.
+/// Combines block events from any source into requests, bios and links.
 ///
-/// Rows come as soon as they are complete, so not in the tables' order; [`RowSink::settled`] says what is final.
+/// Rows are emitted as soon as they are complete, so not in the tables' order; [`RowSink::settled`] marks those that
+/// are final.
 #[derive(Debug)]
 pub struct Assembler {
     options: AssemblerOptions,
     open: Open,
     devices: Vec<Device>,
     device_index: FxHashMap<DeviceId, u32>,
-    /// The device of the event before, which is nearly always that of the next.
+    /// The device of the previous event, which is nearly always that of the next one.
     last_device: (DeviceId, u32),
     tally: Tally,
-    /// The ids given last.
+    /// The ids assigned last.
     request_id: u64,
     bio_id: u64,
     /// The latest event seen.
     latest: u64,
-    /// Of the requests that came whole, the latest order.
+    /// The latest order time of the requests that came complete.
     latest_whole: Option<u64>,
     settled: u64,
     gaps_passed: u64,
-    /// Gaps that no event has reached yet, by their ends.
+    /// Gaps that no event has reached yet, by the times of their ends.
     gaps: VecDeque<LostEvents>,
     next_gap: u64,
-    /// Until then a completion without issue is put down to the last gap.
+    /// Until this time, a completion without issue is attributed to the last gap.
     gap_echo: u64,
     orphans: VecDeque<Orphan>,
     /// The repeated issues of requests, by the slot of their entry.
     repeats: FxHashMap<u32, repeat::Repeats>,
     /// Complete requests with repeats: when they completed, slot and serial number.
     held: VecDeque<(u64, u32, u64)>,
-    /// Bios that were merged in front of others, by the place where they end: slot and serial number.
+    /// Bios that were merged in front of others, by the sector where they end: slot and serial number.
     fronts: FxHashMap<Key, (u32, u64)>,
-    /// Keys that have too many entries, until the end of the event.
+    /// Keys that have too many entries, until the event has been handled.
     crowded: Vec<Key>,
     requeues_shown: bool,
     wants_bios: bool,
-    /// Memory for sorting a batch.
+    /// Reused memory for sorting a batch.
     sorted: Vec<BlockEvent>,
-    /// Memory for choosing among equals.
+    /// Reused memory for choosing among equal candidates.
     candidates: Vec<u32>,
 }
 
-/// What is known of a device beside what is open on it.
+/// The state of a device, except its open entries.
 #[derive(Debug)]
 struct Device {
     shows_queue: bool,
     shows_issue: bool,
     shows_completion: bool,
-    /// `block_io_done`.
+    /// Whether the device shows `block_io_done`.
     shows_done: bool,
     shows_bio_completion: bool,
     shows_flush_completion: bool,
-    /// Gaps after which its flushes, parts and discards were forgotten.
+    /// The number of gaps after which its flushes, parts and discards were forgotten.
     gaps: u64,
-    /// Bios that went on from here.
+    /// The number of bios that moved on from here.
     passed: u64,
-    /// Running median of service, by op, and of the time from queue to issue. 0 while nothing is known.
+    /// Running medians of the service time, by op, and of the time from queue to issue. 0 while nothing is known.
     service: [u64; Op::ALL.len()],
     queue: u64,
-    /// The longest service.
+    /// The longest service time.
     service_max: u64,
     flush: flush::FlushState,
-    /// Bios of which only the front went on: where the rest begins.
+    /// Bios whose front alone moved on, with the start of the rest.
     partly_passed: Vec<queue::PartlyPassed>,
     /// Waiting discard bios: slot and serial number.
     discards: Vec<(u32, u64)>,
@@ -216,7 +220,7 @@ struct Orphan {
     error: Option<i32>,
 }
 
-/// An event with its place worked out.
+/// An event with the key under which it is paired.
 #[derive(Clone, Copy, Debug)]
 struct Step<'a> {
     event: &'a BlockEvent,
@@ -226,19 +230,19 @@ struct Step<'a> {
     time: u64,
 }
 
-/// What an event's sector and op are for the purpose of pairing.
+/// An event's sector and op for pairing.
 fn canonical(event: &BlockEvent) -> (u64, Op) {
     let flush = event.op == Op::Flush || event.op == Op::Write && event.flags.contains(Flags::PREFLUSH);
     if event.bytes.0 == 0 && flush {
         return (FLUSH_SECTOR, Op::Flush);
     }
-    // A passthrough command has no sector: shown as 0 when issued, as the largest number when completed.
+    // A passthrough command has no sector: it shows 0 when issued, and the largest number when completed.
     let sector = if event.op == Op::Other && event.sector.0 == u64::MAX { 0 } else { event.sector.0 };
     (sector, event.op)
 }
 
 impl Assembler {
-    /// An assembler at the beginning of a trace.
+    /// An assembler at the start of a trace.
     pub fn new(options: AssemblerOptions) -> Assembler {
         Assembler {
             options,
@@ -268,10 +272,10 @@ impl Assembler {
         }
     }
 
-    /// Takes the events, whole requests and gaps of one batch; its other rows are the caller's to pass on.
+    /// Handles the events, complete requests and gaps of one batch; the caller must pass on its other rows.
     ///
     /// # Errors
-    /// What the sink reports.
+    /// Errors of the sink.
     pub fn batch(&mut self, batch: &Batch, sink: &mut dyn RowSink) -> io::Result<()> {
         self.wants_bios = sink.wants_bios();
         for gap in &batch.lost {
@@ -299,10 +303,10 @@ impl Assembler {
         self.settle(sink)
     }
 
-    /// Ends the trace: gives out what is still open, and what was counted on the way, by name.
+    /// Ends the trace: emits the open entries, and returns the counters by name.
     ///
     /// # Errors
-    /// What the sink reports.
+    /// Errors of the sink.
     pub fn finish(mut self, sink: &mut dyn RowSink) -> io::Result<BTreeMap<String, u64>> {
         self.wants_bios = sink.wants_bios();
         while let Some(gap) = self.gaps.pop_front() {
@@ -314,7 +318,7 @@ impl Assembler {
         self.tally.finish(sink)
     }
 
-    /// A request that the source knows whole.
+    /// Handles a request that is complete in the source.
     fn whole(&mut self, request: &Request, sink: &mut dyn RowSink) -> io::Result<()> {
         let order = request.order_time().0;
         if order < self.settled {
@@ -413,7 +417,7 @@ impl Assembler {
         self.bio_id
     }
 
-    /// Gives out what has been open for longer than the horizon.
+    /// Emits entries that have been open for longer than the horizon.
     fn expire(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         self.give_held_long(sink)?;
         let limit = self.latest.saturating_sub(self.options.horizon.0);
@@ -426,11 +430,12 @@ impl Assembler {
         }
     }
 
-    /// Says before which instant nothing will come any more.
+    /// Reports the instant before which no more rows will come.
     fn settle(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         let mut before = self.latest.saturating_sub(self.options.disorder.0);
         if let Some(whole) = self.latest_whole {
-            // Such sources list requests when they complete, so an earlier one may be as late as it took.
+            // Such sources list requests when they complete, so an earlier request can be late by the time that it
+            // took.
             let whole = whole.saturating_sub(self.options.horizon.0);
             before = if self.latest == 0 { whole } else { before.min(whole) };
         }
@@ -465,7 +470,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Gives out everything that was open in a gap.
+    /// Emits every entry that was open in a gap.
     fn gap(&mut self, gap: &LostEvents, sink: &mut dyn RowSink) -> io::Result<()> {
         self.tally.note_place(Counter::GapsOfLostEvents, sink, || {
             let count = gap.count.map_or("an unknown number".to_owned(), |count| count.to_string());
@@ -473,7 +478,7 @@ impl Assembler {
         })?;
         self.gap_echo = self.gap_echo.max(gap.before.0.saturating_add(self.options.horizon.0));
         self.orphans.clear();
-        // Each device forgets when it is seen next: there may be many devices and many gaps.
+        // Each device forgets its state at its next event, because there may be many devices and many gaps.
         self.gaps_passed += 1;
         self.last_device.1 = NIL;
         loop {
@@ -487,7 +492,7 @@ impl Assembler {
 }
 
 impl Device {
-    /// Whether any request's end is shown.
+    /// Whether the device shows the end of any request.
     fn shows_end(&self) -> bool {
         self.shows_completion || self.shows_done
     }

@@ -1,11 +1,12 @@
-//! What is open: bios not yet issued and requests not yet completed, found by device and sector, listed by age.
+//! The open entries: bios not yet issued and requests not yet completed, found by device and sector, listed by age.
 //!
-//! A slab of [`Entry`] with a free list. Each entry hangs in two intrusive lists: that of its *bucket*, which holds all
-//! entries whose [`Key`] has the same hash, in the order in which they came, and the *age list* of all entries, sorted by
-//! [`Entry::order`]. Both cost no allocation once the slab has grown to the depth of the trace. There are at least twice
-//! as many buckets as slots, so that an entry is nearly always alone in its bucket, and to look for it is to look at it.
+//! The entries are in a slab of [`Entry`] with a free list. Each entry is in two intrusive lists: that of its *bucket*,
+//! which holds all entries whose [`Key`] has the same hash, in the order of arrival, and the *age list* of all entries,
+//! sorted by [`Entry::order`]. Neither needs an allocation once the slab has grown to the depth of the trace. There are
+//! at least twice as many buckets as slots, so an entry is nearly always alone in its bucket and is found at the first
+//! look.
 //!
-//! The entries of a bucket that have one key are that key's *chain*.
+//! The entries of a bucket with the same key are that key's *chain*.
 
 use fonio_core::{DeviceId, Flags, Op};
 
@@ -13,37 +14,37 @@ use fonio_core::{DeviceId, Flags, Op};
 pub(super) const NIL: u32 = u32::MAX;
 /// An instant that was not seen. Event times are kept below it.
 pub(super) const NEVER: u64 = u64::MAX;
-/// The sector under which everything without data that flushes is kept. Kernels show such a request at sector 0, at
-/// `u64::MAX`, or at both in turn.
+/// The sector for all flushes without data. Kernels show such a request at sector 0, at `u64::MAX`, or at both in turn.
 pub(super) const FLUSH_SECTOR: u64 = u64::MAX;
-/// Entries under one key. No device has so many requests in flight for one sector; the oldest go first.
+/// The most entries under one key. No device has so many requests in flight for one sector; the oldest are emitted
+/// first.
 pub(super) const CHAIN_MAX: usize = 256;
 
-/// Where an entry is found: the index of its device and its present first sector.
+/// The key of an entry: the index of its device and its current first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub sector: u64,
     pub device: u32,
 }
 
-/// Where an entry stands on its way.
+/// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Queued, allocated or inserted, not issued.
     Waiting,
-    /// A bio (or request) of a stacked device that went on to the device below.
+    /// A bio (or request) of a stacked device that moved on to the device below.
     Passed,
     /// Issued to the driver.
     Flying,
-    /// Given back by the driver.
+    /// Requeued by the driver.
     Returned,
-    /// Complete, while issues that were repeated may still turn out to be requests: see `repeat.rs`.
+    /// Complete, but repeated issues may still turn out to be requests: see `repeat.rs`.
     Held,
 }
 
-/// What was seen of an entry.
+/// The events and facts seen for an entry.
 pub(super) mod seen {
-    /// It is a bio and gives a row in `bios`.
+    /// It is a bio and has a row in `bios`.
     pub const BIO: u16 = 1;
     /// Its Q.
     pub const QUEUE: u16 = 1 << 1;
@@ -53,13 +54,13 @@ pub(super) mod seen {
     pub const START: u16 = 1 << 3;
     /// Its I.
     pub const INSERT: u16 = 1 << 4;
-    /// Any of these says that there is a request, not only a bio.
+    /// Each of these shows that there is a request, not only a bio.
     pub const REQUEST: u16 = GET | START | INSERT;
-    /// A completion or issue that it might have had went to a newer one.
+    /// A completion or issue that could have been its own was paired with a newer entry.
     pub const PASSED_OVER: u16 = 1 << 5;
-    /// It asked for FUA and was issued without: the kernel flushes afterwards.
+    /// It asked for FUA and was issued without it: the kernel flushes afterwards.
     pub const FUA_BY_FLUSH: u16 = 1 << 6;
-    /// It is what a split left over. Old kernels queue it again.
+    /// It is the remainder of a split. Old kernels queue it again.
     pub const REST: u16 = 1 << 7;
     /// It was merged into the request before or after it.
     pub const MERGED: u16 = 1 << 8;
@@ -69,26 +70,26 @@ pub(super) mod seen {
 
 /// One bio or request. A bio that begins a request becomes that request when it is issued.
 ///
-/// What decides whether an event belongs to an entry comes first, within one line of the processor's cache.
+/// The fields that decide whether an event belongs to an entry come first, within one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Entry {
     pub key: Key,
-    /// Waiting: its size. Flying: what is not yet completed. Held: what was completed last.
+    /// Waiting: the size. In flight: the size not yet completed. Held: the size completed last.
     pub bytes: u64,
-    /// The last event of this entry.
+    /// The time of the last event of this entry.
     pub latest: u64,
-    /// Counts creations and issues; decides among equals.
+    /// Changes with creation and issue; decides among equal candidates.
     pub serial: u64,
     pub op: Op,
     pub state: State,
     pub seen: u16,
     bucket_next: u32,
-    /// The least instant that can still order a row of this entry: issued, else queued, else inserted.
+    /// The earliest instant that can still order a row of this entry: issued, else queued, else inserted.
     pub order: u64,
     older: u32,
     newer: u32,
-    /// The size when issued; before that, the size that its first event or its insertion gave.
+    /// The size when issued; before that, the size at its first event or at its insertion.
     pub issued_bytes: u64,
     pub first_sector: u64,
     pub queued: u64,
@@ -96,7 +97,7 @@ pub(super) struct Entry {
     pub issued: u64,
     pub reissued: u64,
     pub bio_id: u64,
-    /// 0 until one is given.
+    /// 0 until an id is assigned.
     pub request_id: u64,
     pub tid: Option<u32>,
     /// The thread that queued the topmost bio from which this one was remapped.
@@ -105,7 +106,7 @@ pub(super) struct Entry {
     pub error: Option<i32>,
     pub ioprio: Option<u16>,
     pub requeues: u32,
-    /// Of a flush: bios that it took.
+    /// For a flush: the number of bios that it took.
     pub waiters: u32,
     pub flags: Flags,
     pub flags_known: Flags,
@@ -113,7 +114,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// An entry of which only its place and kind are known.
+    /// An entry with a known place, op, size and time; nothing else is known.
     pub fn new(key: Key, device: DeviceId, op: Op, bytes: u64, time: u64) -> Entry {
         Entry {
             key,
@@ -148,12 +149,12 @@ impl Entry {
         }
     }
 
-    /// Whether any of these was seen.
+    /// Whether any of these bits is set.
     pub fn has(&self, any: u16) -> bool {
         self.seen & any != 0
     }
 
-    /// When it was last issued; else when it was queued or first seen.
+    /// The time of its last issue; else of its queueing or first event.
     pub fn began(&self) -> u64 {
         match (self.reissued, self.issued) {
             (NEVER, NEVER) => self.order,
@@ -163,7 +164,7 @@ impl Entry {
     }
 }
 
-/// All that is open.
+/// All open entries.
 #[derive(Debug)]
 pub(super) struct Open {
     slots: Vec<Entry>,
@@ -176,9 +177,9 @@ pub(super) struct Open {
     len: usize,
 }
 
-/// Buckets to begin with.
+/// The initial number of buckets.
 const BUCKETS_FIRST: usize = 256;
-/// Buckets to a slot, at least.
+/// The least number of buckets per slot.
 const BUCKETS_PER_SLOT: usize = 2;
 
 impl Open {
@@ -203,7 +204,7 @@ impl Open {
         &self.slots[index as usize]
     }
 
-    /// The entry, if it still is the one with that serial number.
+    /// The entry at `index`, if it still has that serial number.
     pub fn get(&self, index: u32, serial: u64) -> Option<&Entry> {
         self.slots.get(index as usize).filter(|entry| entry.serial == serial)
     }
@@ -213,7 +214,7 @@ impl Open {
         &mut self.slots[index as usize]
     }
 
-    /// The bucket of a key. Sectors are multiples of powers of two, so the product's upper half is folded in.
+    /// The bucket of a key. Sectors are multiples of powers of two, so the upper half of the product is folded in.
     #[inline]
     fn bucket(&self, key: Key) -> usize {
         const SECTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -228,18 +229,18 @@ impl Open {
         self.chain(key).next().map_or(NIL, |(index, _)| index)
     }
 
-    /// The entry with the least [`Entry::order`], or [`NIL`].
+    /// The entry with the earliest [`Entry::order`], or [`NIL`].
     #[inline]
     pub fn oldest(&self) -> u32 {
         self.oldest
     }
 
-    /// The entry after `index` by age.
+    /// The next newer entry after `index`.
     pub fn next_newer(&self, index: u32) -> u32 {
         self.slots[index as usize].newer
     }
 
-    /// The entries under `key`, in the order in which they came.
+    /// The entries under `key`, in the order of arrival.
     #[inline]
     pub fn chain(&self, key: Key) -> impl Iterator<Item = (u32, &Entry)> {
         let mut next = self.buckets[self.bucket(key)];
@@ -261,7 +262,8 @@ impl Open {
         self.serial
     }
 
-    /// Takes in an entry and gives it a serial number. The second says whether its key has more than [`CHAIN_MAX`] now.
+    /// Inserts an entry and gives it a serial number. Also returns whether its key now has more than [`CHAIN_MAX`]
+    /// entries.
     #[inline]
     pub fn insert(&mut self, entry: &Entry) -> (u32, bool) {
         let index = match self.free.pop() {
@@ -284,14 +286,14 @@ impl Open {
         (index, self.chain_link(index))
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     #[inline]
     pub fn remove(&mut self, index: u32) {
         self.chain_unlink(index);
         self.release(index);
     }
 
-    /// The entry under `key`, if it is the only one and satisfies `fits`. It is then in no chain any more and must be
+    /// The entry under `key`, if it is the only one and satisfies `fits`. It is then no longer in a chain and must be
     /// [`release`](Open::release)d: this saves a second search.
     #[inline]
     pub fn unchain_only(&mut self, key: Key, fits: impl FnOnce(&Entry) -> bool) -> Option<u32> {
@@ -316,7 +318,7 @@ impl Open {
         Some(only)
     }
 
-    /// Takes out an entry that is in no chain.
+    /// Removes an entry that is in no chain.
     #[inline]
     pub fn release(&mut self, index: u32) {
         self.age_unlink(index);
@@ -325,14 +327,14 @@ impl Open {
         self.len -= 1;
     }
 
-    /// Moves an entry to another sector. Says whether that has more than [`CHAIN_MAX`] now.
+    /// Moves an entry to another sector. Returns whether its key there now has more than [`CHAIN_MAX`] entries.
     pub fn rekey(&mut self, index: u32, sector: u64) -> bool {
         self.chain_unlink(index);
         self.at_mut(index).key.sector = sector;
         self.chain_link(index)
     }
 
-    /// Gives an entry a later order.
+    /// Moves an entry to a later order.
     #[inline]
     pub fn reorder(&mut self, index: u32, order: u64) {
         self.at_mut(index).order = order;
@@ -372,7 +374,7 @@ impl Open {
         self.join_in_bucket(bucket, before, after);
     }
 
-    /// Lets `after` follow `before`, which is [`NIL`] for the beginning of the bucket.
+    /// Makes `after` the successor of `before`, which is [`NIL`] for the start of the bucket.
     #[inline]
     fn join_in_bucket(&mut self, bucket: usize, before: u32, after: u32) {
         match before {
@@ -381,7 +383,7 @@ impl Open {
         }
     }
 
-    /// Twice as many buckets. Those of a key stay in the order in which they came.
+    /// Doubles the number of buckets. The entries of a key stay in the order of arrival.
     #[cold]
     fn double_buckets(&mut self) {
         let twice = self.buckets.len() * 2;
@@ -395,8 +397,8 @@ impl Open {
         }
     }
 
-    /// Puts an entry into the age list. Events come nearly in order, so its place is near the newest end; after a jump
-    /// back in time it is near the oldest.
+    /// Inserts an entry into the age list. Events come nearly in order, so its place is near the newest end; after a
+    /// jump back in time, it is near the oldest.
     #[inline]
     fn age_link(&mut self, index: u32) {
         let order = self.at(index).order;
@@ -408,7 +410,7 @@ impl Open {
         self.join(index, newer);
     }
 
-    /// The neighbours of a new entry, searched from both ends at once.
+    /// The neighbours of a new entry; the search starts at both ends.
     #[cold]
     fn place_by_age(&self, order: u64) -> (u32, u32) {
         let (mut from_newest, mut from_oldest) = (self.newest, self.oldest);

@@ -1,4 +1,4 @@
-//! Choosing among equal candidates.
+//! The choice among equal candidates.
 
 use std::io;
 
@@ -8,16 +8,17 @@ use super::open::{Entry, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// Two requests truly in flight together are seldom so far apart; below this ratio the first in is the first out.
+/// Two requests that are truly in flight together seldom differ by this ratio; below it, they are paired first in,
+/// first out.
 const STALE_RATIO: u64 = 4;
 
 /// Whether the older of two equal candidates is probably stale, given the time from each to the event and the typical
-/// one. See the rules in [`super`].
+/// time. See the rules in [`super`].
 pub(super) fn is_stale(older: u64, newer: u64, typical: u64) -> bool {
     older / STALE_RATIO > newer && u128::from(older) * u128::from(newer) > u128::from(typical).pow(2)
 }
 
-/// Moves a running median towards `value`: by a sixteenth, up or down. The first value sets it.
+/// Moves a running median towards `value`, by a sixteenth up or down. The first value sets it.
 pub(super) fn move_median(median: &mut u64, value: u64) {
     *median = match *median {
         0 => value,
@@ -28,7 +29,7 @@ pub(super) fn move_median(median: &mut u64, value: u64) {
 }
 
 impl Assembler {
-    /// Of `self.candidates`, at least one, the one that began first and is not stale. Those before it are marked.
+    /// The one of `self.candidates` (at least one) that began first and is not stale. Those before it are marked.
     pub(super) fn pick(&mut self, now: u64, typical: u64) -> u32 {
         let open = &mut self.open;
         self.candidates.sort_unstable_by_key(|&index| (open.at(index).began(), open.at(index).serial));
@@ -62,7 +63,7 @@ impl Assembler {
         Ok(self.pick(step.time, typical))
     }
 
-    /// Puts into `self.candidates` the entries that an event may belong to and that satisfy `fits`.
+    /// Puts the entries to which an event may belong, and that satisfy `fits`, into `self.candidates`.
     pub(super) fn collect(&mut self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) {
         self.candidates.clear();
         let may = |entry: &Entry| entry.op == step.op && entry.latest <= step.time && fits(entry);
@@ -70,7 +71,7 @@ impl Assembler {
         self.candidates.extend(chosen);
     }
 
-    /// Chooses among several requests in flight of the completed size.
+    /// Chooses among several requests in flight with the completed size.
     #[cold]
     pub(super) fn pick_flying(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<u32> {
         self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;
@@ -78,7 +79,7 @@ impl Assembler {
         Ok(self.pick(step.time, self.devices[step.key.device as usize].service[step.op as usize]))
     }
 
-    /// Chooses among several requests in flight of which a part may be complete.
+    /// Chooses among several requests in flight that may have completed in part.
     #[cold]
     pub(super) fn pick_partial(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<u32> {
         self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;

@@ -1,4 +1,4 @@
-//! Before the issue: bios are queued, remapped and split; requests are allocated and inserted.
+//! Events before the issue: bios are queued, remapped and split; requests are allocated and inserted.
 
 use std::io;
 
@@ -9,19 +9,19 @@ use super::open::{Entry, FLUSH_SECTOR, Key, NIL, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// Bios of a device that went on and did not complete, before it is believed that the source shows no completions of
-/// bios. No stacked device has as many in flight.
+/// If this many bios of a device moved on and did not complete, the source probably shows no completions of bios. No
+/// stacked device has as many in flight.
 const PASSED_MAX: u64 = 1024;
-/// Bios that went on in part, remembered for each device.
+/// The most bios remembered for each device that moved on in part.
 const PARTLY_PASSED_MAX: usize = 64;
 
-/// Front merges remembered for requests that are never issued.
+/// The most front merges remembered for requests that are never issued.
 const FRONTS_MAX: usize = 4096;
 
-/// Waiting discards remembered for each device. The largest limit on ranges in one command is 256 (NVMe).
+/// The most waiting discards remembered for each device. The largest limit on ranges in one command is 256 (NVMe).
 const DISCARDS_MAX: usize = 256;
 
-/// A bio of which a part went on to the device below without a split being seen.
+/// A bio that moved on to the device below in part, although no split was seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartlyPassed {
     index: u32,
@@ -31,7 +31,7 @@ pub(super) struct PartlyPassed {
     bytes_left: u64,
 }
 
-/// What a remapped bio hands down.
+/// The properties that a remapped bio passes to the bio below.
 struct Upper {
     bio_id: u64,
     tid: Option<u32>,
@@ -50,12 +50,12 @@ impl Upper {
     }
 }
 
-/// The first sector after `bytes` from `sector` on.
+/// The first sector after the `bytes` that begin at `sector`.
 pub(super) fn sector_after(sector: u64, bytes: u64) -> u64 {
     fonio_core::Sector(sector).after(fonio_core::ByteCount(bytes)).0
 }
 
-/// What an entry takes from any of its events.
+/// Adds the properties that any event of an entry gives.
 pub(super) fn absorb(entry: &mut Entry, step: &Step<'_>) {
     entry.flags |= step.event.flags;
     entry.flags_known |= step.event.flags_known;
@@ -64,7 +64,7 @@ pub(super) fn absorb(entry: &mut Entry, step: &Step<'_>) {
 }
 
 impl Assembler {
-    /// A new waiting entry for an event.
+    /// Opens a waiting entry for an event.
     fn wait(&mut self, step: &Step<'_>, bits: u16, sink: &mut dyn RowSink) -> io::Result<u32> {
         let mut entry = Entry::new(step.key, step.event.device, step.op, step.bytes, step.time);
         entry.flags = step.event.flags;
@@ -76,7 +76,7 @@ impl Assembler {
         if bits & seen::BIO != 0 {
             entry.bio_id = self.new_bio_id();
         }
-        // Before it is open itself: what is given out may take in what is.
+        // This comes before the new entry is open, because emitted entries can absorb open ones.
         if self.open.first(step.key) != NIL {
             self.retire(step.key, false, sink)?;
         }
@@ -96,7 +96,7 @@ impl Assembler {
         Ok(index)
     }
 
-    /// Gives out entries under `key` that were passed over, now that an equal one begins.
+    /// Emits the entries under `key` that were passed over, because an equal one begins.
     pub(super) fn retire(&mut self, key: Key, issued: bool, sink: &mut dyn RowSink) -> io::Result<()> {
         loop {
             let stale = self
@@ -108,7 +108,7 @@ impl Assembler {
         }
     }
 
-    /// Q.
+    /// Handles Q.
     pub(super) fn queue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.devices[step.key.device as usize].shows_queue = true;
         // The remap or split that made the bio came before; the bio of a split has kept its parent's queue time.
@@ -134,7 +134,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// G or `block_io_start`: the first bio of a request has got it.
+    /// Handles G or `block_io_start`: the first bio of a request has got it.
     pub(super) fn allocate(&mut self, step: &Step<'_>, bit: u16, sink: &mut dyn RowSink) -> io::Result<()> {
         if let Some(index) = self.find_waiting(step, bit, false, sink)? {
             let entry = self.open.at_mut(index);
@@ -148,7 +148,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// I.
+    /// Handles I.
     pub(super) fn insert(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let returned = self.open.chain(step.key).any(|(_, entry)| {
             entry.state == State::Returned && entry.op == step.op && entry.bytes == step.bytes
@@ -170,7 +170,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// M, F, or the merge of a request: it matters only where the request is never issued.
+    /// Handles M, F, or the merge of a request: it matters only if the request is never issued.
     pub(super) fn merge(&mut self, step: &Step<'_>) {
         let merged = self.newest(step, |entry| {
             let part = entry.bytes > 0 && entry.bytes <= step.bytes;
@@ -193,8 +193,8 @@ impl Assembler {
         }
     }
 
-    /// Makes a request of a waiting entry that is given out without having been issued: takes in what it was seen to
-    /// have grown by.
+    /// Makes a request of a waiting entry that is emitted without having been issued: adds the bios by which it was
+    /// seen to grow.
     pub(super) fn gather_unissued(&mut self, head: u32, sink: &mut dyn RowSink) -> io::Result<()> {
         let Entry { key, op, latest: _, bytes: own, issued_bytes: inserted, .. } = *self.open.at(head);
         let mut first_bio = self.open.at(head).bio_id;
@@ -228,7 +228,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// The newest entry that an event may belong to and that satisfies `fits`.
+    /// The newest entry to which an event may belong and that satisfies `fits`.
     pub(super) fn newest(&self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) -> Option<u32> {
         let mut newest: Option<(u32, u64)> = None;
         for (index, entry) in self.open.chain(step.key) {
@@ -240,7 +240,7 @@ impl Assembler {
         newest.map(|(index, _)| index)
     }
 
-    /// The waiting entry to which G, `block_io_start` or I belongs: one that has not seen such an event.
+    /// The waiting entry to which G, `block_io_start` or I belongs: one that has not seen such an event yet.
     fn find_waiting(
         &mut self,
         step: &Step<'_>,
@@ -267,7 +267,7 @@ impl Assembler {
         Ok(larger)
     }
 
-    /// X: the front part ends where the other begins.
+    /// Handles X: the front part ends where the remainder begins.
     pub(super) fn split(
         &mut self,
         step: &Step<'_>,
@@ -285,7 +285,7 @@ impl Assembler {
         }
     }
 
-    /// Shortens a waiting bio to its first `front` bytes and makes a bio of the rest.
+    /// Shortens a waiting bio to its first `front` bytes and makes another bio of the rest.
     pub(super) fn split_entry(&mut self, index: u32, front: u64, sink: &mut dyn RowSink) -> io::Result<()> {
         let parent = *self.open.at(index);
         self.open.at_mut(index).bytes = front;
@@ -305,7 +305,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// A: the bio goes on to this device from another.
+    /// Handles A: the bio moves to this device from another.
     pub(super) fn remap(
         &mut self,
         step: &Step<'_>,
@@ -335,7 +335,8 @@ impl Assembler {
         self.link(LinkKind::Remap, (LinkEnd::Bio, above.bio_id), child, sink)
     }
 
-    /// A partition takes its bios without a Q and hands them on at once: the row is made of the remap.
+    /// Handles a remap from a partition, which takes bios without a Q and passes them on at once: the remap gives its
+    /// row.
     fn pass_through(
         &mut self,
         from: &Step<'_>,
@@ -352,7 +353,7 @@ impl Assembler {
         Ok(Upper::of(&entry))
     }
 
-    /// Finds the bio that goes on, and notes that it did. Gives its id, the thread at the top, and its flags.
+    /// Finds the bio that moves on, and marks it. Returns its id, its topmost thread and its flags.
     fn pass_on(&mut self, from: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<Upper>> {
         let bio = |entry: &Entry, state| entry.has(seen::BIO) && entry.state == state;
         let found = self
@@ -384,7 +385,7 @@ impl Assembler {
         }
         device.passed += 1;
         let no_completions = !device.shows_bio_completion;
-        // A level that is only passed through completes nothing.
+        // A device that only passes a bio on completes nothing.
         if !parent.has(seen::QUEUE) && parent.bytes == from.bytes {
             self.give_bio(index, None, None, sink)?;
             self.open.remove(index);
@@ -394,7 +395,7 @@ impl Assembler {
         Ok(Some(above))
     }
 
-    /// The bio whose part at `from` has not gone on yet.
+    /// The bio whose part at `from` has not moved on yet.
     fn partly_passed(&mut self, from: &Step<'_>) -> Option<u32> {
         let open = &self.open;
         let waiting = &mut self.devices[from.key.device as usize].partly_passed;
@@ -414,7 +415,7 @@ impl Assembler {
         Some(index)
     }
 
-    /// Gives out the bios of a device that went on: the source does not show that bios complete.
+    /// Emits the bios of a device that moved on: the source does not show completions of bios.
     fn give_passed(&mut self, device: u32, sink: &mut dyn RowSink) -> io::Result<()> {
         let mut index = self.open.oldest();
         while index != NIL {
@@ -428,7 +429,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// `block_rq_remap`: a request in flight above takes its identity to this device.
+    /// Handles `block_rq_remap`: a request in flight above takes its identity to this device.
     pub(super) fn remap_request(
         &mut self,
         step: &Step<'_>,
@@ -451,7 +452,7 @@ impl Assembler {
         let entry = self.open.at_mut(index);
         entry.state = State::Passed;
         entry.seen = 0;
-        // Where the request is not issued below either, its row is ordered by its queue time.
+        // If the request is not issued below either, its row is ordered by its queue time.
         let mut child =
             Entry::new(step.key, step.event.device, step.op, step.bytes, parent.queued.min(step.time));
         absorb(&mut child, step);
@@ -470,9 +471,9 @@ impl Assembler {
     }
 }
 
-/// Whether an entry is a bio of more than `bytes` that can be split there.
+/// Whether an entry is a bio of more than `bytes` and can be split there.
 pub(super) fn is_larger_bio(entry: &Entry, bytes: u64) -> bool {
-    // A part that does not end on a sector cannot be followed.
+    // A part that does not end at a sector boundary cannot be followed.
     entry.has(seen::BIO)
         && !entry.has(seen::REQUEST)
         && entry.bytes > bytes

@@ -1,9 +1,9 @@
-//! One request that is issued several times.
+//! Requests that are issued several times.
 //!
-//! A busy driver gives a request back, and the kernel issues it again, mostly from kblockd or another worker. Sources
-//! without requeues (atrace records issues and completions only) show just an equal issue. It is kept as a *repeat* of
-//! the request in flight until completions decide: with one completion the repeats were the same request; each further
-//! completion makes a request of the first repeat that is left.
+//! A busy driver requeues a request, and the kernel issues it again, mostly from kblockd or another worker. Sources
+//! without requeues (atrace records only issues and completions) show just an equal issue. It is kept as a *repeat* of
+//! the request in flight until completions decide: with one completion, the repeats were the same request; each further
+//! completion makes the first remaining repeat a request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,22 +14,22 @@ use super::open::{FLUSH_SECTOR, NEVER, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// How long after an issue an equal one can be the same request, and how long after a completion another one is
-/// waited for. Drivers are tried again within milliseconds, or when something in flight completes; an issue that is
-/// open for longer has probably lost its completion.
+/// The most time from an issue to an equal one of the same request, and the time to wait for another completion after
+/// the first. Drivers are tried again within milliseconds, or when something in flight completes; an issue that is open
+/// for longer has probably lost its completion.
 pub(super) const REPEAT_WITHIN: u64 = 1_000_000_000;
-/// Repeats kept for a request.
+/// The most repeats kept for a request.
 pub(super) const REPEATS_MAX: usize = 256;
 
 /// The issues of a request after its first.
 #[derive(Debug)]
 pub(super) struct Repeats {
     issues: VecDeque<Repeat>,
-    /// When the request was issued last before them, after a requeue that was shown.
+    /// The time of the last issue before them, after a requeue that was shown.
     reissued_before: u64,
 }
 
-/// One of them.
+/// One repeated issue.
 #[derive(Clone, Copy, Debug)]
 struct Repeat {
     time: u64,
@@ -39,14 +39,14 @@ struct Repeat {
 }
 
 impl Assembler {
-    /// Whether an issue of which nothing waits can be that of the request in flight at `index`, which is equal.
+    /// Whether an issue without a waiting entry can belong to the equal request in flight at `index`.
     pub(super) fn is_repeat(&self, index: u32, step: &Step<'_>) -> bool {
-        // Passthrough commands show neither place nor size when they are issued.
+        // Passthrough commands show neither sector nor size when they are issued.
         let has_place = step.bytes > 0 || step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
         has_place && step.time - self.open.at(index).began() <= REPEAT_WITHIN
     }
 
-    /// D of the request in flight at `index`, which was inserted again at `inserted`.
+    /// Handles D of the request in flight at `index`, which was inserted again at `inserted`.
     #[cold]
     pub(super) fn repeat(
         &mut self,
@@ -74,7 +74,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// The request is complete, and only another completion can tell whether its repeats were requests.
+    /// Holds a complete request: only another completion can show whether its repeats were requests.
     #[cold]
     pub(super) fn hold(&mut self, index: u32, step: &Step<'_>) {
         let entry = self.open.at_mut(index);
@@ -84,7 +84,7 @@ impl Assembler {
         self.held.push_back((step.time, index, entry.serial));
     }
 
-    /// Another completion equal to that of a held request: its first repeat was a request.
+    /// Handles another completion equal to that of a held request: its first repeat was a request.
     #[cold]
     pub(super) fn end_repeat(
         &mut self,
@@ -99,7 +99,7 @@ impl Assembler {
         self.end_request(index, step, sink)
     }
 
-    /// Gives out a request as it is without its repeats, and makes the first of them a request in its place.
+    /// Emits a request without its repeats, and makes the first of them a request in its place.
     pub(super) fn give_first(
         &mut self,
         index: u32,
@@ -135,7 +135,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Decides that the repeats of a request were the request itself.
+    /// Decides that the repeats of a request belonged to the request itself.
     #[cold]
     pub(super) fn unite(&mut self, index: u32) {
         let repeats = self.repeats.remove(&index).expect("a request that was repeated has repeats");
@@ -143,7 +143,7 @@ impl Assembler {
         self.open.at_mut(index).seen &= !seen::REPEATED;
     }
 
-    /// Gives out what is held under the place of an equal issue: that issue begins another request.
+    /// Emits the requests held at the place of an equal issue: that issue begins another request.
     #[cold]
     pub(super) fn give_held(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         loop {
@@ -157,7 +157,7 @@ impl Assembler {
         }
     }
 
-    /// Gives out what was held for long enough.
+    /// Emits the requests that were held for long enough.
     pub(super) fn give_held_long(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         while let Some(&(completed, index, serial)) = self.held.front()
             && self.latest.saturating_sub(completed) > REPEAT_WITHIN

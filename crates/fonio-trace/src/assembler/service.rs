@@ -1,4 +1,4 @@
-//! From the issue to the completion.
+//! Events from the issue to the completion.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::repeat::REPEAT_WITHIN;
 use super::tally::Counter;
 use super::{Assembler, ORPHANS_MAX, Orphan, Step};
 
-/// What [`Assembler::complete`] found under a completion's key: the first of each kind and how many there are.
+/// The entries that [`Assembler::complete`] found under a completion's key: the first of each kind, and their number.
 #[derive(Default)]
 struct Found {
     exact: Ranked,
@@ -40,7 +40,7 @@ impl Ranked {
 }
 
 impl Assembler {
-    /// D.
+    /// Handles D.
     pub(super) fn issue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.devices[step.key.device as usize].shows_issue = true;
         let is_flush = step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
@@ -152,7 +152,7 @@ impl Assembler {
         self.open.reorder(index, step.time);
     }
 
-    /// D after R: the same request.
+    /// Handles D after R: the same request.
     fn reissue(&mut self, index: u32, step: &Step<'_>) -> io::Result<()> {
         let serial = self.open.next_serial();
         let entry = self.open.at_mut(index);
@@ -172,8 +172,8 @@ impl Assembler {
         self.newest(step, |entry| entry.state == State::Waiting && smaller_or_larger(entry)).is_some()
     }
 
-    /// An issue of a size of which nothing waits: the newest smaller entry grew by merges, or the newest larger bio
-    /// was split, or a returned request was changed.
+    /// Finds the entry for an issue of a size for which none waits: the newest smaller entry grew by merges, or the
+    /// newest larger bio was split, or a returned request was changed.
     #[cold]
     fn find_grown_or_split(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<u32>> {
         let waiting = |entry: &Entry| entry.state == State::Waiting;
@@ -198,7 +198,7 @@ impl Assembler {
         }
     }
 
-    /// Makes a request of a waiting entry and of those that tile the rest of its range.
+    /// Makes a request of a waiting entry and of the entries that tile the rest of its range.
     #[inline]
     fn gather(&mut self, head: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         if self.open.at(head).has(seen::BIO) && self.wants_bios {
@@ -216,14 +216,14 @@ impl Assembler {
         self.request_id_of(head);
         let mut left = step.bytes - self.open.at(head).bytes;
         let mut sector = sector_after(step.key.sector, self.open.at(head).bytes);
-        // The bio that began the request has no link: it is the one queued first.
+        // The bio that began the request has no link: it is the bio that was queued first.
         let mut first_bio = self.open.at(head).bio_id;
-        // What is past the last sector would be found under the place of flushes.
+        // An end past the last sector would equal the key of flushes.
         while left > 0 && sector != FLUSH_SECTOR {
             let tile = Step { key: Key { sector, ..step.key }, ..*step };
             let found = self.newest(&tile, |entry| {
                 let fits = entry.bytes > 0 && entry.bytes <= left;
-                // One that has an id is a request to which other rows refer: it is issued by itself.
+                // An entry with an id is a request to which other rows refer: it is issued by itself.
                 entry.state == State::Waiting && fits && entry.request_id == 0
             });
             let Some(index) = found else { break };
@@ -247,7 +247,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Puts into `self.candidates` the discard bios that may be the other ranges of a discard; whether they fill it.
+    /// Puts the discard bios that may be the other ranges of a discard into `self.candidates`; returns whether they
+    /// fill it.
     fn find_ranges(&mut self, head: u32, mut left: u64, step: &Step<'_>) -> bool {
         self.candidates.clear();
         let began = self.open.at(head).queued;
@@ -266,7 +267,7 @@ impl Assembler {
         left == 0
     }
 
-    /// Makes a waiting entry a part of the request that `head` is.
+    /// Makes a waiting entry part of the request at `head`.
     pub(super) fn take_in(
         &mut self,
         head: u32,
@@ -299,7 +300,7 @@ impl Assembler {
         self.link(LinkKind::Merge, ends.0, ends.1, sink)
     }
 
-    /// R.
+    /// Handles R.
     pub(super) fn requeue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.requeues_shown = true;
         let flying = |entry: &Entry| entry.state == State::Flying;
@@ -326,7 +327,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// C.
+    /// Handles C.
     pub(super) fn complete(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let device = &mut self.devices[step.key.device as usize];
         device.shows_completion = true;
@@ -401,7 +402,7 @@ impl Assembler {
         device.service_max = device.service_max.max(service);
     }
 
-    /// The request in flight is complete, and nothing else was open at its place.
+    /// Ends a request in flight, if no other entry was open at its place.
     #[inline]
     fn end_only(&mut self, index: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.learn_service(index, step);
@@ -411,7 +412,7 @@ impl Assembler {
         given
     }
 
-    /// The request is complete.
+    /// Ends a complete request.
     #[inline]
     pub(super) fn end_request(
         &mut self,
@@ -436,7 +437,7 @@ impl Assembler {
         }
     }
 
-    /// A part of the request is complete: the rest begins after it.
+    /// Ends a part of a request: the rest begins after it.
     #[cold]
     fn end_part(&mut self, index: u32, step: &Step<'_>) {
         let entry = self.open.at_mut(index);
@@ -449,7 +450,7 @@ impl Assembler {
         }
     }
 
-    /// A bio of a stacked device is complete.
+    /// Ends a bio of a stacked device.
     fn end_passed(&mut self, passed: Ranked, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         if passed.count > 1 {
             self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;
@@ -466,7 +467,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Completes what waits and was never issued: a bio, or a request whose issue was not seen.
+    /// Completes a waiting entry that was never issued: a bio, or a request whose issue was not seen.
     #[cold]
     fn end_waiting(&mut self, step: &Step<'_>, is_bio: bool, sink: &mut dyn RowSink) -> io::Result<bool> {
         let found = self.newest(step, |entry| {
@@ -485,7 +486,7 @@ impl Assembler {
         Ok(true)
     }
 
-    /// A waiting request completes without having been seen to be issued.
+    /// Completes a waiting request whose issue was not seen.
     pub(super) fn end_unissued(
         &mut self,
         index: u32,
@@ -499,7 +500,7 @@ impl Assembler {
         self.end_request(index, step, sink)
     }
 
-    /// A completion that fits nothing.
+    /// Handles a completion that fits no entry.
     #[cold]
     fn end_nothing(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         if step.event.bytes.0 == 0 && matches!(step.op, Op::Write | Op::Flush) {
@@ -526,7 +527,7 @@ impl Assembler {
         self.tally.note(counter, step.event, sink)
     }
 
-    /// An issue came after events that are later in time: its completion may be among them.
+    /// Handles an issue that came after events with later times: its completion may be among them.
     #[cold]
     fn complete_late(&mut self, index: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let fits = |orphan: &Orphan| {
@@ -542,7 +543,7 @@ impl Assembler {
         self.give_request(index, Some(orphan.time), sink)
     }
 
-    /// `block_bio_complete`.
+    /// Handles `block_bio_complete`.
     pub(super) fn complete_bio(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.devices[step.key.device as usize].shows_bio_completion = true;
         let mut passed = Ranked::default();
@@ -561,7 +562,7 @@ impl Assembler {
         self.tally.note(Counter::BioCompletionsWithoutBio, step.event, sink)
     }
 
-    /// `block_io_done`: a completion only where completions are not shown. It has no size.
+    /// Handles `block_io_done`, which counts as a completion only if completions are not shown. It has no size.
     pub(super) fn io_done(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let device = &mut self.devices[step.key.device as usize];
         device.shows_done = true;
@@ -606,7 +607,7 @@ impl Assembler {
     }
 }
 
-/// Whether a completion may be that of a repeat of a held request, which ended in one piece.
+/// Whether a completion may belong to a repeat of a held request, which ended in one piece.
 fn is_held_for(entry: &Entry, step: &Step<'_>) -> bool {
     entry.bytes == step.bytes && entry.issued_bytes == step.bytes && is_recent(entry, step)
 }
@@ -616,7 +617,7 @@ fn is_recent(entry: &Entry, step: &Step<'_>) -> bool {
     step.time - entry.latest <= REPEAT_WITHIN
 }
 
-/// The first error of any part stays; 0 is no error.
+/// Keeps the first error of any part; 0 is not an error.
 fn join_error(error: &mut Option<i32>, other: Option<i32>) {
     if error.is_none_or(|error| error == 0) {
         *error = other.or(*error);

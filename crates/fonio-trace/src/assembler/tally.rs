@@ -1,16 +1,16 @@
-//! What the assembler counts, and how it says so.
+//! The assembler's counters and their diagnostics.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use fonio_core::{BlockEvent, Diagnostic, RowSink, SECTOR_BYTES, Severity};
 
-/// Occurrences that are given with their place; the rest are only counted.
+/// The number of occurrences that get a diagnostic with their place; the rest are only counted.
 const PLACES: u64 = 3;
 
 macro_rules! counters {
     ($($variant:ident $name:literal $severity:ident $sentence:literal,)*) => {
-        /// Something that was ambiguous, unmatched, inferred or cut off.
+        /// An ambiguous, unmatched, inferred or interrupted case.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
         pub(super) enum Counter {
@@ -117,7 +117,7 @@ impl Tally {
         Tally { counts: [0; Counter::ALL.len()], told: [false; Counter::ALL.len()] }
     }
 
-    /// Counts one, and tells where, if it is among the first.
+    /// Counts an occurrence, and reports its place if it is one of the first.
     pub fn note(&mut self, counter: Counter, event: &BlockEvent, sink: &mut dyn RowSink) -> io::Result<()> {
         self.note_place(counter, sink, || {
             format!(
@@ -130,7 +130,7 @@ impl Tally {
         })
     }
 
-    /// [`note`](Tally::note) with a place of the caller's making.
+    /// Like [`note`](Tally::note), with a place that the caller gives.
     pub fn note_place(
         &mut self,
         counter: Counter,
@@ -146,23 +146,23 @@ impl Tally {
         sink.diagnostic(&diagnostic(counter, format!("{}: {}", counter.sentence(), place()), 1))
     }
 
-    /// Counts what is ordinary and needs no diagnostic.
+    /// Counts ordinary cases that need no diagnostic.
     pub fn add(&mut self, counter: Counter, count: u64) {
         self.counts[counter as usize] += count;
     }
 
-    /// Uncounts one: what was unmatched has been matched after all.
+    /// Takes one occurrence back: an unmatched event has been matched after all.
     pub fn take_back(&mut self, counter: Counter) {
         let count = &mut self.counts[counter as usize];
         *count = count.saturating_sub(1);
     }
 
-    /// How often.
+    /// The number of occurrences.
     pub fn get(&self, counter: Counter) -> u64 {
         self.counts[counter as usize]
     }
 
-    /// Tells the totals of what was not told place by place, and gives every count that is not zero.
+    /// Reports the totals of occurrences without their own diagnostic, and returns every counter that is not zero.
     pub fn finish(&self, sink: &mut dyn RowSink) -> io::Result<BTreeMap<String, u64>> {
         for &counter in Counter::ALL {
             let rest = self.get(counter).saturating_sub(PLACES);

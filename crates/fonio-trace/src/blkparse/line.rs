@@ -4,8 +4,8 @@
 //! "%3d,%-3d %2d %8d %5d.%09lu %5u %2s %3s "  device, cpu, sequence, time, pid, action, rwbs; then by the action
 //! ```
 //!
-//! The widths are minima only, so the columns are told by the blanks between them. What follows them, with `[…]` for
-//! the thread's name and `(…)` in `-t` listings for how long the step took:
+//! The widths are only minima, so blanks separate the columns. After the columns come the fields in this table, with
+//! `[…]` for the thread's name and, in `-t` listings, `(…)` for the duration of the step:
 //!
 //! | action | file system request | command (`SG_IO` and the like) |
 //! |---|---|---|
@@ -22,7 +22,7 @@ use fonio_core::{
     BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, SECTOR_BYTES, Sector, Timestamp, parse_rwbs,
 };
 
-/// What a line says.
+/// The contents of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
     /// An event.
@@ -34,31 +34,31 @@ pub(super) enum Parsed<'a> {
         /// The name of its thread.
         comm: Option<&'a [u8]>,
     },
-    /// Text of a scheduler, or of whoever wrote to the trace's `msg` file.
+    /// Text from a scheduler, or from a program that wrote to the trace's `msg` file.
     Message {
-        /// When.
+        /// The time of the message.
         time: Timestamp,
-        /// By whom; blkparse does not always know.
+        /// The thread that wrote it; blkparse does not always know it.
         tid: Option<u32>,
-        /// What.
+        /// The message.
         text: &'a [u8],
     },
-    /// An action that is not an event of the model: a zone's write plug.
+    /// An action that fonio's events do not include: a zone's write plug.
     NotShown,
 }
 
-/// Whether the line has an event line's beginning: a device.
+/// Whether the line begins like an event line: with a device.
 pub(super) fn begins_with_device(line: &[u8]) -> bool {
     let mut rest = Rest(line);
     rest.device().is_some() && rest.0.first() == Some(&b' ')
 }
 
-/// Reads a line; `None` if it is no whole line of an event.
+/// Reads a line; `None` if it is not a complete event line.
 pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
     let mut rest = Rest(line);
     let device = rest.device()?;
     let cpu = u32::try_from(rest.column()?).ok()?;
-    // Printed as if it had a sign.
+    // It is printed as a signed number.
     let sequence = rest.signed_column()? as u32;
     let time = rest.time()?;
     let tid = u32::try_from(rest.column()?).ok()?;
@@ -152,13 +152,13 @@ pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
     Some(Parsed::Event { event, sequence, comm: tail.comm.filter(|comm| *comm != b"(null)") })
 }
 
-/// The text of a message, which blkparse puts after an `N` in the place of rwbs.
+/// The text of a message, which blkparse puts after an `N` in the column of rwbs.
 fn message(rest: &[u8]) -> &[u8] {
     let text = rest.trim_ascii();
     text.strip_prefix(b"N ").unwrap_or(text).trim_ascii()
 }
 
-/// What follows the columns.
+/// The fields after the columns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tail<'a> {
     sector: u64,
@@ -177,7 +177,7 @@ impl<'a> Rest<'a> {
         self.0 = &self.0[blanks..];
     }
 
-    /// A number, right here.
+    /// Reads a number at the current position.
     #[inline]
     fn number(&mut self) -> Option<u64> {
         let mut value: u64 = 0;
@@ -194,7 +194,7 @@ impl<'a> Rest<'a> {
         (digits > 0).then_some(value)
     }
 
-    /// A number after blanks, and then a blank or the end.
+    /// Reads a number after blanks, followed by a blank or the end.
     fn column(&mut self) -> Option<u64> {
         self.skip_blanks();
         let value = self.number()?;
@@ -277,7 +277,7 @@ impl<'a> Rest<'a> {
         Some(&inner[..end])
     }
 
-    /// `sector`, `sector + sectors`, or neither; what is left begins with neither a number nor a blank.
+    /// Reads `sector`, `sector + sectors`, or neither; the rest begins with neither a number nor a blank.
     fn completion(&mut self) -> Option<Tail<'a>> {
         let mut tail = Tail::default();
         self.skip_blanks();
@@ -289,11 +289,11 @@ impl<'a> Rest<'a> {
         } else {
             tail.is_command = true;
         }
-        // How long it took, or the command.
+        // The duration, or the command.
         self.parenthesis();
         self.literal(b"[")?;
         let inner = self.0.trim_ascii_end().strip_suffix(b"]")?;
-        // The kernel stores the negative errno in 16 bits, and blkparse prints them without a sign. Very old versions
+        // The kernel stores the negative errno in 16 bits, and blkparse prints it without a sign. Very old versions
         // print the name after a requeue.
         tail.error = Rest(inner).signed_column().and_then(|error| {
             let error = i32::try_from(error).ok()?;

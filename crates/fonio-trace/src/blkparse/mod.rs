@@ -1,7 +1,7 @@
-//! blkparse's default text, with its summary at the end. Formats of `-f` are not read.
+//! blkparse's default text, with its summary at the end. The formats of `-f` are not supported.
 //!
-//! Times are relative to the trace's first event. The text says less than the binary: a command has no sector, sizes
-//! are whole sectors, and the wall clock is not there.
+//! Times are relative to the trace's first event. The text contains less than the binary: a command has no sector,
+//! sizes are in full sectors, and the wall clock is missing.
 
 mod line;
 
@@ -20,12 +20,12 @@ use crate::complaints::{Complaints, Place};
 use crate::input::Input;
 use crate::lines::{Line, Lines};
 
-/// Lines after which a batch ends though it is not full.
+/// The number of lines after which a batch ends, although it is not full.
 const LINES_MAX: usize = 64 * 1024;
-/// Processors of which the last device is remembered.
+/// The most processors whose last device is remembered.
 const PROCESSORS_MAX: usize = 16 * 1024;
 
-/// Whether a file that begins with `head` is blkparse's default text: one of its first lines is an event.
+/// Whether `head` begins a file in blkparse's default text: one of its first lines is an event.
 pub fn recognise(head: &[u8]) -> bool {
     let lines = head.split(|byte| *byte == b'\n').take(100);
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).any(|line| line::parse(line).is_some())
@@ -39,7 +39,7 @@ pub struct BlkparseReader {
     ended: bool,
 }
 
-/// Everything but the stream, so that a line borrowed from it can be worked on.
+/// Everything except the stream, so that the reader can process a line borrowed from it.
 #[derive(Default)]
 struct State {
     window: Window,
@@ -49,12 +49,12 @@ struct State {
     complaints: Complaints,
     names: SeenThreads,
     sequences: Sequences,
-    /// By processor, the device of its last event that was no remap.
+    /// By processor, the device of its last event that was not a remap.
     traced: FxHashMap<u32, u32>,
     categories: Categories,
     events: u64,
     lines: u64,
-    /// The summary has begun, and there is no telling what else a line in it may be.
+    /// The summary has begun, so the meaning of other lines is unknown.
     in_summary: bool,
 }
 
@@ -137,7 +137,8 @@ impl State {
         }
     }
 
-    /// A remap is printed with the device it goes to, while its number is of the device that is traced.
+    /// Checks a sequence number. A remap is printed with its target device, but its number is that of the traced
+    /// device.
     fn number(&mut self, device: u32, cpu: u32, sequence: u32, time: u64, is_remap: bool, file: &str) {
         let mut traced = device;
         if !is_remap {
@@ -197,7 +198,7 @@ impl State {
     }
 }
 
-/// The summary begins with `CPU0 (sda):`, or with a program's name and id where `-s` was given: `cp (123)`,
+/// Whether the line begins the summary: `CPU0 (sda):`, or, if `-s` was given, a program's name and id: `cp (123)`,
 /// `cp (123, ...)`.
 fn begins_summary(line: &[u8]) -> bool {
     let end = line.strip_suffix(b":").unwrap_or(line);
@@ -210,7 +211,7 @@ fn begins_summary(line: &[u8]) -> bool {
     end.len() < line.len() || inner.first().is_some_and(u8::is_ascii_digit)
 }
 
-/// What blkparse prints besides.
+/// Whether the line is other known output of blkparse.
 fn is_known(line: &[u8]) -> bool {
     line.trim_ascii().is_empty() || line.starts_with(b"Input file ")
 }

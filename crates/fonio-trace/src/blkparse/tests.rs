@@ -8,7 +8,7 @@ const TEXT: &[u8] = include_bytes!("../../tests/data/takeoverjp-sample.blkparse.
 const BINARY: &[u8] = include_bytes!("../../tests/data/takeoverjp-sample.blktrace.0");
 
 /// One record of each kind, made for this test (a request of several bios, a requeue, flushes, commands, errors, …),
-/// and what blkparse 1.2.0 prints for it.
+/// and the output of blkparse 1.2.0 for it.
 const ACTIONS: [&[u8]; 2] = [
     include_bytes!("../../tests/data/blktrace-actions.bin"),
     include_bytes!("../../tests/data/blkparse-actions.txt"),
@@ -80,7 +80,7 @@ fn every_action_says_the_same_as_its_record() {
         let mut b = *b;
         b.time.0 -= origin;
         if b.op == Op::Other && b.kind == EventKind::Complete {
-            // The text does not say how large a command was that completes.
+            // The text does not show the size of a command that completes.
             b.bytes.0 = 0;
         }
         assert_eq!(*t, b);
@@ -195,7 +195,7 @@ proptest! {
         prop_assert!(all.diagnostics.len() < 20);
     }
 
-    /// What was printed is read back.
+    /// Printed numbers are read back.
     #[test]
     fn any_numbers_come_back(
         major in 0..4096u32, minor in 0..1u32 << 20, cpu in 0..4096u32, sequence: u32,

@@ -1,8 +1,8 @@
-//! blktrace's binary traces, versions 7 and 8, in either byte order: a processor's file each, one merged file
-//! (`blkparse -d`), or what `blktrace -o -` writes to a pipe.
+//! blktrace's binary traces, versions 7 and 8, in either byte order: one file per processor, one file merged by
+//! `blkparse -d`, or the output of `blktrace -o -` to a pipe.
 //!
-//! Several inputs are merged by time; events that are out of order within an input are sorted in a window. Times
-//! stay as they are in the trace: nanoseconds of the monotonic clock, or since the first event in what blkparse wrote.
+//! Several inputs are merged by time; events that are out of order within an input are sorted in a window. Times stay
+//! as they are in the trace: nanoseconds of the monotonic clock, or since the first event in the output of blkparse.
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` and `kernel/trace/blktrace.c`.
 
@@ -24,8 +24,8 @@ use self::window::Window;
 use crate::complaints::Place;
 use crate::input::Input;
 
-/// Whether a file that begins with `head` is a blktrace binary of a version that [`BlktraceReader`] reads: it begins
-/// with a record, for which four bytes are enough to tell, or its beginning is damaged and a record is found later.
+/// Whether `head` begins a blktrace binary of a version that [`BlktraceReader`] reads: it begins with a record, for
+/// which four bytes suffice, or its beginning is damaged and a record is found later.
 pub fn recognise(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| Layout::of(u32::from_le_bytes(*word)).is_some())
         || stream::next_record(head, 0, head.len(), false).is_some()
@@ -56,7 +56,7 @@ impl BlktraceReader {
         }
     }
 
-    /// The stream whose event comes next, and until when it is the one: `None` at the end.
+    /// The stream with the next event, and the time until which its events come next; `None` at the end.
     fn first(&self) -> Option<(usize, u64)> {
         let (mut first, mut key, mut second) = (0, u64::MAX, u64::MAX);
         for (at, k) in self.keys.iter().enumerate() {
@@ -114,7 +114,7 @@ impl TraceReader for BlktraceReader {
             let stream = &mut self.streams[first];
             let beside = &mut self.beside;
             let key = match self.keys[first] {
-                // It waited for room.
+                // The stream waited for room.
                 0 => stream.advance(beside)?,
                 key => key,
             };

@@ -1,4 +1,4 @@
-//! One record of a blktrace stream: the header's two layouts, the action words, and what they mean as an event.
+//! One record of a blktrace stream: the header's two layouts, the action words, and their meaning as an event.
 //!
 //! Layouts, from `include/uapi/linux/blktrace_api.h`; every field is in the byte order of the traced machine:
 //!
@@ -16,14 +16,14 @@
 //! | error | 44..46 | 48..50 |
 //! | pdu_len | 46..48 | 50..52 |
 //!
-//! `pdu_len` bytes follow: the cgroup's id (8 bytes) where the action has [`TA_CGROUP`], then the payload, whose
-//! integers are big-endian except in notes.
+//! `pdu_len` bytes follow: the cgroup's id (8 bytes) if the action has [`TA_CGROUP`], then the payload, whose integers
+//! are big-endian except in notes.
 
 use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp};
 
 /// The upper 24 bits of the first word.
 pub(super) const MAGIC: u32 = 0x6561_7400;
-/// A payload cannot be longer: its length has 16 bits.
+/// The longest payload: its length has 16 bits.
 pub(super) const PDU_MAX: usize = u16::MAX as usize;
 /// Bytes of the cgroup id that may precede a payload.
 const CGROUP_ID: usize = 8;
@@ -63,14 +63,14 @@ const TA_DRV_DATA: u64 = 17;
 const TA_ZONE_PLUG: u64 = 18;
 const TA_ZONE_UNPLUG: u64 = 19;
 
-/// Notes (records with [`TC_NOTIFY`]): a thread's name.
+/// Notes (records with [`TC_NOTIFY`]): the name of a thread.
 pub(super) const TN_PROCESS: u64 = 0;
 /// The wall clock at the record's time.
 pub(super) const TN_TIMESTAMP: u64 = 1;
-/// Text of a scheduler or of whoever wrote to the trace's `msg` file.
+/// Text from a scheduler or from a program that wrote to the trace's `msg` file.
 pub(super) const TN_MESSAGE: u64 = 2;
 
-/// The actions that need nothing but the header, by number; the others stand as [`EventKind::Plug`].
+/// The actions that need only the header, by number; [`EventKind::Plug`] is the placeholder for the others.
 const PLAIN: [EventKind; 16] = {
     let mut kinds = [EventKind::Plug; 16];
     kinds[1] = EventKind::BioQueue;
@@ -86,12 +86,12 @@ const PLAIN: [EventKind; 16] = {
     kinds[14] = EventKind::Bounce;
     kinds
 };
-/// The numbers of those actions, a bit each.
+/// The numbers of those actions, one bit each.
 const PLAIN_ACTIONS: u32 = 0b0101_0011_1111_1110;
-/// Actions of which the error says something: requeue and complete.
+/// Actions whose error field has a meaning: requeue and complete.
 const WITH_ERROR: u32 = 1 << 6 | 1 << 8;
 
-/// The four ways in which a record can be written; its first word tells them apart.
+/// One of the four formats of a record; its first word distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub big_endian: bool,
@@ -100,7 +100,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout that a record's first word, read as little-endian, announces.
+    /// The layout according to a record's first word, read as little-endian.
     #[inline]
     pub fn of(word: u32) -> Option<Layout> {
         const NARROW: u32 = MAGIC | 7;
@@ -116,7 +116,7 @@ impl Layout {
         }
     }
 
-    /// The version of a record that has the magic but a version that is not 7 or 8.
+    /// The version of a record with the magic, if it is neither 7 nor 8.
     pub fn foreign_version(word: u32) -> Option<u8> {
         [word, word.swap_bytes()].into_iter().find(|w| w & !0xff == MAGIC).map(|w| w as u8)
     }
@@ -143,7 +143,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads a header; `None` where `bytes` is too short for it.
+    /// Reads a header; `None` if `bytes` is too short for it.
     #[inline]
     pub fn read(layout: Layout, bytes: &[u8]) -> Option<Header> {
         match (layout.wide, layout.big_endian) {
@@ -154,7 +154,7 @@ impl Header {
         }
     }
 
-    /// Reads a header of a layout that is known when this is compiled.
+    /// Reads a header whose layout is known at compile time.
     #[inline(always)]
     pub fn read_as<const WIDE: bool, const BIG: bool>(bytes: &[u8]) -> Option<Header> {
         if WIDE {
@@ -196,13 +196,13 @@ impl Header {
         }
     }
 
-    /// Whether this is a note about the trace, no event.
+    /// Whether this is a note about the trace, not an event.
     #[inline]
     pub fn is_note(&self) -> bool {
         self.action & TC_NOTIFY != 0
     }
 
-    /// Whether the fields can be a record's. It tells a header from chance when looking for one in damaged bytes.
+    /// Whether the fields can be those of a record. This distinguishes a header from chance in damaged bytes.
     pub fn is_plausible(&self) -> bool {
         let action = self.action & 0xff;
         if self.is_note() { action <= TN_MESSAGE } else { (1..=TA_ZONE_UNPLUG).contains(&action) }
@@ -213,7 +213,7 @@ impl Header {
         if self.action & TA_CGROUP != 0 { pdu.get(CGROUP_ID..).unwrap_or_default() } else { pdu }
     }
 
-    /// Whether [`plain_event`](Header::plain_event) has all that the event needs.
+    /// Whether [`plain_event`](Header::plain_event) has everything that the event needs.
     #[inline]
     pub fn is_plain(&self) -> bool {
         let action = (self.action & 0xff) as u32;
@@ -229,7 +229,7 @@ impl Header {
         self.event_of_kind(PLAIN[action as usize], DeviceId(self.device), error)
     }
 
-    /// The event, where the record is one.
+    /// The event, if the record is one.
     pub fn event(&self, pdu: &[u8]) -> Result<BlockEvent, NoEvent> {
         if self.is_plain() {
             return Ok(self.plain_event());
@@ -284,8 +284,8 @@ impl Header {
         }
     }
 
-    /// What is asked, by the rules of `blk_fill_rwbs` and of blkparse's `fill_rwbs`: a request that neither writes nor
-    /// has data is no read, it is a flush, or a command of which the trace shows nothing more.
+    /// The op and flags, by the rules of `blk_fill_rwbs` and of blkparse's `fill_rwbs`: a request that neither writes
+    /// nor has data is not a read but a flush, or a command that the trace shows only in part.
     #[inline]
     fn op(&self) -> (Op, Flags) {
         const RARE: u64 = TC_PC | TC_ZONE_APPEND | TC_ZONE_MANAGEMENT | TC_WRITE_ZEROES;
@@ -308,7 +308,7 @@ impl Header {
     }
 }
 
-/// What the categories of an action say that are not rare.
+/// The op and flags for the common categories of an action.
 #[derive(Clone, Copy)]
 struct Common {
     op: Op,
@@ -316,7 +316,7 @@ struct Common {
     flags: u8,
 }
 
-/// By whether there is data, and by [`Common::of`].
+/// Indexed by whether there is data, and by [`Common::of`].
 static COMMON: [[Common; 256]; 2] = {
     let mut table = [[Common { op: Op::Other, flags: 0 }; 256]; 2];
     let mut at = 0;
@@ -341,7 +341,8 @@ static COMMON: [[Common; 256]; 2] = {
 };
 
 impl Common {
-    /// Write, flush and sync are neighbours, and so are readahead, metadata, discard and FUA, with one between them.
+    /// The bits of write, flush and sync are neighbours; so are those of readahead, metadata, discard and FUA, with one
+    /// in between.
     #[inline]
     const fn of(action: u64) -> usize {
         const LOW: u64 = TC_WRITE | TC_FLUSH | TC_SYNC;
@@ -366,10 +367,10 @@ const fn flags_of(action: u64, op: Op) -> u8 {
     flags as u8
 }
 
-/// Why a record gives no event.
+/// The reason why a record gives no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoEvent {
-    /// A known action that is not an event of the model: a driver's own data, a zone's write plug.
+    /// A known action that fonio's events do not include: a driver's own data, a zone's write plug.
     NotShown,
     /// An action number that the format does not have.
     UnknownAction,

@@ -1,17 +1,17 @@
-//! Lost events, found by the sequence numbers.
+//! Finds lost events by the sequence numbers.
 //!
-//! The kernel numbers the events (not the notes) of one trace on one processor from 1 and takes the number before it
-//! asks the relay channel for room: an event that finds the channel full leaves a gap. The numbers are reliable within
-//! one device and processor only, they wrap at 32 bits, and they begin anew with each trace. Where a trace was filtered
-//! after recording (`blkparse -a … -d`) they have gaps everywhere, and say nothing.
+//! The kernel numbers the events (not the notes) of one trace on one processor from 1, and takes the number before it
+//! asks the relay channel for space: an event that finds the channel full leaves a gap. The numbers are reliable only
+//! within one device and processor, they wrap at 32 bits, and they restart with each trace. If a trace was filtered
+//! after recording (`blkparse -a … -d`), it has gaps everywhere, and they mean nothing.
 
 use fonio_core::{LostEvents, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// Devices times processors of which the numbers are followed; more than any machine has, so that a hostile input
-/// cannot fill memory.
+/// The most combinations of device and processor whose numbers are followed; more than any machine has, so that a
+/// hostile input cannot fill memory.
 const KEYS_MAX: usize = 16 * 1024;
-/// Records of a key before its gaps may be found too many.
+/// The number of records of a key before its gaps can count as too many.
 const TRUST_AFTER: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
@@ -28,21 +28,21 @@ struct Key {
     cpu: u32,
     expected: u32,
     last_time: u64,
-    /// Not yet told: the number may turn out to be damaged, or the records swapped.
+    /// A gap not yet reported: the number may turn out to be damaged, or the records swapped.
     gap: Option<Gap>,
     records: u64,
     gaps: u64,
     filtered: bool,
 }
 
-/// What one record's number says.
+/// The result for the number of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing is missing.
     Fine,
-    /// These are.
+    /// Events are missing.
     Lost(LostEvents),
-    /// From now on this processor's numbers are not believed.
+    /// From now on, this processor's numbers are ignored.
     Filtered,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// Takes one event's number.
+    /// Checks the number of one event.
     #[inline(always)]
     pub fn see(&mut self, device: u32, cpu: u32, sequence: u32, time: u64) -> Verdict {
         if let Some(key) = self.keys.get_mut(self.last)
@@ -72,7 +72,7 @@ impl Sequences {
         self.see_any(device, cpu, sequence, time)
     }
 
-    /// Whether this is the next number there.
+    /// Whether this is the next number of that device and processor.
     pub fn expects(&self, device: u32, cpu: u32, sequence: u32) -> bool {
         self.index.get(&(device, cpu)).is_some_and(|at| self.keys[*at].expected == sequence)
     }
@@ -102,7 +102,7 @@ impl Sequences {
         self.keys[self.last].see(sequence, time)
     }
 
-    /// At the end of the input: the gaps not yet told.
+    /// Reports the remaining gaps at the end of the input.
     pub fn finish(&mut self, mut lost: impl FnMut(LostEvents)) {
         for key in &mut self.keys {
             if let Some(gap) = key.gap.take()
@@ -139,7 +139,7 @@ impl Key {
                     }
                 }
                 Some(gap) if sequence.wrapping_sub(gap.first) < gap.count => {
-                    // The number before this one was damaged; the count goes on from where it was.
+                    // The number before this one was damaged; counting continues from the expected number.
                     self.gap = None;
                     self.gaps -= 1;
                     self.expected = sequence.wrapping_add(1);

@@ -1,8 +1,8 @@
-//! Which kinds of event a trace can show.
+//! The event kinds that a trace can show.
 
 use fonio_core::EventKind;
 
-/// The categories that blktrace and blkparse filter by (`-a`). One that is there is there whole.
+/// The categories by which blktrace and blkparse filter (`-a`). If one is present, all its events are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Categories {
     pub queue: bool,
@@ -12,7 +12,7 @@ pub(crate) struct Categories {
 }
 
 impl Categories {
-    /// Adds the category of a kind that was seen.
+    /// Adds the category of an event kind.
     #[inline]
     pub fn see(&mut self, kind: EventKind) {
         match kind {
@@ -50,7 +50,7 @@ impl Categories {
         if self.complete {
             names.push("complete");
         }
-        // Requeues are rare, so their absence says something only where nothing else was left out.
+        // Requeues are rare, so their absence is meaningful only if nothing else was left out.
         if self.requeue || (self.queue && self.issue && self.complete) {
             names.push("requeue");
         }

@@ -1,8 +1,8 @@
-//! One input: its buffer, the framing of records, and what is to be done where the framing is broken.
+//! One input: its buffer, the framing of records, and the recovery from broken framing.
 //!
-//! A record counts as found when a magic stands at its beginning and another one (or the end of the input) right after
-//! its payload. Where that fails, either the payload's length is damaged or the next header is; the reader then looks
-//! for the next magic with plausible fields, first within the payload.
+//! A record counts as found if there is a magic at its beginning, and another one (or the end of the input) directly
+//! after its payload. Otherwise, either the payload's length or the next header is damaged; the reader then looks for
+//! the next magic with plausible fields, first within the payload.
 
 use std::io::{self, Read};
 
@@ -18,14 +18,15 @@ use super::window::Window;
 use crate::complaints::{Complaints, Place};
 use crate::input::Input;
 
-/// Of each input; a trace has an input for each processor. Larger ones leave the second-level cache to less else.
+/// The buffer of each input; a trace has one input per processor. Larger buffers leave less of the second-level cache
+/// to others.
 const BUFFER: usize = 128 * 1024;
-/// With so many bytes in the buffer a record and the header after it are there whole.
+/// With this many bytes in the buffer, a record and the header after it are complete.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
-/// Rows other than events that a batch takes before it is given out.
+/// The most rows other than events in a batch.
 const ROWS_MAX: usize = 4096;
 
-/// What streams give beside events.
+/// The output of streams other than events.
 #[derive(Default)]
 pub(super) struct Beside {
     pub threads: Vec<Thread>,
@@ -41,14 +42,14 @@ impl Beside {
     }
 }
 
-/// The record that stands next: where its payload begins, counted from its first byte, and where it ends.
+/// The next record: the start of its payload, counted from the record's first byte, and its end.
 #[derive(Clone, Copy)]
 struct Head {
     pdu: usize,
     len: usize,
 }
 
-/// A note whose time can be judged only by the event after it.
+/// A note whose time can be judged only after the next event.
 struct HeldNote {
     tid: u32,
     time: u64,
@@ -58,7 +59,7 @@ struct HeldNote {
 /// One input.
 pub(super) struct Stream {
     pub name: String,
-    /// The processor that the file's name gives, and how many records come from another.
+    /// The processor in the file's name, and the number of records from other processors.
     file_cpu: Option<u32>,
     other_cpu: u64,
     input: Box<dyn Read + Send>,
@@ -72,7 +73,7 @@ pub(super) struct Stream {
     layout: Layout,
     head: Option<Head>,
     records: u64,
-    /// Every action seen, or'ed.
+    /// The bitwise OR of all actions seen.
     pub actions: u64,
     sequences: Sequences,
     held_notes: Vec<HeldNote>,
@@ -122,8 +123,8 @@ impl Stream {
         self.base + self.end as u64
     }
 
-    /// Finds the next event and returns its time, the smaller of it and its successor's: one damaged time far ahead
-    /// must not hold back the whole input. At the end of the input, `u64::MAX`.
+    /// Finds the next event and returns its time or its successor's, whichever is earlier: one damaged time far ahead
+    /// must not hold back the complete input. Returns `u64::MAX` at the end of the input.
     pub fn advance(&mut self, beside: &mut Beside) -> io::Result<u64> {
         match (self.layout.wide, self.layout.big_endian) {
             (false, false) => self.advance_as::<false, false>(beside),
@@ -133,7 +134,7 @@ impl Stream {
         }
     }
 
-    /// [`advance`](Stream::advance) where the record before had this layout.
+    /// [`advance`](Stream::advance) if the record before had this layout.
     #[inline(always)]
     fn advance_as<const WIDE: bool, const BIG: bool>(&mut self, beside: &mut Beside) -> io::Result<u64> {
         let bytes = &self.buf[self.pos..self.end];
@@ -153,8 +154,8 @@ impl Stream {
         self.advance_carefully(beside)
     }
 
-    /// Takes events from the one that [`advance`](Stream::advance) found on, while they are not after `until` and the
-    /// window is not full. Returns what `advance` returned last.
+    /// Takes events, beginning with the one that [`advance`](Stream::advance) found, while they are not after `until`
+    /// and the window is not full. Returns the last result of `advance`.
     pub fn take(
         &mut self,
         until: u64,
@@ -176,7 +177,7 @@ impl Stream {
         Ok(key)
     }
 
-    /// [`take`](Stream::take) as long as the records have one layout.
+    /// [`take`](Stream::take) while the records have one layout.
     fn take_as<const WIDE: bool, const BIG: bool>(
         &mut self,
         until: u64,
@@ -187,7 +188,8 @@ impl Stream {
         let layout = Layout { wide: WIDE, big_endian: BIG };
         while key <= until && !window.is_full() && self.layout == layout {
             let Some(Head { pdu, len }) = self.head.take() else { break };
-            // Read anew rather than kept: it is in the nearest cache, and loads of what was just stored in parts stall.
+            // The header is read again instead of kept: it is in the nearest cache, and a load of data that was just
+            // stored in parts stalls.
             let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]) else { break };
             if header.is_plain() {
                 window.push_with(header.time, || header.plain_event());
@@ -263,13 +265,13 @@ impl Stream {
         }
     }
 
-    /// [`advance`](Stream::advance) for what it leaves: notes, the ends of the buffer, damage.
+    /// [`advance`](Stream::advance) for the remaining cases: notes, the ends of the buffer, damage.
     #[cold]
     fn advance_carefully(&mut self, beside: &mut Beside) -> io::Result<u64> {
         self.head = None;
         loop {
             if beside.is_full() {
-                // Keeps this input's place; the next batch goes on here.
+                // Keeps this input's place; the next batch continues here.
                 return Ok(0);
             }
             self.fill(WHOLE)?;
@@ -290,7 +292,7 @@ impl Stream {
             };
             let mut len = pdu + usize::from(header.pdu_len);
             if !begins_or_ends(bytes, len) {
-                // The next header is damaged, or this one's length, or the input ends within the payload.
+                // The next header or this record's length is damaged, or the input ends within the payload.
                 if let Some(found) = next_record(bytes, pdu, len.min(bytes.len()), self.ended) {
                     let place = place(&self.name, Some(self.records + 1), Some(self.offset()));
                     beside.complaints.add(Severity::Warning, "damaged-length", place, || {
@@ -359,9 +361,9 @@ impl Stream {
         }
     }
 
-    /// blkparse leaves the times of thread and clock notes as they were when it makes those of the events relative to
-    /// the first. A note is written right before the event that gave cause for it, so a note that is later than the
-    /// event after it has such a time.
+    /// blkparse makes the times of events relative to the first, but leaves those of thread and clock notes unchanged.
+    /// A note is written directly before the event that caused it, so a note that is later than the event after it has
+    /// such an unchanged time.
     fn first_event_after_notes(&mut self, time: u64, beside: &mut Beside) {
         for note in self.held_notes.drain(..) {
             let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());
@@ -390,8 +392,8 @@ impl Stream {
         let from = self.offset();
         let foreign = word(&self.buf[self.pos..self.end]).and_then(Layout::foreign_version);
         let found = loop {
-            // A candidate is judged by the record after it, which must be in the buffer; one byte more, and there is
-            // a candidate to judge.
+            // A candidate is judged by the record after it, which must be in the buffer; with one byte more, there is a
+            // candidate to judge.
             self.fill(WHOLE + 1)?;
             let bytes = &self.buf[self.pos..self.end];
             let look = if self.ended { bytes.len() } else { bytes.len() - WHOLE };
@@ -435,7 +437,7 @@ impl Stream {
         self.base + self.pos as u64
     }
 
-    /// Makes `wanted` bytes ready, at most [`BUFFER`], or all that are left.
+    /// Makes `wanted` bytes available, at most [`BUFFER`], or all that remain.
     fn fill(&mut self, wanted: usize) -> io::Result<()> {
         if self.ended || self.end - self.pos >= wanted {
             return Ok(());
@@ -461,7 +463,7 @@ impl Stream {
         Ok(())
     }
 
-    /// At the end of the input.
+    /// Ends the input.
     pub fn finish(&mut self, beside: &mut Beside) {
         self.first_event_after_notes(u64::MAX, beside);
         let Beside { lost, complaints, .. } = beside;
@@ -498,8 +500,8 @@ fn word(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|raw| u32::from_le_bytes(*raw))
 }
 
-/// Whether a record begins at `at`, or the input ends there or within the magic. `bytes` holds more than `at` bytes,
-/// except at the end of the input.
+/// Whether a record begins at `at`, or the input ends there or within the magic. `bytes` is longer than `at`, except at
+/// the end of the input.
 fn begins_or_ends(bytes: &[u8], at: usize) -> bool {
     match bytes.get(at..) {
         Some(next) => word(next).is_none_or(|w| Layout::of(w).is_some()),
@@ -507,10 +509,10 @@ fn begins_or_ends(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Looks for a record that begins at `from..to`. One that ends past the end of `bytes` counts as none; one that is
-/// not followed by another counts only at the end of the input.
+/// Looks for a record that begins at `from..to`. A record that ends after the end of `bytes` does not count; one
+/// without another record after it counts only at the end of the input.
 pub(super) fn next_record(bytes: &[u8], from: usize, to: usize, ended: bool) -> Option<usize> {
-    // The magic's middle bytes are "tae" in one byte order and "eat" in the other.
+    // The middle bytes of the magic are "tae" in one byte order and "eat" in the other.
     let upper = (to + 4).min(bytes.len());
     memchr::memchr_iter(b'a', bytes.get(from..upper)?).map(|at| from + at).find_map(|a| {
         let begins = match (a.checked_sub(1).map(|b| bytes[b]), bytes.get(a + 1)) {
@@ -536,5 +538,5 @@ pub(super) fn next_record(bytes: &[u8], from: usize, to: usize, ended: bool) -> 
 
 const _: () = assert!(WHOLE < BUFFER);
 
-// The fast path tests the category bit of notes alone.
+// The fast path tests only the category bit of notes.
 const _: () = assert!(TC_NOTIFY == 1 << 26);

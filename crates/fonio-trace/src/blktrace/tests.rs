@@ -9,7 +9,7 @@ use super::*;
 
 const SAMPLE: &[u8] = include_bytes!("../../tests/data/takeoverjp-sample.blktrace.0");
 
-/// A record as a test writes it; what is not given is 0.
+/// A record in a test; omitted fields are 0.
 #[derive(Clone, Debug, Default)]
 struct Record {
     sequence: u32,
@@ -69,7 +69,7 @@ fn encode(records: &[Record], layout: Layout) -> Vec<u8> {
     out
 }
 
-/// Everything that a reader gave.
+/// All output of a reader.
 #[derive(Debug, Default)]
 struct Read {
     events: Vec<BlockEvent>,
@@ -150,7 +150,7 @@ fn every_action_in_every_layout() {
     let remap = |to: u32| be(&[u64::from(DEVICE) << 32 | u64::from(to), 77]);
     let with_cgroup = |pdu: Vec<u8>| [vec![9; 8], pdu].concat();
     let q = 1 << 20;
-    // Action, sectors, error, payload, and what is expected of them.
+    // Action, sectors, error, payload, and the expected results.
     let cases: Vec<Case> = vec![
         (QUEUE | READ | FS, 8, 0, vec![], EventKind::BioQueue, Op::Read, Flags::NONE, None),
         (
@@ -378,7 +378,7 @@ fn damage_costs_only_what_it_hit() {
     let lost = all.lost[0];
     assert_eq!((lost.count, lost.after.0, lost.before.0), (Some(1), 100, 120));
 
-    // The payload's length: the record itself is kept.
+    // With a damaged payload length, the record itself is kept.
     let all = damaged(48 * 10 + 46, &[0xff, 0xff]);
     assert_eq!(all.codes(), [("damaged-length", Some(11), Some(480), 1)]);
     assert_eq!((all.events.len(), all.lost.len()), (1000, 0));
@@ -461,7 +461,8 @@ fn recognition() {
 }
 
 proptest! {
-    /// Bytes of the sample changed anywhere: nothing panics, and what comes out stays bounded by what went in.
+    /// Changed bytes anywhere in the sample cause no panic, and the size of the output stays bounded by that of the
+    /// input.
     #[test]
     fn any_damage_is_survived(
         from in 0..SAMPLE.len() - 20_000,
@@ -478,7 +479,7 @@ proptest! {
         prop_assert!(all.diagnostics.len() < 40);
     }
 
-    /// Whatever is in the wide or narrow fields, in any layout, nothing panics.
+    /// No values of the wide or narrow fields, in any layout, cause a panic.
     #[test]
     fn any_fields_are_survived(
         fields in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u32>(), 0..40usize), 1..20),

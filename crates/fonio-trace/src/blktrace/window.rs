@@ -1,34 +1,34 @@
-//! Puts events in time order that come nearly so.
+//! Sorts events that come nearly in time order.
 //!
-//! Events are appended; the last ones are held back and sorted together with what comes after them. How many is held
-//! back follows the disorder: one processor's file has none, a merged file next to none, and what blktrace writes to a
-//! pipe (`-o -`) is interleaved by whole relay buffers.
+//! Events are appended; the last ones are held back and sorted together with the next ones. The number held back
+//! depends on the disorder: the file of one processor has none, a merged file almost none, and the output of blktrace
+//! to a pipe (`-o -`) is interleaved by complete relay buffers.
 
 use fonio_core::{Batch, BlockEvent, Timestamp};
 
-/// Events that are given out at a time while all is in order. A batch then stays in the second-level cache.
+/// The number of events passed on at a time while all are in order. A batch then stays in the second-level cache.
 const BATCH: usize = 4096;
-/// Events held back: while nothing was out of order, after a near swap, and after more than that. The last covers
-/// five relay buffers of blktrace's default size (512 KiB, about 10,000 records).
+/// The number of events held back: while all were in order, after a near swap, and after greater disorder. The last one
+/// covers five relay buffers of blktrace's default size (512 KiB, about 10,000 records).
 const HOLD: [usize; 3] = [256, 4096, 64 * 1024];
-/// The beginning of a trace is looked at with the widest window, since its kind is not known yet.
+/// A trace starts with the widest window, because its kind is not known yet.
 const FIRST: usize = 2;
-/// Batches in order after which the window becomes narrow again.
+/// The number of batches in order after which the window becomes narrow again.
 const CALM: u32 = 16;
 
-/// The window.
+/// The sorting window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Those held back, and those that came after them.
+    /// The events held back, and those that came after them.
     events: Vec<BlockEvent>,
-    /// Held back when the last batch was given out; they wait here until that memory comes back.
+    /// Events held back when the last batch was passed on; they wait here until the batch's memory returns.
     held: Vec<BlockEvent>,
     level: usize,
-    /// So many events are enough to give out a batch.
+    /// With this many events, a batch is passed on.
     enough: usize,
     newest: u64,
     disordered: bool,
-    /// Batches to come in order until the window becomes narrow.
+    /// The number of further batches in order until the window becomes narrow.
     uneasy: u32,
     given_until: u64,
     /// Events that came too late to be put in order.
@@ -52,8 +52,8 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Takes the memory of the batch before: what it held is no longer wanted. To use the same memory again, rather than
-    /// two in turn, leaves more of the processor's cache to others.
+    /// Takes the memory of the previous batch, whose contents are no longer needed. Reusing the same memory, instead of
+    /// two buffers in turn, leaves more of the processor's cache to others.
     pub fn begin(&mut self, batch: &mut Batch) {
         batch.events.clear();
         if self.events.is_empty() {
@@ -69,7 +69,7 @@ impl Window {
         self.push_with(event.time.0, || event);
     }
 
-    /// Appends an event of this time. It is made in its place in memory, which saves moving it there.
+    /// Appends an event with this time. It is built in place, which saves a copy.
     #[inline(always)]
     pub fn push_with(&mut self, time: u64, event: impl FnOnce() -> BlockEvent) {
         if time < self.newest {
@@ -80,7 +80,8 @@ impl Window {
         self.events.push(event());
     }
 
-    /// `newest` is here the event before, so this is called once for each run of events in order.
+    /// Widens the window for an event out of order. `newest` is the time of the event before, so this runs once per
+    /// ordered run.
     #[cold]
     fn disorder(&mut self, time: u64) {
         self.disordered = true;
@@ -93,18 +94,18 @@ impl Window {
         }
     }
 
-    /// How many events are enough for a batch.
+    /// The number of events that suffice for a batch.
     fn enough(&self) -> usize {
         HOLD[self.level] + BATCH.max(if self.disordered { HOLD[self.level] / 2 } else { 0 })
     }
 
-    /// Whether enough is here to give out a batch.
+    /// Whether there are enough events for a batch.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.events.len() >= self.enough
     }
 
-    /// Gives out what is old enough, or at the end of the input everything.
+    /// Passes on the events that are old enough, or, at the end of the input, all.
     pub fn give(&mut self, batch: &mut Batch, ended: bool) {
         debug_assert!(batch.events.is_empty());
         if self.disordered {
@@ -155,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Passes the times through a window; returns them as they come out and how many were late.
+    /// Passes the times through a window; returns them in the order of output, and the number of late ones.
     fn through(times: impl Iterator<Item = u64>) -> (Vec<u64>, u64) {
         let mut window = Window::default();
         let mut batch = Batch::default();
@@ -187,7 +188,7 @@ mod tests {
             (buffer / 2 * 10_000 + within) * 2 + buffer % 2
         });
         assert!(through(piped) == (sorted.clone(), 0), "piped");
-        // Disorder begins only after a long orderly time: near disorder is still put right.
+        // Disorder begins only after a long time in order: near disorder is still corrected.
         let late_swap = (0..n).map(|i| if i >= 200_000 { i ^ 1 } else { i });
         assert!(through(late_swap) == (sorted, 0), "late swaps");
     }

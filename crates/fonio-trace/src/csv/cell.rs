@@ -1,4 +1,4 @@
-//! What stands in one cell of a table.
+//! The value of one cell of a table.
 
 use fonio_core::{ByteCount, DeviceId, Flags, Op, Timestamp, parse_rwbs};
 
@@ -7,8 +7,8 @@ use super::mapping::{OpWords, SizeUnit, TimeUnit};
 /// From Windows' epoch, 1601, to Unix', 1970, in units of 100 ns.
 const FILE_TIME_UNIX_EPOCH: u64 = 116_444_736_000_000_000;
 
-/// `digits[.digits][e[+-]digits]` or `0x` with hexadecimal digits, times `unit`; what is below one is cut off.
-/// `None` for anything else, and beyond 64 bits.
+/// Reads `digits[.digits][e[+-]digits]`, or `0x` with hexadecimal digits, times `unit`; fractions of the result are cut
+/// off. `None` for anything else, and for results beyond 64 bits.
 pub(super) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
     if let Some(hex) = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")) {
         let value = u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?;
@@ -20,7 +20,7 @@ pub(super) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
         match byte {
             b'0'..=b'9' => {
                 digits += 1;
-                // Twenty-five digits hold 64 bits with five more for the unit's sake; later ones cannot matter.
+                // Twenty-five digits hold 64 bits and five more digits for the unit; later digits cannot matter.
                 if mantissa < 10_u128.pow(25) {
                     mantissa = mantissa * 10 + u128::from(byte - b'0');
                     exponent -= i32::from(point);
@@ -57,7 +57,7 @@ pub(super) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
     u64::try_from(value).ok()
 }
 
-/// Whether a cell says that there is no value.
+/// Whether a cell means that there is no value.
 pub(super) fn absent(text: &[u8]) -> bool {
     text.is_empty()
         || [b"-".as_slice(), b"na", b"n/a", b"nan", b"null", b"none"]
@@ -81,7 +81,7 @@ pub(super) fn bytes(text: &[u8], unit: SizeUnit) -> Option<ByteCount> {
     decimal(text, unit.bytes()).map(ByteCount)
 }
 
-/// What the request does, the flags that are set, and those that the words can show.
+/// The op of the request, the flags that are set, and the flags that the words can show.
 pub(super) fn op(text: &[u8], words: OpWords) -> Option<(Op, Flags, Flags)> {
     let plain = |op| Some((op, Flags::NONE, Flags::NONE));
     match (words, text) {

@@ -4,14 +4,14 @@ use memchr::memchr;
 
 use super::mapping::Delimiter;
 
-/// Splits lines into fields and keeps its memory from line to line.
+/// Splits lines into fields, and reuses its memory between lines.
 pub(super) struct Splitter {
     delimiter: Delimiter,
     quoted: csv_core::Reader,
-    /// Fields of a line with quotes, one after the other, and where each ends.
+    /// The fields of a line with quotes, one after the other, and the end of each.
     text: Vec<u8>,
     ends: Vec<usize>,
-    /// Where each field of a line without quotes is in that line.
+    /// The range of each field of a line without quotes.
     ranges: Vec<(usize, usize)>,
 }
 
@@ -36,7 +36,7 @@ impl Splitter {
         }
     }
 
-    /// The fields of `line`, without the blanks around each. A quoted field cannot go on in the next line.
+    /// Splits `line` into fields, without the blanks around each. A quoted field cannot continue on the next line.
     pub fn split<'a>(&'a mut self, line: &'a [u8]) -> Fields<'a> {
         self.ranges.clear();
         match self.delimiter {
@@ -71,7 +71,7 @@ impl Splitter {
     }
 
     fn unquote(&mut self, line: &[u8]) {
-        // Unquoting never makes text longer, and a line has at most one field more than bytes.
+        // Unquoting never makes text longer, and a line has at most one more field than bytes.
         self.text.resize(line.len() + 1, 0);
         self.ends.resize(line.len() + 2, 0);
         self.quoted.reset();
@@ -101,7 +101,7 @@ impl<'a> Fields<'a> {
         Some(self.text[begin..end].trim_ascii())
     }
 
-    /// All of them.
+    /// All fields.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.ranges.iter().map(|(begin, end)| self.text[*begin..*end].trim_ascii())
     }

@@ -1,4 +1,4 @@
-//! Which column of a table of requests holds what.
+//! The mapping of a request table's columns to values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -51,9 +51,9 @@ const KEYS: [&str; 15] = [
 /// A column by its name in the header or by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// As in the header; ASCII case does not matter.
+    /// The name in the header; ASCII case does not matter.
     Name(String),
-    /// Counted from 1.
+    /// The number of the column, counted from 1.
     Number(usize),
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Column {
 /// The unit of a time or of a length of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// `s`, with a fraction or without, as all units.
+    /// `s`; like all units, with or without a fraction.
     Seconds,
     /// `ms`.
     Milliseconds,
@@ -93,7 +93,7 @@ impl TimeUnit {
         ("filetime", TimeUnit::FileTime),
     ];
 
-    /// Nanoseconds in one.
+    /// The number of nanoseconds in one unit.
     pub(super) fn nanos(self) -> u64 {
         match self {
             TimeUnit::Seconds => 1_000_000_000,
@@ -129,7 +129,7 @@ impl SizeUnit {
         ("4kib", SizeUnit::Pages),
     ];
 
-    /// Bytes in one.
+    /// The number of bytes in one unit.
     pub(super) fn bytes(self) -> u64 {
         match self {
             SizeUnit::Bytes => 1,
@@ -141,12 +141,12 @@ impl SizeUnit {
     }
 }
 
-/// What the words of the op column mean.
+/// The meaning of the words in the op column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpWords {
     /// `words`, the default: `r`, `read`, `w`, `write`, `d`, `trim`, `f`, `flush`, and fonio's own op names.
     Words,
-    /// `rwbs`: the letters of the kernel's block tracepoints, `WSM` say.
+    /// `rwbs`: the letters of the kernel's block tracepoints, for example `WSM`.
     Rwbs,
     /// `0-is-read`: 0 is a read, 1 a write.
     ZeroIsRead,
@@ -163,39 +163,39 @@ impl OpWords {
     ];
 }
 
-/// What stands between two columns.
+/// The separator between two columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delimiter {
-    /// One such byte; columns may be quoted with `"`.
+    /// One byte of this value; columns may be quoted with `"`.
     Byte(u8),
-    /// Any number of spaces and tabs; nothing is quoted.
+    /// Any number of spaces and tabs; quotes have no meaning.
     Blanks,
 }
 
-/// Which column of a table of requests holds what.
+/// The columns of a table of requests.
 ///
-/// As text it is `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us,device=dev`, see the
+/// Its text form is `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us,device=dev`, see the
 /// [module](crate::csv).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// When the bio or request was queued.
+    /// The time when the bio or request was queued.
     pub queued: Option<(Column, TimeUnit)>,
-    /// When it entered the scheduler.
+    /// The time when it entered the scheduler.
     pub inserted: Option<(Column, TimeUnit)>,
-    /// When it was issued to the device.
+    /// The time when it was issued to the device.
     pub issued: Option<(Column, TimeUnit)>,
-    /// When it completed.
+    /// The time when it completed.
     pub completed: Option<(Column, TimeUnit)>,
-    /// From issue to completion; where there is no issue, from queue to completion. With a completion and neither, it
-    /// gives the issue.
+    /// The time from issue to completion; without an issue, from queue to completion. If there is a completion but
+    /// neither issue nor queue, it gives the issue.
     pub latency: Option<(Column, TimeUnit)>,
-    /// Read, write, …
+    /// The operation: read, write, …
     pub op: (Column, OpWords),
-    /// Where it begins on the device.
+    /// The start of the request on the device.
     pub offset: (Column, SizeUnit),
-    /// How long it is.
+    /// The size of the request.
     pub size: (Column, SizeUnit),
-    /// The device; a table without is of one device.
+    /// The device; a table without this column is about one device.
     pub device: Option<Column>,
     /// The name of the thread or process.
     pub process: Option<Column>,
@@ -203,7 +203,7 @@ pub struct Mapping {
     pub tid: Option<Column>,
     /// The processor.
     pub cpu: Option<Column>,
-    /// What stands between two columns.
+    /// The separator between two columns.
     pub delimiter: Delimiter,
     /// Whether the first line names the columns.
     pub header: bool,
@@ -231,9 +231,9 @@ impl Mapping {
         }
     }
 
-    /// The ASCII traces of DiskSim and MQSim: `time device sector sectors type`, where type 1 is a read (MQSim's README)
-    /// and bit 0 of DiskSim's flags. The time is when the request arrives: MQSim's in nanoseconds, DiskSim's in
-    /// milliseconds.
+    /// The ASCII traces of DiskSim and MQSim: `time device sector sectors type`, where type 1 is a read (MQSim's
+    /// README); in DiskSim, type is a field of flags and bit 0 means a read. The time is that of the request's arrival:
+    /// in nanoseconds for MQSim, in milliseconds for DiskSim.
     pub fn disksim(time: TimeUnit) -> Mapping {
         Mapping {
             queued: Some((Column::Number(1), time)),
@@ -253,7 +253,7 @@ impl Mapping {
         }
     }
 
-    /// What fonio's own CSV export writes.
+    /// The mapping of fonio's own CSV export.
     pub fn fonio() -> Mapping {
         let time = |name: &str| Some((Column::Name(name.into()), TimeUnit::Nanoseconds));
         let column = |name: &str| Column::Name(name.into());
@@ -275,7 +275,7 @@ impl Mapping {
         }
     }
 
-    /// Every column that is asked for, with its key.
+    /// Every column in the mapping, with its key.
     pub(super) fn columns(&self) -> Vec<(&'static str, &Column)> {
         let times = [
             ("queued", &self.queued),
@@ -386,7 +386,7 @@ fn column(key: &str, text: &str) -> Result<Column, MappingError> {
     }
 }
 
-/// `COLUMN:UNIT`, or `COLUMN` alone where there is a `default`.
+/// Reads `COLUMN:UNIT`, or `COLUMN` alone if there is a `default`.
 fn with_unit<U: Copy>(
     key: &str,
     text: &str,

@@ -1,21 +1,21 @@
 //! Tables of requests as text: MSR Cambridge, MQSim and DiskSim, and any CSV by a column mapping.
 //!
-//! A mapping is a list of `KEY=COLUMN[:UNIT]`, where a column is named as in the header or by its number from 1:
+//! A mapping is a list of `KEY=COLUMN[:UNIT]`, where a column is given by its name in the header or its number from 1:
 //!
-//! | key | what | units |
+//! | key | value | units |
 //! |---|---|---|
-//! | `time`, `issued` | when the request was issued (the same key twice) | `s`, `ms`, `us`, `ns`, `100ns`, `filetime` |
+//! | `time`, `issued` | time of issue (the two keys are the same) | `s`, `ms`, `us`, `ns`, `100ns`, `filetime` |
 //! | `queued`, `inserted`, `completed` | the other instants | the same |
 //! | `latency` | from issue (else queue) to completion | `s`, `ms`, `us`, `ns`, `100ns` |
 //! | `op` | read, write, … | `words`, `rwbs`, `0-is-read`, `1-is-read` |
-//! | `offset`, `size` | where, how much | `bytes`, `sectors`, `kb`, `kib`, `4kib` |
+//! | `offset`, `size` | start on the device, length | `bytes`, `sectors`, `kb`, `kib`, `4kib` |
 //! | `device` | a number, `8,0`, `8:0`, or a name | |
-//! | `process`, `tid`, `cpu` | who and where | |
-//! | `delimiter` | between columns: a punctuation mark, `comma`, `semicolon`, `tab`, `space` | |
+//! | `process`, `tid`, `cpu` | process, thread, processor | |
+//! | `delimiter` | separator of columns: a punctuation mark, `comma`, `semicolon`, `tab`, `space` | |
 //! | `header` | `yes` (the default) or `no` | |
 //!
-//! An empty cell, `-`, `NA` or `null` is a value that is not known. Devices and processes that have names and no
-//! numbers are numbered in the order in which they appear, with a diagnostic that says so.
+//! An empty cell, `-`, `NA` or `null` is an unknown value. Devices and processes with names but no numbers are numbered
+//! in the order of appearance, and a diagnostic reports that.
 
 mod cell;
 mod fields;
@@ -43,13 +43,13 @@ use crate::lines::Lines;
 use cell::absent;
 use fields::{Fields, Splitter};
 
-/// Rows after which a batch ends.
+/// The number of rows after which a batch ends.
 const BATCH_ROWS: usize = 4096;
 
-/// Names of devices, and of processes, that are numbered.
+/// The most names of devices, and of processes, that are numbered.
 const NAMES_MAX: usize = 1024;
 
-/// Why a table cannot be read at all.
+/// The reason why a table cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -60,7 +60,7 @@ pub enum CsvError {
     Mapping(#[from] MappingError),
 }
 
-/// Where each value of a row is, from 0.
+/// The index of each value in a row, from 0.
 struct Places {
     queued: Option<(usize, TimeUnit)>,
     inserted: Option<(usize, TimeUnit)>,
@@ -76,7 +76,7 @@ struct Places {
     cpu: Option<usize>,
 }
 
-/// A cell that does not hold what it should.
+/// A cell with an unexpected value.
 struct BadCell {
     key: &'static str,
     text: String,
@@ -94,7 +94,7 @@ pub struct CsvReader {
     complaints: Complaints,
 }
 
-/// What the rows have in common.
+/// The state that all rows share.
 #[derive(Default)]
 struct Rows {
     devices: BTreeMap<Vec<u8>, DeviceId>,
@@ -103,11 +103,11 @@ struct Rows {
 }
 
 impl CsvReader {
-    /// A reader of `input` whose columns are what `mapping` says; `format` is its name in
+    /// Creates a reader of `input` whose columns are given by `mapping`; `format` is its name in
     /// [`Source::format`](fonio_core::meta::Source::format). Reads the header.
     ///
     /// # Errors
-    /// Where the header cannot be read, or lacks a column of the mapping.
+    /// If the header cannot be read, or lacks a column of the mapping.
     pub fn new(input: Input, mapping: &Mapping, format: &'static str) -> Result<CsvReader, CsvError> {
         let mut lines = Lines::new(input.bytes);
         let mut splitter = Splitter::new(mapping.delimiter);
@@ -167,7 +167,7 @@ impl TraceReader for CsvReader {
     fn source(&self) -> Source {
         let places = &self.places;
         let completes = places.completed.is_some() || places.latency.is_some();
-        // A latency before a known completion gives the issue.
+        // A latency together with a known completion gives the issue.
         let issues = places.issued.is_some() || (places.latency.is_some() && places.queued.is_none());
         let kinds = [
             ("queue", places.queued.is_some()),
@@ -282,7 +282,7 @@ impl Rows {
                     )
                 });
             }
-            // An empty flush goes nowhere.
+            // A flush without data has no sector.
             request.sector = Some(Sector(offset / SECTOR_BYTES)).filter(|_| op != Op::Flush || size.0 > 0);
         }
 
@@ -342,7 +342,7 @@ impl Rows {
         }
         let device = DeviceId::new(0, number as u32);
         self.devices.insert(name.to_vec(), device);
-        // Not merged with others: each name is said once, and there is no other place for it.
+        // These are not merged: each name is reported once, and there is no other place for it.
         complaints.ready.push(Diagnostic {
             severity: Severity::Note,
             code: "numbered-device".into(),
@@ -358,7 +358,7 @@ impl Rows {
         Some(device)
     }
 
-    /// A number for a process of which only the name is known; `None` after too many names.
+    /// The number of a process with a name only; `None` after too many names.
     fn process(&mut self, name: &[u8], complaints: &mut Complaints, place: Place<'_>) -> Option<u32> {
         if let Some(tid) = self.processes.get(name) {
             return Some(*tid);

@@ -1,14 +1,14 @@
-//! Tables told by their content.
+//! Recognises tables by their content.
 
 use super::cell;
 use super::fields::Splitter;
 use super::mapping::{Column, Delimiter, Mapping, OpWords, TimeUnit};
 use crate::recognise::Format;
 
-/// Lines that are looked at.
+/// The number of lines examined.
 const LINES: usize = 20;
 
-/// Which format of tables a file is that begins with `head`, if any.
+/// The table format of a file that begins with `head`, if it is one.
 pub fn recognise(head: &[u8]) -> Option<Format> {
     if rows(head, Delimiter::Byte(b','), is_msr_cambridge) {
         Some(Format::MsrCambridge)
@@ -21,7 +21,7 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     }
 }
 
-/// The columns that the first line names, if it looks like the header of a table.
+/// The columns named in the first line, if it looks like the header of a table.
 pub(crate) fn header(head: &[u8]) -> Option<Vec<String>> {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let (first, rest) = head.split_at(memchr::memchr(b'\n', head)?);
@@ -48,7 +48,7 @@ pub(crate) fn own(head: &[u8]) -> Option<Mapping> {
     mapping.columns().into_iter().all(|(_, column)| has(column)).then_some(mapping)
 }
 
-/// MQSim's times are whole nanoseconds, DiskSim's milliseconds with a fraction.
+/// The unit of the times: MQSim's are integer nanoseconds, DiskSim's are milliseconds with a fraction.
 pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     let line =
         head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
@@ -56,11 +56,11 @@ pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     if time.contains(&b'.') { TimeUnit::Milliseconds } else { TimeUnit::Nanoseconds }
 }
 
-/// Whether each of the first whole lines is one of those rows, and there is at least one.
+/// Whether all complete lines among the first satisfy `row`, and there is at least one.
 fn rows(head: &[u8], delimiter: Delimiter, row: fn(&[&[u8]]) -> bool) -> bool {
     let mut splitter = Splitter::new(delimiter);
     let mut seen = 0;
-    // The last line of a head may be cut.
+    // The last line of a head may be cut off.
     let whole = memchr::memrchr(b'\n', head).map_or(head, |end| &head[..end]);
     for line in whole.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).take(LINES) {
         let fields: Vec<&[u8]> = splitter.split(line).iter().collect();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::recognise::Format;
 
-/// Everything that a reader gives, and the reader.
+/// All output of a reader, and the reader.
 fn read_all(bytes: &[u8], mapping: &Mapping) -> (Batch, CsvReader) {
     let input = Input { name: "t.csv".into(), bytes: Box::new(io::Cursor::new(bytes.to_vec())) };
     let mut reader = CsvReader::new(input, mapping, "csv").expect("the mapping fits");

@@ -1,10 +1,10 @@
 //! The block tracepoints as text.
 //!
-//! Kernel source: `TP_printk` in `include/trace/events/block.h` from 3.4 to 6.18. What changed on the way:
+//! Kernel source: `TP_printk` in `include/trace/events/block.h` from 3.4 to 6.18. The format changed as follows:
 //!
 //! - Up to 4.x, `bytes` is 0 except for passthrough commands, and `cmd` in parentheses holds those commands' bytes.
 //! - From 6.11 on, the request events have the I/O priority (`be,0,4`: class, hint, level) after the size.
-//! - Up to 4.12, `errors` at a completion is the driver's own status, positive or negative.
+//! - Up to 4.12, `errors` of a completion is the driver's own status, positive or negative.
 
 use fonio_core::{ByteCount, DeviceId, EventKind, Op, Sector, parse_rwbs};
 use memchr::{memchr, memrchr};
@@ -12,7 +12,7 @@ use memchr::{memchr, memrchr};
 use super::keyed;
 use super::line::number;
 
-/// What an event's text says, without the columns before it.
+/// The contents of an event's text, without the columns before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block<'a> {
     pub kind: EventKind,
@@ -23,14 +23,14 @@ pub(super) struct Block<'a> {
     pub bytes: ByteCount,
     pub ioprio: Option<u16>,
     pub error: Option<i32>,
-    /// The name that the running thread had at that moment.
+    /// The name of the running thread at that moment.
     pub comm: Option<&'a [u8]>,
 }
 
-/// How a tracepoint writes its fields.
+/// The format of a tracepoint's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// `8,0 WS 4096 () 1024 + 8 [comm]`, the priority before the comm where the kernel has it.
+    /// `8,0 WS 4096 () 1024 + 8 [comm]`, with the priority before the comm if the kernel has it.
     Request,
     /// `8,0 WS () 1024 + 8 [0]`, likewise.
     RequestEnd,
@@ -42,7 +42,7 @@ enum Layout {
     Split,
     /// `8,0 WS 3072 + 8 <- (8,1) 1024`.
     BioRemap,
-    /// `8,0 WS 3072 + 8 <- (8,1) 1024 1`, the last being the number of bios; old kernels have none.
+    /// `8,0 WS 3072 + 8 <- (8,1) 1024 1`; the last number is the number of bios, which old kernels omit.
     RequestRemap,
     /// `[comm]`.
     Plug,
@@ -50,7 +50,7 @@ enum Layout {
     Unplug,
 }
 
-/// The layout of a tracepoint and the event's kind where the text does not add to it.
+/// The layout of a tracepoint, and the event's kind if the text does not change it.
 fn layout(event: &[u8]) -> Option<(Layout, EventKind)> {
     let at = Sector(0);
     Some(match event {
@@ -84,13 +84,14 @@ fn layout(event: &[u8]) -> Option<(Layout, EventKind)> {
     })
 }
 
-/// What became of an event's text.
+/// The result of reading an event's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// No tracepoint that a request's life consists of. `block_rq_error` is one of these: the kernel gives it beside
-    /// the completion, which has the error too; so are `block_rq_abort` (before a completion) and the buffer events.
+    /// A tracepoint that is not part of a request's life. One of these is `block_rq_error`: the kernel gives it next to
+    /// the completion, which has the error too. Others are `block_rq_abort` (before a completion) and the buffer
+    /// events.
     Ignored,
-    /// One that is, but with a text that no known kernel writes.
+    /// A tracepoint of a request's life, but with a text that no known kernel writes.
     Unreadable,
     Block(Block<'a>),
 }
@@ -151,7 +152,7 @@ fn fields(layout: Layout, kind: EventKind, payload: &[u8]) -> Option<Block<'_>> 
     } else {
         text.literal(b" + ")?;
         let sectors = text.number()?;
-        // Old kernels write 0 bytes for every request that is no passthrough command.
+        // Old kernels write 0 bytes for every request that is not a passthrough command.
         block.bytes = if bytes > 0 { ByteCount(bytes) } else { ByteCount::from_sectors(sectors) };
     }
     match layout {
@@ -213,14 +214,14 @@ fn keyed_fields<'a>(layout: Layout, mut block: Block<'a>, fields: keyed::Fields<
     Some(block)
 }
 
-/// A completion's status as 0 or a negative errno. Positive ones are a driver's own; the block layer of those kernels
-/// turned all of them into `EIO`.
+/// A completion's status as 0 or a negative errno. Positive ones are a driver's own status; the block layer of those
+/// kernels turned all of them into `EIO`.
 fn errno(status: i32) -> i32 {
     const EIO: i32 = 5;
     if status > 0 { -EIO } else { status }
 }
 
-/// What is left of an event's text.
+/// The rest of an event's text.
 struct Text<'a>(&'a [u8]);
 
 impl<'a> Text<'a> {
@@ -241,14 +242,14 @@ impl<'a> Text<'a> {
         Some(if negative { -size } else { size })
     }
 
-    /// Up to the next space; empty where one follows at once.
+    /// Reads up to the next space; empty if a space follows directly.
     fn word(&mut self) -> &'a [u8] {
         let (word, rest) = self.0.split_at(memchr(b' ', self.0).unwrap_or(self.0.len()));
         self.0 = rest;
         word
     }
 
-    /// Up to the next `end`, which is passed over.
+    /// Reads up to the next `end`, which is skipped.
     fn until(&mut self, end: u8) -> Option<&'a [u8]> {
         let at = memchr(end, self.0)?;
         let found = &self.0[..at];
@@ -262,7 +263,7 @@ impl<'a> Text<'a> {
         Some(DeviceId::new(major, u32::try_from(self.number()?).ok()?))
     }
 
-    /// ` be,0,4`, the kernel's `IOPRIO_CLASS_*`, hint and level, as the 16 bits they come from.
+    /// Reads ` be,0,4`, the kernel's `IOPRIO_CLASS_*`, hint and level, into the 16 bits of the kernel.
     fn priority(&mut self) -> Option<u16> {
         let mut text = Text(self.0.strip_prefix(b" ")?);
         let class = match text.until(b',')? {
@@ -280,7 +281,7 @@ impl<'a> Text<'a> {
         Some(class << 13 | (hint as u16) << 3 | level as u16)
     }
 
-    /// `[comm]`; the name may hold brackets, so it ends at the last.
+    /// Reads `[comm]`; the name may contain brackets, so it ends at the last one.
     fn comm(&mut self) -> Option<&'a [u8]> {
         let begin = self.0.iter().position(|byte| *byte != b' ')?;
         let text = self.0[begin..].strip_prefix(b"[")?;
@@ -324,7 +325,7 @@ mod tests {
                 r#"Issue 254:0 write 0x7 sector 65538 bytes 8192 ioprio Some(4003) error None comm Some("jbd2/loop3-8")"#
             ]],
         );
-        // Kernel 3.4: no bytes for a request of a file system.
+        // Kernel 3.4 shows no bytes for a request of a file system.
         check(
             "block_rq_issue",
             "179,0 WS 0 () 9182248 + 8 [mmcqd/0]",

@@ -1,4 +1,4 @@
-//! The columns that stand before every ftrace event.
+//! The columns before every ftrace event.
 //!
 //! ```text
 //!  qemu-system-x86-3377    [000] ...1.  1995.629370: block_rq_insert: 254,0 RA 4096 () 20677408 + 8 be,0,4 [qemu-system-x86]
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Kernel source: `print_trace_line` in `kernel/trace/trace.c`, `trace_print_context` in `kernel/trace/trace_output.c`.
-//! The name may hold anything, brackets and dashes too, so the line is read from its one fixed point, the processor in
-//! brackets with a number before it and a time after it.
+//! The name may contain anything, even brackets and dashes, so the line is read from its one fixed point: the processor
+//! in brackets with a number before it and a time after it.
 
 use fonio_core::Timestamp;
 use memchr::{memchr, memchr_iter, memrchr};
@@ -16,21 +16,21 @@ use memchr::{memchr, memchr_iter, memrchr};
 /// One event's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
-    /// The name that the kernel remembers for the thread, which may be `<...>`.
+    /// The name that the kernel saved for the thread, which may be `<...>`.
     pub comm: &'a [u8],
     pub tid: u32,
-    /// The process, where there is a column for it and the kernel knew it.
+    /// The process, if there is a column for it and the kernel knew it.
     pub pid: Option<u32>,
     pub cpu: u32,
     pub time: Timestamp,
     /// The time has no fraction: it is a counter of the trace clock, not nanoseconds.
     pub counter: bool,
-    /// The event's name; empty where the line has none (the function tracer's).
+    /// The event's name; empty if the line has none (that of the function tracer).
     pub event: &'a [u8],
     pub payload: &'a [u8],
 }
 
-/// Reads the columns of a line; `None` if it is not an event's.
+/// Reads the columns of a line; `None` if it is not an event line.
 pub(super) fn parse(line: &[u8]) -> Option<Head<'_>> {
     memchr_iter(b'[', line).find_map(|bracket| {
         let (comm, tid, pid) = task(&line[..bracket])?;
@@ -84,7 +84,7 @@ fn timestamp(text: &[u8]) -> Option<(Timestamp, bool, &[u8])> {
     Some((Timestamp(time), false, &rest[digits + 1..]))
 }
 
-/// The name before the first colon that a space or the line's end follows, and what comes after.
+/// The name before the first colon that is followed by a space or the line's end, and the text after it.
 fn event(text: &[u8]) -> (&[u8], &[u8]) {
     for colon in memchr_iter(b':', text) {
         match text.get(colon + 1) {
@@ -96,7 +96,7 @@ fn event(text: &[u8]) -> (&[u8], &[u8]) {
     (b"", text)
 }
 
-/// Decimal digits at the beginning, and what follows them; `None` without digits or beyond 64 bits.
+/// Decimal digits at the beginning, and the text after them; `None` without digits or beyond 64 bits.
 pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut digits = 0;

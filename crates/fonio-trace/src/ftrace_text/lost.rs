@@ -1,8 +1,8 @@
-//! Where ftrace says that events are missing.
+//! The lines in which ftrace reports missing events.
 //!
 //! - `# entries-in-buffer/entries-written: 8708/9012`: the difference was overwritten before the trace began.
-//! - `##### CPU 2 buffer started ####`: after an overrun, what this processor traced before is missing.
-//! - `CPU:1 [LOST 3 EVENTS]` or `CPU:1 [LOST EVENTS]`: the reader of `trace_pipe` was too slow, here.
+//! - `##### CPU 2 buffer started ####`: after an overrun, the earlier events of this processor are missing.
+//! - `CPU:1 [LOST 3 EVENTS]` or `CPU:1 [LOST EVENTS]`: here, the reader of `trace_pipe` was too slow.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use fonio_core::{LostEvents, Timestamp};
 
 use super::line::number;
 
-/// Processors that are told apart; no kernel has more.
+/// The most processors; no kernel has more.
 const CPUS_MAX: u64 = 8192;
 
-/// A gap of which the end is not yet known.
+/// A gap whose end is not yet known.
 #[derive(Clone, Copy)]
 struct Open {
     count: Option<u64>,
     after: Timestamp,
 }
 
-/// Turns those lines into [`LostEvents`].
+/// Converts those lines into [`LostEvents`].
 #[derive(Default)]
 pub(super) struct Gaps {
-    /// The first event's time.
+    /// The time of the first event.
     first: Option<Timestamp>,
-    /// The last event of each processor.
+    /// The time of each processor's last event.
     last: Vec<Option<Timestamp>>,
     open: BTreeMap<u32, Open>,
     overwritten: u64,
 }
 
 impl Gaps {
-    /// A line that begins with `#`.
+    /// Handles a line that begins with `#`.
     pub fn comment(&mut self, line: &[u8]) {
         if let Some(at) = memchr::memmem::find(line, b"entries-in-buffer/entries-written:") {
             let text = line[at..].split(|byte| *byte == b':').nth(1).unwrap_or_default().trim_ascii_start();
@@ -50,7 +50,7 @@ impl Gaps {
         }
     }
 
-    /// Whether the line says that events are lost.
+    /// Handles a line that reports lost events; returns whether it is one.
     pub fn lost_line(&mut self, line: &[u8]) -> bool {
         let Some((cpu, rest)) = line.trim_ascii_start().strip_prefix(b"CPU:").and_then(number) else {
             return false;
@@ -73,7 +73,7 @@ impl Gaps {
         open.count = open.count.zip(count).map(|(a, b)| a.saturating_add(b));
     }
 
-    /// An event, which ends a gap of its processor.
+    /// Handles an event, which ends a gap of its processor.
     pub fn event(&mut self, cpu: u32, at: Timestamp, lost: &mut Vec<LostEvents>) {
         if self.first.is_none() {
             self.first = Some(at);
@@ -97,7 +97,7 @@ impl Gaps {
         self.last[place] = Some(at);
     }
 
-    /// Closes what is still open at the trace's last event.
+    /// Closes the open gaps at the trace's last event.
     pub fn finish(&mut self, latest: Timestamp, lost: &mut Vec<LostEvents>) {
         for (cpu, open) in std::mem::take(&mut self.open) {
             let before = latest.max(open.after);

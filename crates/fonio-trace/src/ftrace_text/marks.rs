@@ -1,4 +1,4 @@
-//! What programs write into `trace_marker`: instants, and Android's atrace spans.
+//! The text that programs write into `trace_marker`: instants, and Android's atrace spans.
 //!
 //! atrace writes `B|pid|name` and `E|pid` around a span of one thread, `S|pid|name|cookie` and `F|pid|name|cookie`
 //! around one that may change threads (`G` and `H` with a track's name likewise), `I|pid|name` and `N|pid|track|name`
@@ -10,26 +10,26 @@ use rustc_hash::FxHashMap;
 
 use super::line::number;
 
-/// Spans that one thread may have open at once; deeper ones are not kept.
+/// The most open spans of one thread; deeper ones are not kept.
 const DEPTH_MAX: usize = 64;
 
-/// Threads with open spans, and open spans between threads: beyond, new ones are not kept.
+/// The most threads with open spans, and the most open spans between threads; further ones are not kept.
 const OPEN_MAX: usize = 4096;
 
-/// Bytes of a name that are kept.
+/// The most bytes of a name that are kept.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Spans that have begun and not ended.
+/// Spans that have begun and not yet ended.
 #[derive(Default)]
 pub(super) struct Marks {
-    /// Per thread, the innermost last. Depth counts those too that were not kept.
+    /// For each thread, its open spans, the innermost last. The depth includes those that were not kept.
     nested: FxHashMap<u32, (usize, Vec<(Timestamp, String)>)>,
-    /// By process, track or name, and cookie.
+    /// Spans between threads, by process, track or name, and cookie.
     free: FxHashMap<(u64, String), (Timestamp, String, u32)>,
 }
 
 impl Marks {
-    /// Takes what thread `tid` wrote; gives a mark where it is an instant or ends a span.
+    /// Handles the text of thread `tid`; returns a mark if it is an instant or ends a span.
     pub fn wrote(&mut self, text: &[u8], tid: u32, at: Timestamp) -> Option<Mark> {
         let text = text.trim_ascii();
         if text.is_empty() || text.starts_with(b"trace_event_clock_sync:") {
@@ -79,7 +79,7 @@ impl Marks {
         }
     }
 
-    /// What is still open at the end, as instants, in the order of their times.
+    /// The spans still open at the end, as instants, in time order.
     pub fn finish(&mut self) -> Vec<Mark> {
         let nested = std::mem::take(&mut self.nested).into_iter().flat_map(|(tid, (_, spans))| {
             spans.into_iter().map(move |(at, name)| Mark { at, until: None, name, tid: Some(tid) })
@@ -120,8 +120,8 @@ impl Atrace<'_> {
         }
     }
 
-    /// The key and the name of a span between threads. `S` and `F` say `name|cookie`; `G` says `track|name|cookie`,
-    /// and `H` only `track|cookie`.
+    /// The key and the name of a span between threads. `S` and `F` have `name|cookie`, `G` has `track|name|cookie`, and
+    /// `H` only `track|cookie`.
     fn free(&self) -> Option<((u64, String), String)> {
         let bar = memchr::memrchr(b'|', self.rest)?;
         let (label, cookie) = (&self.rest[..bar], &self.rest[bar + 1..]);

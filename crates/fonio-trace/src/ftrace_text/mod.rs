@@ -1,7 +1,8 @@
-//! ftrace as text: what `trace` and `trace_pipe` in tracefs give, from kernel 3.4 to 6.18, with or without the header.
+//! ftrace text from `trace` and `trace_pipe` in tracefs, from kernel 3.4 to 6.18, with or without the header.
 //!
-//! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. The columns are read in `line.rs`, the block tracepoints in `block.rs`.
-//! Events of other kinds are passed over, except those that name threads, mark moments, or sample a quantity.
+//! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. `line.rs` reads the columns,
+//! `block.rs` the block tracepoints. Other events are skipped, except those that name threads, mark moments, or sample
+//! a quantity.
 
 mod block;
 mod keyed;
@@ -24,7 +25,7 @@ use block::Parsed;
 use lost::Gaps;
 use marks::Marks;
 
-/// Events, and lines, after which a batch ends.
+/// The numbers of events and of lines after which a batch ends.
 const BATCH_EVENTS: usize = 4096;
 const BATCH_LINES: usize = 32 * 1024;
 
@@ -63,21 +64,21 @@ impl TraceReader for FtraceReader {
     }
 }
 
-/// Reads ftrace text from a stream that may be part of something else.
+/// Reads ftrace text from a stream that may be part of another file.
 pub(crate) struct FtraceText<R> {
     lines: Lines<R>,
     state: State,
 }
 
-/// Everything but the stream, so that a line borrowed from it can be worked on.
+/// Everything except the stream, so that the reader can process a line borrowed from it.
 struct State {
     file: Option<String>,
-    /// Lines end in `\n\`, as in a string of JavaScript, before their real end.
+    /// Lines end in `\n\`, as in a JavaScript string, before their real end.
     escaped: bool,
     shows: KindSet,
     counter: bool,
     unix_ns_at_zero: Option<i64>,
-    /// Lines that are neither events nor comments, and the first of them.
+    /// The number of lines that are neither events nor comments, and the first such line.
     strange: u64,
     first_strange: Option<(u64, u64)>,
     latest: Timestamp,
@@ -110,13 +111,13 @@ impl<R: Read> FtraceText<R> {
         }
     }
 
-    /// Text that was embedded in JavaScript may have `\n\` at the end of its lines.
+    /// Accepts text embedded in JavaScript, whose lines may end in `\n\`.
     pub(crate) fn with_escaped_line_ends(mut self) -> FtraceText<R> {
         self.state.escaped = true;
         self
     }
 
-    /// The stream behind.
+    /// The underlying stream.
     pub(crate) fn source_mut(&mut self) -> &mut R {
         self.lines.source_mut()
     }
@@ -143,7 +144,7 @@ impl<R: Read> FtraceText<R> {
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        // The text does not say which of the kernel's clocks it was, only whether it was a time at all.
+        // The text does not show which clock of the kernel it used, only whether it was a time at all.
         let name = if self.state.counter { "counter" } else { "unknown" };
         Clock { name: name.into(), unix_ns_at_zero: self.state.unix_ns_at_zero }
     }
@@ -187,7 +188,7 @@ impl State {
                            `uptime`); they are taken as nanoseconds, and every length of time is in its units.";
             self.report(line, "counter-clock", || message.into());
         }
-        // Written by tools at the end of their HTML: an event of no thread at time 0.
+        // Tools write this at the end of their HTML: an event of no thread at time 0.
         let real = head.time.0 > 0 || head.comm != b"dummy";
         if real {
             self.latest = self.latest.max(head.time);

@@ -1,4 +1,4 @@
-//! One part of a file: text, or text that was packed in one or two ways.
+//! One part of a file: text, or text that was packed once or twice.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,28 +9,28 @@ use std::io::Write;
 use super::Unpacked;
 use crate::expansion;
 
-/// Bytes that tell how a part is packed.
+/// The number of bytes that show how a part is packed.
 const SNIFF_BYTES: usize = 16;
 
 /// Bytes unpacked at once from one decompressor.
 const INFLATE_BYTES: usize = 32 * 1024;
 
-/// One part, unpacked as it comes.
+/// One part, unpacked as its bytes arrive.
 pub(super) struct Content {
     state: State,
-    /// Whether it came out of base64, and out of a compression. Each is undone once, base64 first: a file may be made
-    /// to unpack to itself, and a thousandfold at each level.
+    /// Whether it was unpacked from base64, and from a compression. Each is undone once, base64 first: a file can be
+    /// made to unpack to itself, and to grow a thousandfold at each level.
     was_base64: bool,
     was_compressed: bool,
 }
 
 enum State {
-    /// Its first bytes without the blanks before them.
+    /// The first bytes, without the blanks before them.
     Sniff(Vec<u8>),
     Text,
     Json(Box<Json>),
     Base64 {
-        /// Characters that do not yet make up a group of four.
+        /// Characters that do not yet form a group of four.
         group: Vec<u8>,
         inner: Box<Content>,
     },
@@ -42,7 +42,7 @@ enum State {
         stream: Box<flate2::write::MultiGzDecoder<Vec<u8>>>,
         inner: Box<Content>,
     },
-    /// The rest is not wanted.
+    /// The rest is ignored.
     Done,
 }
 
@@ -87,7 +87,7 @@ impl Content {
                 }
             }
             State::Gzip { stream, inner } => {
-                // In small pieces, since the decoder's output grows with what it is given.
+                // The pieces are small, because the decoder's output grows with its input.
                 for piece in bytes.chunks(INFLATE_BYTES / 32) {
                     let result = stream.write_all(piece).and_then(|()| stream.flush());
                     let unpacked = std::mem::take(stream.get_mut());
@@ -106,7 +106,7 @@ impl Content {
         }
     }
 
-    /// Tells from the first bytes how the part is packed.
+    /// Determines from the first bytes how the part is packed.
     fn begin(&mut self, out: &mut Unpacked) {
         let State::Sniff(head) = &mut self.state else { return };
         let head = std::mem::take(head);
@@ -136,7 +136,7 @@ impl Content {
         self.push(&head, out);
     }
 
-    /// Nothing follows.
+    /// Ends the part.
     pub fn finish(&mut self, out: &mut Unpacked) {
         if matches!(self.state, State::Sniff(_)) {
             self.begin(out);
@@ -166,7 +166,7 @@ impl Content {
     }
 }
 
-/// Whether the stream goes on.
+/// Unpacks bytes; returns whether the stream continues.
 fn inflate(stream: &mut Decompress, inner: &mut Content, mut bytes: &[u8], out: &mut Unpacked) -> bool {
     let mut piece = vec![0; INFLATE_BYTES];
     loop {
@@ -195,7 +195,8 @@ fn inflate(stream: &mut Decompress, inner: &mut Content, mut bytes: &[u8], out: 
 }
 
 impl Unpacked {
-    /// Counts bytes that came out of compressed data; whether these are more than it can hold of a trace.
+    /// Counts bytes that were unpacked from compressed data; returns whether they are more than those of a trace can
+    /// be.
     fn inflated(&mut self, count: usize) -> bool {
         self.inflated += count as u64;
         let too_far = expansion::is_too_far(self.packed, self.inflated);
@@ -212,11 +213,11 @@ impl Unpacked {
 
 const KEY: &[u8] = b"\"systemTraceEvents\"";
 
-/// Takes the strings called `systemTraceEvents` out of JSON.
+/// Extracts the strings called `systemTraceEvents` from JSON.
 #[derive(Default)]
 struct Json {
     at: JsonAt,
-    /// The end of what was read, which may be the beginning of the key.
+    /// The end of the bytes read, which may be the beginning of the key.
     tail: Vec<u8>,
 }
 
@@ -229,7 +230,7 @@ enum JsonAt {
     Text,
     /// After a backslash.
     Escape,
-    /// In `\u`: digits still to come and the value so far.
+    /// In `\u`: the number of digits still to come, and the value so far.
     Unicode(u8, u32),
 }
 
@@ -285,7 +286,7 @@ impl Json {
                     if left > 1 {
                         JsonAt::Unicode(left - 1, value)
                     } else {
-                        // Halves of surrogate pairs do not stand in what is read from a trace.
+                        // Traces contain no halves of surrogate pairs.
                         let character = char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
                         out.text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
                         JsonAt::Text

@@ -5,20 +5,20 @@ use memchr::memmem;
 use super::Unpacked;
 use super::content::Content;
 
-/// A `<script …>` tag longer than this is none of systrace's.
+/// A longer `<script …>` tag is not one of systrace's.
 const TAG_BYTES_MAX: usize = 1024;
 
 const SCRIPT: &[u8] = b"<script";
 const SCRIPT_END: &[u8] = b"</script";
-/// Up to the backslash; a line end follows, which the viewer's own code around it has not.
+/// The text up to the backslash; a line end follows, unlike in the viewer's own code around it.
 const OLD_DATA: &[u8] = b"linuxPerfData = \"\\";
 
 /// Finds the parts.
 #[derive(Default)]
 pub(super) struct Html {
-    /// What could not be decided on without the bytes that follow.
+    /// Bytes that cannot be handled before the bytes that follow are known.
     pending: Vec<u8>,
-    /// The part that is being read.
+    /// The current part.
     part: Option<Content>,
 }
 
@@ -34,13 +34,13 @@ impl Html {
         self.pending = pending;
     }
 
-    /// Bytes that are done with; `None` where more must follow first.
+    /// The number of bytes handled; `None` if more bytes must come first.
     fn step(&mut self, text: &[u8], out: &mut Unpacked) -> Option<usize> {
         if let Some(part) = &mut self.part {
             if let Some(at) = memmem::find(text, SCRIPT_END) {
                 part.push(&text[..at], out);
                 part.finish(out);
-                // The next part begins on a line of its own.
+                // The next part begins on its own line.
                 out.text.push(b'\n');
                 self.part = None;
                 return Some(at + SCRIPT_END.len());
@@ -80,7 +80,7 @@ impl Html {
         }
     }
 
-    /// Ends a part that the file ends in.
+    /// Ends a part that reaches to the end of the file.
     pub fn finish(&mut self, out: &mut Unpacked) {
         if let Some(mut part) = self.part.take() {
             part.push(&std::mem::take(&mut self.pending), out);

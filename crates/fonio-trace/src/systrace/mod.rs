@@ -1,13 +1,13 @@
-//! systrace and atrace: ftrace text inside something else.
+//! systrace and atrace: ftrace text inside another format.
 //!
-//! | written by | how |
+//! | written by | format |
 //! |---|---|
-//! | systrace since 2015 | HTML; the text is in a `<script class="trace-data" type="application/text">`, beside others with a process list or JSON |
+//! | systrace since 2015 | HTML; the text is in a `<script class="trace-data" type="application/text">` next to others with a process list or JSON |
 //! | systrace 2013 to 2014 | the same, but each line ends in `\n\` |
 //! | systrace 2012, Android Studio's monitor | HTML; JavaScript `var linuxPerfData = "\`, lines that end in `\n\`, `";` |
 //! | trace2html | HTML; `<script id="viewer-data">` with base64 of gzip, or of JSON |
 //! | Chrome | JSON with the text as the string `systemTraceEvents` |
-//! | `atrace` | what it says, a line `TRACE:`, and then the text |
+//! | `atrace` | its messages, a line `TRACE:`, and then the text |
 //! | `atrace -z` | the same with a zlib stream after `TRACE:` |
 //!
 //! Sources: catapult's `systrace/systrace/output_generator.py`, `systrace/tracing_agents/atrace_agent.py` and
@@ -27,14 +27,14 @@ use crate::input::Input;
 use content::Content;
 use html::Html;
 
-/// How far the line `TRACE:` is looked for.
+/// The line `TRACE:` is searched within this many bytes.
 const PREAMBLE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes read, and bytes worked on at once: deflate makes at most about 1032 times as many of them.
+/// The bytes read at once, and the bytes processed at once: deflate makes at most about 1032 times as many from them.
 const READ_BYTES: usize = 64 * 1024;
 const STEP_BYTES: usize = 4 * 1024;
 
-/// Whether the beginning of a file looks like one of the forms.
+/// Whether the beginning of a file looks like one of these formats.
 pub fn recognise(head: &[u8]) -> bool {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     let begins = |word: &[u8]| text.len() >= word.len() && text[..word.len()].eq_ignore_ascii_case(word);
@@ -45,7 +45,7 @@ pub fn recognise(head: &[u8]) -> bool {
         || (begins(b"{") && memmem::find(text, b"\"systemTraceEvents\"").is_some())
 }
 
-/// Where the line after `TRACE:` begins.
+/// The start of the line after `TRACE:`.
 fn after_trace_line(text: &[u8]) -> Option<usize> {
     memmem::find_iter(text, b"TRACE:").find_map(|at| {
         let begins_line = at == 0 || text[at - 1] == b'\n';
@@ -62,7 +62,7 @@ pub struct SystraceReader {
 }
 
 impl SystraceReader {
-    /// A reader of `input`. Places in diagnostics are those in the text inside it.
+    /// A reader of `input`. Places in diagnostics refer to the text inside it.
     pub fn new(input: Input) -> SystraceReader {
         let text =
             FtraceText::new(Extract::new(input.bytes), Some(input.name.clone())).with_escaped_line_ends();
@@ -107,27 +107,27 @@ impl TraceReader for SystraceReader {
     }
 }
 
-/// What the stream was found to be.
+/// The format of the stream.
 enum Form {
-    /// Not yet known; what was read so far.
+    /// Not yet known; the bytes read so far.
     Unknown(Vec<u8>),
     Html(Html),
     /// The trace from here to the end.
     Bare(Content),
 }
 
-/// What the parts of a stream are unpacked into.
+/// The output for the unpacked parts of a stream.
 #[derive(Default)]
 struct Unpacked {
     text: Vec<u8>,
-    /// The first part that could not be unpacked to its end, in words.
+    /// The first part that could not be unpacked completely, in words.
     damage: Option<String>,
-    /// Bytes taken from the stream, and bytes that came out of compressed parts of it.
+    /// The number of bytes taken from the stream, and the number unpacked from its compressed parts.
     packed: u64,
     inflated: u64,
 }
 
-/// Gives the ftrace text within a stream, and nothing else of it.
+/// Extracts the ftrace text from a stream, and nothing else.
 pub(crate) struct Extract<R> {
     source: R,
     form: Form,
@@ -135,9 +135,9 @@ pub(crate) struct Extract<R> {
     begin: usize,
     end: usize,
     out: Unpacked,
-    /// How much of the text was given out.
+    /// The number of bytes of the text that were returned.
     given: usize,
-    /// Whether there was any.
+    /// Whether there was any text.
     found: bool,
     damage: Option<String>,
     ended: bool,
@@ -159,7 +159,7 @@ impl<R: Read> Extract<R> {
         }
     }
 
-    /// Works on the next few bytes; `false` at the end.
+    /// Processes the next few bytes; `false` at the end.
     fn step(&mut self) -> io::Result<bool> {
         if self.begin == self.end {
             if self.ended {
@@ -193,7 +193,7 @@ impl<R: Read> Extract<R> {
         Ok(true)
     }
 
-    /// Decides on the form, if enough was read or nothing more comes.
+    /// Decides the format, if enough bytes were read or no more come.
     fn settle(&mut self, all: bool) {
         let Form::Unknown(head) = &mut self.form else { return };
         let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
@@ -209,7 +209,7 @@ impl<R: Read> Extract<R> {
                     None if all || head.len() >= PREAMBLE_BYTES_MAX => 0,
                     None => return,
                 };
-                // In steps, since what is unpacked from it may be much larger.
+                // In steps, because the unpacked bytes may be many more.
                 let mut content = Content::default();
                 for step in head[begins_at..].chunks(STEP_BYTES) {
                     content.push(step, &mut self.out);

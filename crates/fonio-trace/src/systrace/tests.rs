@@ -14,7 +14,7 @@ const TRACE: &str = "# tracer: nop\n\
     \x20 a \"quoted\" \\ b-12    [001] ...1   812.106977: block_rq_issue: 179,0 WS 0 () 9182248 + 8 [a]\n\
     \x20         app-13    [001] ...1   812.107000: tracing_mark_write: B|13|</b>\n";
 
-/// At most `step` bytes at a time.
+/// Returns at most `step` bytes at a time.
 struct Steps(io::Cursor<Vec<u8>>, usize);
 
 impl Read for Steps {
@@ -57,7 +57,7 @@ fn json(text: &str) -> String {
     )
 }
 
-/// Every form of the same trace.
+/// The same trace in every format.
 fn forms() -> Vec<(&'static str, Vec<u8>)> {
     let page = |part: String| {
         let library =

@@ -1,7 +1,7 @@
-//! How often a slowdown is claimed where there is none, and how often it is found where there is one.
+//! Measures how often a slowdown is claimed when there is none, and how often a true slowdown is found.
 //!
-//! Loads of reads alone run through a small model of a device; then some of the reads are called writes, which changes
-//! nothing about them. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the rates.
+//! Loads of reads alone run through a small model of a device; then some of the reads are labelled as writes, which
+//! changes nothing else. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the rates.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,7 +12,7 @@ use super::{EqualDepth, InterferenceTally};
 use crate::Class;
 use crate::seen::Seen;
 
-/// Requests of a load.
+/// The number of requests of a load.
 const REQUESTS: usize = 4000;
 
 struct Dice(Random);
@@ -24,7 +24,8 @@ impl Dice {
     fn uniform(&mut self) -> f64 {
         self.0.uniform()
     }
-    /// Von Neumann 1951, which needs no logarithm: how long a run of draws falls.
+    /// An exponential number by von Neumann's method (1951), which needs no logarithm: the length of a falling run of
+    /// draws.
     fn exponential(&mut self, mean: f64) -> u64 {
         let mut whole = 0.0;
         loop {
@@ -45,14 +46,14 @@ impl Dice {
     }
 }
 
-/// Where a process gets its requests from.
+/// How a process generates its requests.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// One after the other at random, whatever the device does: so much of its capacity, in percent.
+    /// Independent requests at random times, regardless of the device: this percentage of its capacity.
     Poisson(u64),
-    /// A closed loop: this many outstanding, a new request as soon as one completes.
+    /// A closed loop: this many requests outstanding, and a new one as soon as one completes.
     Closed(u64),
-    /// Bursts of this many, with pauses that give the device this load in percent.
+    /// Bursts of this many requests, with pauses such that the load on the device is this percentage.
     Bursts(u64, u64),
 }
 
@@ -60,22 +61,22 @@ enum Source {
 enum Service {
     Fixed,
     Exponential,
-    /// One in ten takes ten times as long.
+    /// One request in ten takes ten times as long.
     Stalls,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    /// One process, or two.
+    /// One or two processes.
     sources: [Option<Source>; 2],
     service: Service,
-    /// What the device works on at once.
+    /// The number of requests on which the device works at once.
     channels: usize,
-    /// What the device takes at once; the rest is queued before it.
+    /// The number of requests that the device takes at once; the rest are queued before it.
     depth: usize,
 }
 
-/// Who is called a writer.
+/// The requests that are labelled as writes.
 #[derive(Clone, Copy, Debug)]
 enum Labels {
     Random,
@@ -83,13 +84,13 @@ enum Labels {
     Alternately,
 }
 
-/// What calling a request a write does.
+/// The effect of labelling a request as a write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Effect {
     None,
-    /// A read takes twice as long where a write is outstanding as it begins.
+    /// A read takes twice as long if a write is outstanding when the read begins.
     ReadsSlow,
-    /// A write takes four times as long as a read: reads behind it wait.
+    /// A write takes four times as long as a read, so reads behind it wait.
     WritesSlow,
 }
 
@@ -110,7 +111,7 @@ enum Event {
     Arrive(usize),
 }
 
-/// Runs a load. Rows are in the order of their issue.
+/// Runs a load. Returns rows in the order of issue.
 fn run(load: &Load, labels: Labels, effect: Effect, seed: u64) -> Vec<Row> {
     let mut dice = Dice(Random::new(seed));
     let mut rows: Vec<Row> = Vec::new();
@@ -201,7 +202,7 @@ fn run(load: &Load, labels: Labels, effect: Effect, seed: u64) -> Vec<Row> {
     issued.into_iter().map(|row| rows[row]).filter(|row| row.completed > 0).collect()
 }
 
-/// What is said about reads and about writes, and whether the plain means of the reads differ by half or more.
+/// The results for reads and for writes, and whether the plain means of the reads differ by half or more.
 fn compare(rows: &[Row]) -> ([Option<EqualDepth>; 2], bool) {
     let mut tally = InterferenceTally::default();
     for (id, row) in rows.iter().enumerate() {
@@ -262,7 +263,7 @@ fn loads() -> Vec<Load> {
     loads
 }
 
-/// Loads of reads and writes in which the effect shows, and that the device can carry.
+/// Loads of reads and writes that the device can sustain and in which the effect is visible.
 fn mixed_loads(effect: Effect) -> Vec<(Load, Labels)> {
     use Source::{Bursts, Closed, Poisson};
     let sources = [
@@ -276,7 +277,7 @@ fn mixed_loads(effect: Effect) -> Vec<(Load, Labels)> {
         ([Some(Poisson(15)), Some(Bursts(4, 5))], Labels::ByProcess),
         ([Some(Bursts(8, 10)), Some(Poisson(5))], Labels::ByProcess),
     ];
-    // A read takes longer itself where the device works on many at once; it waits for writes where it does not.
+    // Reads themselves take longer if the device works on many at once; if it does not, they wait for writes.
     let channels = if effect == Effect::ReadsSlow { 32 } else { 1 };
     let mut loads = Vec::new();
     for (sources, labels) in sources {

@@ -1,4 +1,4 @@
-//! Flushes.
+//! The oracle's rules for flushes.
 
 use std::io;
 

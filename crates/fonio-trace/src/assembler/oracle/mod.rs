@@ -1,6 +1,6 @@
-//! The same rules, slowly: one list of everything open, searched from its beginning for every event.
+//! The same rules in a slow form: one list of all open items, searched from its start for every event.
 //!
-//! Tests and the fuzz target compare the assembler with this, row by row and count by count.
+//! Tests and the fuzz target compare the assembler with this oracle, row by row and count by count.
 
 mod flush;
 mod queue;
@@ -30,9 +30,9 @@ enum Stage {
 
 #[derive(Clone, Debug)]
 struct Item {
-    /// Changes whenever the item is created or issued.
+    /// Changes when the item is created or issued.
     number: u64,
-    /// Ends of the trace and limits give out by (`order`, `aged`).
+    /// The end of the trace and the limits emit items in the order of (`order`, `aged`).
     order: u64,
     aged: u64,
     latest: u64,
@@ -46,7 +46,7 @@ struct Item {
     passed_over: bool,
     flush_after: bool,
     merged: bool,
-    /// Issues while it was in flight, and when it was reissued before them.
+    /// Issues while it was in flight, and the time of the reissue before them.
     repeats: Vec<Repeat>,
     reissued_before: Option<Timestamp>,
     left: u64,
@@ -71,7 +71,7 @@ impl Item {
     }
 }
 
-/// An issue of what was in flight: time, insertion, thread, processor.
+/// A repeated issue of an item in flight: time, insertion, thread, processor.
 type Repeat = (u64, Option<Timestamp>, Option<u32>, Option<u32>);
 
 #[derive(Default)]
@@ -94,7 +94,7 @@ struct Shown {
     discards: Vec<u64>,
 }
 
-/// One event with its place worked out.
+/// An event with the place under which it is paired.
 #[derive(Clone)]
 struct Now<'a> {
     event: &'a BlockEvent,
@@ -105,7 +105,7 @@ struct Now<'a> {
     time: u64,
 }
 
-/// Id, topmost thread and flags of a bio that went on.
+/// Id, topmost thread and flags of a bio that moved on.
 type Upper = (u64, Option<u32>, Flags, Flags);
 
 struct Naive<'a> {
@@ -122,20 +122,20 @@ struct Naive<'a> {
     gaps: Vec<LostEvents>,
     gap_echo: u64,
     orphans: Vec<(DeviceId, u64, Op, u64, u64, Option<i32>)>,
-    /// Completion time and number of what is held.
+    /// Completion time and number of each held item.
     held: Vec<(u64, u64)>,
-    /// Device, end and number of bios that were merged in front.
+    /// Device, end and number of each bio that was merged in front.
     fronts: Vec<(DeviceId, u64, u64)>,
-    /// Device and sector of what came there in this event.
+    /// Device and sector of each item that moved there in this event.
     moved: Vec<(DeviceId, u64)>,
     requeues_shown: bool,
     sink: &'a mut dyn RowSink,
 }
 
-/// What [`Assembler`](super::Assembler) gives for these batches, worked out naively.
+/// Emits the same rows as [`Assembler`](super::Assembler) for these batches, computed naively.
 ///
 /// # Errors
-/// What the sink reports.
+/// Errors of the sink.
 pub fn assemble_naively(
     batches: &[Batch],
     options: AssemblerOptions,
@@ -325,7 +325,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Places of the items that the event may belong to, and that `fits`.
+    /// Places of the items to which the event may belong and that satisfy `fits`.
     fn all(&self, now: &Now<'_>, fits: impl Fn(&Item) -> bool) -> Vec<usize> {
         let same = |item: &Item| item.row.device == now.device && item.at == now.at && item.row.op == now.op;
         (0..self.items.len())
@@ -344,7 +344,7 @@ impl Naive<'_> {
         places.iter().copied().min_by_key(|&place| (self.items[place].began(), self.items[place].number))
     }
 
-    /// First in, first out, but for those that are probably stale.
+    /// Chooses first in, first out, except for items that are probably stale.
     fn pick(&mut self, mut places: Vec<usize>, now: u64, typical: u64) -> usize {
         places.sort_by_key(|&place| (self.items[place].began(), self.items[place].number));
         let mut places = places.into_iter().peekable();
@@ -398,7 +398,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Makes room and takes an item in; gives its number.
+    /// Makes room and adds an item; returns its number.
     fn add(&mut self, item: Item) -> io::Result<u64> {
         while self.items.len() >= self.options.open_max.max(1) {
             let oldest = self.oldest().expect("something is open");
@@ -417,7 +417,7 @@ impl Naive<'_> {
         number
     }
 
-    /// After an event, gives out the oldest items of the sectors that it filled.
+    /// After an event, emits the oldest items of the sectors that have too many.
     fn thin_out(&mut self) -> io::Result<()> {
         while let Some((device, at)) = self.moved.pop() {
             loop {
@@ -437,7 +437,7 @@ impl Naive<'_> {
         self.items.iter().position(|item| item.number == number).expect("the item is open")
     }
 
-    /// A new waiting item for an event.
+    /// Adds a waiting item for an event.
     fn wait(&mut self, now: &Now<'_>, is_bio: bool) -> io::Result<usize> {
         let mut item = self.fresh(now);
         item.row.flags = now.event.flags;

@@ -1,4 +1,4 @@
-//! Before the issue.
+//! The oracle's rules for events before the issue.
 
 use std::io;
 
@@ -33,7 +33,7 @@ impl Naive<'_> {
         Ok(())
     }
 
-    /// G, `block_io_start` and I.
+    /// Handles G, `block_io_start` and I.
     pub(super) fn allocate(&mut self, now: &Now<'_>) -> io::Result<()> {
         let kind = now.event.kind;
         let is_insert = kind == EventKind::Insert;
@@ -88,7 +88,7 @@ impl Naive<'_> {
         Ok(())
     }
 
-    /// Shortens a bio to `front` bytes and makes another of the rest; gives the place of the first.
+    /// Shortens a bio to `front` bytes and makes another bio of the rest; returns the place of the first.
     pub(super) fn cleave(&mut self, place: usize, front: u64) -> io::Result<usize> {
         self.bio_id += 1;
         let mut rest = self.items[place].clone();

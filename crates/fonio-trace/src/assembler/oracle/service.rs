@@ -1,4 +1,4 @@
-//! From the issue to the completion.
+//! The oracle's rules for events from the issue to the completion.
 
 use std::io;
 
@@ -145,7 +145,7 @@ impl Naive<'_> {
         Ok(self.place(number))
     }
 
-    /// Makes an item a part of a request.
+    /// Makes an item part of a request.
     pub(super) fn take_in(&mut self, head: u64, part: u64, first: &mut u64) -> io::Result<()> {
         let request_id = self.items[self.place(head)].row.request_id;
         let place = self.place(part);
@@ -267,7 +267,7 @@ impl Naive<'_> {
                 self.count("ambiguous_completions");
                 self.pick(larger, now.time, typical)
             };
-            // It goes to the end of the line at its new sector.
+            // At its new sector, it is the last in order.
             let mut item = self.items.remove(place);
             item.error = joined(item.error, now.event.error);
             item.left -= now.bytes;

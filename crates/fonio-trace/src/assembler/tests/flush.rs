@@ -33,7 +33,7 @@ fn several_waiters_and_one_flush() {
     );
 }
 
-/// As ext4's commit block is written on a device without FUA.
+/// ext4's commit block on a device without FUA.
 #[test]
 fn preflush_data_and_flush_instead_of_fua() {
     check(

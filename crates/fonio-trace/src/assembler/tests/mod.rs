@@ -1,4 +1,4 @@
-//! The assembler's rules as events and rows; the assembler against its oracle.
+//! The assembler's rules as events and rows, and the comparison of the assembler with its oracle.
 
 mod flush;
 mod oracle;

@@ -1,4 +1,4 @@
-//! The assembler against its oracle, and what must hold whatever comes.
+//! The comparison of the assembler with its oracle, and properties that hold for any events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -53,7 +53,7 @@ impl RowSink for Rows {
     }
 }
 
-/// Few places, sizes and ops, so that much collides.
+/// Few places, sizes and ops, so that many events collide.
 fn events() -> impl Strategy<Value = Vec<BlockEvent>> {
     let kind = prop_oneof![
         6 => Just(EventKind::BioQueue),
@@ -91,7 +91,7 @@ fn events() -> impl Strategy<Value = Vec<BlockEvent>> {
         (0u64..4, 0u32..4, any::<bool>(), prop::option::of(0u32..3), prop::option::of(-1i32..1)),
     );
     let late = prop_oneof![20 => Just(0u64), 1 => 1u64..20];
-    // Now and then time passes, so that repeated issues are decided on.
+    // From time to time there is a pause, so that repeated issues are decided.
     let pause = prop_oneof![40 => Just(0u64), 1 => Just(REPEAT_WITHIN / 2), 1 => Just(2 * REPEAT_WITHIN)];
     prop::collection::vec(((event, late), pause), 0..120).prop_map(|events| {
         let mut time = 1000;
@@ -118,7 +118,7 @@ fn events() -> impl Strategy<Value = Vec<BlockEvent>> {
     })
 }
 
-/// Batches that print one event a line.
+/// Batches that print one event per line.
 struct Batches(Vec<Batch>);
 
 impl fmt::Debug for Batches {

@@ -23,7 +23,7 @@ fn one_request_with_all_its_events() {
     );
 }
 
-/// What Android's kernels show by default.
+/// The events that Android's kernels show by default.
 #[test]
 fn issue_and_completion_alone() {
     check(
@@ -37,7 +37,7 @@ fn issue_and_completion_alone() {
     );
 }
 
-/// zram and brd have no requests: the completion is the bio's.
+/// zram and brd have no requests: the completion belongs to the bio.
 #[test]
 fn queue_and_completion_of_a_device_without_requests() {
     check(
@@ -71,7 +71,7 @@ fn allocation_stands_for_the_queueing() {
     );
 }
 
-/// Perfetto's default: no issue, no completion, only the accounting of each request.
+/// Perfetto's default: no issue and no completion, only the accounting of each request.
 #[test]
 fn accounting_alone() {
     check(
@@ -115,7 +115,7 @@ fn back_and_front_merges() {
     );
 }
 
-/// blktrace says M for this too.
+/// blktrace shows this as M, too.
 #[test]
 fn requests_merged_into_one() {
     check(
@@ -254,7 +254,7 @@ fn requeue_and_completion_without_another_issue() {
     );
 }
 
-/// Both complete: first in, first out.
+/// Both requests complete: first in, first out.
 #[test]
 fn equal_requests_in_flight_together() {
     check(
@@ -292,7 +292,7 @@ fn sizes_and_directions_tell_requests_apart() {
     );
 }
 
-/// The issue at 20 never completes; the sector is written again and again.
+/// The issue at 20 never completes; the sector is written repeatedly.
 #[test]
 fn a_lost_completion_spoils_one_request_only() {
     check(
@@ -320,7 +320,7 @@ fn a_lost_completion_spoils_one_request_only() {
     );
 }
 
-/// What was passed over completes if nothing newer begins.
+/// A request that was passed over completes if no newer one begins.
 #[test]
 fn an_older_equal_request_that_is_late_but_alive() {
     check(
@@ -339,7 +339,7 @@ fn an_older_equal_request_that_is_late_but_alive() {
     );
 }
 
-/// An overlapping request in flight does not take the completion of another.
+/// A request in flight that overlaps another does not take the other's completion.
 #[test]
 fn a_stale_issue_of_another_size() {
     check(
@@ -488,7 +488,7 @@ fn an_issue_in_the_batch_after_its_completion() {
     );
 }
 
-/// Their size shows only when they complete, their sector never.
+/// Their size is shown only at completion, and their sector never.
 #[test]
 fn passthrough_commands() {
     check(
@@ -628,7 +628,7 @@ fn what_is_settled() {
     .assert_eq(&show(events, options, true));
 }
 
-/// An empty bio that grew is given up when an equal place is queued anew; it must not take in the new bio.
+/// An empty bio that grew is emitted when an equal place is queued again; it must not absorb the new bio.
 #[test]
 fn what_is_given_up_leaves_the_newcomer_alone() {
     check(

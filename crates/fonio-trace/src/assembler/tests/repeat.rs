@@ -1,10 +1,10 @@
-//! One request issued several times, and requests that are never issued.
+//! Requests that are issued several times, and requests that are never issued.
 
 use expect_test::expect;
 
 use super::text::check;
 
-/// What atrace records on a phone: the application's issue, kblockd's, a worker's.
+/// A recording of atrace on a phone: the application issues, then kblockd, then a worker.
 #[test]
 fn a_request_handed_from_thread_to_thread() {
     check(
@@ -24,7 +24,7 @@ fn a_request_handed_from_thread_to_thread() {
     );
 }
 
-/// The place is written again and again, and handed over each time.
+/// The place is written repeatedly, and handed over each time.
 #[test]
 fn an_equal_issue_after_the_completion_is_another_request() {
     check(
@@ -68,7 +68,7 @@ fn as_many_completions_as_issues_are_as_many_requests() {
     );
 }
 
-/// Its bio says that it is a request of its own, although its completion is missing.
+/// Its bio shows that it is a request of its own, although its completion is missing.
 #[test]
 fn an_issue_with_a_bio_of_its_own_is_no_repeat() {
     check(
@@ -91,7 +91,7 @@ fn an_issue_with_a_bio_of_its_own_is_no_repeat() {
     );
 }
 
-/// Inserted again after a requeue that the source does not show.
+/// The request is inserted again after a requeue that the source does not show.
 #[test]
 fn an_insertion_alone_is_no_request() {
     check(
@@ -160,7 +160,7 @@ fn repeats_and_requeues_of_one_request() {
     );
 }
 
-/// A trace of issues alone: nothing tells a repeat from a request.
+/// In a trace of issues alone, nothing distinguishes a repeat from a request.
 #[test]
 fn without_completions_each_issue_is_a_request() {
     check(
@@ -196,7 +196,7 @@ fn the_trace_ends_before_the_completion() {
     );
 }
 
-/// A second later it is no hand-over any more, and nothing waits for another completion.
+/// A second later, an issue is no longer a hand-over, and no other completion is expected.
 #[test]
 fn what_comes_too_late() {
     check(
@@ -222,7 +222,7 @@ fn what_comes_too_late() {
     );
 }
 
-/// In flight at the end, and completions that were not seen.
+/// Requests in flight at the end, and completions that were not seen.
 #[test]
 fn the_end_of_the_trace() {
     check(
@@ -247,7 +247,7 @@ fn the_end_of_the_trace() {
     );
 }
 
-/// The scheduler holds a write of three bios, one of which was put in front, when the trace ends.
+/// When the trace ends, the scheduler holds a write of three bios, one of which was merged in front.
 #[test]
 fn a_request_that_is_never_issued_has_its_merged_size() {
     check(
@@ -275,7 +275,7 @@ fn a_request_that_is_never_issued_has_its_merged_size() {
     );
 }
 
-/// Merged while it was plugged: its insertion shows the size.
+/// The bios were merged while plugged: the insertion shows the size.
 #[test]
 fn a_request_that_is_never_issued_has_the_size_of_its_insertion() {
     check(

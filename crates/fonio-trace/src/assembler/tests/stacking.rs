@@ -95,7 +95,7 @@ fn a_split_bio() {
     );
 }
 
-/// Before Linux 4.13 the rest had a Q of its own.
+/// Before Linux 4.13, the remainder had its own Q.
 #[test]
 fn a_split_bio_that_is_queued_again() {
     check(

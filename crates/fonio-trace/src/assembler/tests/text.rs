@@ -1,8 +1,8 @@
-//! Events and rows in one line each.
+//! Events and rows as text, one per line.
 //!
-//! An event: its letter, its time, then in any order what differs from the defaults: `8:0` device, `W` letters of
-//! rwbs, `0+8` sector and sectors, `t7` thread, `e-5` error, `/4` the new sector of a split, `<8:1,64` where a remap
-//! comes from. `L 50-60` is a gap. A blank line ends a batch.
+//! An event has its letter and its time, then, in any order, the values that differ from the defaults: `8:0` device,
+//! `W` letters of rwbs, `0+8` sector and sectors, `t7` thread, `e-5` error, `/4` the new sector of a split, `<8:1,64`
+//! the source of a remap. `L 50-60` is a gap. A blank line ends a batch.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -101,7 +101,7 @@ pub(super) fn batches(text: &str) -> Vec<Batch> {
     batches
 }
 
-/// Writes rows as text.
+/// Formats rows as text.
 #[derive(Default)]
 pub(super) struct Text {
     pub text: String,
@@ -197,7 +197,7 @@ impl RowSink for Text {
     ignore_rows!(began, call, wait, file, thread, sample, mark, diagnostic);
 }
 
-/// Assembles with `options` and shows the rows and counts.
+/// Assembles with `options` and formats the rows and counts.
 pub(super) fn show(events: &str, options: AssemblerOptions, settled: bool) -> String {
     let mut assembler = Assembler::new(options);
     let mut sink = Text { settled, ..Text::default() };
@@ -215,7 +215,7 @@ pub(super) fn check(events: &str, expected: Expect) {
     expected.assert_eq(&show(events, AssemblerOptions::default(), false));
 }
 
-/// An event as text, for failures of the property tests.
+/// Formats an event, for failures of the property tests.
 pub(super) fn describe(event: &BlockEvent) -> String {
     let (letter, more) = match event.kind {
         EventKind::BioQueue => ("Q", String::new()),

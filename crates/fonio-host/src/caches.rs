@@ -1,8 +1,8 @@
-//! Dropping our own caches, and nobody else's.
+//! Drops the caches of our own files and devices, and no others.
 //!
-//! `/proc/sys/vm/drop_caches` drops those of the whole machine, which changes what everybody measures. A file's cache
-//! goes by `POSIX_FADV_DONTNEED` after its dirty pages were written; a device's by `BLKFLSBUF`; that of a whole file
-//! system by unmounting it.
+//! `/proc/sys/vm/drop_caches` drops the caches of the complete machine, which disturbs all other measurements. For a
+//! file, `POSIX_FADV_DONTNEED` drops the cache after the dirty pages were written; for a device, `BLKFLSBUF` does; for
+//! a file system, unmounting it does.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -16,14 +16,14 @@ use rustix::ioctl;
 
 use crate::HostError;
 
-/// `BLKFLSBUF` of `linux/fs.h`: write back and forget a block device's page cache.
+/// `BLKFLSBUF` of `linux/fs.h`: writes back and drops a block device's page cache.
 const BLKFLSBUF: ioctl::Opcode = ioctl::opcode::none(0x12, 97);
 
-/// Writes back and forgets what the page cache holds of one file.
+/// Writes back and drops the page cache of one file.
 ///
 /// # Errors
 ///
-/// [`HostError::System`] where the file cannot be opened or synced.
+/// [`HostError::System`] if the file cannot be opened or synced.
 pub fn drop_file_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
     rustix::fs::fdatasync(&file).map_err(|error| HostError::system("sync", path)(error.into()))?;
@@ -31,10 +31,10 @@ pub fn drop_file_cache(path: &Path) -> Result<(), HostError> {
         .map_err(|error| HostError::system("drop the cache of", path)(error.into()))
 }
 
-/// `cachestat` of Linux 6.5, whose number is the same on all architectures that have the common table.
+/// `cachestat` of Linux 6.5. Its number is the same on all architectures that use the common table.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// `struct cachestat_range` of `linux/mman.h`; a length of 0 is up to the end.
+/// `struct cachestat_range` of `linux/mman.h`; length 0 means up to the end of the file.
 #[repr(C)]
 struct CacheRange {
     offset: u64,
@@ -52,16 +52,16 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-/// How much of a file the page cache holds; `None` where the kernel cannot say (before Linux 6.5).
+/// The number of bytes of a file in the page cache; `None` if the kernel cannot tell (before Linux 6.5).
 ///
 /// # Errors
 ///
-/// [`HostError::System`] where the file cannot be opened.
+/// [`HostError::System`] if the file cannot be opened.
 pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
     let range = CacheRange { offset: 0, length: 0 };
     let mut stat = CacheStat::default();
-    // SAFETY: both pointers are to structs of the kernel's layout that live over the call; it writes to the second only.
+    // SAFETY: both pointers are to structs of the kernel's layout that outlive the call; it writes to the second only.
     let done =
         unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0_u32) };
     if done == 0 {
@@ -73,15 +73,15 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
     }
 }
 
-/// Writes back and forgets what the page cache holds of one block device. Files of a mounted file system on it have
-/// caches of their own, which stay.
+/// Writes back and drops the page cache of one block device. Files of a file system that is mounted from it have their
+/// own caches, which stay.
 ///
 /// # Errors
 ///
-/// [`HostError::System`]; the user must be root.
+/// [`HostError::System`]; only root may do this.
 pub fn drop_device_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
-    // SAFETY: BLKFLSBUF takes no argument and writes no memory of ours.
+    // SAFETY: BLKFLSBUF takes no argument and writes none of our memory.
     unsafe { ioctl::ioctl(&file, ioctl::NoArg::<BLKFLSBUF>::new()) }
         .map_err(|error| HostError::system("flush the buffers of", path)(error.into()))
 }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_content_when_its_cache_goes() {
-        // Beside this program it is on a disk; memory keeps its pages.
+        // The folder of this program is on a disk. A file system in memory would keep its pages.
         let folder = std::env::current_exe().expect("this test has a path");
         let folder = folder.parent().expect("it is in a folder");
         let file = tempfile::NamedTempFile::new_in(folder).expect("temporary file");

@@ -1,11 +1,11 @@
-//! A share of one processor for some processes: the bandwidth limit of the `cpu` control group.
+//! Limits processes to a share of one processor, with the bandwidth limit of the `cpu` control group.
 //!
-//! In each period the group may run for its quota; then it is stopped until the next one begins. So a group with a quarter
-//! of a processor does not run at a quarter of the speed: it runs at full speed, and stands still for three quarters of the
-//! time. What remains of that at a short period is a delay of up to one period behind whatever ends while the group is
-//! stopped, a read for example. The kernel allows no quota below 1 ms (`min_cfs_quota_period` of `kernel/sched/core.c`),
-//! so a share of 1/4 has periods of 4 ms. It looks at the time used at each timer tick, and what a group takes too much
-//! it does not get later: the share holds on the whole, each period's does not.
+//! In each period the group may run for its quota; then it is stopped until the next period begins. A group with a
+//! quarter of a processor therefore does not run at a quarter of the speed: it runs at full speed, and stands still for
+//! three quarters of the time. Even with short periods, an event that comes while the group is stopped, such as the
+//! completion of a read, is handled up to one period late. The kernel allows no quota below 1 ms
+//! (`min_cfs_quota_period` of `kernel/sched/core.c`), so a share of 1/4 has periods of 4 ms. The kernel checks the used
+//! time at each timer tick, and deducts any excess later: the share holds over many periods, not in each one.
 
 use std::fmt;
 use std::fs;
@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Entry, HostError, Ledger, Step};
 
-/// The least quota that the kernel takes, with which the period is shortest.
+/// The smallest quota that the kernel accepts; it gives the shortest period.
 const QUOTA_US: f64 = 1_000.0;
 const SHARE_LEAST: f64 = 0.01;
-/// How long a group may take to be rid of its last process.
+/// Number of attempts to empty and remove a group.
 const EMPTY_TRIES: u32 = 50;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -31,17 +31,17 @@ const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 pub struct CpuShare(f64);
 
 impl CpuShare {
-    /// A share from 0.01 to below 1.
+    /// Creates a share from 0.01 to below 1.
     ///
     /// # Errors
     ///
-    /// [`HostError::CpuShare`] for any other.
+    /// [`HostError::CpuShare`] for any other value.
     pub fn new(share: f64) -> Result<CpuShare, HostError> {
         let is_one = (SHARE_LEAST..1.0).contains(&share);
         is_one.then_some(CpuShare(share)).ok_or_else(|| HostError::CpuShare { share: share.to_string() })
     }
 
-    /// As a number.
+    /// The share as a number.
     pub fn value(self) -> f64 {
         self.0
     }
@@ -51,7 +51,7 @@ impl CpuShare {
         (QUOTA_US as u64, (QUOTA_US / self.0).round() as u64)
     }
 
-    /// How long a period is.
+    /// The length of a period.
     pub fn period(self) -> Duration {
         Duration::from_micros(self.quota_period_us().1)
     }
@@ -71,7 +71,7 @@ impl fmt::Display for CpuShare {
     }
 }
 
-/// A control group whose processes share that much. It goes with its ledger.
+/// A control group whose processes together get that share. Undoing its ledger removes it.
 #[derive(Debug)]
 pub struct ConfinedCpu {
     dir: PathBuf,
@@ -79,11 +79,11 @@ pub struct ConfinedCpu {
 }
 
 impl ConfinedCpu {
-    /// Makes one.
+    /// Creates the group.
     ///
     /// # Errors
     ///
-    /// [`HostError::NotRoot`], and [`HostError::NoCpuLimit`] with the line that changes it.
+    /// [`HostError::NotRoot`], or [`HostError::NoCpuLimit`] with the command that helps.
     pub fn make(ledger: &mut Ledger, share: CpuShare) -> Result<ConfinedCpu, HostError> {
         if !rustix::process::geteuid().is_root() {
             return Err(HostError::NotRoot { needs: "a share of a processor" });
@@ -110,12 +110,12 @@ impl ConfinedCpu {
         Ok(ConfinedCpu { dir, entry })
     }
 
-    /// The group's folder, for processes that begin in it.
+    /// The group's folder, for processes that begin in the group.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Puts a running process into it, with all its threads.
+    /// Moves a running process into the group, with all its threads.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl ConfinedCpu {
         fs::write(&path, pid.to_string()).map_err(HostError::system("write", path))
     }
 
-    /// Takes it away.
+    /// Removes the group.
     ///
     /// # Errors
     ///
@@ -135,11 +135,11 @@ impl ConfinedCpu {
     }
 }
 
-/// Where the kernel has its `cpu` controller.
+/// The hierarchy of the kernel's `cpu` controller.
 enum Hierarchy {
-    /// In the unified hierarchy (version 2).
+    /// The unified hierarchy (version 2).
     Unified(PathBuf),
-    /// In one of its own (version 1).
+    /// A separate hierarchy (version 1).
     Own(PathBuf),
 }
 
@@ -179,13 +179,13 @@ impl Hierarchy {
     }
 }
 
-/// Removes the group at `path`; what still runs in it goes on in its parent.
+/// Removes the group at `path`, after moving its remaining processes to its parent.
 pub(crate) fn undo(path: &Path) -> Result<(), HostError> {
     let parent = path.parent().unwrap_or(path).join("cgroup.procs");
     for _ in 0..EMPTY_TRIES {
         let Ok(left) = fs::read_to_string(path.join("cgroup.procs")) else { return Ok(()) };
         for pid in left.split_whitespace() {
-            // One that has ended meanwhile is what is wanted.
+            // This fails if the process has ended, which is fine.
             let _ = fs::write(&parent, pid);
         }
         match fs::remove_dir(path) {

@@ -1,11 +1,11 @@
-//! What can go wrong with the test bed.
+//! The errors of the test bed.
 
 use std::io;
 use std::path::PathBuf;
 
 use fonio_system::SystemError;
 
-/// An error of the test bed. Each says what was tried, on what, and where it can, the way out.
+/// An error of the test bed. Each message says which action failed on which object and, if possible, what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -15,9 +15,9 @@ pub enum HostError {
     /// A program that the test bed needs is not installed.
     #[error("{program} is not installed; on Debian: apt-get install {package}")]
     ProgramMissing {
-        /// Its name.
+        /// The program's name.
         program: String,
-        /// The Debian package that holds it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// A program ended with an error.
@@ -25,23 +25,23 @@ pub enum HostError {
     ProgramFailed {
         /// The command line.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
         /// The end of what it wrote to standard error.
         output: String,
     },
-    /// The user may not do this.
+    /// Only root may do this.
     #[error("{needs} needs root")]
     NotRoot {
-        /// What was wanted.
+        /// The action that needs root.
         needs: &'static str,
     },
-    /// The device is not empty, and its name was not given a second time.
+    /// The device is not empty, and the user did not name it twice.
     #[error("{} holds {found}; to overwrite it, name it twice", path.display())]
     HoldsData {
         /// The device.
         path: PathBuf,
-        /// What was found on it.
+        /// The data found on it.
         found: String,
     },
     /// The device is in use.
@@ -49,7 +49,7 @@ pub enum HostError {
     InUse {
         /// The device.
         path: PathBuf,
-        /// By whom.
+        /// The process or file system that uses it.
         by: String,
     },
     /// No free loop device number was found.
@@ -57,7 +57,7 @@ pub enum HostError {
     NoLoopNumber {
         /// The first number tried.
         from: u32,
-        /// The last one.
+        /// The last number tried.
         to: u32,
     },
     /// The kernel does not offer a scheduler of this name for this device.
@@ -65,57 +65,57 @@ pub enum HostError {
     NoScheduler {
         /// The device's name.
         device: String,
-        /// What was asked for.
+        /// The scheduler that was asked for.
         wanted: String,
-        /// What there is.
+        /// The schedulers of the device.
         offered: Vec<String>,
     },
-    /// A queue cannot be as shallow or as deep as was asked for.
+    /// The depth asked for is out of range.
     #[error("{device} cannot have a depth of {wanted}: a loop device's is between {min} and {max}")]
     Depth {
         /// The device's name.
         device: String,
-        /// What was asked for.
+        /// The depth that was asked for.
         wanted: u32,
-        /// The least.
+        /// The smallest depth.
         min: u32,
-        /// The most.
+        /// The largest depth.
         max: u32,
     },
     /// The kernel cannot limit processor time here.
     #[error("processor time cannot be limited here: {reason}")]
     NoCpuLimit {
-        /// Why, and the line that changes it.
+        /// The reason, and the command that helps.
         reason: String,
     },
-    /// A share of a processor that cannot be had.
+    /// The share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
     CpuShare {
-        /// What was asked for.
+        /// The share that was asked for.
         share: String,
     },
-    /// A setting that means nothing here, or that could not be taken back.
+    /// The setting is not possible here, or could not be undone.
     #[error("{setting} cannot be set on {}: {reason}", path.display())]
     NotSettable {
         /// The setting.
         setting: String,
-        /// On what.
+        /// The device or folder.
         path: PathBuf,
-        /// Why, in a sentence's words.
+        /// The reason, as part of a sentence.
         reason: String,
     },
-    /// A ledger cannot be read; nothing of it was undone.
+    /// A ledger cannot be read; none of its steps was undone.
     #[error("{}: line {line} is not an entry of a ledger", path.display())]
     Ledger {
         /// The ledger.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The JSON library's error.
         #[source]
         source: serde_json::Error,
     },
-    /// Some steps could not be undone; the ledger keeps them for the next start.
+    /// Some steps could not be undone; the ledger keeps them for the next run.
     #[error("could not undo: {}", failures.join("; "))]
     NotUndone {
         /// One sentence each.

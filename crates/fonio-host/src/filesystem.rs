@@ -1,4 +1,4 @@
-//! Making file systems, and refusing to make one over somebody's data.
+//! Makes file systems, and refuses to overwrite data.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::{HostError, program};
 /// A file system that the test bed can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filesystem {
-    /// ext4 as mke2fs makes it, but wholly initialised.
+    /// ext4 as mke2fs makes it, but completely initialised.
     Ext4,
     /// ext3's format: a journal, no extents, no delayed allocation, times to the second; the ext4 driver mounts
     /// it.
@@ -27,43 +27,43 @@ pub enum Filesystem {
     Btrfs,
 }
 
-/// Blocks of a page, also on a device so small that mke2fs would take blocks of 1 KiB: sizes of devices then do not change
-/// what is written.
+/// Blocks of one page, even on a small device, for which mke2fs would choose 1 KiB. The size of the device then does
+/// not change what is written.
 const EXT_OPTIONS: &[&str] = &["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
-/// With inodes of 128 bytes, which know times to the second, as ext3 always did: of several syncs in a second only the
-/// first has a changed inode to journal.
+/// With inodes of 128 bytes, whose times have a resolution of one second, as in ext3. Of several syncs within a second,
+/// only the first then has a changed inode to journal.
 const EXT3_OPTIONS: &[&str] =
     &["-q", "-F", "-b", "4096", "-I", "128", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
 /// How the user confirmed that a device may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// The device was named once: it must be empty.
+    /// The user named the device once: it must be empty.
     NamedOnce,
-    /// It was named twice: whatever it holds may go.
+    /// The user named it twice: its data may be overwritten.
     NamedTwice,
 }
 
 impl Filesystem {
-    /// All of them.
+    /// All file systems.
     pub const ALL: [Filesystem; 4] = [Filesystem::Ext4, Filesystem::Ext3, Filesystem::Xfs, Filesystem::Btrfs];
 
-    /// The kernel's name of the driver that mounts it.
+    /// The name of the kernel's driver that mounts it.
     pub fn kernel_name(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "ext4",
-            // The same driver, but by this name it allocates at the write, as ext3 did.
+            // The same driver as for ext4, but under this name it allocates at the write, as ext3 did.
             Filesystem::Ext3 => "ext3",
             Filesystem::Xfs => "xfs",
             Filesystem::Btrfs => "btrfs",
         }
     }
 
-    /// Makes one on `device`, which the caller has checked with [`check_empty`] unless it is new.
+    /// Makes the file system on `device`. Unless the device is new, the caller has checked it with [`check_empty`].
     ///
-    /// ext4 and ext3 are made with blocks of 4 KiB and without lazy initialisation: with it the kernel goes on writing for seconds into the
-    /// first measurement (16 MB in the first 12 s of a run were seen).
+    /// ext4 and ext3 get blocks of 4 KiB and no lazy initialisation. With it, the kernel writes for some seconds into
+    /// the first measurement (16 MB in the first 12 s of a run were seen).
     ///
     /// # Errors
     ///
@@ -102,11 +102,11 @@ impl FromStr for Filesystem {
     }
 }
 
-/// How much of each end of a device is looked at: every partition table and file system that we know of leaves
-/// something other than zeros there.
+/// Number of bytes checked at each end of a device: every partition table and file system that we know leaves bytes
+/// other than zero there.
 const LOOKED_AT_BYTES: u64 = 1 << 20;
 
-/// Refuses what [`claim`] refuses, and holds nothing.
+/// Checks that [`claim`] would succeed, without keeping the device.
 ///
 /// # Errors
 ///
@@ -115,14 +115,15 @@ pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), Host
     claim(device, confirmation).map(drop)
 }
 
-/// Takes `device` for as long as the file is held: nobody can mount it meanwhile. One that is in use is refused, and one
-/// that is not empty unless it was named twice.
+/// Claims `device` while the returned file is open: nobody can mount it during that time. Refuses a device that is in
+/// use, or that is not empty unless the user named it twice.
 ///
 /// # Errors
 ///
-/// [`HostError::InUse`], [`HostError::HoldsData`], and [`HostError::System`] where it cannot be read.
+/// [`HostError::InUse`], [`HostError::HoldsData`], or [`HostError::System`] if it cannot be read.
 pub fn claim(device: &Path, confirmation: Confirmation) -> Result<File, HostError> {
-    // The kernel refuses an exclusive opening of what is mounted, swap, or below another device, partitions included.
+    // The kernel refuses to open exclusively a device that is mounted, is swap, or is below another device, even if
+    // only a partition is.
     let opened = OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits().cast_signed()).open(device);
     let file = match opened {
         Err(error) if error.kind() == ErrorKind::ResourceBusy => {
@@ -151,7 +152,7 @@ fn user_of(device: &Path) -> Result<String, HostError> {
     })
 }
 
-/// Where the first byte that is not zero stands, at the device's beginning or end.
+/// The offset of the first byte that is not zero, at the device's beginning or end.
 fn first_data(mut file: &File, device: &Path) -> Result<Option<u64>, HostError> {
     let end = file.seek(SeekFrom::End(0)).map_err(HostError::system("find the size of", device))?;
     let tail = end.saturating_sub(LOOKED_AT_BYTES).max(LOOKED_AT_BYTES.min(end));

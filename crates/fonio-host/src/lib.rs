@@ -1,8 +1,8 @@
-//! The test bed: what a workload needs of a Linux host, made and taken away again.
+//! The test bed: makes the devices, mounts and settings that a workload needs on a Linux host, and removes them.
 //!
-//! Loop devices of our own, file systems on them, mounts, schedulers and queue depths. Everything that outlives a
-//! process is written into a [`Ledger`] before it is made. The ledger undoes it when it is dropped; where the process
-//! was killed, [`Ledger::recover`] of the next one does.
+//! It makes loop devices and file systems on them, mounts them, and sets schedulers and queue depths. Every change that
+//! outlives a process is written into a [`Ledger`] first. The ledger undoes the changes when it is dropped; if the
+//! process was killed, [`Ledger::recover`] in the next process does.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), fonio_host::HostError> {

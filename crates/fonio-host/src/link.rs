@@ -1,7 +1,7 @@
-//! A shaped link to a server of our own: a network namespace, a pair of virtual interfaces, a token bucket at each end.
+//! A shaped link to our own server: a network namespace, a pair of virtual interfaces, a token bucket at each end.
 //!
-//! Real sockets then see the rates of a phone's WiFi. Loss and delay beyond the queue's own are not made: kernels
-//! without `netem` are common, and the studies give rates only.
+//! Real sockets then see the rates of a phone's WiFi. The link adds no loss, and no delay except the queue's: many
+//! kernels lack `netem`, and the studies give rates only.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -11,17 +11,17 @@ use crate::{Entry, HostError, Ledger, Step, run};
 /// The rates of a link, as the phone sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRates {
-    /// To the phone, in bytes a second.
+    /// Rate to the phone, in bytes per second.
     pub receive: u64,
-    /// From the phone, in bytes a second.
+    /// Rate from the phone, in bytes per second.
     pub transmit: u64,
 }
 
 impl LinkRates {
-    /// The names of the links that there are.
+    /// The names of the known links.
     pub const NAMES: [&str; 2] = ["wifi", "usb"];
 
-    /// A link of the first study (Kim et al., Table II, megabytes of 10^6 bytes).
+    /// A link of the first study (Kim et al., Table II; its megabytes are 10^6 bytes).
     pub fn named(name: &str) -> Option<LinkRates> {
         match name {
             "wifi" => Some(LinkRates { receive: 1_100_000, transmit: 530_000 }),
@@ -31,7 +31,7 @@ impl LinkRates {
     }
 }
 
-/// A link. It goes with its ledger.
+/// A link. Undoing its ledger removes it.
 #[derive(Debug)]
 pub struct Link {
     namespace: String,
@@ -39,17 +39,17 @@ pub struct Link {
     entry: Entry,
 }
 
-/// Networks kept for measurements between network devices (RFC 2544), which nothing else uses. A link takes four
-/// addresses of it.
+/// A network reserved for measurements between network devices (RFC 2544), so nothing else uses it. A link takes four
+/// addresses.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const LINKS_MAX: u32 = 1 << 15;
-/// Bytes that pass at once before the rate holds: a few full-size packets, so that short answers are shaped too.
+/// Bytes that pass at once before the rate applies: a few full-size packets, so that short answers are shaped too.
 const BURST: &str = "16kb";
-/// How long a packet may wait in the queue before it is dropped: a phone's WiFi queues are of this size.
+/// Longest time of a packet in the queue before it is dropped; the queues of a phone's WiFi have about this size.
 const QUEUE_TIME: &str = "200ms";
 
 impl Link {
-    /// Makes a namespace and a link of these rates into it. What listens on [`Link::server`] must be started with
+    /// Makes a namespace and a link with these rates into it. A server on [`Link::server`] must be started with
     /// [`Link::command`].
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Link {
         let (client, server) = (Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2));
         let entry = ledger.begin(Step::Namespace { name: namespace.clone() })?;
         if let Err(error) = ip(&["netns", "add", &namespace]) {
-            // Somebody else's of the same name stays.
+            // If another process made a namespace with this name, it stays.
             ledger.end(entry)?;
             return Err(error);
         }
@@ -76,7 +76,7 @@ impl Link {
         let within = ["-n", &namespace];
         ip(&[&within[..], &["address", "add", &format!("{server}/30"), "dev", &inside]].concat())?;
         ip(&[&within[..], &["link", "set", &inside, "up"]].concat())?;
-        // Each end shapes what it sends.
+        // Each end shapes the packets that it sends.
         let (transmit, receive) = (rate(rates.transmit), rate(rates.receive));
         run("tc", "iproute2", &shaping(&outside, &transmit))?;
         run("tc", "iproute2", &[&within[..], &shaping(&inside, &receive)].concat())?;
@@ -90,15 +90,15 @@ impl Link {
 
     /// A command that runs `program` at the far end.
     ///
-    /// It shares our mounts. `ip netns exec` would give it a copy of them, which keeps every device that is mounted now busy
-    /// until the program ends, whoever unmounts it.
+    /// The program shares our mounts. `ip netns exec` would give it a copy of them. The copy would keep every mounted
+    /// device busy until the program ends, even after an unmount.
     pub fn command(&self, program: &std::path::Path) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.namespace)).arg("--").arg(program);
         command
     }
 
-    /// Takes it away. The program at the far end must have ended.
+    /// Removes the link. The program at the far end must have ended.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ fn ip(arguments: &[&str]) -> Result<String, HostError> {
     run("ip", "iproute2", arguments)
 }
 
-/// tc wants bits and no unit that could be taken for two.
+/// tc gets bits, because its other units are ambiguous.
 fn rate(bytes_per_second: u64) -> String {
     format!("{}bit", bytes_per_second * 8)
 }
@@ -128,8 +128,8 @@ pub(crate) fn undo(name: &str) -> Result<(), HostError> {
     if !std::path::Path::new("/run/netns").join(name).exists() {
         return Ok(());
     }
-    // The kernel removes interfaces of a namespace some time after it; by name they are gone at once. Where it was
-    // never made, there is none.
+    // The kernel removes the interfaces of a namespace some time after the namespace itself; deleting an interface by
+    // name takes effect at once. The error is ignored, because the interface may never have been made.
     if let Some(number) = name.strip_prefix("fonio-") {
         let _ = ip(&["link", "delete", &format!("fno{number}")]);
     }

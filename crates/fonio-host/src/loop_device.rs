@@ -1,8 +1,8 @@
-//! Loop devices of our own.
+//! Makes loop devices.
 //!
-//! Never one that was there before: a depth set through `nr_requests` survives the detaching of a loop device until
-//! it is removed, so that a used one is not what sysfs says it is. The numbers are taken from a range that `losetup`,
-//! which asks for the lowest free one, does not reach on ordinary machines.
+//! It never uses an existing device: a depth that was set through `nr_requests` stays after a loop device is detached,
+//! until it is removed, so a used device can differ from what sysfs shows. The numbers come from a range that
+//! `losetup`, which asks for the lowest free number, does not reach on ordinary machines.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -18,7 +18,7 @@ use crate::{Entry, HostError, Ledger, Queue, Step};
 const NUMBER_FIRST: u32 = 700;
 const NUMBER_LAST: u32 = 1699;
 
-/// How long a device may be busy after its last user has gone, and how long its node may take to appear.
+/// Number of attempts while a device is still busy after its last user has gone, or while its node is missing.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -33,15 +33,15 @@ const FLAG_DIRECT_IO: u32 = 16;
 /// How a loop device is set up.
 #[derive(Clone, Debug, Default)]
 pub struct LoopOptions {
-    /// It refuses writes.
+    /// The device refuses writes.
     pub read_only: bool,
-    /// It passes requests to the file below past the page cache, many at a time.
+    /// The device sends requests to the backing file without the page cache, many at a time.
     pub direct_io: bool,
     /// The logical block size in bytes, a power of two from 512 to 4096; `None` for 512.
     pub block_bytes: Option<u32>,
 }
 
-/// A loop device that we added and that is removed with the ledger.
+/// A loop device that we added. Undoing its ledger removes it.
 #[derive(Debug)]
 pub struct LoopDevice {
     number: u32,
@@ -83,8 +83,8 @@ impl LoopDevice {
     ///
     /// # Errors
     ///
-    /// [`HostError::NotRoot`], [`HostError::NoLoopNumber`], and [`HostError::System`], also where direct I/O was asked
-    /// for and the file below does not take it.
+    /// [`HostError::NotRoot`], [`HostError::NoLoopNumber`], or [`HostError::System`], also if `options` ask for direct
+    /// I/O and the backing file does not support it.
     pub fn attach(
         ledger: &mut Ledger,
         backing: &Path,
@@ -105,7 +105,7 @@ impl LoopDevice {
         let (number, entry) = add(ledger, &backing)?;
         let bound = bind(number, &file, options);
         if bound.is_err() {
-            // The first error is the one to tell; the ledger keeps the device if this fails too.
+            // The first error is returned. If this fails too, the ledger keeps the device.
             let _ = ledger.undo(entry);
         }
         let device = LoopDevice { number, path: bound?, entry };
@@ -118,26 +118,26 @@ impl LoopDevice {
         Ok(device)
     }
 
-    /// Its node, such as `/dev/loop700`.
+    /// The device's node, such as `/dev/loop700`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its name in sysfs, such as `loop700`.
+    /// The device's name in sysfs, such as `loop700`.
     pub fn name(&self) -> String {
         format!("loop{}", self.number)
     }
 
-    /// Its queue.
+    /// The device's queue.
     pub fn queue(&self) -> Queue {
         Queue::of(&self.name())
     }
 
-    /// Detaches and removes it.
+    /// Detaches and removes the device.
     ///
     /// # Errors
     ///
-    /// [`HostError::System`], also where it is still mounted.
+    /// [`HostError::System`], also if it is still mounted.
     pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }
@@ -158,7 +158,7 @@ fn control() -> Result<File, HostError> {
     OpenOptions::new().read(true).write(true).open(path).map_err(HostError::system("open", path))
 }
 
-/// Adds a loop device under a number that nobody uses.
+/// Adds a loop device with a free number.
 fn add(ledger: &mut Ledger, backing: &Path) -> Result<(u32, Entry), HostError> {
     let control = control()?;
     for number in NUMBER_FIRST..=NUMBER_LAST {
@@ -209,14 +209,14 @@ fn bind(number: u32, file: &File, options: &LoopOptions) -> Result<PathBuf, Host
         },
         reserved: [0; 8],
     };
-    // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `LoopConfig` has (asserted above), and keeps
-    // no pointer to it.
+    // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `LoopConfig` has (asserted above), and keeps no
+    // pointer to it.
     unsafe { ioctl::ioctl(&open, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
         .map_err(|error| HostError::system("bind", &path)(error.into()))?;
     Ok(path)
 }
 
-/// udev or devtmpfs makes the node a moment after the device is there.
+/// Opens the node. udev or devtmpfs makes it a moment after the device.
 fn open_node(path: &Path) -> Result<File, HostError> {
     let mut last = None;
     for _ in 0..TRIES {
@@ -264,8 +264,8 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
     Err(HostError::system("remove", path)(Errno::BUSY.into()))
 }
 
-/// Whether the kernel's name of the file below is that of `backing`. A file whose mount is gone is shown by its path
-/// inside that mount, and a removed one with a remark.
+/// Whether the kernel's path of the backing file means `backing`. If the file's mount is gone, the kernel shows the
+/// path inside that mount; if the file was removed, it adds a remark.
 fn is_backing(shown: &str, backing: &Path) -> bool {
     let shown = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(shown));
     shown == backing || shown.is_absolute() && backing.ends_with(shown.strip_prefix("/").unwrap_or(shown))

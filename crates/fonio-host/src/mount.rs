@@ -1,4 +1,4 @@
-//! Mounting and unmounting.
+//! Mounts and unmounts file systems.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,19 +12,19 @@ use rustix::mount::UnmountFlags;
 
 use crate::{Entry, Filesystem, HostError, Ledger, Step, program};
 
-/// How long an unmount waits for the last user of the mount, who is often about to go.
+/// Number of attempts to unmount while the mount is in use; its last user often ends soon.
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Mounts the file system on `device`, at `dir` or else at a new folder beside the ledger. `options` are mount's own,
-/// separated by commas; empty for the defaults. Gives the folder and the ledger's entry of the mount.
+/// Mounts the file system on `device` at `dir`, or at a new folder next to the ledger. `options` are those of mount,
+/// separated by commas; empty for the defaults. Returns the folder and the ledger's entry of the mount.
 ///
-/// The `mount` program does it, in a process of its own: a process that serves the device itself, or is about to be
-/// killed, must not be the one that waits for it.
+/// The `mount` program does it in a separate process, because a process that serves the device itself, or is about to
+/// be killed, must not wait for the mount.
 ///
 /// # Errors
 ///
-/// [`HostError::ProgramFailed`] with mount's complaint.
+/// [`HostError::ProgramFailed`] with mount's message.
 pub fn mount(
     ledger: &mut Ledger,
     device: &Path,
@@ -50,11 +50,11 @@ pub fn mount(
     Ok((dir, entry))
 }
 
-/// Mounts a file system in memory, of at most `bytes`, at a new folder beside the ledger.
+/// Mounts a tmpfs of at most `bytes` at a new folder next to the ledger.
 ///
 /// # Errors
 ///
-/// [`HostError::ProgramFailed`] with mount's complaint.
+/// [`HostError::ProgramFailed`] with mount's message.
 pub fn mount_tmpfs(ledger: &mut Ledger, bytes: u64) -> Result<(PathBuf, Entry), HostError> {
     let dir = own_dir(ledger)?;
     let source = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -68,7 +68,7 @@ pub fn mount_tmpfs(ledger: &mut Ledger, bytes: u64) -> Result<(PathBuf, Entry), 
     Ok((dir, entry))
 }
 
-/// A new folder beside the ledger, to mount something on.
+/// Makes a new mount point next to the ledger.
 fn own_dir(ledger: &mut Ledger) -> Result<PathBuf, HostError> {
     let path = ledger.own_path(&format!("mount{}", ledger.steps()));
     ledger.begin(Step::Directory { path: path.clone() })?;
@@ -76,11 +76,11 @@ fn own_dir(ledger: &mut Ledger) -> Result<PathBuf, HostError> {
     Ok(path)
 }
 
-/// Unmounts `dir`; waits a second for its last user.
+/// Unmounts `dir`; waits up to one second for its last user.
 ///
 /// # Errors
 ///
-/// [`HostError::System`], also where it stays in use.
+/// [`HostError::System`], also if it stays in use.
 pub fn unmount(dir: &Path) -> Result<(), HostError> {
     for _ in 0..BUSY_TRIES {
         match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
@@ -92,15 +92,15 @@ pub fn unmount(dir: &Path) -> Result<(), HostError> {
     Err(HostError::system("unmount", dir)(Errno::BUSY.into()))
 }
 
-/// Unmounts `dir` if what is mounted there is `source`. A mount that stays in use is taken out of sight at least, and
-/// goes with its last user.
+/// Unmounts `dir` if `source` is mounted there. A mount that stays in use is detached from its folder, and disappears
+/// with its last user.
 pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
     let mounts = MountTable::read()?;
     if mounts.at(dir).is_none_or(|mount| mount.source != source) {
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
-        // A user's mounts are of FUSE.
+        // A user's mounts are FUSE mounts.
         let arguments = [OsStr::new("-uz"), OsStr::new("--"), dir.as_os_str()];
         return program::run("fusermount3", "fuse3", &arguments).map(drop);
     }
@@ -110,11 +110,11 @@ pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
     })
 }
 
-/// The folders at or below `dir` on which something is mounted.
+/// The mount points at or below `dir`.
 ///
 /// # Errors
 ///
-/// [`HostError::System`] where `/proc` is not mounted.
+/// [`HostError::System`] if `/proc` is not mounted.
 pub fn mounts_under(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
     Ok(MountTable::read()?.into_iter().map(|mount| mount.dir).filter(|at| at.starts_with(dir)).collect())
 }

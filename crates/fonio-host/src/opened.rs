@@ -1,7 +1,7 @@
-//! Which files are opened on this machine, by which process: fanotify.
+//! Watches which files are opened on this machine, and by which process, with fanotify.
 //!
-//! Every mount of a file system with a disk, or of one that is stacked on one, is watched. A thread of its own takes the
-//! events, so that the kernel's queue does not grow; nothing is kept from anybody.
+//! It watches every mount of a file system on a disk, or stacked on such a file system. A separate thread reads the
+//! events, so that the kernel's queue does not grow. No access is blocked.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -20,15 +20,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::HostError;
 
-/// How long after being asked to end the thread may notice it.
+/// Longest time until the thread notices that it must end.
 const NOTICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A file that was opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Opened {
-    /// The process that opened it.
+    /// The process that opened the file.
     pub pid: u32,
-    /// Its path as this process sees it.
+    /// The file's path as this process sees it.
     pub path: PathBuf,
 }
 
@@ -40,11 +40,11 @@ pub struct OpenWatch {
 }
 
 impl OpenWatch {
-    /// Begins.
+    /// Begins to watch.
     ///
     /// # Errors
     ///
-    /// [`HostError::NotRoot`], and [`HostError::System`] where the kernel has no fanotify.
+    /// [`HostError::NotRoot`], or [`HostError::System`] if the kernel has no fanotify.
     pub fn begin() -> Result<OpenWatch, HostError> {
         if !rustix::process::geteuid().is_root() {
             return Err(HostError::NotRoot { needs: "finding the files that a command opens" });
@@ -53,7 +53,7 @@ impl OpenWatch {
         let flags =
             libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_UNLIMITED_QUEUE | libc::FAN_NONBLOCK;
         let opened_with = libc::O_RDONLY | libc::O_LARGEFILE | libc::O_CLOEXEC | libc::O_NOATIME;
-        // SAFETY: the call takes two numbers and gives a descriptor, or -1.
+        // SAFETY: the call takes two numbers and returns a descriptor, or -1.
         let fd = unsafe { libc::fanotify_init(flags, opened_with as u32) };
         if fd < 0 {
             return Err(failed()(io::Error::last_os_error()));
@@ -63,12 +63,12 @@ impl OpenWatch {
         for mount in MountTable::read()?.iter().filter(|mount| keeps_files(mount)) {
             let Ok(dir) = CString::new(mount.dir.as_os_str().as_bytes()) else { continue };
             let add = libc::FAN_MARK_ADD | libc::FAN_MARK_MOUNT;
-            // SAFETY: the path is a C string that lives over the call, which writes nothing of ours.
+            // SAFETY: the path is a C string that outlives the call, which writes none of our memory.
             let marked = unsafe {
                 libc::fanotify_mark(queue.as_raw_fd(), add, libc::FAN_OPEN, libc::AT_FDCWD, dir.as_ptr())
             };
             let error = io::Error::last_os_error();
-            // A mount below another that hides it cannot be reached by its path, nor by anybody else.
+            // No process can reach a mount that another mount hides.
             let is_hidden = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
             if marked < 0 && !is_hidden {
                 return Err(HostError::system("watch", &mount.dir)(error));
@@ -83,11 +83,11 @@ impl OpenWatch {
         Ok(OpenWatch { stop, thread: Some(thread) })
     }
 
-    /// Ends, and gives the regular files that were opened, each once for each process.
+    /// Ends the watch, and returns the regular files that were opened, each once per process.
     ///
     /// # Errors
     ///
-    /// [`HostError::System`] where the kernel's queue could not be read.
+    /// [`HostError::System`] if the kernel's queue could not be read.
     pub fn finish(mut self) -> Result<Vec<Opened>, HostError> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it is taken here only");
@@ -109,7 +109,7 @@ fn take(mut queue: File, stop: &AtomicBool) -> io::Result<BTreeSet<Opened>> {
     let mut found = BTreeSet::new();
     let mut buffer = vec![0_u8; 64 << 10];
     loop {
-        // Asked before the last look: what was opened until then is in the queue.
+        // Read the flag before the last read of the queue, which then contains all opens up to this moment.
         let last = stop.load(Ordering::Relaxed);
         match queue.read(&mut buffer) {
             Ok(read) => events(&buffer[..read], &mut found),
@@ -128,7 +128,7 @@ fn take(mut queue: File, stop: &AtomicBool) -> io::Result<BTreeSet<Opened>> {
     }
 }
 
-/// Whether files are kept in it, on a device or on file systems below, and not made up by the kernel.
+/// Whether the mount has real files, on a device or on file systems below, and not files that the kernel generates.
 fn keeps_files(mount: &MountPoint) -> bool {
     mount.source.starts_with('/') || matches!(mount.filesystem.as_str(), "overlay" | "zfs" | "fuse.bindfs")
 }
@@ -136,8 +136,8 @@ fn keeps_files(mount: &MountPoint) -> bool {
 fn events(mut bytes: &[u8], found: &mut BTreeSet<Opened>) {
     const HEAD: usize = size_of::<libc::fanotify_event_metadata>();
     while bytes.len() >= HEAD {
-        // SAFETY: there are as many bytes as the struct has, every bit pattern is one of its values, and it is read
-        // without asking for alignment.
+        // SAFETY: the buffer has at least as many bytes as the struct, every bit pattern is a valid value of it, and
+        // the read does not need alignment.
         let event =
             unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast::<libc::fanotify_event_metadata>()) };
         let length = (event.event_len as usize).max(HEAD);

@@ -1,4 +1,4 @@
-//! Running the system's own programs.
+//! Runs programs of the system.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,23 +6,23 @@ use std::process::{Command, Stdio};
 
 use crate::HostError;
 
-/// How much of a failed program's complaint goes into the error.
+/// Largest part of a failed program's output in the error.
 const COMPLAINT_BYTES_MAX: usize = 2000;
 
-/// Runs `program` to its end, with nothing on its standard input, and gives what it wrote to standard output.
+/// Runs `program` to its end, with empty standard input, and returns its standard output.
 ///
-/// `package` is the Debian package that holds it.
+/// `package` is the Debian package that contains it.
 ///
 /// # Errors
 ///
-/// [`HostError::ProgramMissing`] and [`HostError::ProgramFailed`].
+/// [`HostError::ProgramMissing`] or [`HostError::ProgramFailed`].
 pub fn run<S: AsRef<OsStr>>(
     program: &'static str,
     package: &'static str,
     arguments: &[S],
 ) -> Result<String, HostError> {
     let mut command = Command::new(program);
-    // Users' PATH often lacks the folders in which mkfs lives.
+    // Users' PATH often lacks the folders that contain mkfs.
     if let Some(path) = std::env::var_os("PATH") {
         let mut path = path;
         path.push(":/usr/local/sbin:/usr/sbin:/sbin");

@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use crate::HostError;
 use crate::ledger::{Entry, Ledger, Step};
 
-/// The least depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`), and with it of a loop
-/// device.
+/// The smallest depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`), and therefore that of
+/// a loop device.
 pub(crate) const DEPTH_MIN: u32 = 4;
 
 /// The depth of the loop driver (`hw_queue_depth`).
 pub(crate) const DEPTH_MAX: u32 = 128;
 
-/// A block device's queue in sysfs. Only for devices of our own, but for the scheduler, which a user may ask to be set.
+/// A block device's queue in sysfs. Only for our own devices, except that a user may ask for another scheduler on any
+/// device.
 #[derive(Clone, Debug)]
 pub struct Queue {
     device: String,
@@ -40,7 +41,7 @@ impl Queue {
         fs::write(&path, value).map_err(HostError::system("write", path))
     }
 
-    /// The scheduler in force, and those that there are.
+    /// The scheduler in use, and the available schedulers.
     ///
     /// # Errors
     ///
@@ -55,7 +56,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`HostError::NoScheduler`] and [`HostError::System`].
+    /// [`HostError::NoScheduler`] or [`HostError::System`].
     pub fn set_scheduler(&self, name: &str) -> Result<(), HostError> {
         let offered = scheduler_names(&self.read("scheduler")?);
         if !offered.iter().any(|offered| offered == name) {
@@ -65,30 +66,31 @@ impl Queue {
         self.write("scheduler", name)
     }
 
-    /// Sets the scheduler of anybody's device, and notes in the ledger which it was; undoing the entry brings it back.
+    /// Sets the scheduler of any device, and notes the old one in the ledger; undoing the entry restores it.
     ///
     /// # Errors
     ///
-    /// As [`Queue::set_scheduler`].
+    /// Those of [`Queue::set_scheduler`].
     pub fn borrow_scheduler(&self, name: &str, ledger: &mut Ledger) -> Result<Entry, HostError> {
         let (was, _) = self.schedulers()?;
         let entry = ledger.begin(Step::Setting { path: self.path("scheduler"), was })?;
         if let Err(error) = self.set_scheduler(name) {
-            // Nothing was changed, so that there is nothing to bring back.
+            // Nothing was changed, so there is nothing to restore.
             ledger.end(entry)?;
             return Err(error);
         }
         Ok(entry)
     }
 
-    /// Sets how many requests the driver takes at once, and the scheduler.
+    /// Sets the number of requests that the driver takes at once, and the scheduler.
     ///
-    /// The driver's depth follows `nr_requests` only while there is no scheduler; with one, `nr_requests` is how many
-    /// requests the scheduler may hold. So the scheduler is taken off, the depth set, and the scheduler put on.
+    /// The driver's depth follows `nr_requests` only without a scheduler; with one, `nr_requests` is the number of
+    /// requests that the scheduler may hold. The method therefore removes the scheduler, sets the depth, and sets the
+    /// scheduler.
     ///
     /// # Errors
     ///
-    /// [`HostError::Depth`] outside 4 to 128, else as [`Queue::set_scheduler`].
+    /// [`HostError::Depth`] for a depth outside 4 to 128; otherwise those of [`Queue::set_scheduler`].
     pub fn set_depth(&self, depth: u32, scheduler: &str) -> Result<(), HostError> {
         if !(DEPTH_MIN..=DEPTH_MAX).contains(&depth) {
             let device = self.device.clone();
@@ -99,7 +101,7 @@ impl Queue {
         self.set_scheduler(scheduler)
     }
 
-    /// Sets the largest request, in KiB, or what the driver can do at most where that is less. Gives what holds now.
+    /// Sets the largest request in KiB, but at most the driver's limit. Returns the value in use.
     ///
     /// # Errors
     ///
@@ -112,7 +114,7 @@ impl Queue {
         Ok(kib)
     }
 
-    /// Says whether the device's write cache is volatile: without one the kernel sends no flushes.
+    /// Declares the device's write cache volatile or not; if it is not, the kernel sends no flushes.
     ///
     /// # Errors
     ///
@@ -121,7 +123,7 @@ impl Queue {
         self.write("write_cache", if volatile { "write back" } else { "write through" })
     }
 
-    /// Sets the largest discard in bytes; zero takes discard away.
+    /// Sets the largest discard in bytes; zero disables discards.
     ///
     /// # Errors
     ///
@@ -131,7 +133,7 @@ impl Queue {
     }
 }
 
-/// The names in sysfs's list of schedulers, in which the one in force has brackets.
+/// The names in sysfs's list of schedulers, in which brackets mark the one in use.
 pub fn scheduler_names(list: &str) -> Vec<String> {
     list.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
 }

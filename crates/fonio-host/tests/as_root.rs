@@ -1,4 +1,4 @@
-//! The test bed on a real kernel.
+//! Tests the test bed on a real kernel.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -20,7 +20,7 @@ fn can() -> bool {
     has(&[Need::Root, Need::Loop])
 }
 
-/// Whether no loop device of this name has its file in `dir`; the numbers are used again.
+/// Whether the loop device of this name no longer has its file in `dir`; another test may use the number again.
 fn is_free(node: &Path, dir: &Path) -> bool {
     let loop_device = Path::new("/sys/block").join(node.file_name().expect("name"));
     let below = fs::read_to_string(loop_device.join("loop/backing_file")).unwrap_or_default();
@@ -174,7 +174,7 @@ fn memory_is_mounted_and_gone_again() {
     assert!(!dir.exists());
 }
 
-/// Bytes cross a link into its namespace and back, and nothing of it is left.
+/// A link carries bytes into its namespace and back, and is removed completely.
 #[test]
 fn a_link_carries_bytes_and_goes() {
     if !has(&[Need::Root]) {
@@ -190,7 +190,7 @@ fn a_link_carries_bytes_and_goes() {
         }
         Err(error) => panic!("{error}"),
     };
-    // Perl is in every Debian.
+    // Every Debian system has Perl.
     let script = "use IO::Socket::INET; my $s = IO::Socket::INET->new(Listen => 1, LocalPort => 9, ReuseAddr => 1); \
         my $c = $s->accept; print $c 'x' x 300000;";
     let mut server = link.command(Path::new("perl")).args(["-e", script]).spawn().expect("perl");
@@ -211,7 +211,7 @@ fn a_link_carries_bytes_and_goes() {
     assert!(!Path::new(&left).exists());
 }
 
-/// A mounted ext4 of our own.
+/// Makes and mounts an ext4 file system.
 fn own_ext4(dir: &Path, ledger: &mut Ledger, options: &str) -> (LoopDevice, std::path::PathBuf) {
     let device = LoopDevice::attach(ledger, &image(dir, 32), &LoopOptions::default()).expect("loop");
     Filesystem::Ext4.make(device.path()).expect("mkfs");
@@ -257,7 +257,7 @@ fn settings_are_set_and_brought_back() {
         };
         assert_eq!((change.old.as_str(), change.new.as_str()), (old, new));
         settings.apply(&change).expect("apply");
-        // A second time there is nothing to set.
+        // The second time there is nothing to change.
         assert!(matches!(Settings::plan(&setting, path), Err(HostError::NotSettable { .. })));
         planned.push(change);
     }
@@ -265,7 +265,7 @@ fn settings_are_set_and_brought_back() {
     assert_eq!(during.0, before.0.replace("relatime", "noatime"));
     assert_eq!(during.1, before.1.replace("commit=7", "commit=30"));
 
-    // Another process finds the record, and brings everything back.
+    // Another process finds the record and restores everything.
     drop(settings);
     let mut settings = Settings::open(&state).expect("settings");
     assert_eq!(settings.applied(), planned);
@@ -275,7 +275,7 @@ fn settings_are_set_and_brought_back() {
     assert_eq!(options(&mounted), before);
     assert!(settings.applied().is_empty());
 
-    // What somebody else has changed since is left alone.
+    // A setting that was changed by another program since is left alone.
     let change = Settings::plan(&Setting::CommitInterval(30), &file).expect("a plan");
     settings.apply(&change).expect("apply");
     let remounted = Command::new("mount").args(["-o", "remount,commit=11"]).arg(&mounted).status();
@@ -314,9 +314,10 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     std::thread::sleep(Duration::from_secs(1));
     let after = now();
     let used = (after.0 - before.0) as f64 / (after.3 - before.3).as_nanos() as f64;
-    // Whatever else runs here, it gets no more than its share; half as much again is for a machine that looks late.
+    // Under any load it gets at most its share; the upper limit is half as much again, for a machine that checks late.
     assert!(used <= 0.3, "{used}");
-    // Nor less, in the periods at whose end its limit held it back; in the others it lacked a processor that others had.
+    // It gets no less either, in the periods in which its limit stopped it; in the others, other processes used the
+    // processor.
     let held_back = (after.2 - before.2) as f64 / (after.1 - before.1) as f64;
     assert!(
         held_back > 0.0 && used >= 0.75 * 0.2 * held_back,
@@ -324,12 +325,12 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     );
     let dir = group.dir().to_owned();
     assert!(dir.exists());
-    // With a process in it, as after kill -9.
+    // The group still has a process, as after kill -9.
     drop(ledger);
     assert!(!dir.exists());
 }
 
-/// A process that never ends by itself; it is killed when the test ends, also where that fails.
+/// A process that never ends by itself. It is killed when the test ends, even if the test fails.
 struct Spinning(Child);
 
 impl Drop for Spinning {

@@ -1,9 +1,10 @@
-//! What recording costs: `cargo run --release -p fonio-record --example overhead [PAIRS] [SECONDS]`, as root, with fio.
+//! Measures the cost of recording: `cargo run --release -p fonio-record --example overhead [PAIRS] [SECONDS]`, as root,
+//! with fio.
 //!
-//! A fixed fio job runs on a loop device of its own over a file in memory, in interleaved pairs with and without
-//! recording: at 10,000 requests a second, and as fast as it goes (where the tracepoints' own cost shows). Printed are
-//! medians and ratios, and the recorder's processor time per event: for the capture, and for writing the recording after
-//! it, which is the greater part.
+//! A fixed fio job runs on its own loop device over a file in memory, in interleaved pairs with and without recording:
+//! at 10,000 requests a second, and without a limit, which shows the cost of the tracepoints. The program prints
+//! medians and ratios, and the recorder's processor time per event: for the capture, and for writing the recording
+//! afterwards, which costs more.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -15,7 +16,8 @@ use fonio_record::{RecordOptions, RecordSummary, Selector, record};
 
 const DEVICE_BYTES: u64 = 256 << 20;
 const RATE: u64 = 10_000;
-/// How many times faster a device in memory is, one request at a time; with it both rates take about equally long.
+/// How many times faster a device in memory is without a limit, with one request at a time. With this factor both rates
+/// take about equally long.
 const UNCAPPED: u64 = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -52,8 +54,8 @@ impl LoopDevice {
             return Err(format!("losetup: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
         }
         let device = LoopDevice(PathBuf::from(String::from_utf8(out.stdout)?.trim()));
-        // The file's pages are allocated before anything is measured.
-        // dd ends with "no space left" at the device's end, as it should.
+        // Allocates the file's pages before the measurement. At the device's end, dd fails with "no space left", as
+        // expected.
         Command::new("dd")
             .args(["if=/dev/zero", "bs=1M", "oflag=direct"])
             .arg(format!("of={}", device.0.display()))
@@ -76,15 +78,15 @@ struct Job<'a> {
     requests: u64,
 }
 
-/// What fio and the kernel say about one run.
+/// The measurements of one run, from fio and the kernel.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     runtime_ms: f64,
     latency_mean_us: f64,
     latency_p99_us: f64,
-    /// Processor time of fio, the tracepoints in its system calls included.
+    /// Processor time of fio, including the tracepoints in its system calls.
     fio_ms: f64,
-    /// Processor time that the whole machine was busy; means little where others use it too.
+    /// Busy processor time of the machine; it means little if other programs run.
     busy_ms: f64,
 }
 
@@ -117,7 +119,7 @@ impl Job<'_> {
 
     fn result(&self, busy_ms: f64) -> Result<Run, Box<dyn Error>> {
         let text = fs::read_to_string(self.output())?;
-        // fio writes notes before the document.
+        // fio prints notes before the JSON document.
         let begin = text.find('{').ok_or("fio wrote no result")?;
         let document: serde_json::Value = serde_json::from_str(&text[begin..])?;
         let write = &document["jobs"][0]["write"];
@@ -153,7 +155,7 @@ impl Job<'_> {
         };
         let before = busy_ms()?;
         let summary = record(&options, &mut |_| {})?;
-        // The recording is written after the capture; the machine's busy time of that is not the capture's.
+        // The recording is written after the capture. The busy time of writing does not count as the capture's.
         let busy = busy_ms()? - before - summary.write_cpu.as_secs_f64() * 1000.0;
         Ok((self.result(busy)?, summary))
     }
@@ -177,11 +179,11 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn compare(job: &Job<'_>, pairs: u64) -> Result<(), Box<dyn Error>> {
     let (mut without, mut with, mut summaries) = (Vec::new(), Vec::new(), Vec::new());
-    // One of each that does not count.
+    // Warm up with one run of each kind; they do not count.
     job.without()?;
     job.with()?;
     for pair in 0..pairs {
-        // Which comes first alternates, so that a drift of the machine does not look like overhead.
+        // The order alternates, so that a drift of the machine does not look like overhead.
         if pair % 2 == 0 {
             without.push(job.without()?);
         }

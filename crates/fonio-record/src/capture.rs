@@ -1,7 +1,8 @@
-//! The capture itself: from switching the events on to having every page.
+//! The capture: from switching the events on to reading the last page.
 //!
-//! One loop wakes up about five times a second, takes what the kernel has, and goes back to sleep: waking on data would
-//! cost the traced threads a check with every event. Nothing is written meanwhile, unless a spill was asked for.
+//! One loop wakes up about five times a second, reads the pages that the kernel has, and sleeps again. If new data woke
+//! it, each event would cost the traced threads a check. During the capture nothing is written, unless the user asked
+//! for a spill file.
 
 use std::io;
 use std::time::Duration;
@@ -22,28 +23,28 @@ use crate::threads::Threads;
 use crate::tracefs::{CpuStats, Instance};
 use crate::{Progress, RecordError, RecordOptions, StopReason};
 
-/// Between wake-ups, while the buffers fill slowly.
+/// Longest sleep between two wake-ups, for buffers that fill slowly.
 const WAKE_MAX: Duration = Duration::from_millis(200);
-/// Between wake-ups, while they fill fast.
+/// Shortest sleep between two wake-ups, for buffers that fill fast.
 const WAKE_MIN: Duration = Duration::from_millis(5);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// A finished capture.
 pub(crate) struct Captured {
-    /// Raw trace, as it was kept.
+    /// Raw trace as the store kept it.
     pub trace_bytes: ByteCount,
     pub threads: Threads,
     pub monitor: Option<Monitor>,
     pub began: Timestamp,
     pub ended: Timestamp,
-    /// The wall clock at the trace clock's 0.
+    /// The wall clock when the trace clock was 0.
     pub unix_ns_at_zero: i64,
     pub stopped_by: StopReason,
     pub command: Option<Command>,
     pub command_mark: Option<Mark>,
-    /// Since when the command had been quiet, where that ended the capture.
+    /// Since when the command was quiet, if that ended the capture.
     pub quiet_since: Option<Timestamp>,
-    /// What was lost of the block events, and of the scheduler's.
+    /// The lost block events, and the lost scheduler events.
     pub missed: Missed,
     pub waits_missed: Missed,
     pub cpu: Duration,
@@ -52,14 +53,14 @@ pub(crate) struct Captured {
 /// Events that did not reach the store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Missed {
-    /// What each processor's buffer lost, by the kernel's own count; `None` where the kernel does not say.
+    /// The losses of each processor's buffer by the kernel's own count; `None` where the kernel does not give one.
     pub kernel: Vec<(u32, Option<CpuStats>)>,
-    /// What the store had no room for.
+    /// The events for which the store had no room.
     pub left_out: Option<LeftOut>,
 }
 
 impl Missed {
-    /// All of them; `None` where the kernel does not say.
+    /// The number of all missed events; `None` where the kernel does not give it.
     pub(crate) fn total(&self) -> Option<u64> {
         let mut total = 0;
         for (_, stats) in &self.kernel {
@@ -73,44 +74,44 @@ impl Missed {
     }
 }
 
-/// What a capture works with.
+/// The input of a capture.
 pub(crate) struct Capture<'a> {
     pub machine: &'a Machine,
     pub options: &'a RecordOptions,
     pub signals: &'a Listener,
     pub layout: &'a PageLayout,
     pub decoder: &'a BlockDecoder,
-    /// Where waits are recorded.
+    /// The decoder of scheduler events, if waits are recorded.
     pub sched: Option<&'a SchedDecoder>,
 }
 
-/// An instance and where its pages go.
+/// An instance and the store for its pages.
 pub(crate) struct Feed<'a> {
     pub instance: &'a Instance,
     pub store: PageStore,
 }
 
 impl Feed<'_> {
-    /// What was lost. The events must be switched off and read to their end.
+    /// Counts the missed events. The instance must be switched off and read to its end.
     fn missed(&self) -> io::Result<Missed> {
-        // The kernel counts what it has overwritten of a page when that is read.
+        // The kernel counts the overwritten events of a page when the page is read.
         let left_out = self.store.is_full().then(|| self.store.leave_out_rest()).transpose()?;
         let kernel = self.instance.cpus.iter().map(|&cpu| (cpu, self.instance.stats(cpu))).collect();
         Ok(Missed { kernel, left_out })
     }
 }
 
-/// The thread that records.
+/// The id of the thread that records.
 fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// The trace clock `mono`.
+/// The time on the trace clock `mono`.
 pub(crate) fn now() -> Timestamp {
     Timestamp(clock(ClockId::Monotonic))
 }
 
-/// Processor time of this process.
+/// The processor time that this process has used.
 pub(crate) fn cpu_time() -> Duration {
     Duration::from_nanos(clock(ClockId::ProcessCPUTime))
 }
@@ -128,7 +129,7 @@ fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::from_nanos(then.0.saturating_sub(now.0))
 }
 
-/// How long to sleep between two wake-ups, by how fast the kernel's buffers fill.
+/// Decides how long to sleep between two wake-ups, by how fast the kernel's buffers fill.
 #[derive(Debug)]
 struct Pace {
     /// The size of one processor's buffer.
@@ -138,13 +139,13 @@ struct Pace {
 
 impl Pace {
     fn new(ring_bytes: u64) -> Pace {
-        // A command may begin with all its might.
+        // A command may start with a burst of I/O.
         Pace { ring_bytes, sleep: WAKE_MAX / 4 }
     }
 
-    /// Takes the most that one processor's buffer held at a wake-up.
+    /// Takes the largest amount of data that a processor's buffer held at a wake-up.
     fn note(&mut self, bytes_max: u64) {
-        // Leave room for a wake-up that comes late on a busy machine.
+        // Leave room for a late wake-up on a busy machine.
         if bytes_max > self.ring_bytes / 4 {
             self.sleep = (self.sleep / 2).max(WAKE_MIN);
         } else if bytes_max < self.ring_bytes / 16 {
@@ -171,8 +172,8 @@ struct Running<'a> {
 }
 
 impl Capture<'_> {
-    /// Runs the capture and gives the pages of the block events, and of the scheduler's. The instances are switched off
-    /// at the end, and read to their end.
+    /// Runs the capture and returns the pages of the block events and of the scheduler's. At the end it switches the
+    /// instances off and reads them to their end.
     pub(crate) fn run(
         &self,
         block: Feed<'_>,
@@ -200,7 +201,7 @@ impl Capture<'_> {
         block.instance.switch(true)?;
         let cpu_began = cpu_time();
         if let Some(waits) = &waits {
-            // The command is made by this thread, and followed from its first moment because this thread is.
+            // This thread creates the command, so following this thread follows the command from its first moment.
             waits.instance.follow(own_tid())?;
             waits.instance.switch(true)?;
         }
@@ -235,7 +236,7 @@ impl Capture<'_> {
 }
 
 impl Running<'_> {
-    /// Takes what the kernel has, again and again, until there is a reason to stop.
+    /// Reads the kernel's pages at each wake-up, until there is a reason to stop.
     fn watch(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<StopReason, RecordError> {
         let options = self.capture.options;
         let policy = StopPolicy::new(options.duration.map(|duration| after(self.began, duration)));
@@ -311,7 +312,8 @@ impl Running<'_> {
         }
     }
 
-    /// Sleeps for `longest`, or until the first of `deadlines`; the end of the command and signals wake it.
+    /// Sleeps for `longest` or until the earliest of `deadlines`. The end of the command and signals end the sleep
+    /// early.
     fn sleep(&self, longest: Duration, deadlines: [Option<Timestamp>; 2]) -> Result<(), RecordError> {
         let mut time = if self.idle.is_some() { longest.min(SAMPLE_EVERY) } else { longest };
         for deadline in deadlines.into_iter().flatten() {
@@ -331,7 +333,7 @@ impl Running<'_> {
         }
     }
 
-    /// Takes what the kernel has, and looks up some of the threads that are new in it.
+    /// Reads the kernel's pages, and looks up some of the new threads in them.
     fn drain(&mut self) -> Result<Drained, RecordError> {
         let drained = self.capture.drain(&mut self.block.store, self.waits.as_mut(), &mut self.threads)?;
         self.threads.look_up(self.capture.machine);
@@ -344,7 +346,7 @@ impl Running<'_> {
         }
     }
 
-    /// Switches the events off, and gives the last instant that the recording covers.
+    /// Switches the events off, and returns the last instant that the recording covers.
     fn switch_off(&self) -> Result<Timestamp, RecordError> {
         self.block.instance.switch(false)?;
         if let Some(waits) = &self.waits {
@@ -353,7 +355,8 @@ impl Running<'_> {
         Ok(now())
     }
 
-    /// Ends a command in a group of its own with all that it started. After a full buffer it goes on undisturbed.
+    /// Ends a command that has a process group of its own, together with the group. After a full buffer the command
+    /// continues undisturbed.
     fn settle_command(&mut self, stopped_by: StopReason, ended: Timestamp) {
         if let Some(mark) = &mut self.command_mark {
             mark.until = Some(ended);
@@ -366,7 +369,7 @@ impl Running<'_> {
         }
     }
 
-    /// Reads the buffers to their end, and says what was lost.
+    /// Reads the buffers to their end, and counts the missed events.
     fn collect(
         mut self,
         stopped_by: StopReason,

@@ -1,4 +1,4 @@
-//! The command that is run while the capture is on.
+//! The command that runs during the capture.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -13,23 +13,23 @@ use crate::options::CommandOutput;
 use crate::tracefs::file_error;
 use crate::{RecordError, RecordOptions};
 
-/// How often it is asked whether a killed command is gone.
+/// Time between two checks whether a killed command has ended.
 const GONE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A running or ended command.
 #[derive(Debug)]
 pub(crate) struct Command {
     child: Child,
-    /// Readable when it ends; kernels before 5.3 have none.
+    /// Readable when the command ends. `None` on kernels before 5.3.
     ended: Option<OwnedFd>,
     status: Option<ExitStatus>,
     own_group: bool,
-    /// Processor time of our children before it began.
+    /// Processor time of our children before the command began.
     cpu_before: (Duration, Duration),
 }
 
 impl Command {
-    /// Starts the command that `options` name, if they do.
+    /// Starts the command in `options`, if there is one.
     pub(crate) fn start(options: &RecordOptions) -> Result<Option<Command>, RecordError> {
         let Some(words) = &options.command else { return Ok(None) };
         let (program, arguments) = words.split_first().ok_or(RecordError::EmptyCommand)?;
@@ -66,12 +66,12 @@ impl Command {
         self.child.id()
     }
 
-    /// What to poll for its end.
+    /// The file descriptor that becomes readable when the command ends.
     pub(crate) fn ended(&self) -> Option<&OwnedFd> {
         self.ended.as_ref()
     }
 
-    /// Whether it has ended.
+    /// Whether the command has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         if self.status.is_none() {
             self.status = self.child.try_wait().unwrap_or_default();
@@ -79,16 +79,16 @@ impl Command {
         self.status.is_some()
     }
 
-    /// Sends SIGTERM, where it still runs.
+    /// Sends SIGTERM if the command still runs.
     pub(crate) fn terminate(&mut self) {
         if !self.has_ended() {
             self.send(Signal::TERM);
         }
     }
 
-    /// Ends it, with its group where it has one of its own, and waits until it is gone.
+    /// Kills the command, with its process group if it has its own, and waits until it has ended.
     pub(crate) fn kill(&mut self) {
-        // What it started may still run although it has ended itself.
+        // Its children may still run although it has ended itself.
         self.send(Signal::KILL);
         while !self.has_ended() {
             std::thread::sleep(GONE_PAUSE);
@@ -97,7 +97,7 @@ impl Command {
 
     fn send(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
-        // It may have ended in between.
+        // It may have ended by now.
         let _ = match (self.own_group, self.status) {
             (true, _) => kill_process_group(pid, signal),
             (false, None) => kill_process(pid, signal),
@@ -105,7 +105,8 @@ impl Command {
         };
     }
 
-    /// Processor time that it took, with the children that it waited for: user and system. `None` until it has ended.
+    /// Processor time of the command and of the children that it waited for: user and system. `None` until it has
+    /// ended.
     pub(crate) fn cpu(&self) -> Option<(Duration, Duration)> {
         self.status?;
         let (user, system) = children_cpu();
@@ -122,16 +123,17 @@ impl Command {
     }
 }
 
-/// A control group that this thread is in, so that what it makes begins there. Joining takes the kernel some
-/// milliseconds, which must not be the command's.
+/// Keeps this thread in a control group, so that its new processes begin there. Joining the group takes the kernel some
+/// milliseconds, which must not count as the command's time.
 struct Joined {
-    /// What to write to in order to go back.
+    /// The file to write to in order to go back.
     back: PathBuf,
 }
 
 impl Joined {
     fn join(dir: &Path) -> Result<Joined, RecordError> {
-        // The older hierarchies take single threads, the unified one a process with all of its threads.
+        // In the version 1 hierarchies single threads can move; in the unified one a process moves with all its
+        // threads.
         let file = if dir.join("tasks").exists() { "tasks" } else { "cgroup.procs" };
         let root = dir.parent().unwrap_or(dir);
         let path = Path::new("/proc/self/cgroup");
@@ -147,21 +149,21 @@ impl Joined {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        // A group that is gone meanwhile leaves the recorder where the command is, which slows it and loses nothing.
+        // If the old group has disappeared, the recorder stays in the command's group: slower, but nothing is lost.
         let _ = enter(&self.back);
     }
 }
 
 fn enter(path: &Path) -> Result<(), RecordError> {
-    // 0 is whoever writes it.
+    // 0 stands for the thread that writes it.
     std::fs::write(path, "0").map_err(file_error(path, "writing"))
 }
 
 /// Processor time of the children that we have waited for: user and system.
 fn children_cpu() -> (Duration, Duration) {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call writes at most a `rusage` to where the pointer points, which has room for one; all zeros is a
-    // valid value for what it does not write.
+    // SAFETY: the call writes at most one `rusage` to the pointer, which has room for one. All zeros are a valid value
+    // for the fields that it does not write.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
         usage.assume_init()

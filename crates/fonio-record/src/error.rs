@@ -1,9 +1,9 @@
-//! What can keep a capture from being made.
+//! The errors of a capture.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why no recording could be made. Each message is one sentence and names the way out where there is one.
+/// Why no recording could be made. Each message is one sentence and, if possible, says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -18,7 +18,7 @@ pub enum RecordError {
     /// tracefs exists but cannot be mounted.
     #[error("tracefs cannot be mounted: try `mount -t tracefs nodev /sys/kernel/tracing`")]
     Mount {
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -30,57 +30,57 @@ pub enum RecordError {
         /// `integrity` or `confidentiality`.
         mode: String,
     },
-    /// tracefs cannot be written.
+    /// tracefs is not writable.
     #[error(
         "{path} is read-only here, as in a container: run fonio on the host, or remount it with `mount -o remount,rw {mount}`"
     )]
     ReadOnly {
-        /// What could not be written.
+        /// The file or directory that is not writable.
         path: PathBuf,
-        /// The mount it is on.
+        /// The mount that contains it.
         mount: PathBuf,
     },
     /// The kernel has no block tracepoints.
     #[error("this kernel has no block events: it must be built with CONFIG_BLK_DEV_IO_TRACE=y")]
     NoBlockEvents,
-    /// The kernel has no tracepoints of its scheduler, or cannot follow a command's threads.
+    /// The kernel has no scheduler tracepoints, or cannot follow a command's threads.
     #[error(
         "this kernel cannot show why threads wait: it needs CONFIG_CONTEXT_SWITCH_TRACER=y and Linux 4.7 or later"
     )]
     NoSchedulerEvents,
-    /// The kernel's trace clocks cannot be compared with anything.
+    /// The kernel's trace clocks cannot be compared with any other clock.
     #[error("this kernel cannot trace by the monotonic clock (Linux 3.18 or later can)")]
     NoMonotonicClock,
-    /// The kernel cannot keep tracefs instances apart.
+    /// The kernel does not support tracefs instances.
     #[error(
         "this kernel has no tracefs instances (Linux 3.10 or later has them), and fonio does not disturb the only buffer"
     )]
     NoInstances,
-    /// A device was named that is not there.
+    /// The named device does not exist.
     #[error("there is no block device {name:?} here; those present are: {}", present.join(", "))]
     UnknownDevice {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
         /// Names in `/sys/block`.
         present: Vec<String>,
     },
-    /// A path was named that cannot be looked up.
+    /// The named path cannot be looked up.
     #[error("{path} cannot be looked up")]
     UnknownPath {
-        /// What was asked for.
+        /// The path.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// A path's file system has no block device.
+    /// The file system of a path has no block device.
     #[error(
         "{path} is on a {fs} file system, which has no block device: name a path on a disk, or `--device`"
     )]
     NoDeviceBelow {
-        /// What was asked for.
+        /// The path.
         path: PathBuf,
-        /// `tmpfs`, `nfs4`, …
+        /// The file system: `tmpfs`, `nfs4`, …
         fs: String,
     },
     /// The command could not be started.
@@ -88,7 +88,7 @@ pub enum RecordError {
     Command {
         /// The program.
         program: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -100,9 +100,9 @@ pub enum RecordError {
     File {
         /// The file.
         path: PathBuf,
-        /// What was done with it.
+        /// The action that failed.
         doing: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -111,7 +111,7 @@ pub enum RecordError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What was wrong.
+        /// The problem that was found.
         problem: String,
     },
     /// The recording could not be written, and nothing is left of it.
@@ -123,7 +123,7 @@ pub enum RecordError {
         #[source]
         source: io::Error,
     },
-    /// The file system filled up while the recording was written, which holds what fitted.
+    /// The file system filled up while the recording was written. The recording holds the rows that fit.
     #[error(
         "the file system of {} is full: the recording there lacks {missing}; make room, or name a place on another file system, and record again",
         out.display()
@@ -131,7 +131,7 @@ pub enum RecordError {
     DiskFull {
         /// The recording.
         out: PathBuf,
-        /// What it lacks: `700 of 1000 requests, 20 of 90 bios`.
+        /// The missing rows: `700 of 1000 requests, 20 of 90 bios`.
         missing: String,
     },
     /// The recording could not be begun or finished.
@@ -142,7 +142,7 @@ pub enum RecordError {
     Spill {
         /// Its directory.
         dir: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

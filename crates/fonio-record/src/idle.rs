@@ -1,9 +1,9 @@
-//! When a command that does not end by itself has become quiet.
+//! Detects when a command that does not end by itself has become quiet.
 //!
-//! Every few milliseconds the processor time of its threads is read (`/proc/TID/schedstat`), and whether one of them is in
-//! an uninterruptible sleep, which counts as busy: storage, as a rule. It is quiet when the busy time of the last samples
-//! is below a share of their span; the quiet began where its first sample below that share did. A process that was born
-//! and died between two samples is not seen.
+//! Every few milliseconds, the watch reads the processor time of the command's threads (`/proc/TID/schedstat`), and
+//! whether one of them is in an uninterruptible sleep. Such a sleep is usually for storage and counts as busy. The
+//! command is quiet when the busy time of the last samples is below a share of their span; the quiet began with the
+//! first sample below that share. The watch misses a process that starts and ends between two samples.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use rustc_hash::FxHashMap;
 use crate::Quiet;
 use crate::machine::Machine;
 
-/// Between two samples.
+/// Time between two samples.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 
-/// The last samples.
+/// The last samples of a command's threads.
 pub(crate) struct IdleWatch {
     quiet: Quiet,
     ran_ns: FxHashMap<u32, u64>,
@@ -43,7 +43,7 @@ impl IdleWatch {
         IdleWatch { quiet, ran_ns: FxHashMap::default(), before: now, window: VecDeque::new() }
     }
 
-    /// Looks at the threads; says since when it has been quiet, once it has for long enough.
+    /// Takes a sample of the threads. Once the command has been quiet for long enough, returns since when.
     pub(crate) fn look(&mut self, machine: &Machine, tids: &[u32], now: Timestamp) -> Option<Timestamp> {
         let mut busy_ns = 0;
         let mut ran_ns = FxHashMap::default();
@@ -87,7 +87,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Busy milliseconds of samples of 10 ms each; gives when it was said to be quiet, and since when.
+    /// Takes the busy milliseconds of samples of 10 ms each; returns when the quiet was detected, and when it began.
     fn quiet(busy_ms: &[u64]) -> Option<(u64, u64)> {
         let quiet = Quiet { below_share: 0.1, lasting: Duration::from_millis(50) };
         let mut watch = IdleWatch::new(quiet, Timestamp(0));
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn quiet_is_a_share_below_for_a_time() {
         assert_eq!(quiet(&[10, 10, 0, 0, 0, 0, 0, 0]), Some((70, 20)));
-        // Its last effort is not part of the quiet.
+        // The partly busy third sample does not count as quiet.
         assert_eq!(quiet(&[10, 10, 2, 0, 0, 0, 0, 0]), Some((70, 30)));
         assert_eq!(quiet(&[10, 0, 0, 10, 0, 0, 0, 0, 0]), Some((90, 40)));
         assert_eq!(quiet(&[1, 1, 1, 1, 1, 1, 1, 1, 1]), None);

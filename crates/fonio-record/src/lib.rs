@@ -1,9 +1,9 @@
-//! Live capture of block I/O through tracefs, the system monitor beside it, and what the machine's storage looks like now.
+//! Live capture of block I/O through tracefs, the system monitor, and the present state of the machine's storage.
 //!
-//! [`record()`] makes a recording: it switches the kernel's block tracepoints on in a tracefs instance of its own, keeps
-//! the raw ring-buffer pages in memory while the capture runs (so that the recorder writes nothing to the disks that it
-//! watches), and writes the recording at the end. [`status()`] reads sysfs and procfs for less than a second, needs no
-//! root and writes nothing.
+//! [`record()`] makes a recording. It switches the kernel's block tracepoints on in its own tracefs instance. During
+//! the capture it keeps the raw ring-buffer pages in memory and thus writes nothing to the disks that it watches; at
+//! the end it writes the recording. [`status()`] reads sysfs and procfs for less than a second, needs no root and
+//! writes nothing.
 
 mod capture;
 mod command;

@@ -1,9 +1,10 @@
-//! What a capture lost, and where: from the kernel's counts, from the pages, and from what the store had no room for.
+//! Counts and places the events that a capture lost: from the kernel's counts, from the pages, and from the events for
+//! which the store had no room.
 //!
-//! The kernel says in each page how many events it had overwritten before that page, which says where they are missing.
-//! Its statistics say how many each processor lost in all. What only the statistics know has the whole capture for its
-//! place. A store that was full keeps what all processors have up to one instant; from there to the end of the capture
-//! each processor has a gap.
+//! Each page says how many events the kernel had overwritten before it; this gives their place. The kernel's statistics
+//! say how many events each processor lost in all. An event that only the statistics count has the complete capture as
+//! its place. A full store keeps the events of all processors up to one instant; each processor has a gap from there to
+//! the end of the capture.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +13,21 @@ use fonio_core::{Batch, BlockEvent, LostEvents, Timestamp};
 
 use crate::capture::{Captured, Missed};
 
-/// Follows a capture's batches: leaves out what lies behind the instant at which the store was full, and counts.
+/// Follows a capture's batches, removes the events after the instant at which the store was full, and counts.
 pub(crate) struct Losses {
     missed: Missed,
     began: Timestamp,
     ended: Timestamp,
-    /// By processor.
+    /// The counts of each processor.
     counts: BTreeMap<u32, Count>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
-    /// Overwritten events that the pages tell of, and gaps whose number they do not tell.
+    /// Overwritten events that the pages count, and gaps whose size the pages do not give.
     placed: u64,
     unnumbered: u64,
-    /// Kept events behind the end.
+    /// Kept events after the end.
     behind: u64,
 }
 
@@ -39,12 +40,12 @@ impl Losses {
         Losses { missed, began, ended, counts: BTreeMap::new() }
     }
 
-    /// The last instant at which every processor's events are kept.
+    /// The last instant up to which the events of every processor are kept.
     fn end(&self) -> Option<Timestamp> {
         self.missed.left_out.as_ref().map(|left| left.complete_until.unwrap_or(self.began))
     }
 
-    /// Takes a batch of the capture, in order; `last` where there is none after it.
+    /// Takes a batch of the capture, in order; `last` marks the last batch.
     pub(crate) fn batch(&mut self, batch: &mut Batch, last: bool) {
         for gap in &batch.lost {
             let count = self.counts.entry(gap.cpu.unwrap_or_default()).or_default();
@@ -71,8 +72,8 @@ impl Losses {
         }
     }
 
-    /// Completes what the batches told of by what only the kernel's statistics know. Gives sentences on it, each with a
-    /// stable name.
+    /// Adds to the losses of the batches those that only the kernel's statistics know. Returns sentences about the
+    /// losses, each with a stable name.
     pub(crate) fn finish(&self, lost: &mut Lost) -> Vec<(&'static str, String)> {
         let mut said = Vec::new();
         let (mut overwritten, mut refused, mut silent) = (0, 0, 0);
@@ -153,7 +154,7 @@ mod tests {
         LostEvents { cpu: Some(cpu), count, after: Timestamp(3), before: Timestamp(4) }
     }
 
-    /// The batches' gaps, then what the kernel says.
+    /// Takes the batches' gaps and then the kernel's statistics.
     fn settle(gaps: &[LostEvents], missed: Missed) -> (Lost, Vec<&'static str>) {
         let mut losses = Losses::of(missed, Timestamp(0), Timestamp(100));
         let mut batch = Batch { lost: gaps.to_vec(), ..Batch::default() };
@@ -173,7 +174,7 @@ mod tests {
     fn each_lost_event_counts_once_and_has_a_processor() {
         let (lost, said) = settle(&[gap(0, Some(7))], kernel(&[Some((7, 0)), Some((0, 0))]));
         assert_eq!((lost.total(), lost.gaps.len(), said), (Some(7), 1, vec!["lost-events"]));
-        // The kernel lost more on processor 1 than the pages tell of, and refused some.
+        // The kernel lost more events on processor 1 than the pages count, and refused some.
         let (lost, said) = settle(&[gap(0, Some(7))], kernel(&[Some((7, 0)), Some((5, 2))]));
         assert_eq!((lost.total(), said), (Some(14), vec!["lost-events", "refused-events"]));
         let places: Vec<_> =
@@ -188,13 +189,13 @@ mod tests {
 
     #[test]
     fn what_nobody_counted_is_unknown() {
-        // A page tells of a gap without its size; the statistics know it.
+        // A page reports a gap without its size; the statistics know it.
         let (lost, _) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[Some((9, 0))]));
         assert_eq!((lost.events, lost.total(), lost.gaps[1].count), (9, Some(9), Some(7)));
-        // Of two such gaps, nobody knows which lost how many.
+        // With two such gaps, the size of each is unknown.
         let (lost, _) = settle(&[gap(0, None), gap(0, None)], kernel(&[Some((9, 0))]));
         assert_eq!((lost.total(), lost.gaps[0].count, lost.gaps[1].count), (Some(9), None, None));
-        // They do not here.
+        // Here the statistics do not know it either.
         let (lost, said) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[None]));
         assert_eq!((lost.events, lost.total(), said), (2, None, vec!["unknown-loss"]));
         assert!(!lost.is_nothing());

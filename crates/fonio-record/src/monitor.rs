@@ -1,6 +1,6 @@
-//! The monitor: what the system as a whole does while a capture runs.
+//! The monitor: samples the system's counters while a capture runs.
 //!
-//! Its files stay open and are read again and again. What is not there is simply not sampled.
+//! Its files stay open and are read again for each sample. Counters that do not exist are not sampled.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,15 +12,15 @@ use fonio_system::procfs::memory;
 
 use crate::machine::{Machine, read_text};
 
-/// Longer than any of the texts, `/proc/diskstats` of a machine with hundreds of disks excepted, which is cut.
+/// Longer than any of the texts, except `/proc/diskstats` of a machine with hundreds of disks, which is cut.
 const TEXT_BYTES: usize = 64 << 10;
 
-/// Reads the system's counters and keeps what it read.
+/// Reads the system's counters and keeps the values.
 pub(crate) struct Monitor {
     sources: Vec<Source>,
     text: Vec<u8>,
     series: Vec<(Metric, Option<String>)>,
-    /// Time, place in `series`, value: a day of samples must fit into memory.
+    /// Time, index into `series`, value. Compact, because a day of samples must fit into memory.
     samples: Vec<(Timestamp, u32, i64)>,
 }
 
@@ -37,9 +37,9 @@ enum Kind {
     Diskstats,
     NetDev,
     Pressure(String),
-    /// One number, as it is.
+    /// A single number.
     Gauge(Metric, String),
-    /// An interface's speed in Mbit/s; -1 or an error where its driver does not know it.
+    /// An interface's speed in Mbit/s; -1 or an error if its driver does not know it.
     LinkSpeed(String),
 }
 
@@ -67,7 +67,7 @@ impl Monitor {
         for zone in entries(&machine.sys("class/thermal"), "thermal_zone") {
             let dir = machine.sys("class/thermal").join(&zone);
             let kind = read_text(&dir.join("type")).unwrap_or_else(|| zone.clone());
-            // Phones have many zones of one type.
+            // Phones have many zones of the same type.
             let name = if zones.contains(&kind) { format!("{kind} {zone}") } else { kind.clone() };
             zones.push(kind);
             add(&dir.join("temp"), Kind::Gauge(Metric::TemperatureMillicelsius, name));
@@ -81,7 +81,7 @@ impl Monitor {
         Monitor { sources, text: vec![0; TEXT_BYTES], series: Vec::new(), samples: Vec::new() }
     }
 
-    /// Reads everything once.
+    /// Reads all counters once.
     pub(crate) fn sample(&mut self, time: Timestamp) {
         for source in &self.sources {
             let Ok(length) = read_whole(&source.file, &mut self.text) else { continue };
@@ -98,7 +98,7 @@ impl Monitor {
         }
     }
 
-    /// Gives out all samples in their order.
+    /// Gives all samples to `sink` in their order.
     pub(crate) fn write(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         for &(time, place, value) in &self.samples {
             let (metric, subject) = &self.series[place as usize];
@@ -119,7 +119,7 @@ fn entries(dir: &Path, prefix: &str) -> Vec<String> {
     names
 }
 
-/// procfs gives a long text in several pieces.
+/// Reads a complete text. procfs returns a long one in several pieces.
 fn read_whole(file: &File, text: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < text.len() {
@@ -201,8 +201,8 @@ fn parse(kind: &Kind, text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i6
     }
 }
 
-/// The first line is all processors together, `cpu0` and so on are each alone:
-/// `cpu user nice system idle iowait irq softirq steal guest guest_nice`; the guests' are in user's.
+/// Reads `/proc/stat`. The first line is the sum of all processors; `cpu0` and so on are single ones: `cpu user nice
+/// system idle iowait irq softirq steal guest guest_nice`. The times of guests are included in user's.
 fn stat(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
     for line in text.lines() {
         let Some((name, numbers)) = line.split_once(' ').filter(|(name, _)| name.starts_with("cpu")) else {
@@ -227,8 +227,8 @@ fn stat(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
     }
 }
 
-/// `major minor name reads merged sectors ms writes merged sectors ms in_flight busy_ms …`. Devices that never did
-/// anything are left out. A sector is 512 bytes.
+/// Reads `major minor name reads merged sectors ms writes merged sectors ms in_flight busy_ms …`. Devices without any
+/// I/O since boot are left out. A sector is 512 bytes.
 fn diskstats(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
     for line in text.lines() {
         let mut words = line.split_whitespace().skip(2);

@@ -1,4 +1,4 @@
-//! What a capture may be told, what it says while it runs, and what it says at the end.
+//! The options of a capture, its progress messages, and its summary.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,42 +8,42 @@ use std::time::Duration;
 use fonio_core::meta::{Device, Lost};
 use fonio_core::{ByteCount, Timestamp};
 
-/// What to record, for how long, and where to.
+/// What to record, for how long, and where to write it.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// The recording's directory; it must not exist yet, or be empty. Where it does exist by the end of the capture, the
-    /// recording is made beside it: `NAME-2`, or the first free number after it.
+    /// The recording's directory; it must not exist yet, or be empty. If it is taken by the end of the capture, the
+    /// recording goes to `NAME-2`, or the first free number after it.
     pub out: PathBuf,
-    /// Replace a recording that is at `out`.
+    /// Replace an existing recording at `out`.
     pub overwrite: bool,
-    /// What to watch; every block device where this is empty.
+    /// The devices to watch; if empty, every block device.
     pub select: Vec<Selector>,
-    /// End after this time. A command that still runs then is sent SIGTERM.
+    /// End after this time. If the command still runs then, it gets SIGTERM.
     pub duration: Option<Duration>,
-    /// Run this and end when it ends: the program, then its arguments.
+    /// Run this command and end when it ends: the program, then its arguments.
     pub command: Option<Vec<OsString>>,
-    /// What the recording says was run, where that is not the command itself.
+    /// The command that the recording names, if it is not `command` itself.
     pub told_command: Option<Vec<String>>,
-    /// How it is started.
+    /// How the command is started.
     pub setting: CommandSetting,
-    /// Record also when and why the command's threads, and those of all that it starts, were blocked.
+    /// Also record when and why the command's threads, and those of its descendants, were blocked.
     pub waits: bool,
-    /// End when the command has become quiet, and end it then. Records waits too.
+    /// End the capture when the command has become quiet, and end the command then. Records waits too.
     pub until_idle: Option<Quiet>,
-    /// How much memory raw trace pages may take.
+    /// Memory for raw trace pages.
     pub buffer: ByteCount,
-    /// Where raw trace pages go when half of `buffer` is full: a directory, best on a disk that is not watched. A
-    /// nameless temporary file is made there. Without it the capture ends when the buffer is full.
+    /// Directory for raw trace pages once half of `buffer` is full, best on a disk that is not watched. The recorder
+    /// creates a nameless temporary file in it. Without it, the capture ends when the buffer is full.
     pub spill_to: Option<PathBuf>,
     /// How often the monitor samples the system; `None` for no monitor.
     pub sample_interval: Option<Duration>,
-    /// The size of the kernel's ring buffer for each processor; `None` lets the recorder choose (64 MiB, or a
-    /// 32nd of the memory, over all processors, but 1 to 8 MiB each).
+    /// The size of the kernel's ring buffer for each processor. `None` lets the recorder choose: over all processors 64
+    /// MiB, but at most a 32nd of the memory, and for each 1 to 8 MiB.
     pub kernel_buffer_per_cpu: Option<ByteCount>,
 }
 
 impl RecordOptions {
-    /// Everything, until interrupted, with 256 MiB of buffer and two samples a second.
+    /// Records everything until interrupted, with a buffer of 256 MiB and two samples a second.
     pub fn new(out: impl Into<PathBuf>) -> RecordOptions {
         RecordOptions {
             out: out.into(),
@@ -66,13 +66,13 @@ impl RecordOptions {
 /// How a command is started.
 #[derive(Clone, Debug, Default)]
 pub struct CommandSetting {
-    /// Its working directory; else ours.
+    /// Its working directory; `None` is ours.
     pub dir: Option<PathBuf>,
-    /// Variables of its environment, beside ours.
+    /// Variables that are added to our environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// It leads a process group of its own, which is ended with it.
+    /// Makes it the leader of a new process group, which ends with it.
     pub own_group: bool,
-    /// A control group that it begins in: its folder.
+    /// The folder of the control group in which it begins.
     pub cgroup: Option<PathBuf>,
     /// Where its standard output goes.
     pub output: CommandOutput,
@@ -81,47 +81,47 @@ pub struct CommandSetting {
 /// Where a command's standard output goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandOutput {
-    /// To ours; its standard input is ours too.
+    /// To our standard output; the command also shares our standard input.
     #[default]
     Inherit,
     /// To our standard error.
     ToError,
-    /// Nowhere; nor is its standard error shown.
+    /// Nowhere; its standard error is discarded too.
     Discard,
 }
 
-/// When a command that does not end by itself is done.
+/// When a command that does not end by itself counts as quiet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quiet {
-    /// Its threads together take less than this share of one processor, and none waits for storage …
+    /// Its threads together use less than this share of one processor, and none waits for storage …
     pub below_share: f64,
     /// … for this long.
     pub lasting: Duration,
 }
 
-/// One way to name what is to be watched.
+/// A way to name the devices to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// A block device: `mmcblk0`, `/dev/mmcblk0`, a link to it, or `179:0`.
     Device(OsString),
-    /// A file or directory: the devices that its file system lives on.
+    /// A file or directory: the devices under its file system.
     Path(PathBuf),
 }
 
-/// What the recorder says while it works.
+/// Progress messages of the recorder.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Progress<'a> {
-    /// Something the user should know, one sentence.
+    /// One sentence that the user should know.
     Note(&'a str),
     /// The capture began.
     Started {
-        /// What is watched; empty means every device.
+        /// The watched devices; empty means every device.
         devices: &'a [Device],
     },
-    /// The capture runs; said about once a second.
+    /// The capture runs; sent about once a second.
     Running {
-        /// Since the capture began.
+        /// Time since the capture began.
         elapsed: Duration,
         /// Raw trace so far.
         trace_bytes: ByteCount,
@@ -130,7 +130,7 @@ pub enum Progress<'a> {
     },
     /// The command was started.
     CommandStarted {
-        /// Its process.
+        /// Its process id.
         pid: u32,
     },
     /// The capture ended and the recording is being written.
@@ -139,7 +139,7 @@ pub enum Progress<'a> {
         events: u64,
         /// Raw trace read so far.
         trace_bytes: ByteCount,
-        /// Raw trace in all.
+        /// Total raw trace.
         trace_bytes_total: ByteCount,
     },
 }
@@ -148,7 +148,7 @@ pub enum Progress<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The stated duration was over.
+    /// The stated duration has passed.
     Duration,
     /// The command ended.
     CommandEnded,
@@ -162,16 +162,16 @@ pub enum StopReason {
     Idle,
 }
 
-/// What became of a capture.
+/// The summary of a finished capture.
 #[derive(Clone, Debug)]
 pub struct RecordSummary {
-    /// The recording: [`RecordOptions::out`], or a directory beside it.
+    /// The recording: [`RecordOptions::out`], or a directory next to it.
     pub out: PathBuf,
-    /// First instant covered, on the recording's clock.
+    /// First instant that the recording covers, on its clock.
     pub began: Timestamp,
-    /// Last instant covered.
+    /// Last instant that it covers.
     pub ended: Timestamp,
-    /// Why it ended.
+    /// Why the capture ended.
     pub stopped_by: StopReason,
     /// The command's exit code; `None` without a command, or when a signal killed it.
     pub command_exit: Option<i32>,
@@ -183,7 +183,7 @@ pub struct RecordSummary {
     pub trace_bytes: ByteCount,
     /// Rows in each table.
     pub rows: BTreeMap<String, u64>,
-    /// Requests and bios left out because the recorder itself had caused them.
+    /// Requests and bios that the recorder itself caused; they are left out.
     pub own_rows: u64,
     /// Events that the kernel's buffers lost.
     pub lost: Lost,
@@ -191,6 +191,6 @@ pub struct RecordSummary {
     pub capture_cpu: Duration,
     /// Processor time of the recorder for writing the recording.
     pub write_cpu: Duration,
-    /// What the user should know; each was also given as [`Progress::Note`].
+    /// Sentences that the user should know; each was also sent as [`Progress::Note`].
     pub notes: Vec<String>,
 }

@@ -1,7 +1,7 @@
-//! Raw ring-buffer pages between the kernel and the recording.
+//! Stores raw ring-buffer pages until the recording is written.
 //!
-//! Each processor's pages are packed one behind the other, without what they do not use, into chunks. Full chunks stay in
-//! memory, or go to the spill file; at the end each processor's are read back in their order.
+//! The used parts of each processor's pages are packed into chunks. Full chunks stay in memory, or go to the spill
+//! file. At the end, each processor's pages are read back in their order.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,12 +15,12 @@ use fonio_tracefs::ring_buffer::{PageLayout, PageSource};
 
 use crate::spill::Spill;
 
-/// Chunks are no larger: smaller ones are only for small buffers.
+/// Largest size of a chunk. Small buffers have smaller chunks.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
-/// Direct I/O wants buffers, offsets and lengths in multiples of this.
+/// Direct I/O needs buffers, offsets and lengths in multiples of this.
 pub(crate) const ALIGNMENT: usize = 4096;
 
-/// Memory that direct I/O takes.
+/// Memory with the alignment that direct I/O needs.
 #[repr(C, align(4096))]
 #[derive(Clone)]
 struct Aligned([u8; ALIGNMENT]);
@@ -38,7 +38,7 @@ impl Chunk {
         Chunk { memory: vec![Aligned([0; ALIGNMENT]); bytes / ALIGNMENT], ends: Vec::new() }
     }
 
-    /// All of it, used or not.
+    /// All of its memory, used or not.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `Aligned` is nothing but its bytes (size and alignment are both ALIGNMENT), so the vector's elements
         // are that many initialised bytes in a row; the borrow of `self` keeps them in place.
@@ -65,7 +65,7 @@ enum Segment {
         offset: u64,
         ends: Vec<u32>,
     },
-    /// On its way there.
+    /// On its way to the spill file.
     Leaving,
 }
 
@@ -73,16 +73,16 @@ struct CpuPages {
     cpu: u32,
     file: File,
     segments: VecDeque<Segment>,
-    /// The segments before this one have left memory or are about to.
+    /// The segments before this one are on disk, or on their way there.
     first_held: usize,
-    /// Being filled.
+    /// The chunk that is being filled.
     chunk: Chunk,
-    /// When the last event before those of `chunk` happened.
+    /// Time of the last event before those of `chunk`.
     until: Option<u64>,
 }
 
 impl CpuPages {
-    /// When the last event that is kept happened.
+    /// The time of the last kept event.
     fn kept_until(&self, layout: &PageLayout) -> Option<u64> {
         let Some(&end) = self.chunk.ends.last() else { return self.until };
         let begin = self.chunk.ends.iter().rev().nth(1).map_or(0, |&end| end as usize);
@@ -102,47 +102,47 @@ pub(crate) struct PageStore {
     cpus: Vec<CpuPages>,
     chunk_bytes: usize,
     limit: usize,
-    /// Chunks in memory, those on their way to the spill file included.
+    /// Chunks in memory, including those on their way to the spill file.
     chunks: usize,
     spill: Option<Spill>,
-    /// Why the spill file is not used any more.
+    /// The error after which the spill file is no longer used.
     spill_failed: Option<io::Error>,
     full: bool,
     trace_bytes: u64,
 }
 
-/// What a full store had no room for.
+/// The events for which a full store had no room.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut {
-    /// All processors' events are kept up to this instant; `None` where one has kept none. Later ones that are kept say
-    /// nothing: their issues or completions may be among those left out.
+    /// Up to this instant, all processors' events are kept; `None` if one processor has no kept events. Events kept
+    /// after it cannot be used, because their issues or completions may be missing.
     pub complete_until: Option<Timestamp>,
-    /// What was found in each processor's buffer after the store was full, for every processor.
+    /// The events found in each processor's buffer after the store was full, with an entry for every processor.
     pub cpus: Vec<LeftOnCpu>,
 }
 
-/// The events of one processor that were not kept.
+/// The events of one processor that the store did not keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOnCpu {
     pub cpu: u32,
     pub events: u64,
-    /// Of those that the kernel had overwritten before, as many as it counted.
+    /// How many of them the kernel had overwritten, as far as it counted.
     pub overwritten: u64,
-    /// A page could not be read, so that there were more.
+    /// A page could not be read, so there were more events.
     pub uncounted: bool,
 }
 
-/// What one round of reading found.
+/// The result of one round of reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Drained {
-    /// The most that one processor had, in bytes of pages as the kernel holds them.
+    /// The largest amount that one processor had, in bytes of the kernel's pages.
     pub bytes_max: u64,
-    /// The store is full, and takes nothing any more.
+    /// The store is full and keeps no more pages.
     pub full: bool,
 }
 
 impl PageStore {
-    /// A store of at most `limit` for the buffers of `cpus`.
+    /// Creates a store of at most `limit` bytes for the buffers of `cpus`.
     pub(crate) fn new(
         layout: PageLayout,
         cpus: impl IntoIterator<Item = (u32, File)>,
@@ -180,11 +180,11 @@ impl PageStore {
         }
     }
 
-    /// Reads the kernel's pages, and shows each one to `look`. Stops when the store is full; from then on it keeps no
+    /// Reads the kernel's pages, and shows each one to `look`. Stops when the store is full; after that it keeps no
     /// page of any processor.
     ///
-    /// The processors take turns page by page, so that they are complete up to about the same instant when memory is
-    /// full: what one of them has kept beyond that is of no use.
+    /// The processors take turns page by page, so that their kept events end at about the same instant when memory is
+    /// full. Events of one processor after that instant are useless.
     pub(crate) fn drain(&mut self, look: &mut dyn FnMut(&[u8])) -> io::Result<Drained> {
         self.collect_spilled()?;
         let mut bytes = vec![0; self.cpus.len()];
@@ -213,7 +213,7 @@ impl PageStore {
         let place = &mut cpu.chunk.bytes_mut()[used..used + self.layout.page_bytes()];
         let Some(read) = read_raw(&cpu.file, place)? else { return Ok(false) };
         let page = &cpu.chunk.bytes()[used..used + read];
-        // A page that makes no sense is kept whole, for the reader to say so.
+        // An unreadable page is kept in full, so that the reader can report it.
         let kept = self.layout.open(page).map_or(read, |(header, _)| header.used_bytes);
         look(&page[..kept]);
         cpu.chunk.ends.push((used + kept) as u32);
@@ -221,7 +221,7 @@ impl PageStore {
         Ok(true)
     }
 
-    /// Reads and counts what a full store has no room for. The events must be switched off.
+    /// Reads and counts the events for which a full store has no room. The events must be switched off.
     pub(crate) fn leave_out_rest(&self) -> io::Result<LeftOut> {
         let mut cpus = Vec::new();
         let mut complete_until = Some(u64::MAX);
@@ -250,7 +250,7 @@ impl PageStore {
         Ok(LeftOut { complete_until: complete_until.map(Timestamp), cpus })
     }
 
-    /// Sees to it that one more page fits into the chunk of a processor; `false` where memory is full.
+    /// Makes room for one more page in the chunk of a processor; `false` if memory is full.
     fn make_room(&mut self, index: usize) -> io::Result<bool> {
         let page_bytes = self.layout.page_bytes();
         if self.cpus[index].chunk.used() + page_bytes <= self.chunk_bytes {
@@ -270,7 +270,7 @@ impl PageStore {
         Ok(true)
     }
 
-    /// Sends every held chunk that is full to the spill file.
+    /// Sends every full chunk in memory to the spill file.
     fn spill_oldest(&mut self) -> io::Result<()> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
         for (index, cpu) in self.cpus.iter_mut().enumerate() {
@@ -284,7 +284,7 @@ impl PageStore {
         Ok(())
     }
 
-    /// Notes where chunks that have been written are.
+    /// Notes where the written chunks are.
     fn collect_spilled(&mut self) -> io::Result<()> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
         while let Some(((index, at), written, chunk)) = spill.written()? {
@@ -302,22 +302,23 @@ impl PageStore {
         Ok(())
     }
 
-    /// Whether there was more than it has room for.
+    /// Whether it had no room for a page.
     pub(crate) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Raw trace so far, as it is kept.
+    /// Raw trace kept so far.
     pub(crate) fn trace_bytes(&self) -> ByteCount {
         ByteCount(self.trace_bytes)
     }
 
-    /// Memory taken.
+    /// Memory in use.
     pub(crate) fn held_bytes(&self) -> ByteCount {
         ByteCount((self.chunks * self.chunk_bytes) as u64)
     }
 
-    /// Ends the capture: gives back each processor's pages, the thread that wrote the spill file, and where that is.
+    /// Ends the capture. Returns each processor's pages, the thread that wrote the spill file, and the spill file's
+    /// place.
     pub(crate) fn finish(mut self) -> io::Result<Pages> {
         let mut own_tid = None;
         let mut file = None;
@@ -356,7 +357,7 @@ impl PageStore {
     }
 }
 
-/// Reads one page of `trace_pipe_raw`; `None` where there is none.
+/// Reads one page of `trace_pipe_raw`; `None` if there is none.
 fn read_raw(file: &File, place: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         return match rustix::io::read(file, &mut *place) {
@@ -373,17 +374,17 @@ pub(crate) struct Pages {
     pub sources: Vec<(u32, CpuSource)>,
     /// The thread that wrote the spill file.
     pub own_tid: Option<u32>,
-    /// Why the spill file was not used to the end; what it did not take stayed in memory.
+    /// The error that ended the use of the spill file; chunks that it did not take stayed in memory.
     pub spill_failed: Option<io::Error>,
-    /// Bytes given out so far.
+    /// Bytes read back so far.
     pub read: Arc<AtomicU64>,
 }
 
-/// The pages of one processor; memory is given back as they are read.
+/// The pages of one processor. Memory is freed as they are read.
 pub(crate) struct CpuSource {
     segments: VecDeque<Segment>,
     spill: Option<Arc<File>>,
-    /// The chunk's bytes and where its pages end.
+    /// The chunk's bytes, and the ends of its pages.
     current: Option<(Current, Vec<u32>)>,
     next: usize,
     offset: u64,
@@ -443,7 +444,7 @@ mod tests {
         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
         \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
 
-    /// A processor that has nothing left is complete, and keeps its number.
+    /// A processor with an empty buffer is complete, and keeps its number.
     #[test]
     fn nothing_is_left_out_where_nothing_is_left() {
         let layout = PageLayout::parse(HEADER, ByteOrder::NATIVE).unwrap();

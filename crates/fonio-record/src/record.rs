@@ -1,4 +1,4 @@
-//! One recording from beginning to end.
+//! Makes one recording from beginning to end.
 
 use std::cell::RefCell;
 use std::io;
@@ -25,25 +25,24 @@ use crate::waits;
 use crate::write::{CaptureReader, WithoutOwn};
 use crate::{Progress, RecordError, RecordOptions, RecordSummary, StopReason};
 
-/// The kernel's buffers over all processors, where nothing else was asked for: at most this, and at most this part of
-/// the memory.
+/// Default size of the kernel's buffers over all processors: at most this, and at most this part of the memory.
 const KERNEL_BUFFERS: u64 = 64 << 20;
 const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
-/// The least and the most for one processor: at 64 bytes an event, 8 MiB hold 131,000 events, which is what 160,000
-/// requests a second bring between two wake-ups.
+/// Smallest and largest default buffer of one processor. At 64 bytes an event, 8 MiB hold 131,000 events: as many as
+/// 160,000 requests a second cause between two wake-ups.
 const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 
-/// Adds rows that only the caller of [`record_with`] knows.
+/// Adds rows that only the caller of [`record_with`] has.
 pub type Beside<'a> = dyn FnMut(&mut dyn RowSink) -> std::io::Result<()> + 'a;
 
-/// Records block I/O as `options` say and writes a recording.
+/// Records block I/O as `options` say, and writes a recording.
 ///
-/// While the capture runs, SIGINT and SIGTERM end it cleanly; a second SIGINT gives it up. The terminal sends SIGINT to
-/// a command too; SIGTERM is passed on to it. Nothing is changed on the machine but an instance of our own in tracefs,
-/// which is removed at the end, as is what a killed run left.
+/// While the capture runs, SIGINT and SIGTERM end it cleanly, and a second SIGINT gives it up. The terminal sends
+/// SIGINT to the command too; the recorder passes SIGTERM on to it. The only change to the machine is our instance in
+/// tracefs. It is removed at the end, together with instances that killed runs left.
 ///
 /// # Errors
-/// [`RecordError`] says in one sentence what the machine cannot offer or what failed.
+/// [`RecordError`] says in one sentence what the machine lacks or what failed.
 pub fn record(
     options: &RecordOptions,
     progress: &mut dyn FnMut(Progress<'_>),
@@ -51,11 +50,12 @@ pub fn record(
     record_with(options, &mut |_| Ok(()), progress)
 }
 
-/// [`record`], with rows that only the caller knows, such as the phases of the command. `beside` is called once, after
-/// the capture; it may give marks, calls, waits, files and samples. Instants are those of `CLOCK_MONOTONIC`.
+/// Does what [`record`] does, and adds rows that only the caller has, such as the phases of the command. `beside` is
+/// called once, after the capture; it may give marks, calls, waits, files and samples. Its instants are on
+/// `CLOCK_MONOTONIC`.
 ///
 /// # Errors
-/// As [`record`]; an error of `beside` is [`RecordError::Write`].
+/// Those of [`record`]; an error of `beside` is [`RecordError::Write`].
 pub fn record_with(
     options: &RecordOptions,
     beside: &mut Beside<'_>,
@@ -66,25 +66,25 @@ pub fn record_with(
     taken.write(pages, beside, progress)
 }
 
-/// Everything that a capture needs, before it begins.
+/// A capture that is ready to begin.
 struct Prepared<'a> {
     options: &'a RecordOptions,
     machine: Machine,
-    /// What the user was told.
+    /// The notes that the user got.
     notes: Vec<String>,
     signals: Listener,
     layout: PageLayout,
     decoder: BlockDecoder,
     watched: Watched,
     block: (Instance, PageStore),
-    /// Where waits are recorded.
+    /// The instance, store and decoder for waits, if they are recorded.
     waits: Option<(Instance, PageStore, SchedDecoder)>,
-    /// After the instances, which are removed before it is unmounted.
+    /// Dropped after the instances: they must be removed before tracefs is unmounted.
     tracefs: Tracefs,
 }
 
 impl<'a> Prepared<'a> {
-    /// Finds out what is to be watched, and makes the instances in tracefs.
+    /// Finds the devices to watch, and makes the instances in tracefs.
     fn new(
         options: &'a RecordOptions,
         progress: &mut dyn FnMut(Progress<'_>),
@@ -169,7 +169,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// What a capture took beside the pages of block events, before it is a recording.
+/// The data of a finished capture except the pages of block events.
 struct Taken<'a> {
     options: &'a RecordOptions,
     machine: Machine,
@@ -181,16 +181,16 @@ struct Taken<'a> {
     waits: Option<(SchedDecoder, Pages)>,
 }
 
-/// What became of the block events.
+/// The result of writing the block events.
 struct Assembled {
     meta: Meta,
     events: u64,
-    /// Requests and bios of the recorder itself, which were left out.
+    /// Requests and bios that the recorder itself caused; they are left out.
     own_rows: u64,
     losses: Losses,
 }
 
-/// What a user should know of a recording: a stable name, a sentence, and how often.
+/// A remark on a recording: a stable name, a sentence, and how often it applies.
 type Remark = (&'static str, String, u64);
 
 impl Taken<'_> {
@@ -258,7 +258,7 @@ impl Taken<'_> {
         })
     }
 
-    /// Events were captured, so whatever can be kept of them is.
+    /// Creates the writer. It keeps the rows that fit, because the captured events cannot be had again.
     fn writer(&self) -> Result<Writer, RecordingError> {
         let overwrite = self.options.overwrite;
         let options = WriterOptions {
@@ -277,7 +277,8 @@ impl Taken<'_> {
         }
     }
 
-    /// The path in an error of the system is that of a file that is gone with it.
+    /// Makes the error for a recording that could not be finished. The path in the system's error is of a file that is
+    /// removed with the recording.
     fn not_finished(&self, error: RecordingError) -> RecordError {
         match error {
             RecordingError::Io { source, .. } => RecordError::Write { out: self.options.out.clone(), source },
@@ -285,7 +286,8 @@ impl Taken<'_> {
         }
     }
 
-    /// Writes what does not come from the trace: the monitor's samples, the command's mark, and the caller's rows.
+    /// Writes the rows that do not come from the trace: the monitor's samples, the command's mark, and the caller's
+    /// rows.
     fn write_what_was_beside(&self, beside: &mut Beside<'_>, writer: &mut Writer) -> io::Result<()> {
         writer.began(self.captured.began)?;
         if let Some(monitor) = &self.captured.monitor {
@@ -297,7 +299,7 @@ impl Taken<'_> {
         beside(writer)
     }
 
-    /// Makes requests of the block events and writes them. Notes in `completions` what completed.
+    /// Turns the block events into requests and writes them. Notes in `completions` which requests completed when.
     fn write_requests(
         &self,
         pages: Pages,
@@ -319,7 +321,7 @@ impl Taken<'_> {
         Ok(Assembled { meta, events: reader.events, own_rows, losses: reader.into_losses() })
     }
 
-    /// Writes why threads waited, where that was recorded. Says what is missing of it.
+    /// Writes why threads waited, if that was recorded. Returns remarks on what is missing.
     fn write_waits(
         &mut self,
         completions: Option<RefCell<Completions>>,
@@ -332,7 +334,7 @@ impl Taken<'_> {
         waits::write(formats, pages, &self.captured, &completions, &self.machine, writer)
     }
 
-    /// Tells the user, and every reader of the recording.
+    /// Shows the remarks to the user and stores them in the recording.
     fn remark(
         &mut self,
         (code, message, count): Remark,
@@ -364,7 +366,7 @@ fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
     )
 }
 
-/// What only this machine knows.
+/// Adds to the metadata what only this machine knows.
 fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
     meta.began = Some(captured.began);
     meta.ended = Some(captured.ended);
@@ -377,7 +379,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     meta.command_user_ns = cpu.map(|(user, _)| nanos(user));
     meta.command_system_ns = cpu.map(|(_, system)| nanos(system));
     meta.host = machine.host();
-    // Those that had events, those that were asked for, and what they are stacked on.
+    // The devices with events, the devices that the user named, and the devices below them.
     let mut ids: Vec<DeviceId> = meta.devices.iter().map(|device| device.id).collect();
     if let Ok(watched) = select::resolve(machine, &options.select) {
         ids.extend(watched.named());
@@ -388,7 +390,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     meta.devices = ids.into_iter().filter_map(|id| machine.device(id).or_else(|| known(id))).collect();
 }
 
-/// A capture whose buffer was full ended before its command, which runs on undisturbed.
+/// Waits for the command of a capture that ended because its buffer was full; the command runs on undisturbed.
 fn wait_for_command(captured: &mut Captured, signals: &Listener) -> Result<(), RecordError> {
     if captured.stopped_by != StopReason::BufferFull {
         return Ok(());
@@ -419,7 +421,7 @@ fn kernel_buffer(machine: &Machine, options: &RecordOptions) -> ByteCount {
     ByteCount(share.clamp(*KERNEL_BUFFER_PER_CPU.start(), *KERNEL_BUFFER_PER_CPU.end()))
 }
 
-/// Fails now rather than after the capture where the recording could not be written.
+/// Fails before the capture if the recording could not be written after it.
 fn check_out(out: &Path, overwrite: bool) -> Result<(), RecordError> {
     let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
     if !overwrite && out.symlink_metadata().is_ok() && !is_empty(out) {

@@ -1,4 +1,4 @@
-//! From what the user named to device numbers.
+//! Finds the device numbers for the devices and paths that the user named.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,9 +14,9 @@ use crate::{RecordError, Selector};
 /// The disks to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// These, with those that they map to, in order of number.
+    /// These disks and the disks that they map to, in order of number.
     Only(Vec<DeviceId>),
-    /// Every disk but these: loop devices whose file lies on another disk, where the same I/O is seen again.
+    /// Every disk but these: loop devices over a file on another disk, where the same I/O is seen again.
     AllBut(Vec<DeviceId>),
 }
 
@@ -29,7 +29,7 @@ impl Watched {
         }
     }
 
-    /// The kernel's event filter; `None` where every event passes.
+    /// The kernel's event filter; `None` if every event passes.
     pub(crate) fn event_filter(&self) -> Option<String> {
         let (devices, comparison, join) = match self {
             Watched::Only(devices) => (devices, "==", "||"),
@@ -40,7 +40,7 @@ impl Watched {
     }
 }
 
-/// What the selectors name; without any, every disk on which I/O is seen once.
+/// Resolves the selectors. Without any, chooses disks so that each I/O is seen once.
 pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watched, RecordError> {
     if selectors.is_empty() {
         // A mapped device (dm, md) makes no requests of its own; a loop device does.
@@ -72,7 +72,7 @@ fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError
     {
         return Ok(id);
     }
-    // No node in /dev, as in a container or on Android (/dev/block): sysfs knows disks and partitions by name.
+    // There is no node in /dev, as in a container or on Android (/dev/block). sysfs knows disks and partitions by name.
     let bare = path.file_name().unwrap_or(name);
     let dev = machine.sys("class/block").join(bare).join("dev");
     if let Some(id) = crate::machine::read_text(&dev).as_deref().and_then(device::parse) {
@@ -95,7 +95,7 @@ fn path_devices(machine: &Machine, path: &Path) -> Result<Vec<DeviceId>, RecordE
     if id.major() != 0 {
         return Ok(vec![id]);
     }
-    // btrfs and the like have numbers of their own: ask which device is mounted there. The innermost mount wins.
+    // btrfs and some others have device numbers of their own. Look up the mounted device; the innermost mount wins.
     let table = machine.mounts();
     let holding = table.iter().filter(|mount| real.starts_with(&mount.dir));
     let mount = holding.max_by_key(|mount| (mount.device == id, mount.dir.components().count()));

@@ -1,10 +1,9 @@
-//! The spill file: raw pages that memory has no room for.
+//! The spill file: raw pages for which memory has no room.
 //!
-//! A thread of its own writes them, so that a slow disk does not hold up the reading of the kernel's buffers, and so that
-//! the bios of these writes can be told from others by that thread. It writes past the page cache where the file system
-//! allows it: else kernel threads would write the pages back later, in their own name. What the file system writes for
-//! itself on the way (its journal, the extents of the file) cannot be told apart; best spill to a disk that is not
-//! watched.
+//! A separate thread writes them. A slow disk then does not delay reading the kernel's buffers, and the thread id
+//! identifies the bios of these writes. The thread bypasses the page cache where the file system allows it; otherwise
+//! kernel threads would write the pages back later, in their own name. Writes that the file system itself adds (its
+//! journal, the extents of the file) cannot be identified. It is best to spill to a disk that is not watched.
 
 use std::fs::File;
 use std::io;
@@ -17,9 +16,9 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::pages::Chunk;
 
-/// Which chunk: the processor's place and the chunk's.
+/// Identifies a chunk: the index of its processor, and its index there.
 type Key = (usize, usize);
-/// Where it was written, or why it was not; then it still holds its pages.
+/// The offset of a written chunk, or the error that prevented the write; the chunk then still holds its pages.
 type Written = (Key, io::Result<u64>, Chunk);
 
 /// The spill file and the thread that writes it.
@@ -29,14 +28,14 @@ pub(crate) struct Spill {
     thread: JoinHandle<io::Result<Done>>,
 }
 
-/// What remains of it.
+/// The result of a finished spill file.
 pub(crate) struct Done {
     pub file: File,
     pub tid: Option<u32>,
 }
 
 impl Spill {
-    /// Makes a nameless file in `dir`; it is gone when the recorder is, however that ends.
+    /// Creates a nameless file in `dir`, which disappears when the recorder ends, however it ends.
     pub(crate) fn create(dir: &Path) -> io::Result<Spill> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
@@ -51,12 +50,12 @@ impl Spill {
         Ok(Spill { to_write, written, thread })
     }
 
-    /// Hands a chunk over.
+    /// Sends a chunk to the writing thread.
     pub(crate) fn send(&mut self, key: Key, chunk: Chunk) -> io::Result<()> {
         self.to_write.send((key, chunk)).map_err(|_| io::Error::other("the spill file could not be written"))
     }
 
-    /// The next chunk that has been written, or could not be.
+    /// Returns the next chunk that was written or failed.
     pub(crate) fn written(&mut self) -> io::Result<Option<Written>> {
         match self.written.try_recv() {
             Ok(written) => Ok(Some(written)),
@@ -67,7 +66,7 @@ impl Spill {
         }
     }
 
-    /// Waits for the last write.
+    /// Waits for the last write, and returns the remaining results.
     pub(crate) fn finish(self) -> io::Result<(Vec<Written>, Done)> {
         drop(self.to_write);
         let written = self.written.into_iter().collect();
@@ -81,7 +80,7 @@ fn write(file: File, chunks: &Receiver<(Key, Chunk)>, done: &Sender<Written>) ->
     let mut offset = 0;
     let mut failed = None;
     for (key, chunk) in chunks {
-        // After a failure the disk is left alone: each chunk goes back, so that no page is lost by it.
+        // After a failure the thread writes no more. It sends each chunk back, so that no page is lost.
         let written = match failed {
             None => file.write_all_at(chunk.bytes(), offset).map(|()| offset),
             Some(kind) => Err(io::Error::from(kind)),
@@ -90,12 +89,12 @@ fn write(file: File, chunks: &Receiver<(Key, Chunk)>, done: &Sender<Written>) ->
             Ok(_) => offset += chunk.bytes().len() as u64,
             Err(error) => failed = Some(error.kind()),
         }
-        // The receiver is gone only when the capture was given up.
+        // The receiver has been dropped only if the capture was given up.
         if done.send((key, written, chunk)).is_err() {
             break;
         }
     }
-    // Reading back with arbitrary lengths does not go together with direct I/O.
+    // Direct I/O does not allow reading back with arbitrary lengths.
     let flags = rustix::fs::fcntl_getfl(&file)?;
     rustix::fs::fcntl_setfl(&file, flags - OFlags::DIRECT)?;
     Ok(Done { file, tid })

@@ -1,7 +1,8 @@
-//! When a capture ends, and what its command is told before: decisions only, without a clock, a signal or a process.
+//! Decides when a capture ends, and which signals its command gets before. Contains decisions only: no clock, signal or
+//! process.
 //!
-//! Ctrl-C, SIGTERM, quiet and the end of the stated time ask a command that still runs to end, and give it some time, in
-//! which the capture goes on. A full buffer ends the capture at once and leaves the command alone.
+//! Ctrl-C, SIGTERM, quiet and the end of the stated time ask a running command to end, and give it some time, in which
+//! the capture continues. A full buffer ends the capture at once and leaves the command alone.
 
 use std::time::Duration;
 
@@ -10,16 +11,16 @@ use fonio_core::Timestamp;
 use crate::StopReason;
 use crate::capture::after;
 
-/// How long a command may take to end after it was asked to.
+/// The time that a command gets to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What is known at one wake-up.
+/// The state at one wake-up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub now: Timestamp,
     /// The store has no room for another page.
     pub buffer_full: bool,
-    /// How often Ctrl-C came since the capture began, and SIGTERM.
+    /// The number of Ctrl-C since the capture began, and that of SIGTERM.
     pub interrupts: usize,
     pub terminations: usize,
     pub command_ended: bool,
@@ -27,61 +28,61 @@ pub(crate) struct Seen {
     pub quiet: bool,
 }
 
-/// What is to be done.
+/// What the capture must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// The capture goes on.
+    /// Continue the capture.
     Continue,
-    /// The command is sent SIGTERM, and the capture goes on.
+    /// Send SIGTERM to the command, and continue the capture.
     Terminate,
-    /// The capture ends.
+    /// End the capture.
     Stop {
         reason: StopReason,
-        /// The command still runs although it became quiet, and is killed.
+        /// Kill the command: it was quiet, and it still runs.
         kill: bool,
     },
-    /// The capture is given up, and the command is sent SIGTERM.
+    /// Give the capture up, and send SIGTERM to the command.
     GiveUp,
 }
 
 /// Decides at each wake-up of one capture.
 #[derive(Debug)]
 pub(crate) struct StopPolicy {
-    /// When the stated time is over.
+    /// When the stated time ends.
     end: Option<Timestamp>,
     has_command: bool,
-    /// The terminal sends Ctrl-C to the command too.
+    /// Whether the terminal sends Ctrl-C to the command too.
     command_hears_interrupts: bool,
     ending: Option<Ending>,
 }
 
-/// The command was asked to end, or has heard Ctrl-C.
+/// The state after the command was asked to end, or got Ctrl-C.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     reason: StopReason,
-    /// When the command is to be sent SIGTERM, where that has not been done.
+    /// When to send the command SIGTERM, if that has not been done.
     terminate_at: Option<Timestamp>,
-    /// When the capture ends whether the command has ended or not.
+    /// When the capture ends, even if the command has not ended.
     by: Timestamp,
 }
 
 impl StopPolicy {
-    /// For a capture without a command.
+    /// Makes the policy of a capture without a command.
     pub(crate) fn new(end: Option<Timestamp>) -> StopPolicy {
         StopPolicy { end, has_command: false, command_hears_interrupts: false, ending: None }
     }
 
-    /// For a capture with a command, which hears Ctrl-C where it is in our process group.
+    /// Makes it the policy of a capture with a command. The command gets Ctrl-C if it is in our process group.
     pub(crate) fn with_command(self, hears_interrupts: bool) -> StopPolicy {
         StopPolicy { has_command: true, command_hears_interrupts: hears_interrupts, ..self }
     }
 
-    /// Whether the command has been given its time to end.
+    /// Whether the command has been asked to end, or got Ctrl-C.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
 
-    /// The next instant at which something may be to be decided although nothing happens.
+    /// The next instant at which a decision may be due without any event.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         match &self.ending {
             None => self.end,
@@ -89,7 +90,7 @@ impl StopPolicy {
         }
     }
 
-    /// Decides.
+    /// Decides what to do at one wake-up.
     pub(crate) fn decide(&mut self, seen: &Seen) -> Decision {
         if seen.buffer_full {
             return Decision::Stop { reason: StopReason::BufferFull, kill: false };
@@ -120,7 +121,7 @@ impl StopPolicy {
 
     fn begin_to_end(&mut self, reason: StopReason, now: Timestamp) -> Decision {
         if reason == StopReason::Interrupted && self.command_hears_interrupts {
-            // Only a command that does not heed Ctrl-C is asked again.
+            // Only a command that ignored Ctrl-C gets SIGTERM.
             let terminate_at = after(now, GRACE);
             let by = after(terminate_at, GRACE);
             self.ending = Some(Ending { reason, terminate_at: Some(terminate_at), by });
@@ -132,7 +133,7 @@ impl StopPolicy {
     }
 }
 
-/// Why a capture that nothing has asked to end so far is to end now.
+/// The reason to end a capture that nothing has asked to end before, if there is one.
 fn reason_to_end(seen: &Seen, end: Option<Timestamp>) -> Option<StopReason> {
     if seen.terminations > 0 {
         Some(StopReason::Terminated)
@@ -162,8 +163,8 @@ mod tests {
         Apart,
     }
 
-    /// Wakes the policy of a capture of ten seconds every 100 ms, and shows each decision but `Continue` with its time.
-    /// `happens` says what is new at which wake-up.
+    /// Wakes the policy of a capture of ten seconds every 100 ms, and compares each decision except `Continue`, with
+    /// its time. `happens` says which event is new at which wake-up.
     fn check(command: Command, happens: &[(u64, Happening)], expected: &[(u64, Decision)]) {
         let policy = StopPolicy::new(Some(Timestamp(10_000 * MS)));
         let mut policy = match command {
@@ -212,7 +213,7 @@ mod tests {
     fn the_end_of_the_command_ends_the_capture() {
         for command in [Command::Beside, Command::Apart] {
             check(command, &[(300, COMMAND_ENDS)], &[(300, stop(StopReason::CommandEnded))]);
-            // A command that ends in the moment of Ctrl-C has ended by itself.
+            // A command that ends at the same moment as Ctrl-C has ended by itself.
             check(
                 command,
                 &[(300, COMMAND_ENDS), (300, INTERRUPT)],
@@ -232,7 +233,7 @@ mod tests {
         );
         let end = StopReason::Terminated;
         check(Command::Beside, &[(300, TERMINATION)], &[(300, Decision::Terminate), (2_300, stop(end))]);
-        // What comes later does not change the reason.
+        // Later events do not change the reason.
         check(
             Command::Apart,
             &[(300, TERMINATION), (400, INTERRUPT), (500, QUIET), (600, TERMINATION)],

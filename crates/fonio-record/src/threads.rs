@@ -1,4 +1,4 @@
-//! Who the threads are that queue I/O.
+//! Identifies the threads that queue I/O.
 
 use fonio_core::Thread;
 use fonio_system::Cgroups;
@@ -7,12 +7,12 @@ use rustc_hash::FxHashMap;
 
 use crate::machine::Machine;
 
-/// Threads looked up in one wake-up. A storm of short-lived processes must not keep the recorder busy.
+/// Largest number of look-ups in one wake-up. Many short-lived processes must not keep the recorder busy.
 const LOOKUPS_PER_WAKE: usize = 64;
-/// Threads known in all.
+/// Largest number of known threads.
 const KNOWN_MAX: usize = 100_000;
 
-/// What procfs says about a thread, beyond its name.
+/// Facts of a thread from procfs, except its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
     pid: Option<u32>,
@@ -20,10 +20,10 @@ pub(crate) struct Identity {
     cgroup: Option<String>,
 }
 
-/// Threads seen so far.
+/// The threads seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
-    /// `None` while a look-up is due.
+    /// `None` until the thread is looked up.
     known: FxHashMap<u32, Option<Identity>>,
     due: Vec<u32>,
     last: u32,
@@ -35,7 +35,7 @@ impl Threads {
         let Ok((_, mut cursor)) = layout.open(page) else { return };
         while let Some(Ok(record)) = cursor.next(page) {
             let Some(tid) = tid_of(record.data) else { continue };
-            // Mostly the same thread as before. 0 is the idle thread of every processor.
+            // Mostly it is the same thread as before. 0 is the idle thread of every processor.
             if tid == self.last || tid == 0 {
                 continue;
             }
@@ -52,9 +52,9 @@ impl Threads {
         }
     }
 
-    /// Looks up some of those that are new.
+    /// Looks up some of the new threads.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
-        // The newest first: they are the most likely to be still there.
+        // The newest first: they are the most likely to exist still.
         for _ in 0..LOOKUPS_PER_WAKE {
             let Some(tid) = self.due.pop() else { break };
             let identity = read_identity(machine, tid);
@@ -62,7 +62,7 @@ impl Threads {
         }
     }
 
-    /// Adds what is known to a row.
+    /// Adds the known facts to a row.
     pub(crate) fn complete(&self, row: &mut Thread) {
         if let Some(Some(identity)) = self.known.get(&row.tid) {
             row.pid = identity.pid;

@@ -1,8 +1,9 @@
-//! tracefs: finding or mounting it, an instance of our own, and what a killed run left.
+//! Finds or mounts tracefs, makes our instance, and removes the instances of killed runs.
 //!
-//! An instance is a directory under `instances/` with buffers and switches of its own, so that neither the machine's
-//! settings nor another tracer are touched. It lives until it is removed, also when its maker is killed: its name holds
-//! the maker's process id and start time, and the next run removes those whose maker is gone.
+//! An instance is a directory under `instances/` with its own buffers and switches. Using one changes neither the
+//! machine's settings nor another tracer's. The kernel keeps an instance until it is removed, even if its maker is
+//! killed. Its name therefore contains the maker's process id and start time, and the next run removes the instances
+//! whose maker is gone.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -24,13 +25,13 @@ use crate::RecordError;
 use crate::machine::{Machine, read_text};
 use crate::select::Watched;
 
-/// Where it is mounted if anywhere.
+/// The usual mount point.
 const USUAL_MOUNT: &str = "/sys/kernel/tracing";
 const INSTANCE_PREFIX: &str = "fonio-";
 
-/// What is switched on. Not `block_getrq`, `block_io_start` and `block_io_done`, which come with the queueing, insertion
-/// and completion of the same request and would add half to the cost; nor `block_plug` and `block_unplug`, which say
-/// nothing about a request.
+/// The events that are switched on. `block_getrq`, `block_io_start` and `block_io_done` are left out: they come with
+/// the queueing, insertion and completion of the same request and would increase the cost by half. `block_plug` and
+/// `block_unplug` are left out because they say nothing about a request.
 const EVENTS: [&str; 12] = [
     "block_bio_queue",
     "block_bio_backmerge",
@@ -45,10 +46,10 @@ const EVENTS: [&str; 12] = [
     "block_rq_merge",
     "block_rq_remap",
 ];
-/// Without these there are no requests.
+/// Without these events there are no requests.
 const NEEDED_EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 
-/// A tracefs that can be used, mounted or not.
+/// A usable tracefs.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     root: PathBuf,
@@ -57,18 +58,18 @@ pub(crate) struct Tracefs {
 
 #[derive(Debug)]
 enum Held {
-    /// Somebody else's mount.
+    /// Another process's mount.
     Found,
-    /// A mount that only this process sees and that ends with it.
+    /// A mount that only this process sees, and that ends with it.
     Private(#[allow(dead_code, reason = "keeps the mount")] OwnedFd),
-    /// Kernels before 5.2 know no such mounts.
+    /// A public mount of ours: kernels before 5.2 have no private ones.
     Mounted,
 }
 
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if matches!(self.held, Held::Mounted) {
-            // Busy means that another tracer began to use it meanwhile: it stays.
+            // EBUSY means that another tracer is using it by now: it stays.
             let _ = unmount(&self.root, UnmountFlags::empty());
         }
     }
@@ -80,7 +81,7 @@ pub(crate) fn file_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Er
 }
 
 impl Tracefs {
-    /// Finds tracefs, or mounts it for this process alone; `note` is told when it had to be mounted for everybody.
+    /// Finds tracefs, or mounts it for this process alone. Calls `note` if it had to be mounted for everybody.
     pub(crate) fn open(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
         let tracefs = Tracefs::find_or_mount(machine, note)?;
         let instances = tracefs.root.join("instances");
@@ -137,7 +138,7 @@ impl Tracefs {
         Ok(Tracefs { root: USUAL_MOUNT.into(), held: Held::Mounted })
     }
 
-    /// Removes the instances of runs that were killed, and gives their names.
+    /// Removes the instances of killed runs, and returns their names.
     pub(crate) fn remove_leftovers(&self) -> Vec<String> {
         let mut removed = Vec::new();
         for entry in fs::read_dir(self.root.join("instances")).into_iter().flatten().flatten() {
@@ -146,8 +147,8 @@ impl Tracefs {
             if id.runs() {
                 continue;
             }
-            // The kernel refuses this while somebody reads the buffers: a recorder in another process namespace, whose
-            // number here is another one. It switches the events off itself.
+            // The kernel refuses this while a process reads the buffers. That can be a recorder in another process
+            // namespace, whose process id differs here. Such a recorder switches its events off itself.
             if fs::remove_dir(entry.path()).is_ok() {
                 removed.push(name);
             }
@@ -155,7 +156,7 @@ impl Tracefs {
         removed
     }
 
-    /// Makes an instance, switched off, with the clock and block events of a recording.
+    /// Makes an instance with the clock and the block events of a recording, switched off.
     pub(crate) fn instance(
         &self,
         machine: &Machine,
@@ -168,9 +169,9 @@ impl Tracefs {
         Ok(instance)
     }
 
-    /// Makes an instance, switched off, with the scheduler's events of the threads that it will be told to follow.
+    /// Makes an instance with the scheduler events of the threads to follow, switched off.
     ///
-    /// It is another instance because following threads holds for all of an instance's events, and a request may
+    /// A separate instance is needed, because following threads filters all events of an instance, and a request may
     /// complete while any thread runs.
     pub(crate) fn waits_instance(
         &self,
@@ -190,7 +191,7 @@ impl Tracefs {
             doing: "reading",
             source: io::ErrorKind::InvalidData.into(),
         })?;
-        // One process may record twice at a time, in its tests at least.
+        // One process may make two recordings at the same time, at least in tests.
         let name = format!(
             "{INSTANCE_PREFIX}{}-{}-{}",
             maker.pid,
@@ -199,7 +200,7 @@ impl Tracefs {
         );
         let dir = self.root.join("instances").join(name);
         fs::create_dir(&dir).map_err(|error| refusal(machine, &dir, error, "making the directory"))?;
-        // From here on dropping it removes the directory.
+        // From here on, dropping the instance removes the directory.
         let instance = Instance { dir, cpus: Vec::new(), buffers: Vec::new() };
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono").map_err(|error| match error {
@@ -211,12 +212,12 @@ impl Tracefs {
             other => other,
         })?;
         instance.write("buffer_size_kb", &kib_per_cpu.to_string())?;
-        // A page says how many events were overwritten before it; it would not say how many were refused.
+        // A page states how many events were overwritten before it, but not how many were refused.
         instance.write("options/overwrite", "1")?;
         Ok(instance)
     }
 
-    /// How pages and block events look in this kernel.
+    /// The layouts of pages and block events in this kernel.
     pub(crate) fn layouts(&self) -> Result<(PageLayout, BlockDecoder), RecordError> {
         let order = ByteOrder::NATIVE;
         let path = self.root.join("events/header_page");
@@ -227,7 +228,7 @@ impl Tracefs {
         Ok((layout, decoder.ok_or(RecordError::NoBlockEvents)?))
     }
 
-    /// How the scheduler's events look in this kernel.
+    /// The layouts of the scheduler events in this kernel.
     pub(crate) fn sched_layouts(&self) -> Result<SchedDecoder, RecordError> {
         let mut formats = self.formats("sched", &SCHED_EVENTS)?;
         formats.extend(self.formats("sched", &[RUNTIME_EVENT])?);
@@ -235,7 +236,7 @@ impl Tracefs {
         SchedDecoder::new(&formats, ByteOrder::NATIVE).ok_or(RecordError::NoSchedulerEvents)
     }
 
-    /// Those of `events` that this kernel has.
+    /// The formats of those of `events` that this kernel has.
     fn formats(&self, system: &str, events: &[&str]) -> Result<Vec<EventFormat>, RecordError> {
         let mut formats = Vec::new();
         for name in events {
@@ -250,7 +251,7 @@ impl Tracefs {
     }
 }
 
-/// Reads a text in one go: the kernel gives `header_page` to the first read only, however short that is.
+/// Reads a text with one call: the kernel returns `header_page` to the first read only, however short that is.
 fn read_whole(path: &Path) -> Result<String, RecordError> {
     let mut file = File::open(path).map_err(file_error(path, "opening"))?;
     let mut text = vec![0; 64 << 10];
@@ -270,7 +271,7 @@ fn mount_private() -> Result<OwnedFd, Errno> {
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// Why the kernel refused to let us write, or look, at `path`.
+/// Explains why the kernel did not let us write, or look, at `path`.
 fn refusal(machine: &Machine, path: &Path, error: io::Error, doing: &'static str) -> RecordError {
     match Errno::from_io_error(&error) {
         Some(Errno::ROFS) => {
@@ -286,25 +287,26 @@ fn refusal(machine: &Machine, path: &Path, error: io::Error, doing: &'static str
     }
 }
 
-/// The kernel's lockdown mode, where it is on: `none [integrity] confidentiality`.
+/// The kernel's lockdown mode if it is on, from a text such as `none [integrity] confidentiality`.
 fn lockdown(machine: &Machine) -> Option<String> {
     let text = read_text(&machine.sys("kernel/security/lockdown"))?;
     let mode = text.split('[').nth(1)?.split(']').next()?;
     (mode != "none").then(|| mode.to_owned())
 }
 
-/// Who made an instance, by its name without the prefix: `4711-123456-0`, with the process's number and start time.
+/// The maker of an instance, by its name without the prefix, such as `4711-123456-0`: process id and start time come
+/// first.
 fn maker(name: &str) -> Option<ProcessId> {
     let mut parts = name.split('-');
     Some(ProcessId { pid: parts.next()?.parse().ok()?, started_ticks: parts.next()?.parse().ok()? })
 }
 
-/// What the kernel says about one processor's buffer.
+/// The kernel's statistics of one processor's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuStats {
-    /// Overwritten before they were read.
+    /// Events that were overwritten before they were read.
     pub overrun: u64,
-    /// Refused: the writer was interrupted too often, or overtook itself.
+    /// Events that were refused: the writer was interrupted too often, or overtook itself.
     pub refused: u64,
 }
 
@@ -314,7 +316,7 @@ pub(crate) struct Instance {
     dir: PathBuf,
     /// Its processors, in order of number.
     pub cpus: Vec<u32>,
-    /// The buffers, until the page store takes them.
+    /// The buffers, until [`Instance::take_buffers`] takes them.
     buffers: Vec<(u32, File)>,
 }
 
@@ -342,14 +344,15 @@ impl Instance {
     }
 
     fn enable_waits(&self) -> Result<(), RecordError> {
-        // Threads that a followed thread makes are followed too.
+        // Threads that a followed thread creates are followed too.
         self.write("options/event-fork", "1")?;
         for name in SCHED_EVENTS {
             let dir = format!("events/sched/{name}");
             if !self.dir.join(&dir).exists() {
                 return Err(RecordError::NoSchedulerEvents);
             }
-            // A stack only where a thread blocks or is woken. Without stacks less is known, which the reader notices.
+            // A stack is taken only when a thread blocks or is woken. Without stacks some reasons stay unknown; the
+            // reader notices that.
             let stack = match name {
                 "sched_switch" => Some("stacktrace if prev_state & 255"),
                 "sched_waking" => Some("stacktrace"),
@@ -360,7 +363,7 @@ impl Instance {
             }
             self.write(&format!("{dir}/enable"), "1")?;
         }
-        // Without it, it is not known when a thread came onto a processor whose idle thread is not traced.
+        // Without this event, nothing shows when a thread came onto a processor whose idle thread is not traced.
         let runtime = format!("events/sched/{RUNTIME_EVENT}");
         if self.dir.join(&runtime).exists() {
             self.write(&format!("{runtime}/enable"), "1")?;
@@ -368,7 +371,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Follows the thread `tid` and all that it makes; those that were followed before are not any more.
+    /// Follows the thread `tid` and all threads that it creates. Threads followed before are followed no more.
     pub(crate) fn follow(&self, tid: u32) -> Result<(), RecordError> {
         self.write("set_event_pid", &tid.to_string())
     }
@@ -400,23 +403,24 @@ impl Instance {
         Ok(())
     }
 
-    /// Each processor's `trace_pipe_raw`, not blocking. The instance can be removed only when they are closed.
+    /// Takes each processor's `trace_pipe_raw`, opened without blocking. The instance can be removed only after they
+    /// are closed.
     pub(crate) fn take_buffers(&mut self) -> Vec<(u32, File)> {
         std::mem::take(&mut self.buffers)
     }
 
-    /// Starts or stops the writing of events into the buffers.
+    /// Starts or stops writing events into the buffers.
     pub(crate) fn switch(&self, on: bool) -> Result<(), RecordError> {
         self.write("tracing_on", if on { "1" } else { "0" })
     }
 
-    /// The buffer that each processor really got.
+    /// The actual size of each processor's buffer.
     pub(crate) fn bytes_per_cpu(&self) -> Option<u64> {
         let text = read_text(&self.dir.join("buffer_size_kb"))?;
         Some(text.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
     }
 
-    /// What the kernel lost on one processor; `None` where it does not say.
+    /// The kernel's losses on one processor; `None` where it does not count them.
     pub(crate) fn stats(&self, cpu: u32) -> Option<CpuStats> {
         CpuStats::parse(&read_text(&self.dir.join(format!("per_cpu/cpu{cpu}/stats")))?)
     }
@@ -440,7 +444,7 @@ impl Drop for Instance {
         let _ = self.switch(false);
         let _ = self.write("events/enable", "0");
         self.buffers.clear();
-        // What cannot be removed now is found by the next run.
+        // If removal fails now, the next run removes it.
         let _ = fs::remove_dir(&self.dir);
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of `waits` and the span of the command, out of the scheduler's pages.
+//! Makes the rows of `waits` and the span of the command from the scheduler's pages.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,13 +11,13 @@ use crate::capture::Captured;
 use crate::machine::{Machine, read_text};
 use crate::pages::Pages;
 
-/// The mark that spans the command from when it was made to its end, or to when it became quiet.
+/// The mark from the creation of the command to its end, or to when it became quiet.
 const LAUNCH: &str = "launch";
 
-/// What could not be told: a stable name, a sentence, and how often.
+/// Missing information: a stable name, a sentence, and how often.
 type Missing = (&'static str, String, u64);
 
-/// Writes them to `sink`; the requests have been written. Gives what could not be told.
+/// Writes the rows to `sink`; the requests must have been written. Returns what is missing.
 pub(crate) fn write(
     (layout, decoder): (PageLayout, &SchedDecoder),
     pages: Pages,
@@ -37,7 +37,7 @@ pub(crate) fn write(
     let streams = pages.sources.into_iter().map(|(cpu, source)| (cpu, format!("per_cpu/cpu{cpu}"), source));
     let mut records = MergedRecords::new(layout, streams, captured.began);
     let (mut named, mut stacks) = (Vec::new(), 0_u64);
-    // Behind it, some processors' events are missing.
+    // After this instant, events of some processors are missing.
     let left_out = captured.waits_missed.left_out.as_ref();
     let end = left_out.map_or(Timestamp(u64::MAX), |left| left.complete_until.unwrap_or(captured.began));
     let mut behind = 0;
@@ -91,7 +91,7 @@ pub(crate) fn write(
     Ok(missing)
 }
 
-/// A command that was quiet was ended afterwards.
+/// The end of the command, or when it became quiet if that was earlier. A quiet command is ended afterwards.
 fn ended_before(ended: Option<Timestamp>, quiet: Timestamp) -> Timestamp {
     ended.map_or(quiet, |ended| ended.min(quiet))
 }

@@ -1,4 +1,4 @@
-//! From the pages of a capture to a recording.
+//! Turns the pages of a capture into rows.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,10 +17,10 @@ use crate::lost::Losses;
 use crate::pages::{CpuSource, Pages};
 use crate::threads::Threads;
 
-/// Events between two reports of progress.
+/// Number of events between two progress messages.
 const PROGRESS_EVENTS: u64 = 200_000;
 
-/// The reader of a capture: the ring buffer's, with what procfs said about the threads.
+/// The reader of a capture: ring-buffer events, with the facts about threads from procfs.
 pub(crate) struct CaptureReader<'a> {
     inner: RingBufferReader<CpuSource>,
     threads: &'a Threads,
@@ -29,10 +29,10 @@ pub(crate) struct CaptureReader<'a> {
     read: Arc<AtomicU64>,
     trace_bytes: ByteCount,
     told: u64,
-    /// Where waits are recorded: what completed.
+    /// Takes the completions, if waits are recorded.
     completions: Option<&'a RefCell<Completions>>,
     losses: Losses,
-    /// Events so far.
+    /// Events read so far.
     pub events: u64,
 }
 
@@ -65,12 +65,12 @@ impl<'a> CaptureReader<'a> {
         }
     }
 
-    /// Notes in `completions` what completes.
+    /// Notes each completion in `completions`.
     pub(crate) fn noting(self, completions: Option<&'a RefCell<Completions>>) -> CaptureReader<'a> {
         CaptureReader { completions, ..self }
     }
 
-    /// What was lost, when all has been read.
+    /// The losses, once all has been read.
     pub(crate) fn into_losses(self) -> Losses {
         self.losses
     }
@@ -111,12 +111,12 @@ impl TraceReader for CaptureReader<'_> {
     }
 }
 
-/// Hands on all rows except the requests and bios that the recorder's own thread queued.
+/// Passes on all rows except the requests and bios that the recorder's own thread queued.
 pub(crate) struct WithoutOwn<'a> {
     pub inner: &'a mut dyn RowSink,
     pub own_tid: Option<u32>,
     pub completions: Option<&'a RefCell<Completions>>,
-    /// Rows left out.
+    /// Number of rows left out.
     pub left_out: u64,
 }
 
@@ -130,7 +130,7 @@ impl WithoutOwn<'_> {
 
 impl RowSink for WithoutOwn<'_> {
     fn began(&mut self, _at: Timestamp) -> io::Result<()> {
-        // The writer was told when the capture began, which is before the first event.
+        // The writer was given `began` when the capture began, before the first event.
         Ok(())
     }
     fn request(&mut self, row: &Request) -> io::Result<()> {

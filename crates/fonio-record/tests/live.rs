@@ -1,4 +1,4 @@
-//! Real captures on this machine.
+//! Captures real I/O on this machine.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use fonio_recording::{Recording, Tables};
 use fonio_testing::{Need, has, skip};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What a test looks at.
+/// The rows that the tests look at.
 #[derive(Default)]
 struct Rows {
     requests: Vec<Request>,
@@ -61,7 +61,7 @@ fn read(dir: &Path) -> (Meta, Rows) {
     (recording.meta().clone(), rows)
 }
 
-/// A directory on a real disk, if the build directory is on one.
+/// Makes a directory on a real disk, if the build directory is on one.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -70,7 +70,7 @@ fn words(words: &[&str]) -> Option<Vec<OsString>> {
     Some(words.iter().map(OsString::from).collect())
 }
 
-/// Records, or says why this machine cannot.
+/// Records, or reports why this machine cannot.
 #[track_caller]
 fn try_record(options: &RecordOptions) -> Option<RecordSummary> {
     checked(record(options, &mut |_| {}))
@@ -90,7 +90,7 @@ fn checked(outcome: Result<RecordSummary, RecordError>) -> Option<RecordSummary>
     }
 }
 
-/// What the machine lacks, where an error says that it lacks something. Any other error is a failure of the recorder.
+/// The need that the machine lacks, if the error says that it lacks one. Any other error is a failure of the recorder.
 fn lacking(error: &RecordError) -> Option<Need> {
     match error {
         RecordError::NotRoot => Some(Need::Root),
@@ -106,7 +106,7 @@ fn lacking(error: &RecordError) -> Option<Need> {
     }
 }
 
-/// The private mount of a recorder cannot be seen from outside: ask for one of our own.
+/// The names of the tracefs instances. A recorder's private mount is invisible to us, so this makes its own mount.
 fn instances() -> Vec<String> {
     let mount = tempfile::tempdir().unwrap();
     let flags = rustix::mount::MountFlags::empty();
@@ -126,7 +126,7 @@ fn a_command_and_its_writes() {
     let dir = scratch();
     let file = dir.path().join("written");
     let out = dir.path().join("recording");
-    // dd waits for the end of its input after its last write, so that /proc can be asked who it is.
+    // After its last write, dd waits for the end of its input, so that the recorder can look it up in /proc.
     let script = format!(
         "(head -c 4194304 /dev/zero; sleep 0.5) | dd of={} bs=64k iflag=fullblock oflag=sync 2>/dev/null; exit 7",
         file.display()
@@ -154,7 +154,7 @@ fn a_command_and_its_writes() {
     let disk = &meta.devices[0];
     assert!(disk.name.is_some() && disk.size_bytes.is_some() && disk.scheduler.is_some());
 
-    // An fsync cannot return before what was written has completed.
+    // With oflag=sync, dd ends only after all its writes have completed.
     let written: Vec<&Request> =
         rows.requests.iter().filter(|r| r.op == Op::Write && r.completed.is_some()).collect();
     assert!(written.iter().map(|r| r.bytes.0).sum::<u64>() >= 64 * 64 * 1024);
@@ -239,7 +239,7 @@ fn what_the_caller_knows_stands_beside_it() {
     }
 }
 
-/// Records the waits of a shell script; gives its span, and the waits of all its threads.
+/// Records the waits of a shell script; returns its span, and the waits of all its threads.
 fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, Rows, Mark)> {
     let dir = scratch();
     let out = dir.path().join("recording");
@@ -257,7 +257,7 @@ fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, R
     Some((summary, rows, launch))
 }
 
-/// Seconds that all threads waited for a reason.
+/// The seconds that all threads waited for a reason.
 fn waited_s(rows: &Rows, reason: WaitReason) -> f64 {
     let waits = rows.waits.iter().filter(|wait| wait.reason == reason);
     waits.map(|wait| wait.ended.map_or(0, |ended| ended.0 - wait.began.0)).sum::<u64>() as f64 / 1e9
@@ -265,7 +265,7 @@ fn waited_s(rows: &Rows, reason: WaitReason) -> f64 {
 
 #[test]
 fn why_threads_wait() {
-    // Each script does one thing for 0.3 s at least; what it waits for is the reason of so much at least.
+    // Each script waits at least 0.3 s, and at least that much must have the reason.
     for (script, reason) in [
         ("exec sleep 0.3", WaitReason::Timer),
         ("sleep 0.3; true", WaitReason::Thread),
@@ -277,7 +277,7 @@ fn why_threads_wait() {
         assert!(waited_s(&rows, reason) >= 0.29, "{script}: {:?}", rows.waits);
         let span = launch.until.unwrap().0 - launch.at.0;
         assert!(span >= 290_000_000 && launch.at >= summary.began, "{script}");
-        // The command's first thread begins with its making.
+        // The waits of the command's first thread begin when it is created.
         let first = rows.waits.iter().find(|wait| Some(wait.tid) == launch.tid).unwrap();
         assert_eq!((first.began, first.reason), (launch.at, WaitReason::Cpu), "{script}");
     }
@@ -285,7 +285,7 @@ fn why_threads_wait() {
 
 #[test]
 fn a_wait_for_storage_names_its_request() {
-    // A fast disk can complete a write before its thread has gone to sleep, so not each of them is a wait.
+    // A fast disk can complete a write before its thread has gone to sleep, so some writes cause no wait.
     let script = "dd if=/dev/zero of=file bs=64k count=512 oflag=direct 2>/dev/null";
     let Some((summary, rows, _)) = waits_of(script, None) else { return };
     let storage: Vec<&Wait> = rows.waits.iter().filter(|wait| wait.reason == WaitReason::Storage).collect();
@@ -335,7 +335,8 @@ fn a_duration_ends_it() {
     assert!(record(&RecordOptions { overwrite: true, ..options }, &mut |_| {}).is_ok());
 }
 
-/// A file, and a shell script that reads it `times` times in pieces of 4 KiB past the page cache; with the number of reads.
+/// Makes a file, and a shell script that reads it `times` times in pieces of 4 KiB, bypassing the page cache. Returns
+/// the script and the number of reads.
 fn reads(dir: &Path, mib: usize, times: usize) -> (String, u64) {
     let file = dir.join("data");
     fs::write(&file, vec![1; mib << 20]).unwrap();
@@ -343,13 +344,14 @@ fn reads(dir: &Path, mib: usize, times: usize) -> (String, u64) {
     (format!("sync {}; {}", file.display(), [&*one].repeat(times).join("; ")), (mib * times * 256) as u64)
 }
 
-/// The reads of a script that were seen to complete.
+/// The number of the script's reads whose completion was captured.
 fn completed_reads(rows: &Rows) -> u64 {
     let reads = rows.requests.iter().filter(|r| r.op == Op::Read && r.bytes.0 == 4096);
     reads.filter(|read| read.completed.is_some()).count() as u64
 }
 
-/// Each lost event has a processor and a place, they add up, and the recording says what the summary says.
+/// Checks that each lost event has a processor and a place, that the counts add up, and that the recording agrees with
+/// the summary.
 fn loss_is_counted_and_placed(summary: &RecordSummary, meta: &Meta) {
     let lost = &summary.lost;
     assert_eq!(meta.lost, *lost);
@@ -361,7 +363,7 @@ fn loss_is_counted_and_placed(summary: &RecordSummary, meta: &Meta) {
         );
         assert!(gap.cpu.is_some(), "{gap:?}");
     }
-    // Where the kernel's page has no room for the number, only its statistics know it.
+    // If the page has no room for the number, only the statistics know it.
     let placed = lost.gaps.iter().filter_map(|gap| gap.count).sum::<u64>();
     let unnumbered = lost.gaps.iter().any(|gap| gap.count.is_none());
     if lost.gaps_beyond == 0 {
@@ -383,7 +385,7 @@ fn a_small_kernel_buffer_loses_events_and_counts_them() {
     assert_eq!(summary.command_exit, Some(0));
     let (meta, rows) = read(&summary.out);
     loss_is_counted_and_placed(&summary, &meta);
-    // Each read leaves an issue and a completion at least; dd knows how many there were.
+    // Each read causes at least an issue and a completion. The script gives the number of reads.
     let missing = expected.saturating_sub(completed_reads(&rows));
     assert!(summary.lost.events >= missing, "{missing} reads are missing, {:?}", summary.lost);
     assert_eq!(
@@ -405,12 +407,12 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     };
     let Some(summary) = try_record(&full) else { return };
     assert_eq!(summary.stopped_by, StopReason::BufferFull);
-    // The command was left to its end.
+    // The command ran to its end.
     assert_eq!(summary.command_exit, Some(3));
     let (meta, rows) = read(&summary.out);
     loss_is_counted_and_placed(&summary, &meta);
     assert!(summary.lost.events > 0);
-    // From one instant on, nothing of any processor was kept: a request that is open there has no completion.
+    // After one instant, no events of any processor were kept: a request in flight at that instant has no completion.
     let end = summary
         .lost
         .gaps
@@ -431,7 +433,7 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
 fn a_spill_file_takes_what_memory_does_not() {
     let dir = scratch();
     let (script, expected) = reads(dir.path(), 4, 6);
-    // Room for what two wake-ups bring, not for everything.
+    // Enough for two wake-ups, but not for the complete trace.
     let spill = RecordOptions {
         command: words(&["sh", "-c", &script]),
         buffer: ByteCount(2 << 20),
@@ -447,7 +449,7 @@ fn a_spill_file_takes_what_memory_does_not() {
     assert!(seen + summary.lost.events >= expected, "{seen} reads, {:?} lost", summary.lost);
 }
 
-/// A file system in memory, unmounted when dropped.
+/// A tmpfs, unmounted when dropped.
 struct Tmpfs(tempfile::TempDir);
 
 impl Tmpfs {
@@ -535,7 +537,7 @@ fn a_command_that_does_not_exist_leaves_nothing() {
     assert!(!out.exists());
 }
 
-/// Not a test by itself: the process that the tests below send signals to.
+/// Not a test of its own: the process to which the tests below send signals.
 #[test]
 fn as_a_process() {
     let Some(out) = std::env::var_os("FONIO_TEST_OUT") else { return };
@@ -585,7 +587,7 @@ impl Recorder {
         None
     }
 
-    /// The next line that the recorder itself printed. libtest's own output may stand before it on the line.
+    /// The next line that the recorder itself printed. Output of libtest may precede it on the same line.
     fn line(&mut self) -> String {
         for line in self.lines.by_ref() {
             let line = line.unwrap();
@@ -634,7 +636,7 @@ fn ctrl_c_leaves_a_recording() {
 fn a_second_ctrl_c_gives_it_up() {
     let dir = scratch();
     let out = dir.path().join("recording");
-    // A command that does not heed Ctrl-C keeps the capture going for a while.
+    // A command that ignores Ctrl-C keeps the capture running for a while.
     let Some(mut recorder) = Recorder::start(&out, Some("trap '' INT; exec sleep 60")) else { return };
     recorder.kill(Signal::INT);
     std::thread::sleep(Duration::from_millis(300));
@@ -677,14 +679,14 @@ fn the_next_run_removes_what_a_killed_one_left() {
         }
     })
     .unwrap();
-    // Another test, or another user, may have been the next run.
+    // Another test, or another user, may have made the next run and removed it.
     assert!(!left(instances()));
     for note in notes.iter().filter(|note| note.contains("killed")) {
         assert!(note.contains("tracefs instance fonio-"), "{note}");
     }
 }
 
-/// A small file system in memory.
+/// A small tmpfs.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -723,7 +725,7 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
         Err(RecordError::DiskFull { out: kept, missing }) if kept == out => missing,
         outcome => {
             let summary = checked(outcome);
-            // A file system without direct I/O makes few requests.
+            // If the file system does not support direct I/O, there are few requests.
             return assert!(summary.is_none_or(|summary| summary.rows["requests"] < 8000));
         }
     };
@@ -733,7 +735,7 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
     assert!(!rows.samples.is_empty() && !rows.threads.is_empty() && !rows.marks.is_empty());
     assert_eq!(meta.lost.total(), None, "a reader cannot know what the rows that are missing would say");
 
-    // No room at all: the message names nothing that is not there, and nothing is left.
+    // Without any room, the message names no file that does not exist, and nothing is left.
     let disk = SmallDisk::of(8);
     let out = disk.0.path().join("recording");
     let error = record(&options(&out), &mut |_| {}).unwrap_err();

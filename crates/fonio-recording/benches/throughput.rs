@@ -1,6 +1,6 @@
-//! Time per request of putting in order, writing and reading.
+//! Measures the time per request of ordering, writing and reading.
 //!
-//! `nothing` is the cost of handing the rows over, which the others include.
+//! `nothing` measures handing the rows over, which the other figures include.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,8 +18,8 @@ fn main() {
 
 const REQUESTS: u64 = 1 << 20;
 
-/// What a producer does, kept: a short piece of it, repeated, so that rows come from the cache as they do from a producer
-/// that has just made them.
+/// A recorded step of a producer. A short piece is repeated, so that rows come from the cache, as from a producer that
+/// has just made them.
 enum Step {
     Request(Request),
     Settled(Timestamp),
@@ -27,7 +27,7 @@ enum Step {
 
 struct Steps {
     steps: Vec<Step>,
-    /// By how much the rows are later than they were made.
+    /// How much later the repeated rows are than the recorded ones.
     shift: u64,
 }
 

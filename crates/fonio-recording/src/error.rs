@@ -1,20 +1,20 @@
-//! What can go wrong with a recording, and the way out of it.
+//! The errors of recordings.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 
-/// A recording could not be written, opened or read.
+/// An error in writing, opening or reading a recording. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
     /// The path does not hold a recording.
     #[error("{} is not a recording: {why}; give a directory that `fonio record` or an import wrote", path.display())]
     NotARecording {
-        /// What was opened.
+        /// The path.
         path: PathBuf,
-        /// What was found instead.
+        /// Why it is not a recording.
         why: String,
     },
     /// A later fonio wrote the recording.
@@ -29,10 +29,10 @@ pub enum RecordingError {
         found: u32,
         /// The highest version that this build reads.
         known: u32,
-        /// Who wrote it.
+        /// The program that wrote it.
         writer: String,
     },
-    /// A table that every recording has, or that `meta.json` counts rows of, is not there.
+    /// A table is missing, although every recording has it or `meta.json` counts rows in it.
     #[error("{} is missing, the recording is incomplete; copy the whole directory again", path.display())]
     MissingTable {
         /// The table's file.
@@ -43,7 +43,7 @@ pub enum RecordingError {
     Damaged {
         /// The table's file.
         path: PathBuf,
-        /// What the Parquet library found.
+        /// The Parquet library's error.
         #[source]
         source: ParquetError,
     },
@@ -56,12 +56,12 @@ pub enum RecordingError {
         /// The directory.
         path: PathBuf,
     },
-    /// A table is Parquet, but not the table that its name promises.
+    /// A file is Parquet, but not the table that its name says.
     #[error("{} does not have the columns of this table: {why}; see docs/recording.md", path.display())]
     Columns {
         /// The table's file.
         path: PathBuf,
-        /// Which column, and what is wrong with it.
+        /// The column, and what is wrong with it.
         why: String,
     },
     /// A value that the schema does not allow.
@@ -73,10 +73,10 @@ pub enum RecordingError {
         column: &'static str,
         /// The row, counted from 0.
         row: u64,
-        /// What was found.
+        /// The value found.
         value: String,
     },
-    /// A row that is not in its table's order.
+    /// A row is not in its table's order.
     #[error("{}: row {row} is not in the table's order; sort the table as docs/recording.md says", path.display())]
     Order {
         /// The table's file.
@@ -89,60 +89,61 @@ pub enum RecordingError {
     RowCount {
         /// The table's file.
         path: PathBuf,
-        /// What `meta.json` says.
+        /// The number of rows in `meta.json`.
         expected: u64,
-        /// What the table has.
+        /// The number of rows in the table.
         found: u64,
     },
-    /// `meta.json`, or a line of `diagnostics.jsonl`, is not what it should be.
+    /// `meta.json` or a line of `diagnostics.jsonl` is not valid.
     #[error("{}, line {line}: not valid; copy it again or record anew", path.display())]
     Json {
         /// The file.
         path: PathBuf,
         /// The line, counted from 1.
         line: u64,
-        /// What the JSON library found.
+        /// The JSON library's error.
         #[source]
         source: serde_json::Error,
     },
-    /// There is a recording already.
+    /// There is already a recording.
     #[error("{} exists; choose another name, or overwrite it explicitly", path.display())]
     Exists {
         /// The recording that would have been overwritten.
         path: PathBuf,
     },
-    /// What is there would be lost, and fonio did not write it.
+    /// The place holds something that fonio did not write and must not remove.
     #[error("{} will not be overwritten: {why}; choose another name or remove it yourself", path.display())]
     NotOurs {
-        /// What would have been overwritten.
+        /// The file or directory in the way.
         path: PathBuf,
-        /// Why it is not taken for a recording.
+        /// Why it does not count as a recording.
         why: String,
     },
-    /// The operating system said no.
+    /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried: `create`, `write`, `rename`, …
+        /// The action that failed: `create`, `write`, `rename`, …
         action: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
         /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The sink that rows were given to failed; the recording is not at fault.
+    /// The sink that received the rows failed; the recording is not damaged.
     #[error("the rows of the recording could not be processed")]
     Sink(#[source] io::Error),
 }
 
 impl RecordingError {
-    /// For `map_err` on calls of `std::fs`.
+    /// Makes the error for `map_err` on calls of `std::fs`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordingError {
         let path = path.to_owned();
         move |source| RecordingError::Io { action, path, source }
     }
 
-    /// The error inside an `io::Error` that the conversion below made; another one was met while working in `dir`.
+    /// Takes back the error from an `io::Error` that the conversion below made. Any other error becomes a failed write
+    /// in `dir`.
     pub(crate) fn from_sink(error: io::Error, dir: &Path) -> RecordingError {
         error.downcast().unwrap_or_else(|source| RecordingError::Io {
             action: "write",
@@ -152,7 +153,8 @@ impl RecordingError {
     }
 }
 
-/// A [`RowSink`](fonio_core::RowSink) can fail with an `io::Error` only; the recording's own error rides inside.
+/// A [`RowSink`](fonio_core::RowSink) can fail only with an `io::Error`, so this conversion wraps the recording's own
+/// error.
 impl From<RecordingError> for io::Error {
     fn from(error: RecordingError) -> io::Error {
         let kind = match &error {

@@ -1,4 +1,4 @@
-//! Hands rows from one thread to another: a trace is read on one processor and analysed on a second one.
+//! Hands rows from one thread to another: one processor reads a trace, and a second one analyses it.
 
 use std::io;
 use std::num::NonZero;
@@ -10,19 +10,20 @@ use fonio_core::{
     Bio, Call, Diagnostic, File, Link, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait,
 };
 
-/// Rows in a batch: some 45 KiB, and a tenth of a millisecond of work, to which waking the other thread adds little.
-const ROWS: usize = 4096;
-/// Batches between the threads. More would even out longer pauses, but these stay in the processor's cache.
+/// Rows in a batch: about 360 KiB and 1 ms of work. Waking the other thread, which takes tens of microseconds in a virtual
+/// machine, adds little to that.
+const ROWS: usize = 2048;
+/// Batches between the threads. More would bridge longer pauses, but these stay in the processor's cache.
 const BATCHES: usize = 4;
 
 /// Runs `produce` and gives its rows to `sink`, in their order.
 ///
-/// Where there is more than one processor, `produce` runs on a thread of its own, ahead of `sink` by a bounded number of
-/// rows. `sink` stays on this thread. The outcome is the same as on one thread: the sink gets the same rows in the same
-/// order, also before an error of `produce`.
+/// If there is more than one processor, `produce` runs on its own thread, ahead of `sink` by a bounded number of rows;
+/// `sink` stays on this thread. The result is the same as on one thread: the sink gets the same rows in the same order,
+/// also before an error of `produce`.
 ///
 /// # Errors
-/// The error of `produce` or of `sink`; that of `sink` where both fail.
+/// The error of `produce` or of `sink`; that of `sink` if both fail.
 pub fn hand_over<T, E>(
     sink: &mut dyn RowSink,
     produce: impl FnOnce(&mut dyn RowSink) -> Result<T, E> + Send,
@@ -60,24 +61,24 @@ where
         });
         let taken = take(batches, &used, sink);
         let produced = producer.join().unwrap_or_else(|panic| resume_unwind(panic));
-        // The producer's error, if any, is then that its rows are not taken any more.
+        // The sink's error goes first: the producer's may only say that its rows were no longer taken.
         taken?;
         produced
     })
 }
 
-/// Takes batches until there are no more, or the sink fails.
+/// Passes batches to the sink until there are no more, or the sink fails.
 fn take(batches: Receiver<Vec<Row>>, used: &Sender<Vec<Row>>, sink: &mut dyn RowSink) -> io::Result<()> {
     for mut rows in batches {
         rows.iter().try_for_each(|row| row.give(sink))?;
         rows.clear();
-        // At its end the producer takes none back.
+        // A producer that has ended takes no batch back.
         let _ = used.send(rows);
     }
     Ok(())
 }
 
-/// A call of a [`RowSink`].
+/// A recorded call of a [`RowSink`].
 enum Row {
     Began(Timestamp),
     Request(Request),
@@ -113,11 +114,11 @@ impl Row {
     }
 }
 
-/// The producer's end: gathers rows and sends them.
+/// The producer's side: gathers rows and sends them in batches.
 struct Giver {
     rows: Vec<Row>,
     full: SyncSender<Vec<Row>>,
-    /// Memory that comes back.
+    /// Empty batches that come back for reuse.
     empty: Receiver<Vec<Row>>,
     wants_bios: bool,
 }
@@ -185,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes marks; the one with this number is an error.
+    /// Takes marks; a mark with this number is an error.
     #[derive(Default)]
     struct Marks {
         seen: Vec<u64>,

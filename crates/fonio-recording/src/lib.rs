@@ -1,11 +1,11 @@
 //! fonio's recording: a directory of Parquet tables that any tool can read.
 //!
-//! [`Writer`] takes rows and leaves a recording; [`Recording`] opens one and gives the rows to a
-//! [`RowSink`](fonio_core::RowSink). [`Sequencer`] puts requests and bios in order on the way from a producer to any
-//! sink; the writer does the same inside. [`hand_over`] runs a producer on a thread of its own. All of them keep bounded
-//! memory whatever the number of rows.
+//! [`Writer`] takes rows and writes a recording; [`Recording`] opens one and gives the rows to a
+//! [`RowSink`](fonio_core::RowSink). [`Sequencer`] puts requests and bios in order between a producer and any sink; the
+//! writer does this itself. [`hand_over`] runs a producer on its own thread. All of them use bounded memory for any
+//! number of rows.
 //!
-//! The layout for readers that are not fonio is in `docs/recording.md`.
+//! `docs/recording.md` describes the layout for other programs.
 
 mod error;
 mod handover;

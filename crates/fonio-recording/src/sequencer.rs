@@ -1,4 +1,4 @@
-//! Requests and bios in order, before any sink.
+//! Puts requests and bios in order for any sink.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use fonio_core::{Bio, Request, RowSink, Timestamp, forward_rows};
 
 use crate::sequence::ordered::Ordered;
 
-/// How much a [`Sequencer`] may hold, and where it puts the rest.
+/// How many rows a [`Sequencer`] may hold, and where it spills the rest.
 #[derive(Clone, Debug)]
 pub struct SequencerOptions {
-    /// Rows of each table held in memory before they are spilled; a row takes up to about 250 bytes.
+    /// Rows of each table held in memory before rows are spilled. A row takes up to about 250 bytes.
     pub rows_in_memory: usize,
-    /// Where spilled rows go, as unlinked files; `None` is the system's directory for temporary files. Note that this
-    /// is in memory too on some systems.
+    /// Directory of the spilled rows, which are stored in unlinked files. `None` is the system's directory for
+    /// temporary files; on some systems this is in memory too.
     pub spill_dir: Option<PathBuf>,
 }
 
@@ -23,30 +23,30 @@ impl Default for SequencerOptions {
     }
 }
 
-/// A [`RowSink`] that puts requests and bios in order and hands all rows on to another sink.
+/// A [`RowSink`] that puts requests and bios in order and passes all rows on to another sink.
 ///
-/// Requests come out by [`order_time`](Request::order_time) and id, bios by the instant they were queued and id, and the
-/// two interleaved by those times, a bio before a request of the same instant. That is what replaying a recording gives,
-/// too. Rows of the other tables are handed on at once. Out of the producer's `settled` marks come fewer marks to the
-/// sink, each true of both tables.
+/// Requests are ordered by [`order_time`](Request::order_time) and id, bios by the instant at which they were queued
+/// and id. The two tables are interleaved by these times, a bio before a request of the same instant; replaying a
+/// recording gives the same order. Rows of the other tables are passed on at once. The sink gets fewer `settled` marks
+/// than the producer gives; each holds for both tables.
 ///
-/// A row ordered before the producer's mark, as damaged traces give, is left out, counted and told as a diagnostic.
+/// A row ordered before the producer's mark, as in damaged traces, is left out, counted and reported as a diagnostic.
 pub struct Sequencer<'a> {
     ordered: Ordered,
     sink: &'a mut dyn RowSink,
 }
 
 impl<'a> Sequencer<'a> {
-    /// A sequencer before `sink`.
+    /// Creates a sequencer that passes its rows to `sink`.
     pub fn new(sink: &'a mut dyn RowSink, options: SequencerOptions) -> Sequencer<'a> {
         let spill_dir = options.spill_dir.unwrap_or_else(std::env::temp_dir);
         Sequencer { ordered: Ordered::new(options.rows_in_memory, &spill_dir), sink }
     }
 
-    /// Hands on what is still held. Without this the last rows are lost.
+    /// Passes on the rows that are still held. Without this call they are lost.
     ///
     /// # Errors
-    /// What the sink reports, or reading back what was spilled.
+    /// Those of the sink, and errors in reading spilled rows back.
     pub fn finish(mut self) -> io::Result<()> {
         self.ordered.finish(self.sink)
     }

@@ -1,4 +1,4 @@
-//! The tables of a recording by name.
+//! The names of a recording's tables.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl Table {
         }
     }
 
-    /// Whether a recording has the table even when it has no row.
+    /// Whether a recording has the table even if it has no rows.
     pub fn always_written(self) -> bool {
         matches!(self, Table::Requests | Table::Files | Table::Threads)
     }
@@ -62,7 +62,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A set of tables, for [`Recording::replay`](crate::Recording::replay). Diagnostics count as one more.
+/// A set of tables, for [`Recording::replay`](crate::Recording::replay). It can also contain the diagnostics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables(u16);
 
@@ -74,7 +74,7 @@ impl Tables {
     /// Only the diagnostics.
     pub const DIAGNOSTICS: Tables = Tables(1 << 15);
 
-    /// The set with `table` in it.
+    /// The set with `table` added.
     pub const fn with(self, table: Table) -> Tables {
         Tables(self.0 | 1 << table as u16)
     }
@@ -84,17 +84,17 @@ impl Tables {
         Tables(self.0 & !(1 << table as u16))
     }
 
-    /// The set with the diagnostics in it.
+    /// The set with the diagnostics added.
     pub const fn with_diagnostics(self) -> Tables {
         Tables(self.0 | Tables::DIAGNOSTICS.0)
     }
 
-    /// Whether `table` is in it.
+    /// Whether the set contains `table`.
     pub const fn contains(self, table: Table) -> bool {
         self.0 & 1 << table as u16 != 0
     }
 
-    /// Whether the diagnostics are in it.
+    /// Whether the set contains the diagnostics.
     pub const fn has_diagnostics(self) -> bool {
         self.0 & Tables::DIAGNOSTICS.0 != 0
     }

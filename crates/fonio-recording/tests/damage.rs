@@ -1,4 +1,4 @@
-//! Whatever is wrong with a recording, the error names the file and the way out.
+//! For any damage to a recording, the error names the file and says what to do.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use fonio_recording::{Recording, Tables, Writer, WriterOptions};
 use generated::{Checked, Generated};
 use proptest::prelude::*;
 
-/// Makes a recording, damages it, and compares the error of opening and replaying it, causes included.
+/// Makes a recording, damages it, and compares the error of opening and replaying it, with its causes.
 fn check(damage: impl Fn(&Path), expected: Expect) {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("run");
@@ -103,7 +103,8 @@ fn a_later_version() {
     check(
         |dir| {
             edit(&dir.join("requests.parquet"), |bytes| {
-                // The version is a string of one byte after its key in the footer; the last is the key-value pair.
+                // In the footer, the version is a string of one byte after its key; the last occurrence is the
+                // key-value pair.
                 let key = b"fonio.schema_version";
                 let at = bytes.windows(key.len()).rposition(|window| window == key).unwrap() + key.len();
                 let digit = (at..).find(|at| bytes[*at] == b'1').unwrap();
@@ -191,7 +192,7 @@ fn the_wrong_table() {
         /place/run/requests.parquet does not have the columns of this table: it is the table "bios"; see docs/recording.md
     "#]],
     );
-    // Counted wrong in meta.json, as when files of two recordings are mixed.
+    // A wrong count in meta.json, as when files of two recordings are mixed.
     check(
         |dir| replace(&dir.join("meta.json"), "\"requests\": 20000", "\"requests\": 19999"),
         expect![[r#"
@@ -214,12 +215,12 @@ fn a_bad_diagnostic() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Some damage cannot be noticed, as Parquet's pages have no checksum; none may be the end of the program.
+    /// Some damage cannot be noticed, because Parquet's pages have no checksum, but none may cause a panic.
     #[test]
     fn flipped_bits_are_no_panic(table in 0..2_usize, flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 1..4)) {
         static WHOLE: OnceLock<tempfile::TempDir> = OnceLock::new();
         let whole = WHOLE.get_or_init(|| {
-            // A static is never dropped: what it leaves goes with the target directory.
+            // A static is never dropped; its files are removed with the target directory.
             let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             let mut writer = Writer::create(&place.path().join("run"), WriterOptions::default()).unwrap();
             Generated { requests: 300, bios: true, ..Generated::default() }.feed(&mut writer).unwrap();

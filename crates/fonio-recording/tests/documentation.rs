@@ -1,7 +1,7 @@
-//! The queries of `docs/recording.md` run, in DuckDB, on a recording that has every table.
+//! Runs the queries of `docs/recording.md` in DuckDB, on a recording that has every table.
 //!
-//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`; without it, the environment that
-//! `cargo xtask test` makes below the target directory and `python3` are tried.
+//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`. Without it, the tests try the environment that
+//! `cargo xtask test` makes below the target directory, and `python3`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use fonio_core::{Call, DeviceId, Link, LinkEnd, LinkKind, Meta, RowSink, Timesta
 use fonio_recording::{Writer, WriterOptions};
 use generated::Generated;
 
-/// Runs the statements of `blocks.json`, and prints each one's rows, floats in few digits.
+/// Runs the statements of `blocks.json`, and prints their rows, with floats rounded to few digits.
 const RUN: &str = r#"
 import duckdb, json, sys
 connection = duckdb.connect()
@@ -56,7 +56,8 @@ fn write_recording(dir: &Path) {
     let mut writer = Writer::create(dir, WriterOptions::default()).unwrap();
     Generated { requests: 5000, bios: true, ..Generated::default() }.feed(&mut writer).unwrap();
     let (parent_table, child_table) = (LinkEnd::Bio, LinkEnd::Bio);
-    // Three bios in a row: one on a stacked device, its continuation below, the remainder of that.
+    // A chain of three bios: one on a stacked device, the bio below to which it was remapped, and the remainder of a
+    // split.
     for (kind, parent, child) in [(LinkKind::Remap, 0, 1), (LinkKind::Split, 1, 2)] {
         writer.link(&Link { kind, parent_table, parent, child_table, child }).unwrap();
     }

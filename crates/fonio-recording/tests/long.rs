@@ -1,7 +1,7 @@
-//! Long recordings in little memory.
+//! Writes and reads long recordings in little memory.
 //!
-//! The ordinary test writes and reads two million rows; with `FONIO_LONG_TESTS=1` it is a hundred million (a few minutes
-//! in release mode, about 13 GB of disk in the directory for temporary files, see `TMPDIR`).
+//! The ordinary test uses two million rows. With `FONIO_LONG_TESTS=1` it is a hundred million (a few minutes in release
+//! mode, about 13 GB of disk in the directory for temporary files, see `TMPDIR`).
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use fonio_recording::{Recording, Tables, Writer, WriterOptions};
 use generated::{Checked, Generated};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The most memory that this process has ever had resident. `None` where the system does not say.
+/// The largest resident memory of this process so far. `None` if the system does not report it.
 fn peak_resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! What comes out of a sequencer is in order, whatever went in.
+//! A sequencer's output is in order, whatever the input.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use fonio_recording::{Sequencer, SequencerOptions};
 use generated::{Checked, Generated, Random};
 use proptest::prelude::*;
 
-/// Everything that comes out, requests and bios in one list.
+/// Collects the output, requests and bios in one list.
 #[derive(Default)]
 struct Collected {
     rows: Vec<(u64, bool, u64)>,
@@ -59,17 +59,17 @@ fn bio(id: u64, time: u64) -> Bio {
     }
 }
 
-/// How the instants of the rows go along.
+/// The order of the rows' instants.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Rising,
     Falling,
     Random,
-    /// Rising, within a window of so much disorder.
+    /// Rising, but out of order within a window of this size.
     Nearly(u64),
-    /// Few different instants.
+    /// Few distinct instants.
     Equal,
-    /// Rising saw teeth.
+    /// Rising, in sawtooth form.
     Teeth(u64),
 }
 
@@ -100,7 +100,8 @@ impl Shape {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Against sorting everything at the end. The mark is as far as it can be at some rows, and stands still between.
+    /// Compares with sorting all rows at the end. At some rows the mark advances as far as possible; between them it
+    /// stands still.
     #[test]
     fn as_if_sorted_at_the_end(
         seed: u64,
@@ -114,7 +115,7 @@ proptest! {
         let requests: Vec<Request> = (0..count).map(|id| request(id, shape.time(id, &mut random))).collect();
         let bios: Vec<Bio> = (0..count * bios / 2).map(|id| bio(id, bio_shape.time(id, &mut random))).collect();
         let steps = requests.len().max(bios.len());
-        // The earliest instant that is still to come at each step.
+        // At each step, the earliest instant that is still to come.
         let mut earliest = vec![u64::MAX; steps + 1];
         for step in (0..steps).rev() {
             let request = requests.get(step).map_or(u64::MAX, |row| row.order_time().0);
@@ -152,7 +153,7 @@ proptest! {
     }
 }
 
-/// The worst input makes the most runs, which are merged level by level.
+/// The worst input: it makes the most runs, which are merged level by level.
 #[test]
 fn reverse_order() {
     const ROWS: u64 = 400_000;
@@ -166,7 +167,7 @@ fn reverse_order() {
     assert_eq!(checked.requests, ROWS);
 }
 
-/// Rows come out while the input goes on, and the sink hears how far they are.
+/// Rows come out while input is still arriving, and the sink gets marks.
 #[test]
 fn rows_come_out_on_the_way() {
     struct Watch<'a>(&'a Cell<u64>, &'a Cell<u64>);

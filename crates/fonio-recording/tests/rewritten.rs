@@ -1,7 +1,7 @@
-//! Tables that fonio did not write as it does now: Polars, pandas and Spark have read and written them again, with other
-//! compression, row groups, string types and widths of integers, and no key-value metadata; or an older fonio wrote them.
+//! Tables in other encodings than fonio writes now: rewritten by Polars, pandas and Spark with other compression, row
+//! groups, string types and integer widths, and without key-value metadata; or written by an older fonio.
 //!
-//! `tests/data/rewritten` holds tables of `tests/data/original` as `tests/data/rewrite.py` made them.
+//! `tests/data/rewritten` holds tables of `tests/data/original`, rewritten by `tests/data/rewrite.py`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ fn read(dir: &Path) -> Rows {
     try_read(dir).unwrap()
 }
 
-/// A copy of `tests/data/original`.
+/// Makes a copy of `tests/data/original`.
 fn copy_of_original() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(data("original")).unwrap() {
@@ -104,7 +104,7 @@ fn the_rows_are_the_same() {
     assert_eq!(tools, expected);
 }
 
-/// Writes a table of waits with its reasons as plain text, as older versions of fonio did.
+/// Writes a table of waits with plain-text reasons, as older versions of fonio did.
 fn write_waits_as_text(path: &Path, reasons: &[&str]) {
     let count = reasons.len();
     let columns: [(&str, ArrayRef, bool); 6] = [
@@ -130,7 +130,7 @@ fn reasons_of_waits_as_plain_text_are_read() {
     let reasons: Vec<WaitReason> = old.waits.iter().map(|wait| wait.reason).collect();
     assert_eq!(reasons, WaitReason::ALL);
 
-    // Written again, they are a dictionary, and the same rows.
+    // Written again, the reasons are a dictionary, and the rows are the same.
     let dir = place.path().join("again");
     let mut writer = Writer::create(&dir, WriterOptions::default()).unwrap();
     old.waits.iter().try_for_each(|wait| writer.wait(wait)).unwrap();

@@ -1,4 +1,4 @@
-//! Every row that can be written comes back as it was.
+//! Every row that can be written is read back unchanged.
 
 #![allow(clippy::unwrap_used)]
 
@@ -322,8 +322,8 @@ fn files_of_a_recording() {
     assert_eq!(rows, [("files", 40), ("marks", 1), ("requests", 10), ("samples", 6), ("threads", 13)]);
 }
 
-/// What a replay gives is what a sequencer gives to the same sink, interleaving included; and a copy made by replaying
-/// into a writer is the same again.
+/// A replay gives the same as a sequencer gives to the same sink, including the interleaving. A copy made by replaying
+/// into a writer is identical too.
 #[test]
 fn a_replay_is_the_direct_way() {
     #[derive(Default, PartialEq)]

@@ -1,4 +1,4 @@
-//! A recording is there whole or not at all, and nothing of the user's is lost.
+//! A recording exists completely or not at all, and no data of the user are lost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -115,7 +115,7 @@ fn the_directory_above_must_be_there() {
     assert!(matches!(&error, RecordingError::Io { action: "create", .. }), "{error:?}");
 }
 
-/// A process id that is not in use: above the kernel's highest possible.
+/// A process id that is never in use: above the kernel's maximum.
 const DEAD: u32 = 1 << 30;
 
 #[test]
@@ -127,13 +127,14 @@ fn leftovers_of_killed_writers_go() {
         format!(".run.partial-{DEAD}"),
         format!(".run.partial-{DEAD}-2"),
         format!(".run.replaced-{DEAD}"),
-        // Another life of the same process id, as happens in containers.
+        // An earlier process with the same process id, as happens in containers.
         format!(".run.partial-{own}"),
     ] {
         fs::create_dir(at(name.clone())).unwrap();
         fs::write(at(name).join("requests.parquet"), "half").unwrap();
     }
-    // Not a leftover of this recording, or of a process that is there, or locked by one in another namespace.
+    // Not leftovers: another recording's, a running process's, one locked by a process in another namespace, and
+    // another name.
     let kept = [
         format!(".other.partial-{DEAD}"),
         ".run.partial-1".to_owned(),
@@ -217,7 +218,7 @@ fn two_writers_of_one_name_never_share_a_directory() {
         assert_eq!(path, &place.path().join(name));
         assert_eq!(rows(path), *requests, "{name}");
     }
-    // Also one that begins when the name is taken.
+    // The same for a writer that begins when the name is already taken.
     let writer = Writer::create(&dir, options).unwrap();
     assert_eq!(writer.install(Meta::default()).unwrap().path, place.path().join("run-6"));
 }

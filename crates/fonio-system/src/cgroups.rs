@@ -3,19 +3,19 @@
 /// The group of a process in each hierarchy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups {
-    /// The names of a hierarchy, with commas between (none is the unified one), and the path of the group in it.
+    /// The names of a hierarchy, separated by commas (empty for the unified one), and the path of the group in it.
     groups: Vec<(String, String)>,
 }
 
 impl Cgroups {
-    /// Reads lines such as `4:cpu,cpuacct:/a/b` and `0::/user.slice`; others are left out.
+    /// Reads lines such as `4:cpu,cpuacct:/a/b` and `0::/user.slice`; other lines are skipped.
     pub fn parse(text: &str) -> Cgroups {
         let groups = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
         Cgroups { groups: groups.map(|(names, path)| (names.to_owned(), path.to_owned())).collect() }
     }
 
-    /// The path that tells the process apart from others: the unified hierarchy's; on machines that still use the old
-    /// ones, where that is the root, systemd's, else the first that is not the root.
+    /// The path that best distinguishes the process from others: that of the unified hierarchy; if this is the root, as
+    /// on machines that still use version 1, systemd's; otherwise the first that is not the root.
     pub fn telling(&self) -> Option<&str> {
         let (mut unified, mut systemd, mut any) = (None, None, None);
         for (names, path) in self.groups.iter().filter(|(_, path)| path != "/") {
@@ -30,7 +30,7 @@ impl Cgroups {
         unified.or(systemd).or(any).or(first).map(String::as_str)
     }
 
-    /// The path in the hierarchy of its own that a controller such as `cpu` has.
+    /// The path in the hierarchy of a controller such as `cpu` (version 1).
     pub fn of_controller(&self, controller: &str) -> Option<&str> {
         self.find(|names| names.split(',').any(|name| name == controller))
     }

@@ -1,13 +1,14 @@
-//! Numbers of block devices, as system calls and texts of the kernel give them.
+//! Numbers of block devices in system calls and in the kernel's texts.
 
 use fonio_core::DeviceId;
 
-/// Gives the device of a `dev_t`, as in `st_dev` and `st_rdev` of a file.
+/// The device of a `dev_t`, such as a file's `st_dev` or `st_rdev`.
 pub fn from_dev(dev: u64) -> DeviceId {
     DeviceId::new(rustix::fs::major(dev), rustix::fs::minor(dev))
 }
 
-/// Reads `8:1`, as in sysfs and mount tables. `None` where it is no such number, or one greater than the kernel's.
+/// Parses `8:1`, the form in sysfs and mount tables. `None` if the text has another form, or a number is too large for
+/// the kernel.
 pub fn parse(text: &str) -> Option<DeviceId> {
     let (major, minor) = text.trim().split_once(':')?;
     let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);

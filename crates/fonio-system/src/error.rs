@@ -3,15 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 
-/// A system call failed. The message says what was tried, and on what; its source is the kernel's answer.
+/// A system call failed. The message says what failed and on which object; its source is the kernel's error.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
 pub struct SystemError {
-    /// What was tried, as the verb of a sentence: `read`, `listen at`.
+    /// The action that failed, as the verb of a sentence: `read`, `listen at`.
     pub action: &'static str,
-    /// The object of that sentence, a file as a rule.
+    /// The object of that sentence, usually a file.
     pub path: PathBuf,
-    /// The kernel's answer.
+    /// The kernel's error.
     pub source: io::Error,
 }
 

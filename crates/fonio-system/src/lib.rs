@@ -1,8 +1,8 @@
-//! What several crates know about the running system, once: mount tables, processes, signals, the state folder and the
+//! Facts about the running system that several crates need: mount tables, processes, signals, the state folder and the
 //! errors of system calls.
 //!
-//! It reads and listens. It makes no devices and mounts nothing, so that the recorder for small devices can use it
-//! without carrying the test bed.
+//! The crate reads and listens only. It makes no devices and no mounts, so the recorder for small devices can use it
+//! without including the test bed.
 
 mod cgroups;
 pub mod device;

@@ -1,6 +1,6 @@
-//! What is mounted: `/proc/self/mountinfo`.
+//! The mount table: `/proc/self/mountinfo`.
 //!
-//! The table is read instead of looking at the mounts: one whose FUSE daemon is stuck would make us stick too.
+//! The table is read because looking at a mount whose FUSE daemon hangs would block us too.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,23 +14,23 @@ use crate::{SystemError, device};
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPoint {
-    /// Where.
+    /// The mount point.
     pub dir: PathBuf,
-    /// `st_dev` of the files in it. File systems without a device of their own have a number that the kernel made up, with
-    /// major 0; btrfs is one of them.
+    /// `st_dev` of its files. File systems that are not on one device, such as btrfs, have a number that the kernel
+    /// made up, with major 0.
     pub device: DeviceId,
     /// The kernel's name of the file system's driver: `ext4`, `fuse.sshfs`.
     pub filesystem: String,
-    /// A device's path, or a word that the file system chose.
+    /// A device's path, or a name that the file system chose.
     pub source: String,
     /// Options of this mount: `rw`, `noatime`.
     pub options: Vec<String>,
-    /// Options of the file system, wherever it is mounted: `rw`, `commit=30`.
+    /// Options of the file system, the same at all its mount points: `rw`, `commit=30`.
     pub filesystem_options: Vec<String>,
 }
 
 impl MountPoint {
-    /// The options of the mount, then those of the file system, each once.
+    /// The options of the mount, followed by those of the file system, without repetitions.
     pub fn all_options(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
         for option in self.options.iter().chain(&self.filesystem_options) {
@@ -42,55 +42,55 @@ impl MountPoint {
     }
 }
 
-/// All mounts that this process can see, the latest last.
+/// All mounts that this process can see, the newest last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountTable {
     mounts: Vec<MountPoint>,
 }
 
 impl MountTable {
-    /// Reads this process's table.
+    /// Reads the table of this process.
     ///
     /// # Errors
     ///
-    /// [`SystemError`] where `/proc` is not mounted.
+    /// [`SystemError`] if `/proc` is not mounted.
     pub fn read() -> Result<MountTable, SystemError> {
         MountTable::read_below(Path::new("/proc"))
     }
 
-    /// The same from a procfs that is somewhere else.
+    /// Reads the table from a procfs at another place.
     ///
     /// # Errors
     ///
-    /// [`SystemError`] where it cannot be read.
+    /// [`SystemError`] if it cannot be read.
     pub fn read_below(proc: &Path) -> Result<MountTable, SystemError> {
         let path = proc.join("self/mountinfo");
         Ok(MountTable::parse(&fs::read(&path).map_err(SystemError::on("read", path))?))
     }
 
-    /// Reads a table as proc_pid_mountinfo(5) describes it. Lines that are not of this form are left out.
+    /// Parses a table in the form of proc_pid_mountinfo(5). Lines in another form are skipped.
     pub fn parse(table: &[u8]) -> MountTable {
         MountTable { mounts: table.split(|byte| *byte == b'\n').filter_map(parse_line).collect() }
     }
 
-    /// All mounts, the latest last.
+    /// All mounts, the newest last.
     pub fn iter(&self) -> std::slice::Iter<'_, MountPoint> {
         self.mounts.iter()
     }
 
-    /// The mount that one sees at `dir`: the latest hides the others.
+    /// The visible mount at `dir`: the newest one, which hides the others.
     pub fn at(&self, dir: &Path) -> Option<&MountPoint> {
         self.iter().rfind(|mount| mount.dir == dir)
     }
 
-    /// The mount that holds `path`, which must be absolute and free of links: of those whose folder it is in, the
-    /// deepest, and of equally deep ones the latest.
+    /// The mount that contains `path`, which must be absolute and without symbolic links: the deepest mount whose
+    /// folder contains the path and, among equally deep ones, the newest.
     pub fn holding(&self, path: &Path) -> Option<&MountPoint> {
         let holding = self.iter().filter(|mount| path.starts_with(&mount.dir));
         holding.max_by_key(|mount| mount.dir.components().count())
     }
 
-    /// The mounts of one kind of file system, the latest last.
+    /// The mounts of one kind of file system, the newest last.
     pub fn of_kind<'t>(&'t self, filesystem: &'t str) -> impl DoubleEndedIterator<Item = &'t MountPoint> {
         self.iter().filter(move |mount| mount.filesystem == filesystem)
     }
@@ -114,12 +114,13 @@ impl IntoIterator for MountTable {
     }
 }
 
-/// Id, parent, device, root, folder, options, any number of optional fields, `-`, file system, source, its options.
+/// Parses id, parent, device, root, folder, options, any number of optional fields, `-`, file system, source, and the
+/// options of the file system.
 fn parse_line(line: &[u8]) -> Option<MountPoint> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let dash = 6 + fields.get(6..)?.iter().position(|field| *field == b"-")?;
     let text = |at: usize| fields.get(at).map(|field| String::from_utf8_lossy(&unescape(field)).into_owned());
-    // Some file systems escape commas in their options' values, so they are taken apart first.
+    // Some file systems escape commas in the values of options, so the options are split before unescaping.
     let list = |at: usize| {
         let options = fields.get(at).copied().unwrap_or_default().split(|byte| *byte == b',');
         let options = options.filter(|option| !option.is_empty());
@@ -135,7 +136,8 @@ fn parse_line(line: &[u8]) -> Option<MountPoint> {
     })
 }
 
-/// The kernel writes blank, tab, newline and backslash, among others, as a backslash and three octal digits.
+/// Undoes the kernel's escaping: it writes blank, tab, newline, backslash and some others as a backslash and three
+/// octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,15 +1,15 @@
-//! Which process is meant, also after its number was given to another.
+//! Identifies a process, even after its number was given to another one.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Task;
 
-/// A process: its number and when it was started. A number alone is used again after a while.
+/// A process: its number and its start time. The kernel uses numbers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     /// The process's number.
     pub pid: u32,
-    /// When it was started, in clock ticks since the machine was (`/proc/PID/stat`, field 22).
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub started_ticks: u64,
 }
 
@@ -18,13 +18,12 @@ impl ProcessId {
     ///
     /// # Panics
     ///
-    /// Where `/proc` is not mounted.
+    /// If `/proc` is not mounted.
     pub fn own() -> ProcessId {
         ProcessId::of(std::process::id()).expect("/proc shows this process")
     }
 
-    /// The process that has the number `pid` now; `None` where there is none, or only a dead one that nobody has
-    /// waited for.
+    /// The process that has the number `pid` now; `None` if there is none, or only a zombie.
     pub fn of(pid: u32) -> Option<ProcessId> {
         let stat = Task::of(pid).stat().filter(|stat| !stat.is_dead())?;
         Some(ProcessId { pid, started_ticks: stat.started_ticks })
@@ -35,7 +34,7 @@ impl ProcessId {
         ProcessId::of(self.pid) == Some(self)
     }
 
-    /// Ends it with SIGKILL, if it still runs, and waits up to two seconds until it has gone.
+    /// Kills the process with SIGKILL if it still runs, and waits up to two seconds until it has ended.
     pub fn kill(self) {
         if !self.runs() {
             return;
@@ -43,7 +42,7 @@ impl ProcessId {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw) else {
             return;
         };
-        // A process that ended by itself in between is what is wanted.
+        // This fails if the process has ended by itself, which is fine.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         for _ in 0..200 {
             if !self.runs() {

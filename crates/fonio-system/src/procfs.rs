@@ -1,6 +1,6 @@
-//! What `/proc` says about processes, threads and memory.
+//! Reads facts about processes, threads and memory from `/proc`.
 //!
-//! A process may end at any moment, so what cannot be read is `None` rather than an error.
+//! A process may end at any moment, so a fact that cannot be read is `None` rather than an error.
 
 use std::fs;
 use std::io;
@@ -11,19 +11,19 @@ use fonio_core::ByteCount;
 
 use crate::Cgroups;
 
-/// A process or a thread, by its folder in procfs.
+/// A process or thread, identified by its folder in procfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     dir: PathBuf,
 }
 
 impl Task {
-    /// The process or thread that has this number now, if there is one.
+    /// The process or thread that has this number now; it may not exist.
     pub fn of(number: u32) -> Task {
         Task::below(Path::new("/proc"), number)
     }
 
-    /// The same in a procfs that is somewhere else.
+    /// The process or thread in a procfs at another place.
     pub fn below(proc: &Path, number: u32) -> Task {
         Task { dir: proc.join(number.to_string()) }
     }
@@ -34,32 +34,32 @@ impl Task {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
     }
 
-    /// Whether it is there; a dead process that nobody has waited for is.
+    /// Whether it exists; a zombie does.
     pub fn exists(&self) -> bool {
         self.dir.exists()
     }
 
-    /// One of its files.
+    /// The path of one of its files.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Its name: up to 15 bytes of that of its program or thread.
+    /// Its name: up to 15 bytes of the name of its program or thread.
     pub fn name(&self) -> Option<String> {
         Some(self.read("comm")?.trim_end().to_owned())
     }
 
-    /// Its state and start.
+    /// Its state, processor time and start time.
     pub fn stat(&self) -> Option<Stat> {
         Stat::parse(&self.read("stat")?)
     }
 
-    /// How long it ran and waited to run; `None` also on kernels that do not count it.
+    /// How long it ran, and how long it waited for a processor; `None` also if the kernel does not count this.
     pub fn schedule(&self) -> Option<Schedule> {
         Schedule::parse(&self.read("schedstat")?)
     }
 
-    /// Who it is.
+    /// Its process and its user.
     pub fn owner(&self) -> Option<Owner> {
         Owner::parse(&self.read("status")?)
     }
@@ -69,11 +69,12 @@ impl Task {
         Some(Cgroups::parse(&self.read("cgroup")?))
     }
 
-    /// Bytes that it caused to be written to storage: pages that it dirtied, less those dropped before they were written.
+    /// Bytes that it caused to be written to storage: pages that it dirtied, less those dropped before they were
+    /// written.
     ///
     /// # Errors
     ///
-    /// `PermissionDenied` where only root may know, `NotFound` where it has ended or the kernel does not count.
+    /// `PermissionDenied` if only root may read it; `NotFound` if the process has ended or the kernel does not count.
     pub fn written_bytes(&self) -> io::Result<ByteCount> {
         Ok(written_bytes(&fs::read_to_string(self.dir.join("io"))?))
     }
@@ -84,21 +85,21 @@ impl Task {
     }
 }
 
-/// What `/proc/PID/stat` says of a process or thread.
+/// The facts in `/proc/PID/stat` about a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// `R` runs, `S` sleeps, `D` waits for storage as a rule, `Z` is dead and waited for by nobody yet, …
+    /// `R` runs, `S` sleeps, `D` usually waits for storage, `Z` is a zombie, …
     pub state: char,
     /// Processor time in user mode, in clock ticks.
     pub user_ticks: u64,
     /// Processor time in the kernel, in clock ticks.
     pub system_ticks: u64,
-    /// When it was started, in clock ticks since the machine was.
+    /// Start time in clock ticks since boot.
     pub started_ticks: u64,
 }
 
 impl Stat {
-    /// Reads the line. The name of the command, in parentheses, may hold blanks and parentheses itself.
+    /// Parses the line. The name of the command is in parentheses, and can itself contain blanks and parentheses.
     pub fn parse(text: &str) -> Option<Stat> {
         let (_, rest) = text.rsplit_once(") ")?;
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -112,23 +113,23 @@ impl Stat {
         })
     }
 
-    /// Whether it has ended, and only its entry in the table of processes is left.
+    /// Whether it has ended, and only its entry in the process table is left.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }
 
-/// What `/proc/PID/schedstat` says of a thread.
+/// The facts in `/proc/PID/schedstat` about a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     /// How long it ran.
     pub ran: Duration,
-    /// How long it could have run, and waited for a processor.
+    /// How long it was ready and waited for a processor.
     pub waited: Duration,
 }
 
 impl Schedule {
-    /// Reads the line.
+    /// Parses the line.
     pub fn parse(text: &str) -> Option<Schedule> {
         let mut words = text.split_whitespace();
         let mut next = || words.next()?.parse().ok().map(Duration::from_nanos);
@@ -136,12 +137,12 @@ impl Schedule {
     }
 }
 
-/// What `/proc/PID/status` says of the process that a thread belongs to.
+/// The facts in `/proc/PID/status` about a process, or about the process of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The number of the process, also where a thread was asked for.
+    /// The number of the process, even if the file is a thread's.
     pub pid: Option<u32>,
-    /// Its real user.
+    /// Its real user id.
     pub user: Option<u32>,
 }
 
@@ -162,7 +163,7 @@ pub fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// An amount of memory in `/proc/meminfo`, which counts in KiB.
+/// An amount of memory in `/proc/meminfo`, which is in KiB.
 pub fn memory(meminfo: &str, name: &str) -> Option<ByteCount> {
     let kib: u64 = field(meminfo, name)?.trim_end_matches("kB").trim_end().parse().ok()?;
     Some(ByteCount(kib.saturating_mul(1024)))

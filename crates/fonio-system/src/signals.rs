@@ -1,8 +1,9 @@
-//! Signals that end a program: asking it to stop instead, or counting them for a while.
+//! Handles signals that end a program: a flag or a socket asks the program to stop, or a listener counts them for a
+//! while.
 //!
-//! What listens longest decides: [`watch`] and [`wake_on`] take a signal over for the life of the process, a [`Listener`]
-//! until it is dropped. Where nothing listens any more, a signal has the effect that it had before: it ends the process,
-//! unless the process ignored it from its start (`nohup`) or handles it itself.
+//! [`watch`] and [`wake_on`] take a signal over until the process ends, a [`Listener`] until it is dropped. When
+//! nothing listens any more, a signal has the same effect as before: it ends the process, unless the process ignored it
+//! from its start (`nohup`) or handles it itself.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -15,14 +16,14 @@ use signal_hook::{flag, low_level};
 
 use crate::{Task, procfs};
 
-/// The signals by which users, shells and service managers ask a program to end.
+/// The signals with which users, shells and service managers ask a program to end.
 pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
-/// Gives a flag that each of the signals sets from now on, instead of ending the process.
+/// Returns a flag. From now on, each of the signals sets the flag instead of ending the process.
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// Those of the kernel.
 pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let last = LAST.get_or_init(Arc::default);
@@ -36,21 +37,21 @@ pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// The number of the signal that came last of those that [`watch`] takes; 0 before the first.
+/// The number of the last signal taken by [`watch`]; 0 before the first.
 static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// The exit code that a shell gives a process ended by the signal that [`watch`] saw last: 130 after Ctrl-C, 143 after
-/// SIGTERM. `None` where none came.
+/// The exit code that a shell reports for a process that was ended by the last signal of [`watch`]: 130 after Ctrl-C,
+/// 143 after SIGTERM. `None` if no signal has come.
 pub fn exit_code() -> Option<u8> {
     let number = LAST.get()?.load(Ordering::Relaxed);
     u8::try_from(128 + number).ok().filter(|_| number > 0)
 }
 
-/// Gives a socket that becomes readable when one of the signals comes. They do nothing else from now on.
+/// Returns a socket that becomes readable when one of the signals comes. The signals have no other effect from now on.
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// Those of the kernel.
 pub fn wake_on(signals: &[Signal]) -> io::Result<UnixStream> {
     let (wakes, woken) = UnixStream::pair()?;
     let mut fallbacks = Fallbacks::lock();
@@ -61,13 +62,13 @@ pub fn wake_on(signals: &[Signal]) -> io::Result<UnixStream> {
     Ok(wakes)
 }
 
-/// Counts signals while it lives.
+/// Counts signals until it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     heard: Vec<Heard>,
 }
 
-/// One signal, which writes a byte into a socket pair whenever it comes: that is all a handler may do safely.
+/// One signal. Its handler only writes a byte into a socket pair, because a handler may not safely do more.
 #[derive(Debug)]
 struct Heard {
     signal: Signal,
@@ -77,11 +78,12 @@ struct Heard {
 }
 
 impl Listener {
-    /// Begins to count these signals, which do nothing else meanwhile but what the program's own handlers do.
+    /// Begins to count these signals. Until the listener is dropped, they have no other effect except that of the
+    /// program's own handlers.
     ///
     /// # Errors
     ///
-    /// The kernel's.
+    /// Those of the kernel.
     pub fn begin(signals: &[Signal]) -> io::Result<Listener> {
         let mut listener = Listener { heard: Vec::new() };
         for &signal in signals {
@@ -90,14 +92,14 @@ impl Listener {
             let mut fallbacks = Fallbacks::lock();
             let ends_process = has_default_effect(signal);
             let handler = low_level::pipe::register(signal.as_raw(), written)?;
-            // From here on dropping the listener takes the signal back.
+            // From here on, dropping the listener removes the handler.
             listener.heard.push(Heard { signal, bytes, count: AtomicUsize::new(0), handler });
             fallbacks.hold(signal, ends_process)?;
         }
         Ok(listener)
     }
 
-    /// How often `signal` came since this listener began.
+    /// The number of times that `signal` came since this listener began.
     pub fn count(&self, signal: Signal) -> usize {
         let Some(heard) = self.heard.iter().find(|heard| heard.signal == signal) else { return 0 };
         let mut bytes = [0; 16];
@@ -107,7 +109,7 @@ impl Listener {
                 Ok(0) => break,
                 Ok(read) => new += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // None waits.
+                // No more bytes are waiting.
                 Err(_) => break,
             }
         }
@@ -119,24 +121,24 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let mut fallbacks = Fallbacks::lock();
         for heard in &self.heard {
-            // In this order no signal is lost in between.
+            // With this order, no signal is lost in between.
             fallbacks.release(heard.signal);
             low_level::unregister(heard.handler);
         }
     }
 }
 
-/// What signals do while nothing listens to them: a handler stays for good once it is set, and does nothing by itself.
+/// The effect of signals while nothing listens to them. A handler that was set stays, and has no effect by itself.
 static FALLBACKS: Mutex<Vec<Fallback>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]
 struct Fallback {
     signal: Signal,
-    /// How many listen to it.
+    /// Number of listeners.
     listeners: usize,
-    /// It ended the process before anything of ours listened to it.
+    /// Whether the signal ended the process before our first listener.
     ends_process: bool,
-    /// Whether it does so again now.
+    /// Whether the signal ends the process now.
     applies: Arc<AtomicBool>,
 }
 
@@ -164,7 +166,7 @@ impl Fallbacks {
         Ok(())
     }
 
-    /// Counts one that listens as long as the process runs.
+    /// Counts a listener that listens until the process ends.
     fn hold_for_good(&mut self, signal: Signal) {
         if let Some(fallback) = self.find(signal) {
             fallback.listeners += 1;
@@ -186,14 +188,14 @@ impl Fallback {
     }
 }
 
-/// Whether the signal is neither ignored nor handled by this process. Without `/proc` it is taken for that, as nearly
-/// always.
+/// Whether the process neither ignores nor handles the signal. Without `/proc` the answer is yes, because this is
+/// nearly always so.
 fn has_default_effect(signal: Signal) -> bool {
     let status = std::fs::read_to_string(Task::of(std::process::id()).file("status")).unwrap_or_default();
     !["SigIgn", "SigCgt"].iter().any(|set| is_in_set(&status, set, signal))
 }
 
-/// Sets of signals are hexadecimal numbers with the bit of signal 1 last.
+/// Whether a set in `status` contains the signal. Sets are hexadecimal numbers; the last bit stands for signal 1.
 fn is_in_set(status: &str, set: &str, signal: Signal) -> bool {
     let bits = procfs::field(status, set).and_then(|digits| u64::from_str_radix(digits, 16).ok());
     bits.is_some_and(|bits| bits >> (signal.as_raw() - 1) & 1 == 1)

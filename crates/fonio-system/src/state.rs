@@ -1,11 +1,12 @@
-//! The state folder: where the ledger, the record of settings and the sockets of mounts are.
+//! The state folder, which contains the ledgers, the record of settings and the sockets of mounts.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Names the state folder of this user: `/run/fonio` for root, else `fonio` in `$XDG_RUNTIME_DIR`, or `fonio-UID` in the
-/// temporary folder. All of them are empty after a reboot, as the machine is. The folder may not exist yet.
+/// The state folder of this user: `/run/fonio` for root, otherwise `fonio` in `$XDG_RUNTIME_DIR`, or `fonio-UID` in the
+/// temporary folder. All of them are empty after a reboot, when nothing remains to be undone. The folder may not exist
+/// yet.
 pub fn folder() -> PathBuf {
     let user = rustix::process::geteuid();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");
@@ -20,11 +21,11 @@ fn folder_of(user: u32, runtime: Option<&Path>, temporary: &Path) -> PathBuf {
     }
 }
 
-/// Makes `dir`, with its parents, for this user alone. One that exists stays as it is.
+/// Creates `dir` and its parents, for this user alone. An existing folder is not changed.
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// Those of the kernel.
 pub fn make(dir: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }

@@ -1,4 +1,4 @@
-//! What signals do to a process before, while and after something listens to them.
+//! Tests the effect of signals on a process before, while and after something listens to them.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use fonio_system::signals::{ENDING, Listener, Signal, exit_code, wake_on, watch};
 use signal_hook::low_level::raise;
 
-/// Not a test by itself: each test below starts a process that plays one of these parts.
+/// Not a test of its own: each test below starts this as a process that plays one of these parts.
 #[test]
 fn as_a_process() {
     let Ok(part) = std::env::var("FONIO_TEST_PART") else { return };
-    // To this thread, so that the handler has run when this returns.
+    // Sends to this thread, so the handler has run when this returns.
     let send = |signal: Signal| raise(signal.as_raw()).expect("it is sent");
     let listen = || Listener::begin(&[Signal::INT, Signal::TERM]).expect("it listens");
     match part.as_str() {
@@ -64,7 +64,8 @@ fn as_a_process() {
     std::process::exit(7);
 }
 
-/// Plays a part, with SIGINT ignored from the start where that is asked for, and says how it ended.
+/// Plays a part, and returns how it ended: exit code and signal. If `ignores_interrupts`, SIGINT is ignored from the
+/// start.
 fn play(part: &str, ignores_interrupts: bool) -> (Option<i32>, Option<i32>) {
     let program = std::env::current_exe().expect("this program has a path");
     // A test that a script runs in the background inherits ignored signals.

@@ -1,8 +1,8 @@
-//! Decodes what the kernel writes into its trace buffer, and explains from it why threads waited.
+//! Decodes the kernel's trace buffer, and finds from its events why threads waited.
 //!
-//! Pages and texts of tracefs are handed in, so this crate opens nothing and reads no clock: the live recorder reads
-//! them from a running kernel, a test from files. [`ring_buffer`] turns pages into block events and scheduler events;
-//! [`waits`] turns scheduler events into rows of the `waits` table.
+//! The caller supplies the pages and texts of tracefs, so this crate opens nothing and reads no clock: the live
+//! recorder reads them from a running kernel, tests read them from files. [`ring_buffer`] turns pages into block events
+//! and scheduler events; [`waits`] turns scheduler events into rows of the `waits` table.
 
 pub mod ring_buffer;
 pub mod waits;

@@ -1,5 +1,5 @@
-//! The ring-buffer decoder against pages of a real kernel, whose own text of the same events is the expected answer, and
-//! against the event layouts of old Android kernels.
+//! Tests the decoder with pages of a real kernel, against the kernel's own text of the same events, and with the event
+//! layouts of old Android kernels.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ fn formats(text: &str) -> Vec<EventFormat> {
     starts.windows(2).map(|range| EventFormat::parse(&text[range[0]..range[1]]).unwrap()).collect()
 }
 
-/// Pages of 4 KiB one after another.
+/// Consecutive pages of 4 KiB.
 struct Pages {
     bytes: Vec<u8>,
     at: usize,
@@ -74,7 +74,7 @@ fn read_all(streams: Vec<(u32, Vec<u8>)>) -> Batch {
     }
 }
 
-/// What `trace.txt` and a [`BlockEvent`] both say.
+/// The fields that both `trace.txt` and a [`BlockEvent`] have.
 #[derive(Debug, PartialEq)]
 struct Line {
     cpu: u32,
@@ -89,7 +89,7 @@ fn device(text: &str) -> DeviceId {
     DeviceId::new(major.parse().unwrap(), minor.parse().unwrap())
 }
 
-/// One line of the kernel's text; only the forms that this trace holds.
+/// Parses one line of the kernel's text, in the forms that this trace contains.
 fn from_text(line: &str) -> Line {
     let cpu_at = line.find(" [0").unwrap();
     let tid = line[..cpu_at].trim().rsplit('-').next().unwrap().parse().unwrap();
@@ -233,7 +233,7 @@ fn pages_give_what_the_kernel_prints() {
 #[test]
 fn lost_events_are_found_with_their_number() {
     let batch = read_all(vec![(0, fs::read(data("linux-6.18-x86_64").join("lost.pages")).unwrap())]);
-    // The first read took 20 events, then 315 were overwritten, 280 were left.
+    // The first read took 20 events; then 315 were overwritten, and 280 remained.
     assert_eq!(batch.events.len(), 20 + 280);
     expect![[r#"
         [
@@ -263,13 +263,13 @@ fn a_damaged_page_costs_that_page_only() {
     let dir = data("linux-6.18-x86_64");
     let mut bytes = fs::read(dir.join("cpu1.pages")).unwrap();
     let whole = read_all(vec![(1, bytes.clone())]).events.len();
-    // A record that claims more than the page holds, then a page that claims more than there is.
+    // A record that claims more bytes than the page has; then a page that claims more bytes than the file has.
     bytes[4096 + 16..4096 + 20].fill(0);
     bytes[4096 + 20..4096 + 24].fill(0xff);
     bytes.truncate(3 * 4096 - 1000);
     let damaged = read_all(vec![(1, bytes)]);
     assert!(!damaged.events.is_empty() && damaged.events.len() < whole);
-    // How many events the damage cost is unknown, where they were is not.
+    // The damage cost an unknown number of events at a known place.
     assert_eq!(damaged.lost.iter().map(|gap| (gap.cpu, gap.count)).collect::<Vec<_>>(), [(Some(1), None)]);
     assert!(damaged.lost.iter().all(|gap| gap.after <= gap.before));
     let told: Vec<String> =
@@ -279,7 +279,7 @@ fn a_damaged_page_costs_that_page_only() {
         Some(3) Some(8192) the page has 3096 bytes where 4044 are needed; the rest of the page was skipped"#]].assert_eq(&told.join("\n"));
 }
 
-/// Writes a record as a kernel of that layout would.
+/// Writes a record as a kernel with this layout would.
 fn record(format: &EventFormat, values: &BTreeMap<&str, i64>, texts: &BTreeMap<&str, &str>) -> Vec<u8> {
     let end = format.fields.iter().map(|field| field.offset + field.size).max().unwrap();
     let mut bytes = vec![0; end];

@@ -1,11 +1,12 @@
-//! The ledger: what has to be undone.
+//! The ledger: a record of the steps that must be undone.
 //!
-//! A ledger is a file with one JSON value a line. The first names the owner; then a line goes in *before* a step is
-//! done (`begin`) and one after it was undone (`end`). So a process that is killed at any point leaves a ledger that
-//! names at least what it left behind, and every undoing first looks whether there is something of ours to undo.
+//! A ledger is a file with one JSON value per line. The first line names the owner. A line is written *before* each
+//! step (`begin`), and another after the step was undone (`end`). A process that is killed at any point therefore
+//! leaves a ledger that names everything that it left behind, and possibly more; undoing a step checks first whether
+//! there is something of ours to undo.
 //!
-//! Steps are undone in the opposite order. The owner does so when the ledger is dropped, or earlier and one by one;
-//! for an owner that runs no more, [`Ledger::recover`] does.
+//! Steps are undone in reverse order. The owner does this when the ledger is dropped, or earlier for single steps. If
+//! the owner no longer runs, [`Ledger::recover`] does it.
 
 mod undo;
 
@@ -19,18 +20,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::HostError;
 
-/// Something that outlives the process that did it.
+/// A change that outlives the process that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Step {
-    /// A folder was made; it is removed if it is empty by then.
+    /// A folder was made. Undoing removes it if it is empty.
     Directory {
         /// The folder.
         path: PathBuf,
     },
-    /// A folder was made that is ours with all that is in it; it is removed whole. File systems mounted below it are not
-    /// entered.
+    /// A folder was made whose complete contents are ours. Undoing removes it with its contents, and fails if a file
+    /// system is mounted in it.
     Tree {
         /// The folder.
         path: PathBuf,
@@ -44,24 +45,24 @@ pub enum Step {
     Process {
         /// The process.
         id: ProcessId,
-        /// It leads a process group, which is ended with it.
+        /// Whether it leads a process group, which is killed with it.
         leads_group: bool,
     },
     /// A loop device was added.
     Loop {
         /// Its number: N of `/dev/loopN`.
         number: u32,
-        /// The file that it is bound to, as the kernel shows it in `loop/backing_file`.
+        /// The backing file, as the kernel shows it in `loop/backing_file`.
         backing: PathBuf,
     },
     /// A file system was mounted.
     Mount {
-        /// Where.
+        /// The mount point.
         dir: PathBuf,
-        /// What: the source as `/proc/self/mountinfo` shows it.
+        /// The source of the mount, as `/proc/self/mountinfo` shows it.
         source: String,
     },
-    /// A control group was made; processes that are still in it go up to its parent.
+    /// A control group was made. Undoing moves its remaining processes to its parent.
     Cgroup {
         /// Its folder.
         path: PathBuf,
@@ -70,7 +71,7 @@ pub enum Step {
     Setting {
         /// Its file in sysfs.
         path: PathBuf,
-        /// What it was.
+        /// Its old value.
         was: String,
     },
     /// A network namespace was made.
@@ -84,16 +85,16 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(usize);
 
-/// What [`Ledger::recover`] did.
+/// The result of [`Ledger::recover`].
 #[derive(Debug, Default)]
 pub struct Recovery {
     /// Steps undone, one sentence each.
     pub undone: Vec<String>,
-    /// What could not be undone, one sentence each; it stays in its ledger.
+    /// Failures, one sentence each; the steps stay in their ledgers.
     pub failed: Vec<String>,
 }
 
-/// The steps of this process that are not undone yet.
+/// The steps of this process that have not been undone.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -110,16 +111,16 @@ enum Line {
 }
 
 impl Ledger {
-    /// Names the folder where ledgers are kept: the state folder, which is empty after a reboot, as the machine is.
+    /// The folder of ledgers: the state folder, which is empty after a reboot, when nothing remains to be undone.
     pub fn default_dir() -> PathBuf {
         state::folder()
     }
 
-    /// Begins a ledger of this process in `dir`, which is made if it is missing.
+    /// Begins a ledger of this process in `dir`, which is created if it is missing.
     ///
     /// # Errors
     ///
-    /// [`HostError::System`] where it cannot be written.
+    /// [`HostError::System`] if it cannot be written.
     pub fn open(dir: &Path) -> Result<Ledger, HostError> {
         make_private_dir(dir)?;
         let own = ProcessId::own();
@@ -130,7 +131,7 @@ impl Ledger {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(HostError::system("write", path)(error)),
             };
-            // Held as long as the ledger is open: two processes never undo the same one.
+            // Held while the ledger is open, so that two processes never undo the same ledger.
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
                 .map_err(|error| HostError::system("lock", &path)(error.into()))?;
             let mut ledger = Ledger { path, file, steps: Vec::new() };
@@ -140,17 +141,17 @@ impl Ledger {
         unreachable!("a process does not hold four thousand million ledgers")
     }
 
-    /// The folder that this ledger is in, for files that belong to the same run.
+    /// The folder of this ledger, for files that belong to the same run.
     pub fn dir(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// A path beside the ledger that no other run uses. Nothing is made.
+    /// A path next to the ledger that no other run uses. Nothing is created.
     pub fn own_path(&self, name: &str) -> PathBuf {
         self.path.with_extension(name)
     }
 
-    /// How many steps were ever begun; a number to name things by.
+    /// The number of steps begun so far; callers use it in names.
     pub fn steps(&self) -> usize {
         self.steps.len()
     }
@@ -159,7 +160,7 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// [`HostError::System`]; the caller must not do the step then.
+    /// [`HostError::System`]; the caller must then not do the step.
     pub fn begin(&mut self, step: Step) -> Result<Entry, HostError> {
         let at = self.steps.len();
         self.write(&Line::Begin { at, step: step.clone() })?;
@@ -179,22 +180,22 @@ impl Ledger {
         Ok(())
     }
 
-    /// Undoes one step. Nothing happens where it is undone already.
+    /// Undoes one step. Does nothing if it is undone already.
     ///
     /// # Errors
     ///
-    /// Why it could not be undone; it stays in the ledger.
+    /// The reason why it could not be undone; it stays in the ledger.
     pub fn undo(&mut self, entry: Entry) -> Result<(), HostError> {
         let Some(step) = &self.steps[entry.0] else { return Ok(()) };
         undo::undo(step)?;
         self.end(entry)
     }
 
-    /// Undoes what is left, the latest first, and removes the ledger.
+    /// Undoes the remaining steps, the latest first, and removes the ledger.
     ///
     /// # Errors
     ///
-    /// [`HostError::NotUndone`]; what could be undone was, and the ledger stays for the rest.
+    /// [`HostError::NotUndone`]; the other steps were undone, and the ledger keeps the failed ones.
     pub fn close(mut self) -> Result<(), HostError> {
         self.undo_all()
     }
@@ -209,11 +210,11 @@ impl Ledger {
         if failures.is_empty() { remove_file(&self.path) } else { Err(HostError::NotUndone { failures }) }
     }
 
-    /// Undoes what processes that run no more have left behind in `dir`.
+    /// Undoes the steps that processes which no longer run have left in `dir`.
     ///
     /// # Errors
     ///
-    /// [`HostError::Ledger`] where a ledger is damaged, and [`HostError::System`] where `dir` cannot be read.
+    /// [`HostError::Ledger`] if a ledger is damaged, or [`HostError::System`] if `dir` cannot be read.
     pub fn recover(dir: &Path) -> Result<Recovery, HostError> {
         let mut recovery = Recovery::default();
         let listing = match fs::read_dir(dir) {
@@ -235,7 +236,8 @@ impl Ledger {
         Ok(recovery)
     }
 
-    /// One write for a line and its end: a killed writer leaves a whole line or a last one without an end.
+    /// Writes a line and its end with one call. A killed writer thus leaves a complete line, or a last line without an
+    /// end.
     fn write(&mut self, line: &Line) -> Result<(), HostError> {
         let mut text = serde_json::to_string(line).expect("paths of ours are UTF-8");
         text.push('\n');
@@ -245,7 +247,7 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`; the ledger's file stays where something was not undone.
+        // Callers that need the error call `close`. If a step was not undone, the ledger's file stays.
         let _ = self.undo_all();
     }
 }
@@ -268,7 +270,7 @@ fn recover_one(path: PathBuf, recovery: &mut Recovery) -> Result<(), HostError> 
         Some((owner, _)) if owner.is_some_and(ProcessId::runs) => return Ok(()),
         Some(_) => {}
     }
-    // The owner's lock went with it; another process that undoes this ledger is waited for.
+    // The owner's lock ended with the owner. If another process is undoing this ledger, this waits for it.
     rustix::fs::flock(&file, FlockOperation::LockExclusive)
         .map_err(|error| HostError::system("lock", &path)(error.into()))?;
     let Some((_, steps)) = read()? else { return Ok(()) };
@@ -280,7 +282,7 @@ fn recover_one(path: PathBuf, recovery: &mut Recovery) -> Result<(), HostError> 
             Err(error) => recovery.failed.push(chain(&error)),
         }
     }
-    // Dropping it removes the file, or keeps it for what is left.
+    // Dropping it removes the file, or keeps it for the remaining steps.
     drop(ledger);
     Ok(())
 }
@@ -291,7 +293,7 @@ fn is_young(file: &File) -> bool {
     changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age.as_secs() < 60))
 }
 
-/// The owner and the steps that are not undone. A last line without an end is a step that was never begun.
+/// The owner, and the steps that have not been undone. A last line without an end names a step that was never begun.
 fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>>), HostError> {
     let mut owner = None;
     let mut steps = Vec::new();
@@ -315,7 +317,7 @@ fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>
     Ok((owner, steps))
 }
 
-/// A folder that nobody else can write to: what it says is done as root.
+/// Makes a folder to which nobody else can write, because root executes the steps in it.
 pub(crate) fn make_private_dir(dir: &Path) -> Result<(), HostError> {
     use std::os::unix::fs::MetadataExt;
     state::make(dir).map_err(HostError::system("make", dir))?;
@@ -335,7 +337,7 @@ pub(crate) fn remove_file(path: &Path) -> Result<(), HostError> {
     }
 }
 
-/// An error and its causes in one sentence.
+/// Joins an error and its causes into one sentence.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -420,7 +422,8 @@ mod tests {
     }
 
     proptest! {
-            /// Wherever the writer is killed, the steps named are those begun in whole lines and not ended.
+            /// Wherever the writer is killed, the ledger names the steps with a complete `begin` line and no `end`
+            /// line.
             #[test]
             fn any_prefix_of_a_ledger_can_be_read(
                 ends in prop::collection::vec(any::<bool>(), 0..20),

@@ -1,4 +1,4 @@
-//! How each step is undone: first looking whether what is there is ours.
+//! Undoes each kind of step, after checking that the object is ours.
 
 use std::fmt;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{Step, remove_file};
 use crate::{HostError, cpu_share, link, loop_device, mount};
 
-/// Undoes `step`; that there is nothing to undo is success.
+/// Undoes `step`. Succeeds if there is nothing to undo.
 pub(super) fn undo(step: &Step) -> Result<(), HostError> {
     match step {
         Step::File { path } => remove_file(path),
@@ -30,7 +30,7 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
         Step::Mount { dir, source } => mount::undo(dir, source),
         Step::Cgroup { path } => cpu_share::undo(path),
         Step::Setting { path, was } => match fs::write(path, was) {
-            // The device it belonged to has gone.
+            // The device of the setting is gone.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             outcome => outcome.map_err(HostError::system("write", path)),
         },
@@ -52,7 +52,7 @@ fn remove_tree(path: &Path) -> Result<(), HostError> {
 fn kill_group(leader: u32) {
     let pid = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
-        // A group that ended by itself in between is what is wanted.
+        // This fails if the group has ended by itself, which is fine.
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
 }

@@ -1,4 +1,4 @@
-//! The kinds of settings: how each is read, set and made permanent.
+//! The kinds of settings: how to read each one, set it and make it permanent.
 
 use std::fmt;
 use std::fs;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HostError, Queue};
 
-/// How often ext4 writes its journal back where nothing else is said (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
+/// ext4's default interval between journal commits (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
 const COMMIT_DEFAULT_S: &str = "5";
 
 /// `MS_NOSYMFOLLOW` of Linux 5.10.
@@ -25,13 +25,13 @@ const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(256);
 pub enum Setting {
     /// The I/O scheduler of a device.
     Scheduler(String),
-    /// Reading files does not write their access times.
+    /// Reading a file does not update its access time.
     NoAccessTimes,
-    /// ext4 writes its journal back so often, in seconds.
+    /// The interval in seconds between ext4's journal commits.
     CommitInterval(u32),
 }
 
-/// What is set, and on what.
+/// The kind of a setting, and the device or mount that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 #[non_exhaustive]
@@ -41,14 +41,14 @@ pub enum Target {
         /// The device's name in `/sys/block`.
         device: String,
     },
-    /// How access times are kept: `relatime`, `noatime` or `strictatime`.
+    /// How access times are updated: `relatime`, `noatime` or `strictatime`.
     AccessTimes {
-        /// The mount point. Other mounts of the file system are not touched.
+        /// The mount point. Other mounts of the file system are not affected.
         dir: PathBuf,
     },
     /// ext4's commit interval in seconds.
     CommitInterval {
-        /// The mount point. The setting is the file system's, wherever it is mounted.
+        /// The mount point. The setting applies to the file system, at all its mount points.
         dir: PathBuf,
     },
 }
@@ -62,7 +62,7 @@ impl Setting {
         }
     }
 
-    /// Whether `applied` is this setting.
+    /// Whether `applied` sets the same kind of setting to this value.
     pub fn is_in_force_as(&self, applied: &super::Applied) -> bool {
         let same_kind = matches!(
             (self, &applied.target),
@@ -73,7 +73,7 @@ impl Setting {
         same_kind && self.value() == applied.new
     }
 
-    /// What `path` names for this setting: a device, or a file or folder on it.
+    /// The target that `path` means for this setting: the path is a device, or a file or folder on it.
     pub(super) fn target(&self, path: &Path) -> Result<Target, HostError> {
         if let Setting::Scheduler(_) = self {
             return Ok(Target::Scheduler { device: disk_of(path, self)? });
@@ -90,7 +90,7 @@ impl Setting {
         }
     }
 
-    /// What the kernel would refuse, or what could not be taken back.
+    /// Refuses values that the kernel would refuse, or that could not be undone.
     pub(super) fn check(&self, target: &Target) -> Result<(), HostError> {
         match target {
             Target::Scheduler { device } => {
@@ -143,7 +143,7 @@ impl Target {
         }
     }
 
-    /// What is in force; `None` where the device or the mount is gone.
+    /// The value in force; `None` if the device or the mount is gone.
     pub(super) fn current(&self) -> Result<Option<String>, HostError> {
         let mounted = |dir: &Path| MountTable::read().map(|table| table.at(dir).cloned());
         match self {
@@ -180,11 +180,11 @@ impl Target {
                     "strictatime" => MountFlags::STRICTATIME,
                     _ => MountFlags::RELATIME,
                 };
-                // With BIND the flags of this mount change, and nothing of the file system.
+                // BIND changes the flags of this mount only, not the file system's.
                 mount_remount(dir, MountFlags::BIND | flags | times, c"").map_err(failed(dir))
             }
             Target::CommitInterval { dir } => {
-                // One parameter of the file system, with all others left as they are.
+                // Changes one parameter of the file system and keeps all others.
                 let reconfigure = || {
                     let picked = fspick(CWD, dir, FsPickFlags::FSPICK_CLOEXEC)?;
                     fsconfig_set_string(&picked, "commit", value)?;
@@ -195,7 +195,7 @@ impl Target {
         }
     }
 
-    /// The kernel may take a value and keep another.
+    /// Checks that `value` is in force: the kernel may accept a value and keep another.
     pub(super) fn expect(&self, value: &str) -> Result<(), HostError> {
         match self.current()? {
             Some(now) if now == value => Ok(()),
@@ -207,7 +207,7 @@ impl Target {
         }
     }
 
-    /// How to make `value` last over boots: a sentence's beginning, and the line.
+    /// How to keep `value` across reboots: the beginning of a sentence, and a line of configuration.
     pub fn permanent(&self, value: &str) -> (String, String) {
         match self {
             Target::Scheduler { device } => (
@@ -237,7 +237,7 @@ fn access_times(options: &[String]) -> String {
     known.unwrap_or("strictatime").to_owned()
 }
 
-/// The flags of a mount but for its access times; the first option that is none of them is the error.
+/// The flags of a mount except those for access times; the error is the first unknown option.
 fn mount_flags(options: &[String]) -> Result<MountFlags, String> {
     let mut flags = MountFlags::empty();
     for option in options {
@@ -260,7 +260,7 @@ fn mounted_at(dir: &Path) -> Result<MountPoint, HostError> {
     found.ok_or_else(|| HostError::system("find the mount", dir)(std::io::ErrorKind::NotFound.into()))
 }
 
-/// The mount that a path lies in, or that is of the device at the path.
+/// The mount that contains a path or, if the path is a device, a mount of that device.
 fn mount_of(path: &Path) -> Result<MountPoint, HostError> {
     let path = fs::canonicalize(path).map_err(HostError::system("find", path))?;
     let is_device = fs::metadata(&path).is_ok_and(|metadata| metadata.file_type().is_block_device());
@@ -276,7 +276,7 @@ fn mount_of(path: &Path) -> Result<MountPoint, HostError> {
         .ok_or_else(|| HostError::system("find the mount of", &path)(std::io::ErrorKind::NotFound.into()))
 }
 
-/// The name in `/sys/block` of the disk that a path lies on, or that it is a node or partition of.
+/// The name in `/sys/block` of the disk that contains a path, or whose node or partition the path is.
 fn disk_of(path: &Path, setting: &Setting) -> Result<String, HostError> {
     let numbers = |rdev: u64| format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
     let node = |path: &Path| {
@@ -288,7 +288,7 @@ fn disk_of(path: &Path, setting: &Setting) -> Result<String, HostError> {
         Some(number) => number,
         None => {
             let mounted = mount_of(path)?;
-            // Some file systems show a number that is no device's.
+            // Some file systems show a number that does not belong to a device.
             node(Path::new(&mounted.source)).unwrap_or_else(|| mounted.device.to_string())
         }
     };
@@ -312,7 +312,7 @@ fn disk_of(path: &Path, setting: &Setting) -> Result<String, HostError> {
     Ok(dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
 }
 
-/// The line of `/etc/fstab` with the option.
+/// The line of `/etc/fstab` with the option added.
 fn fstab(dir: &Path, option: &str) -> (String, String) {
     let table = fs::read_to_string("/etc/fstab").unwrap_or_default();
     let place = dir.to_string_lossy().into_owned();
@@ -333,7 +333,7 @@ fn fstab(dir: &Path, option: &str) -> (String, String) {
     ("in /etc/fstab".to_owned(), fields.join(" "))
 }
 
-/// `options` with `option` in the place of whatever it contradicts.
+/// Adds `option` to `options`, in place of options that contradict it.
 fn with_option(options: &str, option: &str) -> String {
     const TIMES: [&str; 3] = ["noatime", "relatime", "strictatime"];
     let contradicts = |other: &&str| {

@@ -1,8 +1,8 @@
-//! Settings of the machine's own devices and file systems, set because a user asked for it, and taken back.
+//! Changes settings of the machine's own devices and file systems when a user asks for it, and restores them.
 //!
-//! Invariant: what was in force is on record before it is changed, so that it can be brought back whatever happens in
-//! between. The record is a file beside the ledgers; it lasts as long as the settings do, to the next boot. It is no
-//! ledger: nobody takes these settings back but who asks for it.
+//! Invariant: the old value is recorded before a setting is changed, so that it can always be restored. The record is a
+//! file next to the ledgers; it lasts as long as the settings, until the next boot. It is not a ledger: these settings
+//! are restored only on request.
 
 mod kinds;
 
@@ -21,26 +21,26 @@ const RECORD: &str = "settings.json";
 /// A setting that was changed, or is about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// What kind of setting, and on what.
+    /// The kind of setting, and what it applies to.
     pub target: Target,
-    /// What was in force before.
+    /// The value before the change.
     pub old: String,
-    /// What is in force now.
+    /// The value now.
     pub new: String,
 }
 
-/// What became of taking a setting back.
+/// The result of restoring a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undone {
     /// The old value is in force again.
     Restored,
-    /// It already was, or what it was set on is gone: nothing was to be done.
+    /// The old value was in force already, or the device or mount is gone: there was nothing to do.
     NothingLeft,
-    /// Somebody has changed it since, to this; it was left alone, and stays on record.
+    /// Another user or program has changed the setting since, to this value. It was left alone, and stays on record.
     ChangedSince(String),
 }
 
-/// The record of settings that were changed. Open, it is locked against others.
+/// The record of changed settings. While open, it is locked.
 #[derive(Debug)]
 pub struct Settings {
     path: PathBuf,
@@ -49,15 +49,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Opens the record in `dir`, which is made if it is missing.
+    /// Opens the record in `dir`, which is created if it is missing.
     ///
     /// # Errors
     ///
-    /// [`HostError::System`], also where the record cannot be understood; nothing is changed then.
+    /// [`HostError::System`], also if the record cannot be parsed; then nothing is changed.
     pub fn open(dir: &Path) -> Result<Settings, HostError> {
         crate::ledger::make_private_dir(dir)?;
         let path = dir.join(RECORD);
-        // The record itself is replaced with every change, so the folder is what is locked.
+        // Every change replaces the record's file, so the lock is on the folder.
         let lock = File::open(dir).map_err(HostError::system("open", dir))?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| HostError::system("lock", dir)(error.into()))?;
@@ -70,16 +70,16 @@ impl Settings {
         Ok(Settings { path, applied, _lock: lock })
     }
 
-    /// The settings that were changed and not taken back.
+    /// The settings that were changed and not restored.
     pub fn applied(&self) -> &[Applied] {
         &self.applied
     }
 
-    /// What setting `setting` on what `path` names would change; nothing is done.
+    /// Returns the change that applying `setting` to `path` would make; changes nothing.
     ///
     /// # Errors
     ///
-    /// [`HostError::NotSettable`] with the reason, also where it is in force already.
+    /// [`HostError::NotSettable`] with the reason, also if the value is in force already.
     pub fn plan(setting: &Setting, path: &Path) -> Result<Applied, HostError> {
         let target = setting.target(path)?;
         let new = setting.value();
@@ -91,12 +91,12 @@ impl Settings {
         Ok(Applied { target, old, new })
     }
 
-    /// Does what was planned, and gives what `undo` would bring back: what was in force before the first change is kept,
-    /// however often it is changed.
+    /// Applies a planned change, and returns the value that `undo` would restore: the one before the first change,
+    /// however often the setting is changed.
     ///
     /// # Errors
     ///
-    /// [`HostError::System`]; the record holds the old value by then.
+    /// [`HostError::System`]; by then the record has the old value.
     pub fn apply(&mut self, planned: &Applied) -> Result<String, HostError> {
         let before = self.applied.clone();
         let brings_back = match self.applied.iter_mut().find(|applied| applied.target == planned.target) {
@@ -118,7 +118,7 @@ impl Settings {
         set.map(|()| brings_back)
     }
 
-    /// Brings back what was in force before `applied`, which is one of [`Settings::applied`].
+    /// Restores the value from before `applied`, which must be one of [`Settings::applied`].
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl Settings {
         Ok(undone)
     }
 
-    /// All or nothing: a new file in the place of the old one. Without entries there is none.
+    /// Replaces the file atomically. Without entries, removes it.
     fn save(&self) -> Result<(), HostError> {
         if self.applied.is_empty() {
             return crate::ledger::remove_file(&self.path);

@@ -1,6 +1,6 @@
-//! What the machine is: its block devices with their queues, file systems and stacking, from sysfs and procfs.
+//! Describes the machine: its block devices with their queues, file systems and stacking, from sysfs and procfs.
 //!
-//! Every fact that is not there, or may not be read, is `None`.
+//! A fact that does not exist or is not readable is `None`.
 
 pub(crate) mod mounts;
 mod queue;
@@ -13,7 +13,7 @@ use fonio_core::meta::{Device, Host, Mount};
 use fonio_system::procfs::memory;
 use fonio_system::{MountTable, Task, device};
 
-/// The places to look at; a test hands in a copy.
+/// The places to read; tests use copies.
 #[derive(Clone, Debug)]
 pub struct Machine {
     sys: PathBuf,
@@ -45,7 +45,7 @@ impl Machine {
         self.proc.join(below)
     }
 
-    /// What kind of machine this is.
+    /// The machine's name, model, kernel, processors and memory.
     pub fn host(&self) -> Host {
         let uname = rustix::system::uname();
         let text = |value: &std::ffi::CStr| Some(value.to_string_lossy().into_owned());
@@ -69,7 +69,7 @@ impl Machine {
         }
     }
 
-    /// Every block device that is no partition, by name; loop, zram and RAM disks only where something is behind them.
+    /// Every block device except partitions, by name. Loop, zram and RAM disks only if they are in use.
     pub fn devices(&self) -> Vec<Device> {
         let mut names: Vec<String> = fs::read_dir(self.sys("block"))
             .map(|entries| {
@@ -85,18 +85,17 @@ impl Machine {
             .collect()
     }
 
-    /// One device; a partition's own number gives what is known of it with the queue of its disk. `None` where there is
-    /// no such device.
+    /// One device. For a partition, the queue is that of its disk. `None` if the device does not exist.
     pub fn device(&self, id: DeviceId) -> Option<Device> {
         self.read_device(&self.device_dir(id), &self.mounts())
     }
 
-    /// `/sys/dev/block/8:1`, a link to the device's directory.
+    /// The device's path below `/sys/dev/block`, such as `8:1`: a link to its directory.
     pub(crate) fn device_dir(&self, id: DeviceId) -> PathBuf {
         self.sys("dev/block").join(id.to_string())
     }
 
-    /// The disk that a partition is on; a disk is its own.
+    /// The disk of a partition; for a disk, the disk itself.
     pub(crate) fn disk_of(&self, id: DeviceId) -> DeviceId {
         let dir = self.device_dir(id);
         if !dir.join("partition").exists() {
@@ -106,8 +105,8 @@ impl Machine {
         parent.and_then(|disk| read_device_id(&disk.join("dev"))).unwrap_or(id)
     }
 
-    /// The devices that `id` is stacked on, as disks: what a device mapper or RAID device maps to, or what a loop
-    /// device's file lies on. Only one level.
+    /// The disks directly below `id`: those to which a device mapper or RAID device maps, or that of a loop device's
+    /// file. One level only.
     pub(crate) fn below(&self, id: DeviceId) -> Vec<DeviceId> {
         let mut below = self.mapped_to(id);
         let dir = self.device_dir(self.disk_of(id));
@@ -119,7 +118,7 @@ impl Machine {
         below
     }
 
-    /// What a device mapper or RAID device maps to, as disks: where its bios become requests.
+    /// The disks to which a device mapper or RAID device maps; there its bios become requests.
     fn mapped_to(&self, id: DeviceId) -> Vec<DeviceId> {
         let dir = self.device_dir(self.disk_of(id));
         fs::read_dir(dir.join("slaves"))
@@ -130,13 +129,13 @@ impl Machine {
             .collect()
     }
 
-    /// `ids` with the devices on which their requests are made, as disks, in order of number. A loop device makes its
-    /// own; what its file's disk does besides is somebody else's.
+    /// `ids` and the disks on which their requests are made, in order of number. A loop device makes its own requests;
+    /// other I/O on the disk of its file does not belong to it.
     pub(crate) fn with_mapped(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.mapped_to(id))
     }
 
-    /// `ids` with everything below them, as disks, in order of number.
+    /// `ids` and all disks below them, in order of number.
     pub(crate) fn with_all_below(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.below(id))
     }
@@ -166,12 +165,12 @@ impl Machine {
         parts
     }
 
-    /// What is mounted; nothing where procfs does not say it.
+    /// The mount table; empty if procfs cannot be read.
     pub(crate) fn mounts(&self) -> MountTable {
         MountTable::read_below(&self.proc).unwrap_or_default()
     }
 
-    /// A process or thread.
+    /// The process or thread with this number.
     pub(crate) fn task(&self, number: u32) -> Task {
         Task::below(&self.proc, number)
     }
@@ -183,7 +182,7 @@ impl Machine {
         for mount in mounts {
             let device = mounts::block_device(mount).filter(|device| parts.contains(device));
             let Some(device) = device else { continue };
-            // Bind mounts show the same file system again and again; the first mount is the oldest.
+            // Bind mounts repeat the same file system; the first mount is the oldest.
             if !found.iter().any(|known| known.device == device) {
                 found.push(mounts::describe(mount, device));
             }
@@ -192,7 +191,7 @@ impl Machine {
     }
 }
 
-/// The block device that holds the file system of `path`; `None` where it has none or there is no such path.
+/// The block device that holds the file system of `path`; `None` if there is no such device or no such path.
 fn device_of_path(path: &Path) -> Option<DeviceId> {
     let stat = rustix::fs::stat(path).ok()?;
     let id = device::from_dev(stat.st_dev);
@@ -203,7 +202,7 @@ fn read_device_id(path: &Path) -> Option<DeviceId> {
     device::parse(&read_text(path)?)
 }
 
-/// A short text file without the blanks around it; `None` where it cannot be read or is empty.
+/// A short text file without surrounding blanks; `None` if it cannot be read or is empty.
 pub(crate) fn read_text(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&bytes);

@@ -1,11 +1,11 @@
-//! What the recording says of a mount.
+//! Describes a mount for the recording.
 
 use fonio_core::meta::Mount;
 use fonio_core::{ByteCount, DeviceId};
 use fonio_system::{MountPoint, device};
 use rustix::fs::FileType;
 
-/// The block device below the file system, as far as the mount says it.
+/// The block device below the file system, as far as the mount table shows it.
 pub(crate) fn block_device(mount: &MountPoint) -> Option<DeviceId> {
     if mount.device.major() != 0 {
         return Some(mount.device);
@@ -18,9 +18,9 @@ pub(crate) fn block_device(mount: &MountPoint) -> Option<DeviceId> {
     is_block.then(|| device::from_dev(stat.st_rdev))
 }
 
-/// Describes the mount, with how full its file system is.
+/// Describes the mount, with the free space of its file system.
 pub(super) fn describe(mount: &MountPoint, device: DeviceId) -> Mount {
-    // A dead FUSE server would block the call for ever.
+    // A dead FUSE server would block the call forever.
     let is_fuse = mount.filesystem.starts_with("fuse");
     let space = if is_fuse { None } else { rustix::fs::statvfs(&mount.dir).ok() };
     let bytes = |blocks: u64, size: u64| ByteCount(blocks.saturating_mul(size));

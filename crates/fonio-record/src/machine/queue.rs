@@ -1,4 +1,4 @@
-//! One block device's directory in sysfs.
+//! Reads a block device's directory in sysfs.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl Machine {
             rotational: flag(&queue.join("rotational")),
             removable: flag(&disk.join("removable")),
             scheduler: read_text(&queue.join("scheduler")).map(|text| chosen(&text).to_owned()),
-            // An elevator's nr_requests is larger than what the driver takes.
+            // With a scheduler, nr_requests is larger than the depth of the driver.
             depth: driver_depth.iter().find_map(|path| read_number(path)).or_else(|| number("nr_requests")),
             max_sectors_kb: number("max_sectors_kb"),
             read_ahead_kb: number("read_ahead_kb"),
@@ -43,11 +43,11 @@ impl Machine {
     }
 }
 
-/// `eMMC` parts have a `name`, SCSI and NVMe a `model`, with the vendor apart in SCSI.
+/// The model of a disk. eMMC devices have a `name`, SCSI and NVMe a `model`; SCSI has the vendor separately.
 fn model(disk: &Path) -> Option<String> {
     let device = disk.join("device");
     match (read_text(&device.join("vendor")), read_text(&device.join("model"))) {
-        // The vendor of a PCI function is a number: 0x1af4.
+        // The vendor of a PCI function is a number, such as 0x1af4.
         (Some(vendor), Some(model)) if !vendor.starts_with("0x") && vendor != "ATA" => {
             Some(format!("{vendor} {model}"))
         }
@@ -56,7 +56,7 @@ fn model(disk: &Path) -> Option<String> {
     }
 }
 
-/// The word in brackets: `none [mq-deadline] bfq`.
+/// The word in brackets, as in `none [mq-deadline] bfq`.
 fn chosen(text: &str) -> &str {
     match (text.find('['), text.find(']')) {
         (Some(open), Some(close)) if open < close => &text[open + 1..close],

@@ -1,4 +1,4 @@
-//! The block devices of the status card: what they are and how worn.
+//! The block devices of the status card: their kind and their wear.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::writers::DiskCounters;
 use super::{DeviceKind, Health, StorageDevice};
 use crate::machine::{Machine, read_number, read_text};
 
-/// Every device that is there, flash first, then by name.
+/// Finds every device; flash first, then by kind and name.
 pub(super) fn find(machine: &Machine) -> Vec<StorageDevice> {
     let devices = machine.devices();
     let file_systems: Vec<Vec<Mount>> = devices.iter().map(|device| mounts_above(device, &devices)).collect();
@@ -23,11 +23,11 @@ pub(super) fn find(machine: &Machine) -> Vec<StorageDevice> {
     found
 }
 
-/// What is mounted from a device or from those stacked on it.
+/// The file systems mounted from a device or from devices stacked on it.
 fn mounts_above(device: &Device, all: &[Device]) -> Vec<Mount> {
     let mut found = device.mounts.clone();
     let mut reached = vec![device.id];
-    // Stacks are a few levels high; each round goes up one.
+    // Stacks have a few levels; each round goes one level up.
     loop {
         let above: Vec<&Device> = all
             .iter()
@@ -76,7 +76,7 @@ fn describe(machine: &Machine, device: Device, file_systems: Vec<Mount>) -> Stor
     }
 }
 
-/// What a device is, by its driver's place in sysfs.
+/// The kind of a device, by its driver's place in sysfs.
 fn kind(dir: &Path, device: &Device) -> DeviceKind {
     let name = device.name.as_deref().unwrap_or("");
     let path = dir.to_string_lossy();
@@ -116,8 +116,8 @@ fn kind(dir: &Path, device: &Device) -> DeviceKind {
     }
 }
 
-/// eMMC 5.0 and later state their wear (`EXT_CSD` bytes 267 to 269, JESD84-B51 7.4.31 to 7.4.33); SD cards do not, but
-/// both name their maker.
+/// Reads eMMC and SD health. eMMC 5.0 and later state their wear (`EXT_CSD` bytes 267 to 269, JESD84-B51 7.4.31 to
+/// 7.4.33); SD cards do not. Both name their manufacturer.
 fn mmc_health(dir: &Path) -> Option<Health> {
     let mut source = Source::new(dir);
     let life = source.text("life_time");
@@ -139,7 +139,7 @@ fn mmc_health(dir: &Path) -> Option<Health> {
     })
 }
 
-/// UFS health descriptor (JESD220, bytes 2 to 4): the directory stands beside the host controller's.
+/// Reads the UFS health descriptor (JESD220, bytes 2 to 4). Its directory is in that of the host controller.
 fn ufs_health(dir: &Path) -> Option<Health> {
     let host = dir.ancestors().find(|parent| parent.join("health_descriptor").is_dir())?;
     let mut source = Source::new(host);
@@ -156,13 +156,13 @@ fn ufs_health(dir: &Path) -> Option<Health> {
     })
 }
 
-/// sysfs has no wear of NVMe devices, only their temperature (a hwmon directory beneath the controller).
+/// Reads the temperature of an NVMe device (a hwmon directory below the controller). sysfs does not have its wear.
 fn nvme_health(controller: &Path) -> Option<Health> {
     let hwmon = fs::read_dir(controller).ok()?.flatten().map(|entry| entry.path());
     let places: Vec<PathBuf> = hwmon
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hwmon")))
         .flat_map(|path| {
-            // `hwmon1` itself, or `hwmon/hwmon1`.
+            // Either `hwmon1` itself, or `hwmon/hwmon1`.
             let below = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
             std::iter::once(path.clone()).chain(below.filter(|below| below.is_dir())).collect::<Vec<_>>()
         })
@@ -177,7 +177,7 @@ fn nvme_health(controller: &Path) -> Option<Health> {
     })
 }
 
-/// Reads files below a directory and remembers which were there.
+/// Reads files below a directory and remembers which exist.
 struct Source<'a> {
     dir: &'a Path,
     read: Vec<String>,
@@ -201,7 +201,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// `0x01` is 0 to 10 % used, `0x0a` 90 to 100 %, `0x0b` more than that; 0 is "not defined".
+/// The upper end of a wear range: `0x01` is 0 to 10 % used, `0x0a` 90 to 100 %, `0x0b` more than that; 0 is "not
+/// defined".
 fn tenths(text: &str) -> Option<u32> {
     match hexadecimal(text)? {
         value @ 1..=11 => Some(value * 10),
@@ -223,7 +224,7 @@ fn hexadecimal(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// The makers of most eMMC and SD parts by their number, as in the kernel's `drivers/mmc/core/card.h` and mmc-utils'
+/// The manufacturers of most eMMC and SD devices by number, as in the kernel's `drivers/mmc/core/card.h` and mmc-utils'
 /// `lsmmc.c`.
 fn mmc_manufacturer(id: &str) -> Option<&'static str> {
     Some(match hexadecimal(id)? & 0xff {

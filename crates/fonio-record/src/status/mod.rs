@@ -1,6 +1,6 @@
-//! What the machine's storage is and does now: the data behind the status card of bare `fonio`.
+//! The machine's storage and its present writes: the data of the status card that `fonio` shows without a subcommand.
 //!
-//! Reads sysfs and procfs only, needs no root, writes nothing, and takes less than a second. What may not be read is
+//! Reads sysfs and procfs only, needs no root, writes nothing, and takes less than a second. Unreadable facts are
 //! absent, and `notes` says so.
 
 mod devices;
@@ -20,40 +20,40 @@ use writers::Counters;
 pub struct Status {
     /// The machine.
     pub host: Host,
-    /// Real block devices, those on flash first; device mapper, loop and zram devices after them.
+    /// Real block devices, flash first; after them device mapper, loop and zram devices.
     pub devices: Vec<StorageDevice>,
-    /// Who writes now, and how much.
+    /// Which processes and cgroups write at present, and how much.
     pub writing: Writing,
-    /// What could not be read, and the line that would make it readable; one sentence each.
+    /// One sentence for each fact that could not be read, with the command that makes it readable.
     pub notes: Vec<String>,
 }
 
 /// One block device.
 #[derive(Clone, Debug, Serialize)]
 pub struct StorageDevice {
-    /// Queue limits, file systems (with how full they are) and stacking.
+    /// Queue limits, file systems (with their free space) and stacking.
     pub device: Device,
-    /// What it is.
+    /// Its kind.
     pub kind: DeviceKind,
     /// Whether it is flash.
     pub flash: bool,
-    /// Its own account of its wear, where it gives one without a special command.
+    /// The wear that the device reports, if it needs no special command.
     pub health: Option<Health>,
-    /// What is mounted from it, from its partitions, and from the devices that are stacked on these.
+    /// The file systems mounted from it, from its partitions, and from the devices stacked on these.
     pub file_systems: Vec<Mount>,
     /// Bytes written since boot (`/sys/block/*/stat`).
     pub written_bytes: Option<ByteCount>,
     /// Bytes read since boot.
     pub read_bytes: Option<ByteCount>,
-    /// Written during [`Writing::interval_ms`].
+    /// Bytes written during [`Writing::interval_ms`].
     pub written_now_bytes: Option<ByteCount>,
-    /// Read during [`Writing::interval_ms`].
+    /// Bytes read during [`Writing::interval_ms`].
     pub read_now_bytes: Option<ByteCount>,
-    /// Time during [`Writing::interval_ms`] in which it had requests in flight.
+    /// Time during [`Writing::interval_ms`] for which requests were in flight.
     pub busy_now_ms: Option<u64>,
 }
 
-/// What a block device is.
+/// The kind of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -65,10 +65,10 @@ pub enum DeviceKind {
     Nvme,
     /// Raw flash (`mtdblock`, `ubiblock`).
     RawFlash,
-    /// Another device that says it does not rotate.
+    /// Any other device that reports that it does not rotate.
     SolidState,
     Usb,
-    /// A disk of a virtual machine: what is behind it cannot be seen.
+    /// A disk of a virtual machine; the hardware behind it is hidden.
     Virtual,
     HardDisk,
     DeviceMapper,
@@ -79,41 +79,41 @@ pub enum DeviceKind {
     Other,
 }
 
-/// A device's own account of its wear.
+/// The wear that a device reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// Used life in percent, the upper end of the range that the device states: eMMC and UFS state steps of 10 %.
-    /// 110 says "exceeded".
+    /// Used life in percent: the upper end of the range that the device states, since eMMC and UFS state steps of 10 %.
+    /// 110 means "exceeded".
     pub life_used_percent: Option<u32>,
     /// The same for the device's second kind of memory (type B, in eMMC and UFS mostly the MLC part).
     pub life_used_b_percent: Option<u32>,
     /// Reserved blocks: `normal`, `warning` (80 % used), `urgent` (90 % used).
     pub reserved_blocks: Option<String>,
-    /// Manufacturer, as a number where the device states only that.
+    /// Manufacturer; a number if the device states only that.
     pub manufacturer: Option<String>,
     /// Month and year of manufacture, as the device states it.
     pub made: Option<String>,
     /// Temperature.
     pub temperature_millicelsius: Option<i64>,
-    /// The sysfs files that it was read from.
+    /// The sysfs files with these facts.
     pub source: Vec<String>,
 }
 
-/// Who writes now.
+/// The processes and cgroups that write at present.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Writing {
-    /// Over how long it was measured.
+    /// How long the writes were measured.
     pub interval_ms: u64,
-    /// Processes that caused storage writes (`write_bytes` of `/proc/PID/io`: pages dirtied, less those never written),
-    /// the busiest first; none that wrote nothing.
+    /// Processes that caused storage writes (`write_bytes` of `/proc/PID/io`: dirtied pages, less those never written),
+    /// the busiest first. Processes without writes are left out.
     pub processes: Vec<ProcessWriting>,
-    /// Processes whose counters may not be read without root.
+    /// Number of processes whose counters only root may read.
     pub processes_hidden: u32,
-    /// cgroups that caused writes (`io.stat` of cgroup v2), leaves only, the busiest first.
+    /// cgroups that caused writes (`io.stat` of cgroup v2), the busiest first; only those without children.
     pub cgroups: Vec<CgroupWriting>,
 }
 
-/// What one process caused to be written.
+/// The bytes that one process caused to be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessWriting {
     /// The process.
@@ -122,30 +122,30 @@ pub struct ProcessWriting {
     pub comm: String,
     /// Path below the cgroup mount.
     pub cgroup: Option<String>,
-    /// Written during the interval.
+    /// Bytes written during the interval.
     pub written_bytes: ByteCount,
 }
 
-/// What one cgroup wrote on one device.
+/// The bytes that one cgroup wrote on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CgroupWriting {
-    /// Path below the cgroup mount; a systemd unit can be read from it.
+    /// Path below the cgroup mount; it shows the systemd unit.
     pub cgroup: String,
     /// The device.
     pub device: DeviceId,
-    /// Written during the interval.
+    /// Bytes written during the interval.
     pub written_bytes: ByteCount,
 }
 
-/// How long writing is watched.
+/// How long writes are measured.
 const INTERVAL: Duration = Duration::from_millis(700);
 
-/// Looks at the machine; takes about 0.7 seconds, in which it measures who writes.
+/// Looks at the machine. Takes about 0.7 seconds, in which it measures the writes of processes and cgroups.
 pub fn status() -> Status {
     let machine = Machine::here();
     let before = Counters::read(&machine);
     let began = Instant::now();
-    // What does not change is read while the counters run.
+    // Read the constant facts while the counters run.
     let mut devices = devices::find(&machine);
     let host = machine.host();
     std::thread::sleep(INTERVAL.saturating_sub(began.elapsed()));
@@ -154,7 +154,7 @@ pub fn status() -> Status {
 
     let mut notes = Vec::new();
     let writing = writers::between(&before, &after, interval_ms);
-    // A few kernel-guarded processes hide from root too; no line of ours would change that.
+    // The kernel hides a few processes from root too; no advice of ours would change that.
     if writing.processes_hidden > 0 && !rustix::process::geteuid().is_root() {
         notes.push(format!(
             "the counters of {} processes may be read by root only: run `sudo fonio`",
@@ -186,7 +186,7 @@ mod tests {
             }
         }
         assert!(status.devices.is_sorted_by_key(|found| !found.flash));
-        // It is written as JSON by the command line.
+        // The command line writes it as JSON.
         assert!(serde_json::to_string(&status).unwrap().contains("\"writing\""));
     }
 }

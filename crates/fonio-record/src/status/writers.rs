@@ -1,4 +1,4 @@
-//! Who writes now: the difference of two readings of the kernel's counters.
+//! Measures which processes and cgroups write: the difference of two readings of the kernel's counters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,10 @@ use fonio_system::{Cgroups, Task, device};
 use super::{CgroupWriting, ProcessWriting, Writing};
 use crate::machine::Machine;
 
-/// cgroups read at most, and how deep: some machines have tens of thousands.
+/// Largest number of cgroups to read, and largest depth: some machines have tens of thousands of cgroups.
 const CGROUPS_MAX: usize = 2000;
 const CGROUP_DEPTH_MAX: usize = 8;
-/// Processes read at most.
+/// Largest number of processes to read.
 const PROCESSES_MAX: usize = 5000;
 
 /// One reading.
@@ -62,7 +62,7 @@ impl Counters {
                     self.processes_hidden += 1;
                     continue;
                 }
-                // It has ended, or the kernel does not count.
+                // The process has ended, or the kernel does not count.
                 Err(_) => continue,
             };
             let process = Process {
@@ -74,7 +74,7 @@ impl Counters {
         }
     }
 
-    /// Whether the cgroup or one below it states I/O.
+    /// Reads a cgroup and those below it, and returns whether one of them states I/O.
     fn read_cgroup(&mut self, dir: &Path, path: String, depth: usize, room: &mut usize) -> bool {
         if *room == 0 {
             return false;
@@ -89,7 +89,7 @@ impl Counters {
                 }
             }
         }
-        // The counters of a cgroup contain those of its children.
+        // The counters of a cgroup include those of its children.
         if children {
             return true;
         }
@@ -122,13 +122,13 @@ fn disks(text: &str) -> BTreeMap<DeviceId, DiskCounters> {
         .collect()
 }
 
-/// What was written between two readings.
+/// The bytes written between two readings.
 pub(super) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> Writing {
     let mut processes: Vec<ProcessWriting> = after
         .processes
         .iter()
         .filter_map(|(&pid, process)| {
-            // One that began meanwhile counts from 0.
+            // A process that started between the readings counts from 0.
             let earlier = before.processes.get(&pid).map_or(0, |earlier| earlier.written);
             let written = process.written.saturating_sub(earlier);
             (written > 0).then(|| ProcessWriting {
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(shown, [(3, 700), (2, 500)]);
     }
 
-    /// The counters of a group contain those of its children, which are counted instead, and once.
+    /// The counters of a group include those of its children; only the children are counted.
     #[test]
     fn counters_of_nested_cgroups() {
         let top = tempfile::tempdir().unwrap();

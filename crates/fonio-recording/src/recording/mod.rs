@@ -1,4 +1,4 @@
-//! Opening and replaying a recording.
+//! Opens and replays a recording.
 
 mod table_file;
 
@@ -40,7 +40,7 @@ impl Recording {
     /// Opens a recording: reads `meta.json` and each table's footer.
     ///
     /// # Errors
-    /// Each names the file and the way out.
+    /// Each error names the file and says what to do.
     pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
         let meta = read_meta(dir)?;
         let rows = |table: Table| meta.rows.get(table.name()).copied();
@@ -59,17 +59,17 @@ impl Recording {
         })
     }
 
-    /// `meta.json`.
+    /// The contents of `meta.json`.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Where it is.
+    /// The directory of the recording.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The number of rows of a table; 0 where it is not there.
+    /// The number of rows of a table; 0 if the table is missing.
     pub fn rows(&self, table: Table) -> u64 {
         let rows = match table {
             Table::Requests => self.requests.as_ref().map(TableFile::rows),
@@ -87,12 +87,12 @@ impl Recording {
 
     /// Gives the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples; then requests and
     /// bios interleaved by time (a bio before a request of the same instant), with `settled` marks; then links, calls,
-    /// waits; then diagnostics. Bios and links are left out where the sink does not want them.
+    /// waits; then diagnostics. Bios and links are left out if the sink does not want them.
     ///
-    /// Memory is bounded whatever the recording's size.
+    /// Memory is bounded for a recording of any size.
     ///
     /// # Errors
-    /// [`RecordingError::Sink`] where the sink failed, else what is wrong with the recording.
+    /// [`RecordingError::Sink`] if the sink failed; otherwise the error of the recording.
     pub fn replay(&self, sink: &mut dyn RowSink, tables: Tables) -> Result<(), RecordingError> {
         let bios = sink.wants_bios();
         let wanted = |table| tables.contains(table);
@@ -150,7 +150,7 @@ fn read_meta(dir: &Path) -> Result<Meta, RecordingError> {
         }
         Err(error) => return Err(RecordingError::io("read", &path)(error)),
     };
-    /// What every version of `meta.json` has.
+    /// The fields that every version of `meta.json` has.
     #[derive(serde::Deserialize)]
     struct Version {
         schema_version: u32,
@@ -187,7 +187,7 @@ fn each<R: Row>(
     Ok(())
 }
 
-/// Rows between two settled marks.
+/// Number of rows between two settled marks.
 const ROWS_PER_MARK: u32 = 4096;
 
 fn interleaved(
@@ -223,7 +223,7 @@ fn interleaved(
     }
 }
 
-/// Rows that are checked to be in order: consumers rely on it, and other tools can rewrite a table.
+/// Reads rows and checks their order: consumers rely on it, and other tools can rewrite a table.
 struct InOrder<'t, R> {
     rows: Rows<'t, R>,
     last: (u64, u64),
@@ -239,7 +239,7 @@ impl<'t, R: Row + Sequenced> InOrder<'t, R> {
         self.rows.head()
     }
 
-    /// Goes on to the next row.
+    /// Moves to the next row.
     #[inline]
     fn advance(&mut self) -> Result<(), RecordingError> {
         if let Some(row) = self.rows.head()? {

@@ -1,4 +1,4 @@
-//! One table of a recording while it is read.
+//! Reads one table of a recording.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -17,23 +17,23 @@ use parquet::errors::ParquetError;
 use crate::RecordingError;
 use crate::schema::{self, Row, TABLE_KEY, VERSION_KEY};
 
-/// Rows decoded at once.
+/// Number of rows decoded at once.
 const BATCH_ROWS: usize = 4096;
 
-/// A table whose footer has been read and found right.
+/// A table whose footer has been read and checked.
 #[derive(Debug)]
 pub(super) struct TableFile<R> {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
-    /// Which of the file's columns to read.
+    /// The columns of the file to read.
     mask: ProjectionMask,
-    /// Where in what is read then each column of the schema is.
+    /// The index of each schema column among the columns that are read.
     order: Vec<usize>,
     _row: PhantomData<R>,
 }
 
 impl<R: Row> TableFile<R> {
-    /// Opens the table in `dir`. `None` where an optional table is not there.
+    /// Opens the table in `dir`. `None` if an optional table is missing.
     pub(super) fn open(
         dir: &Path,
         expected_rows: Option<u64>,
@@ -51,7 +51,7 @@ impl<R: Row> TableFile<R> {
             return Err(RecordingError::Parts { path });
         }
         let damaged = |source: ParquetError| RecordingError::Damaged { path: path.clone(), source };
-        // What the file says of Arrow types is not needed: the types are the schema's.
+        // Arrow types in the file are ignored: the schema defines the types.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = guarded(|| ArrowReaderMetadata::load(&file, options)).map_err(damaged)?;
         let length = file.metadata().map_err(RecordingError::io("read", &path))?.len();
@@ -81,7 +81,7 @@ impl<R: Row> TableFile<R> {
         &self.path
     }
 
-    /// The rows from the first.
+    /// Reads the rows from the first on.
     pub(super) fn read(&self) -> Result<Rows<'_, R>, RecordingError> {
         let file = File::open(&self.path).map_err(RecordingError::io("read", &self.path))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
@@ -93,7 +93,7 @@ impl<R: Row> TableFile<R> {
     }
 }
 
-/// The Parquet library takes the footer's word for where the columns are, and panics where that cannot be.
+/// Checks the places of columns in the footer. The Parquet library trusts them, and panics if they are impossible.
 fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), ParquetError> {
     for (place, group) in metadata.metadata().row_groups().iter().enumerate() {
         for column in group.columns() {
@@ -114,10 +114,11 @@ fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), Parqu
     Ok(())
 }
 
-/// A file under a wrong name would read as nonsense, and one of a later version wrongly.
+/// Checks the name and the version in the metadata. Without this check, a table under a wrong name would be read as
+/// nonsense, and one of a later version wrongly.
 fn check_key_values<R: Row>(metadata: &ArrowReaderMetadata, path: &Path) -> Result<(), RecordingError> {
     let pairs = metadata.metadata().file_metadata().key_value_metadata();
-    // Other tools drop these when they rewrite a table; then the columns alone decide.
+    // Other tools drop these when they rewrite a table; then only the columns are checked.
     let value = |key: &str| pairs?.iter().find(|pair| pair.key == key)?.value.as_deref();
     if let Some(name) = value(TABLE_KEY)
         && name != R::TABLE.name()
@@ -140,18 +141,18 @@ fn check_key_values<R: Row>(metadata: &ArrowReaderMetadata, path: &Path) -> Resu
     }
 }
 
-/// The rows of a table, a batch in memory at a time.
+/// The rows of a table, with one batch in memory at a time.
 pub(super) struct Rows<'t, R> {
     table: &'t TableFile<R>,
     batches: ParquetRecordBatchReader,
     decoded: Vec<R>,
     at: usize,
-    /// Rows of the batches before.
+    /// Number of rows in the batches before this one.
     decoded_before: u64,
 }
 
 impl<R: Row> Rows<'_, R> {
-    /// The row that [`advance`](Rows::advance) leaves.
+    /// The current row; [`advance`](Rows::advance) moves to the next one.
     #[inline]
     pub(super) fn head(&mut self) -> Result<Option<&R>, RecordingError> {
         if self.at == self.decoded.len() && !self.decode()? {
@@ -165,7 +166,7 @@ impl<R: Row> Rows<'_, R> {
         self.at += 1;
     }
 
-    /// Where the head is in the table, from 0.
+    /// The index of the head in the table, from 0.
     pub(super) fn row(&self) -> u64 {
         self.decoded_before + self.at as u64
     }
@@ -199,8 +200,8 @@ impl<R: Row> Rows<'_, R> {
     }
 }
 
-/// Calls the Parquet library. It panics on some damage that its checks miss, and has no checksums by default; a damaged
-/// file is to be an error. What it was working on must not be used any more then.
+/// Calls the Parquet library and turns a panic into an error. The library has no checksums by default, and panics on
+/// some damage that its checks miss. After a panic, the objects of the call must not be used any more.
 fn guarded<T>(call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let message = panic.downcast::<String>().map(|message| *message);

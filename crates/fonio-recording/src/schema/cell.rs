@@ -1,8 +1,8 @@
-//! What a column can hold, and how it becomes an Arrow array and comes back.
+//! The types of columns, and their conversion to Arrow arrays and back.
 //!
 //! 64-bit quantities are signed columns although the rows hold `u64`: SQL and pandas subtract instants, sectors and
-//! sizes, and an unsigned difference below zero is an error there. The bits are kept, so that a number from 2^63 on
-//! (which only a damaged trace has) reads as negative elsewhere and comes back exactly here.
+//! sizes, and there an unsigned difference below zero is an error. The bits are kept. A number from 2^63 on (only a
+//! damaged trace has one) therefore reads as negative elsewhere and comes back exactly here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) trait Cell: Sized {
         <Self::Value as Value>::data_type()
     }
     fn get(&self) -> Option<&Self::Value>;
-    /// `None` where a null is not allowed.
+    /// `None` if the cell cannot be null and `value` is.
     fn from_value(value: Option<Self::Value>) -> Option<Self>;
 }
 
@@ -56,9 +56,9 @@ impl<V: Value> Cell for Option<V> {
     }
 }
 
-/// A type with a column type of its own.
+/// A type that can be stored in a column.
 pub(crate) trait Value: Sized {
-    /// A column's values while it is read.
+    /// The values of a column that is being read.
     type Column;
 
     fn data_type() -> DataType;
@@ -66,26 +66,26 @@ pub(crate) trait Value: Sized {
     where
         Self: 'r;
     fn open(array: &ArrayRef) -> Self::Column;
-    /// The value at `row`, where it is not null; what is found there instead, if that is not a value of this type.
+    /// Reads the value at `row`, which is not null. The error is the value found, if it is not of this type.
     fn read(column: &Self::Column, row: usize) -> Result<Self, String>;
 }
 
-/// The column of `field` in `rows`.
+/// Makes the column of `field` in `rows`.
 pub(crate) fn encode<R, C: Cell>(rows: &[R], field: impl Fn(&R) -> &C) -> ArrayRef {
     C::Value::encode(rows.iter().map(|row| field(row).get()))
 }
 
-/// A column under way from Arrow to rows.
+/// A column that is being converted from Arrow to rows.
 pub(crate) struct Cells<C: Cell> {
     name: &'static str,
     nulls: Option<NullBuffer>,
     column: <C::Value as Value>::Column,
 }
 
-/// Opens a column of a batch that was read in the schema of [`super::arrow_schema`].
+/// Opens a column of a batch that was read with the schema of [`super::arrow_schema`].
 pub(crate) fn open<C: Cell>(name: &'static str, array: Option<&ArrayRef>) -> Cells<C> {
     let array = array.expect("a batch has every column of its schema");
-    // `logical_nulls` sees a null in a dictionary's values, too.
+    // `logical_nulls` also sees a null among a dictionary's values.
     let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
     Cells { name, nulls, column: C::Value::open(array) }
 }
@@ -160,13 +160,13 @@ impl Value for String {
     }
 }
 
-/// A column of names: the row's index into the batch's dictionary, and what each entry there means.
+/// A column of names: the index of each row into the batch's dictionary, and the meaning of each dictionary entry.
 pub(crate) struct Names<V> {
     keys: ScalarBuffer<i32>,
     values: Vec<Result<V, String>>,
 }
 
-/// Signed 32-bit keys, since pandas categories have no unsigned ones.
+/// Signed 32-bit keys, because pandas categories cannot have unsigned ones.
 fn dictionary_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
@@ -215,7 +215,7 @@ macro_rules! names {
         }
     )*};
 }
-// A value's discriminant is its place in `ALL`; a test below holds that.
+// The discriminant of a value is its index in `ALL`; a test below checks that.
 names!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason);
 
 impl Value for DeviceId {
@@ -225,7 +225,7 @@ impl Value for DeviceId {
         dictionary_type()
     }
     fn encode<'r>(cells: impl ExactSizeIterator<Item = Option<&'r DeviceId>>) -> ArrayRef {
-        // Mostly one after itself.
+        // Most rows have the same device as the row before.
         let mut seen: Vec<DeviceId> = Vec::new();
         let mut places = BTreeMap::new();
         let mut last = 0;
@@ -253,7 +253,7 @@ impl Value for DeviceId {
     }
 }
 
-/// `major:minor` in decimal, each within the bits that [`DeviceId`] has for it.
+/// Parses `major:minor` in decimal; each must fit into the bits that [`DeviceId`] has for it.
 fn parse_device(text: &str) -> Option<DeviceId> {
     let (major, minor) = text.split_once(':')?;
     let device = DeviceId::new(major.parse().ok()?, minor.parse().ok()?);

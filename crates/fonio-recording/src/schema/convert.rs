@@ -1,7 +1,7 @@
-//! Columns that another tool wrote in a type of its own: Spark has no unsigned integers and makes them wider, pandas
-//! makes floating-point numbers of integers with nulls.
+//! Converts columns that another tool wrote in other types: Spark has no unsigned integers and uses wider signed ones,
+//! pandas turns integers with nulls into floating-point numbers.
 //!
-//! A value is taken only where nothing is lost: it must be whole and within the range of the column's own type.
+//! A value is accepted only without loss: it must be an integer within the range of the column's type.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use arrow::datatypes::{
 
 use super::{BadCell, Column};
 
-/// Up to here every whole number has a `f64` of its own.
+/// Up to here, `f64` represents every integer exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Whether a column of the schema holds whole numbers.
+/// Whether a column of the schema holds integers.
 pub(super) fn is_whole(data_type: &DataType) -> bool {
     data_type.is_integer()
 }
 
-/// Whether a column of a file may hold whole numbers.
+/// Whether a column of a file may hold integers.
 pub(super) fn can_be_whole(data_type: &DataType) -> bool {
     data_type.is_integer() || *data_type == DataType::Float64
 }
 
-/// The column as the schema has it.
+/// Converts a column to the type in the schema.
 pub(super) fn convert(array: &ArrayRef, column: &Column) -> Result<ArrayRef, BadCell> {
     if *array.data_type() == column.data_type {
         return Ok(Arc::clone(array));
@@ -45,7 +45,8 @@ pub(super) fn convert(array: &ArrayRef, column: &Column) -> Result<ArrayRef, Bad
     })
 }
 
-/// The values of a column of numbers, as wide as any; the row and the text of one that is not whole.
+/// The values of a column of numbers, in the widest type; the error is the row and the text of a value that is not an
+/// integer.
 fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
     fn wide<T: ArrowPrimitiveType<Native: Into<i128>>>(array: &ArrayRef) -> Vec<Option<i128>> {
         array.as_primitive::<T>().iter().map(|value| value.map(Into::into)).collect()
@@ -62,7 +63,7 @@ fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
         _ => {
             let values = array.as_primitive::<Float64Type>().iter().enumerate();
             let to_whole = |(row, value): (usize, Option<f64>)| match value {
-                // pandas has no other null in a column of numbers.
+                // pandas has no other null for a column of floating-point numbers.
                 Some(value) if value.is_nan() => Ok(None),
                 Some(value) if value.trunc() == value && value.abs() <= EXACT_MAX => Ok(Some(value as i128)),
                 Some(value) => Err((row, value.to_string())),
@@ -73,7 +74,7 @@ fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
     })
 }
 
-/// The values in a narrower type; the row of one that is out of its range.
+/// Converts the values to a narrower type; the error is the row of a value out of range.
 fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i128>>>(values: &[Option<i128>]) -> Result<ArrayRef, usize> {
     let narrowed = values.iter().enumerate().map(|(row, value)| match value {
         Some(value) => T::Native::try_from(*value).map(Some).map_err(|_| row),

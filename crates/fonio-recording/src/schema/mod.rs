@@ -22,16 +22,16 @@ pub(crate) const TABLE_KEY: &str = "fonio.table";
 /// Key of the schema version, a decimal number.
 pub(crate) const VERSION_KEY: &str = "fonio.schema_version";
 
-/// Rows of a row group. Larger groups make the footer smaller (at 10^9 rows it has 4000 groups) and the encoder's
-/// memory larger (about 60 bytes a row).
+/// Rows in a row group. With larger groups, the footer is smaller (at 10^9 rows it has 4000 groups) and the encoder
+/// needs more memory (about 60 bytes a row).
 pub(crate) const ROW_GROUP_ROWS: usize = 256 * 1024;
 
 /// How a column's values are laid out in Parquet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Each value is near the one before it: the differences are packed.
+    /// Each value is close to the one before it; Parquet stores packed differences.
     Near,
-    /// Few distinct values: a dictionary.
+    /// Few distinct values; Parquet stores a dictionary.
     Few,
 }
 
@@ -50,14 +50,14 @@ pub(crate) trait Row: Clone {
 
     fn columns() -> Vec<Column>;
 
-    /// One array per column, in the order of [`columns`](Row::columns).
+    /// Makes one array per column, in the order of [`columns`](Row::columns).
     fn encode(rows: &[Self]) -> Vec<ArrayRef>;
 
     /// Appends `count` rows, whose columns are as in [`columns`](Row::columns), to `rows`.
     fn decode(columns: &[ArrayRef], count: usize, rows: &mut Vec<Self>) -> Result<(), BadCell>;
 }
 
-/// A value that its column cannot have; `row` counts within the batch.
+/// A value that its column cannot hold; `row` counts within the batch.
 #[derive(Debug)]
 pub(crate) struct BadCell {
     pub column: &'static str,
@@ -80,8 +80,9 @@ pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
             KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),
         ]))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        // Minimum and maximum of a row group let a reader skip it. Those of every page, and the page offsets, would be
-        // held in memory until the file is closed and save little in rows of one narrow width.
+        // With the minimum and maximum of a row group, a reader can skip it. Statistics of every page and page offsets
+        // would stay in memory until the file is closed, and would save little, because the rows are small and of fixed
+        // width.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     for column in R::columns() {
@@ -96,7 +97,7 @@ pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
     properties.build()
 }
 
-/// Appends the rows of a batch to `rows`. Its columns are those of [`match_columns`] in the schema's order.
+/// Appends the rows of a batch to `rows`. The batch has the columns of [`match_columns`], in the schema's order.
 pub(crate) fn decode<R: Row>(batch: &RecordBatch, rows: &mut Vec<R>) -> Result<(), BadCell> {
     let columns = R::columns().into_iter().zip(batch.columns());
     let columns: Vec<ArrayRef> =
@@ -104,8 +105,8 @@ pub(crate) fn decode<R: Row>(batch: &RecordBatch, rows: &mut Vec<R>) -> Result<(
     R::decode(&columns, batch.num_rows(), rows)
 }
 
-/// Finds this build's columns in a file's schema, whatever their order and whatever else is there. Returns the schema
-/// in which to read the file and, for each of our columns, its place in the file.
+/// Finds this build's columns in a file's schema, in any order and among any other columns. Returns the schema with
+/// which to read the file and, for each of our columns, its index in the file.
 pub(crate) fn match_columns<R: Row>(
     file_schema: &Schema,
     path: &Path,
@@ -135,7 +136,7 @@ pub(crate) fn match_columns<R: Row>(
     Ok((Arc::new(Schema::new(fields)), places))
 }
 
-/// What Parquet stores; whether strings come as a dictionary is the reader's choice.
+/// The type that Parquet stores; the reader chooses whether strings come as a dictionary.
 fn stored_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, value) => stored_type(value),
@@ -148,7 +149,7 @@ fn stored_type(data_type: &DataType) -> &DataType {
 mod tests {
     use super::*;
 
-    /// The columns of a table as `docs/recording.md` has them: name, SQL type, whether it can be null.
+    /// The columns of a table in `docs/recording.md`: name, SQL type, and whether a column can be null.
     fn documented(document: &str, table: Table) -> Vec<(String, String, bool)> {
         let (_, section) =
             document.split_once(&format!("\n### {table}\n")).expect("each table has a section");

@@ -1,7 +1,7 @@
-//! Every table of a recording, a line per column: the field of the row, its type, the column's name, its layout.
+//! Every table of a recording, one line per column: the row's field, its type, the column's name, its layout.
 //!
-//! A change to the name, the stored type or the meaning of a column is a change of the schema: raise `SCHEMA_VERSION` and
-//! describe it in `docs/recording.md`. Text and a dictionary of text are one stored type.
+//! Changing the name, the stored type or the meaning of a column changes the schema: raise `SCHEMA_VERSION` and
+//! describe the change in `docs/recording.md`. Text and a dictionary of text are the same stored type.
 
 use arrow::array::ArrayRef;
 use fonio_core::{

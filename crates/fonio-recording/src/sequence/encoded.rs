@@ -1,11 +1,11 @@
-//! Requests and bios as spill files hold them: every field in its full width, little-endian, with a bit in front for
-//! each optional field that is there. Nothing but the process that wrote such a file ever reads it.
+//! Encodes requests and bios for spill files: every field in its full width, little-endian, after one bit for each
+//! optional field that says whether it is present. Only the process that wrote such a file reads it.
 
 use fonio_core::{Bio, ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
 
-/// Two bytes of presence, then the fields.
+/// Two bytes for the presence bits, then the fields.
 pub(super) const REQUEST_BYTES: usize = 2 + 8 + 4 + 1 + 4 + 4 + 8 + 8 + 5 * 8 + 5 * 4 + 1 + 2 + 4;
-/// As [`REQUEST_BYTES`].
+/// The same for a bio.
 pub(super) const BIO_BYTES: usize = 2 + 8 + 4 + 1 + 4 + 4 + 8 + 8 + 8 + 8 + 3 * 4 + 8;
 
 pub(super) fn request(row: &Request, out: &mut Vec<u8>) {

@@ -1,13 +1,14 @@
-//! Puts rows of one table in order, in bounded memory.
+//! Puts the rows of one table in order, in bounded memory.
 //!
-//! Producers give a request when it is complete, while the table is ordered by issue; so rows come *nearly* sorted: out
-//! of order by about the device's queue depth. Rows wait in memory until the producer's settled mark has passed them.
-//! What waits is looked at only when it has doubled. Only keys are moved then: the new ones are sorted, and merged with
-//! the last of those that waited before. A row stays where it was put until it is given out; its place is used again.
+//! Producers give a request when it is complete, but the table is ordered by issue. The rows therefore arrive *nearly*
+//! sorted: out of order by about the device's queue depth. Rows wait in memory until the producer's settled mark has
+//! passed them. The sequence looks at the waiting rows only when their number has doubled, and then moves only keys: it
+//! sorts the new ones, and merges them with the last of the older ones. A row stays at its place until it is given out;
+//! then its place is used again.
 //!
-//! Where the mark stands still (a request that never completes holds it until the end of the trace) and memory is full,
-//! the lower half of what waits goes to [`runs::Runs`] on disk. Invariant: whatever was given out is not after anything
-//! that waits, in memory or in runs.
+//! If the mark stands still (a request that never completes holds it until the end of the trace) and memory is full,
+//! the lower half of the waiting rows goes to [`runs::Runs`] on disk. Invariant: no row that was given out is after any
+//! waiting row, in memory or in runs.
 
 mod encoded;
 pub(crate) mod ordered;
@@ -20,36 +21,35 @@ use fonio_core::{Bio, Request};
 
 use runs::Runs;
 
-/// What a table is ordered by: an instant, then an id.
+/// The order of a table: an instant, then an id.
 pub(crate) type Key = (u64, u64);
 
-/// A row that has an order, and a fixed-size form for the spill file.
+/// A row that has an order, and a fixed-size encoding for the spill file.
 pub(crate) trait Sequenced: Clone {
-    /// For messages.
+    /// The name of the row type in messages.
     const NAME: &'static str;
-    /// Bytes of one row in a spill file.
+    /// Size of one encoded row in bytes.
     const ENCODED_BYTES: usize;
 
     fn key(&self) -> Key;
     fn encode(&self, out: &mut Vec<u8>);
-    /// The row that [`encode`](Sequenced::encode) wrote, from exactly that many bytes.
+    /// Decodes a row that [`encode`](Sequenced::encode) wrote, from exactly that many bytes.
     fn decode(bytes: &[u8]) -> Self;
 }
 
-/// Rows that gathered since the last look before the next one: enough to make a look cheap, few enough to stay in the
-/// processor's cache.
+/// New rows between two looks: enough to make a look cheap, few enough to stay in the processor's cache.
 const ROWS_PER_LOOK: usize = 1024;
 
 /// Rows fetched at once: as many as fit into half of the first-level cache.
 const ROWS_NEAR: usize = 64;
 
-/// So many moves of a key are cheaper than to sort in the usual way.
+/// Up to this many moves per key, insertion sort is cheaper than the standard sort.
 const MOVES_PER_KEY: usize = 16;
 
-/// A waiting row: its key, and its place in `rows`.
+/// The key of a waiting row, and the row's place in `rows`.
 type Waiting = (u64, u64, u32);
 
-/// Sorts keys that are nearly in order, a few places off at most; if they are not, in the usual way.
+/// Sorts keys that are nearly in order, at most a few places off. If they are not, falls back to the standard sort.
 fn sort(keys: &mut [Waiting]) {
     let mut moves = 0;
     for at in 1..keys.len() {
@@ -67,36 +67,37 @@ fn sort(keys: &mut [Waiting]) {
     }
 }
 
-/// The key as one number. Rows with the same key stay in order of arrival, since sorting and merging keep it.
+/// The key as one number. Sorting and merging are stable, so rows with the same key stay in order of arrival.
 fn order(&(time, id, _): &Waiting) -> u128 {
     u128::from(time) << 64 | u128::from(id)
 }
 
 pub(crate) struct Sequence<T: Sequenced> {
-    /// The rows that wait; a place in `free` holds one that was given out.
+    /// The waiting rows. A place in `free` holds a row that was given out.
     rows: Vec<T>,
-    /// The last is used first. Rows were given out in the opposite order: so they are put down as they lay before, one
-    /// behind the other, which the processor's prefetching needs.
+    /// Free places in `rows`; the last one is used first. Rows were given out in the opposite order, so new rows are
+    /// stored as they lay before, one behind the other. The processor's prefetching needs that.
     free: Vec<u32>,
-    /// From `given` on, the rows that wait; those before have been given out.
+    /// From `given` on, the keys of the waiting rows; before, those of rows that have been given out.
     keys: Vec<Waiting>,
     given: usize,
-    /// The first so many of `keys` are in order.
+    /// The number of keys at the start that are in order.
     sorted: usize,
     /// Memory for merging.
     before: Vec<Waiting>,
-    /// Copies of the next rows to be given out, from `given` at the time. Rows lie where they left the cache long ago:
-    /// fetched several at once, they come in the time of one.
+    /// Copies of the next rows to give out, starting at the value of `given` at that time. The rows left the cache long
+    /// ago. Fetching several at once takes about as long as fetching one.
     near: Vec<T>,
     near_from: usize,
     rows_in_memory: usize,
-    /// The next look is due when there are this many keys.
+    /// The number of keys at which the next look is due.
     look_at: usize,
     runs: Runs<T>,
 }
 
 impl<T: Sequenced> Sequence<T> {
-    /// Holds up to `rows_in_memory` rows (at least a thousand or so) and spills into unlinked files in `spill_dir`.
+    /// Creates a sequence that holds up to `rows_in_memory` rows (at least about two thousand) and spills into unlinked
+    /// files in `spill_dir`.
     pub(crate) fn new(rows_in_memory: usize, spill_dir: &Path) -> Sequence<T> {
         let rows_in_memory = rows_in_memory.clamp(2 * ROWS_PER_LOOK, u32::MAX as usize / 2);
         Sequence {
@@ -131,13 +132,13 @@ impl<T: Sequenced> Sequence<T> {
         self.keys.push((time, id, place));
     }
 
-    /// Whether so many rows have gathered that it is time to [`look`](Sequence::look).
+    /// Whether enough rows have gathered for the next [`look`](Sequence::look).
     #[inline]
     pub(crate) fn look_is_due(&self) -> bool {
         self.keys.len() >= self.look_at
     }
 
-    /// Puts what waits in order, so that [`head`](Sequence::head) and [`pop`](Sequence::pop) can be used.
+    /// Puts the waiting rows in order, so that [`head`](Sequence::head) and [`pop`](Sequence::pop) can be used.
     pub(crate) fn look(&mut self) {
         self.forget_near();
         let new = &mut self.keys[self.sorted..];
@@ -149,13 +150,13 @@ impl<T: Sequenced> Sequence<T> {
         self.sorted = self.keys.len();
     }
 
-    /// Forgets the copies of rows that come next, because other rows come next now.
+    /// Drops the copies of the next rows, because other rows may come next now.
     fn forget_near(&mut self) {
         self.near.clear();
         self.near_from = self.given;
     }
 
-    /// Merges the keys from `place` to `sorted` with those after them, both in order.
+    /// Merges the keys from `place` to `sorted` with those after them; both parts are in order.
     fn merge(&mut self, place: usize) {
         self.before.clear();
         self.before.extend_from_slice(&self.keys[place..self.sorted]);
@@ -175,7 +176,7 @@ impl<T: Sequenced> Sequence<T> {
         self.keys[out..out + before.len()].copy_from_slice(before);
     }
 
-    /// The key of the first row that waits.
+    /// The key of the first waiting row.
     #[inline]
     pub(crate) fn head(&self) -> Option<Key> {
         let memory = self.keys.get(self.given).map(|&(time, id, _)| (time, id));
@@ -185,12 +186,12 @@ impl<T: Sequenced> Sequence<T> {
         }
     }
 
-    /// The first row that waits. Only between [`look`](Sequence::look) and [`end_look`](Sequence::end_look), and where
-    /// [`head`](Sequence::head) is something.
+    /// Takes the first waiting row. Allowed only between [`look`](Sequence::look) and [`end_look`](Sequence::end_look),
+    /// and only if [`head`](Sequence::head) is `Some`.
     #[inline]
     pub(crate) fn pop(&mut self) -> io::Result<&T> {
         let memory = self.keys.get(self.given).map(|&(time, id, _)| (time, id));
-        // What was spilled arrived earlier: it goes first among equals.
+        // Spilled rows arrived earlier, so they go first among equal keys.
         if let Some(spilled) = self.runs.head()
             && memory.is_none_or(|memory| spilled <= memory)
         {
@@ -207,7 +208,7 @@ impl<T: Sequenced> Sequence<T> {
         Ok(&self.near[self.given - 1 - self.near_from])
     }
 
-    /// Ends a look: spills if too many rows wait, and forgets those given out.
+    /// Ends a look: spills if too many rows wait, and drops the keys of rows that were given out.
     pub(crate) fn end_look(&mut self) -> io::Result<()> {
         let waiting = self.keys.len() - self.given;
         if waiting > self.rows_in_memory / 2 {
@@ -218,7 +219,7 @@ impl<T: Sequenced> Sequence<T> {
         }
         let waiting = self.keys.len() - self.given;
         if self.given > waiting / 2 {
-            // Something was given out, so all was in order.
+            // Rows were given out, so all keys are in order.
             self.free.extend(self.keys.drain(..self.given).rev().map(|(_, _, place)| place));
             (self.given, self.sorted) = (0, waiting);
             self.forget_near();

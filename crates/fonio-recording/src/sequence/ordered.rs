@@ -1,4 +1,4 @@
-//! Requests and bios in order, the two interleaved by time: what a sequencer and a writer have in common.
+//! Requests and bios in order, interleaved by time: the common part of a sequencer and a writer.
 
 use std::io;
 use std::path::Path;
@@ -10,17 +10,17 @@ use super::{Sequence, Sequenced};
 pub(crate) struct Ordered {
     requests: Sequence<Request>,
     bios: Sequence<Bio>,
-    /// What the producer has said.
+    /// The producer's last settled mark.
     settled: Timestamp,
-    /// Everything before this has been given out, and the sink was told so.
+    /// All rows before this instant have been given out, and the sink knows it.
     given: Timestamp,
-    /// Rows that came although the producer had settled their time, and the first of them.
+    /// Rows before the producer's settled mark, and the first of them.
     late: u64,
     first_late: Option<String>,
 }
 
 impl Ordered {
-    /// See [`Sequence::new`]; of each table so many rows are held.
+    /// See [`Sequence::new`]; `rows_in_memory` applies to each table.
     pub(crate) fn new(rows_in_memory: usize, spill_dir: &Path) -> Ordered {
         Ordered {
             requests: Sequence::new(rows_in_memory, spill_dir),
@@ -50,7 +50,7 @@ impl Ordered {
         if self.bios.look_is_due() { self.give(Some(self.settled), sink) } else { Ok(()) }
     }
 
-    /// Only notes the mark: rows are given out a thousand at a time, however often the producer says this.
+    /// Notes the mark only. Rows are given out about a thousand at a time, however often the producer gives a mark.
     #[inline]
     pub(crate) fn settled(&mut self, before: Timestamp) {
         self.settled = self.settled.max(before);
@@ -71,8 +71,8 @@ impl Ordered {
         self.give(None, sink)
     }
 
-    /// Whether the producer broke its word. The mark it gave decides, not how far rows were given out, so that a report
-    /// and an import leave out the same rows.
+    /// Whether the row comes before the producer's settled mark. The mark decides, not the rows given out so far, so
+    /// that a report and an import leave out the same rows.
     #[inline]
     fn is_late<T: Sequenced>(&mut self, row: &T) -> bool {
         let (time, id) = row.key();
@@ -92,8 +92,8 @@ impl Ordered {
         });
     }
 
-    /// Gives out what is ordered before the mark; without a mark, everything. At one instant bios come first, since a
-    /// request consists of them.
+    /// Gives out the rows before the mark, or all rows without a mark. At the same instant bios come first, because a
+    /// request consists of bios.
     fn give(&mut self, mark: Option<Timestamp>, sink: &mut dyn RowSink) -> io::Result<()> {
         if mark != Some(self.given) {
             self.requests.look();

@@ -1,10 +1,10 @@
-//! Sorted runs on disk, and the merge of them.
+//! Sorted runs on disk, and their merging.
 //!
-//! Each run is an unlinked file of fixed-size rows, read from the front and appended to at the end. Rows that are spilled
-//! extend the run that ends nearest before them, so that nearly sorted input makes one run however long it is, and a run
-//! that was read to its end is used again from its start. Input in reverse order makes a new run every time: when
-//! [`FAN_IN`] runs of a level have come together they are merged into one of the next level, which bounds the open files
-//! and the read buffers and moves a row at most `log(runs) / log(FAN_IN)` times.
+//! Each run is an unlinked file of fixed-size rows, read from the front and appended to at the end. Spilled rows extend
+//! the run that ends nearest before them, so that nearly sorted input of any length makes one run. A run that was read
+//! to its end is used again from its start. Input in reverse order makes a new run every time: when a level has
+//! [`FAN_IN`] runs, they are merged into one run of the next level. This bounds the open files and the read buffers,
+//! and moves a row at most `log(runs) / log(FAN_IN)` times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use super::{Key, Sequenced};
 
-/// Runs merged at once. With three levels of them: 64^3 runs, 192 open files, 12 MiB of read buffers.
+/// Number of runs merged at once. Three levels hold 64^3 runs, with 192 open files and 12 MiB of read buffers.
 const FAN_IN: usize = 64;
 
 /// Bytes read from a run at once.
@@ -27,9 +27,9 @@ const WRITE_BYTES: usize = 1024 * 1024;
 pub(super) struct Runs<T> {
     dir: PathBuf,
     runs: Vec<Run<T>>,
-    /// The key of each run's head, and the run. A run that was read to its end has none.
+    /// The key of each run's head, and the run's index. A run that was read to its end has no entry.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
-    /// Keeps the row that was popped last, to lend it.
+    /// The row that was popped last, kept so that a reference can be returned.
     popped: Option<T>,
 }
 
@@ -43,7 +43,7 @@ impl<T: Sequenced> Runs<T> {
         self.heads.peek().map(|Reverse((key, _))| *key)
     }
 
-    /// The first row of all runs; there must be one.
+    /// Takes the first row of all runs; there must be one.
     pub(super) fn pop(&mut self) -> io::Result<&T> {
         let mut top = self.heads.peek_mut().expect("pop follows head");
         let run = &mut self.runs[top.0.1];
@@ -59,7 +59,7 @@ impl<T: Sequenced> Runs<T> {
         Ok(self.popped.as_ref().expect("a run in the heap has a head"))
     }
 
-    /// Takes `rows`, which are in order and at least one.
+    /// Takes `rows`, at least one, in order.
     pub(super) fn spill<'r>(&mut self, rows: impl Iterator<Item = &'r T>) -> io::Result<()>
     where
         T: 'r,
@@ -96,8 +96,8 @@ impl<T: Sequenced> Runs<T> {
         Ok(())
     }
 
-    /// The run to extend with rows from `first` on: of those that end before it the one that ends last, else one that
-    /// was read to its end.
+    /// The run to extend with rows from `first` on. Of the runs that end before it, this is the one that ends last; if
+    /// there is none, a run that was read to its end.
     fn place_for(&self, first: Key) -> Option<usize> {
         let live = |run: &Run<T>| run.head.is_some();
         let (extended, _) = self
@@ -110,7 +110,7 @@ impl<T: Sequenced> Runs<T> {
         extended.or_else(|| self.runs.iter().position(|run| !live(run)))
     }
 
-    /// Merges runs, from the lowest level up, as long as a level is full.
+    /// Merges the runs of full levels, from the lowest level up.
     fn make_room(&mut self) -> io::Result<()> {
         let mut level = 0;
         while self.runs.iter().filter(|run| run.level == level).count() >= FAN_IN {
@@ -154,12 +154,12 @@ struct Run<T> {
     level: u32,
     /// Bytes in the file.
     written: u64,
-    /// Bytes taken from the file into `buffer`.
+    /// Bytes read from the file into `buffer`.
     read: u64,
     buffer: Vec<u8>,
-    /// Where in `buffer` the row after `head` begins.
+    /// Where the row after `head` begins in `buffer`.
     next: usize,
-    /// The first row that was not given out.
+    /// The first row that has not been given out.
     head: Option<T>,
     /// The key of the last row.
     last: Key,
@@ -174,7 +174,7 @@ impl<T: Sequenced> Run<T> {
         Ok(Run { file, level, written: 0, read: 0, buffer, next: 0, head: None, last })
     }
 
-    /// Gives back the disk space of a run that was read to its end.
+    /// Frees the disk space of a run that was read to its end.
     fn restart(&mut self) -> io::Result<()> {
         assert_eq!(self.read, self.written, "a run without a head was read to its end");
         self.file.set_len(0)?;

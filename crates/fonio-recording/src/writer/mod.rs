@@ -1,4 +1,4 @@
-//! Writing a recording.
+//! Writes a recording.
 
 mod room;
 mod staging;
@@ -20,30 +20,30 @@ pub(crate) use tables::{DIAGNOSTICS_FILE, META_FILE};
 /// How a recording is written.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// Replace a recording that is there. What is not a recording is never replaced.
+    /// Replace an existing recording. Anything else is never replaced.
     pub overwrite: bool,
-    /// Memory for requests and bios that wait to be put in order, in bytes. Encoding takes up to about 60 MB more.
+    /// Memory for requests and bios that wait for their order, in bytes. Encoding needs up to about 60 MB more.
     pub memory_bytes: usize,
-    /// Where rows beyond `memory_bytes` go, as unlinked files; `None` is beside the recording, where there has to be
-    /// room for it anyway.
+    /// Directory of the rows beyond `memory_bytes`, which are stored in unlinked files. `None` is the recording's own
+    /// directory, which must have room for them anyway.
     pub spill_dir: Option<PathBuf>,
-    /// Where the file system fills up: stop in time, and leave a recording of the rows that fit. Without this, nothing is
-    /// left.
+    /// If the file system fills up, stop in time and keep a recording of the rows that fit. Without this option,
+    /// nothing is left.
     pub keep_what_fits: bool,
-    /// Where something else has the recording's name by the time it is finished: take `NAME-2`, or the first free number
-    /// after it. Without this, that is an error, and nothing is left.
+    /// If the recording's name is taken by the time it is finished, use `NAME-2`, or the first free number after it.
+    /// Without this option, a taken name is an error, and nothing is left.
     pub beside_if_taken: bool,
 }
 
-/// A recording that was finished.
+/// A finished recording.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finished {
-    /// Where it is: as asked for, unless [`WriterOptions::beside_if_taken`] gave it another name.
+    /// Its path: the one asked for, unless [`WriterOptions::beside_if_taken`] gave it another name.
     pub path: PathBuf,
     /// Its `meta.json`.
     pub meta: Meta,
-    /// The tables that lack rows because the file system was full; only with [`WriterOptions::keep_what_fits`].
+    /// The tables that lack rows because the file system was full. Empty without [`WriterOptions::keep_what_fits`].
     pub incomplete: Vec<Incomplete>,
 }
 
@@ -53,9 +53,9 @@ pub struct Finished {
 pub struct Incomplete {
     /// The table.
     pub table: Table,
-    /// The rows that it has.
+    /// Number of rows that it has.
     pub kept: u64,
-    /// The rows for which there was no room.
+    /// Number of rows for which there was no room.
     pub missing: u64,
 }
 
@@ -77,13 +77,13 @@ impl Default for WriterOptions {
     }
 }
 
-/// A [`RowSink`] that leaves a recording.
+/// A [`RowSink`] that writes a recording.
 ///
 /// Requests and bios may come in any order that the producer's `settled` marks allow; rows of other tables are written
-/// in the order in which they come. Everything goes to a directory `.NAME.partial-PID` beside the place asked for, which
-/// gets its name in [`finish`](Writer::finish): whatever stops the run before leaves nothing that looks like a recording.
-/// A writer that is dropped removes that directory; what a killed one left is removed by the next writer that is to
-/// leave a recording of the same name there.
+/// in the order in which they come. All files are written into a directory `.NAME.partial-PID` next to the final place.
+/// [`finish`](Writer::finish) renames this directory: if the run stops before that, nothing is left that looks like a
+/// recording. Dropping a writer removes the directory. If the process was killed, the next writer of a recording with
+/// the same name there removes it.
 pub struct Writer {
     ordered: Ordered,
     tables: TableSet,
@@ -92,34 +92,35 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a recording that will be at `dir`. The directory above must exist.
+    /// Begins a recording that will be at `dir`. The parent directory must exist.
     ///
     /// # Errors
-    /// [`RecordingError::Exists`] where there is a recording and `overwrite` is not set, [`RecordingError::NotOurs`]
-    /// where there is anything else but an empty directory, [`RecordingError::Io`].
+    /// [`RecordingError::Exists`] if there is a recording and `overwrite` is not set, [`RecordingError::NotOurs`] if
+    /// there is anything else except an empty directory, [`RecordingError::Io`].
     pub fn create(dir: &Path, options: WriterOptions) -> Result<Writer, RecordingError> {
         let staging = Staging::create(dir, options.overwrite, options.beside_if_taken)?;
         let spill_dir = options.spill_dir.as_deref().unwrap_or(staging.path());
-        // Two tables share the memory. A waiting row is held with its key, and twice while rows are moved together.
+        // Two tables share the memory. A waiting row is stored with its key, and twice while rows are moved together.
         let row_bytes = size_of::<Request>().max(size_of::<Bio>()) + size_of::<(u64, u64, u32)>();
         let ordered = Ordered::new(options.memory_bytes / 2 / (2 * row_bytes), spill_dir);
         let tables = TableSet::create(staging.path(), options.keep_what_fits)?;
         Ok(Writer { ordered, tables, staging, began: None })
     }
 
-    /// Writes the last rows and `meta.json`, makes all durable and puts the recording in its place. Returns `meta` as it
-    /// was written: with `schema_version` and `rows` filled in, and `writer` and `began` where they were not given.
+    /// Writes the last rows and `meta.json`, makes all files durable and moves the recording to its place. Returns
+    /// `meta` as it was written: with `schema_version` and `rows` filled in, and also `writer` and `began` if they were
+    /// missing.
     ///
     /// # Errors
-    /// [`RecordingError::Io`] and the like; nothing is left behind then.
+    /// [`RecordingError::Io`] and others; after an error nothing is left behind.
     pub fn finish(self, meta: Meta) -> Result<Meta, RecordingError> {
         Ok(self.install(meta)?.meta)
     }
 
-    /// Does what [`finish`](Writer::finish) does, and says also where the recording is and what it lacks.
+    /// Does the same as [`finish`](Writer::finish), and also returns where the recording is and which rows it lacks.
     ///
     /// # Errors
-    /// As [`finish`](Writer::finish).
+    /// Those of [`finish`](Writer::finish).
     pub fn install(mut self, mut meta: Meta) -> Result<Finished, RecordingError> {
         let ordered = self.ordered.finish(&mut self.tables);
         ordered.map_err(|error| RecordingError::from_sink(error, self.staging.path()))?;

@@ -1,27 +1,27 @@
-//! How much room the file system of a recording still has.
+//! Measures how much room the file system of a recording has left.
 //!
-//! A table is of no use without its end, which is written last. So its writer must stop before the file system is full:
-//! when what is left just holds the rows that were taken, and the ends of all tables.
+//! A table is useless without its end, which is written last. Its writer must therefore stop before the file system is
+//! full: when the free space is just enough for the rows taken so far and the ends of all tables.
 
 use std::path::{Path, PathBuf};
 
 use crate::RecordingError;
 
-/// Room for the ends of the tables of events, and for all that comes after them.
+/// Room for the ends of the event tables, and for everything that is written after them.
 const EVENTS_MARGIN: u64 = 256 << 10;
 /// Room for the ends of the other tables (a few KiB each), for `meta.json` and for diagnostics.
 const REST_MARGIN: u64 = 128 << 10;
 
-/// The file system that a recording is written to.
+/// The file system to which a recording is written.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     dir: PathBuf,
 }
 
-/// What a file system still takes.
+/// The rows for which a file system still has room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Takes {
-    /// Neither further events nor anything else.
+    /// No rows.
     Nothing,
     /// Threads, files, marks and samples.
     NoEvents,
@@ -34,18 +34,18 @@ impl Room {
         Room { dir: dir.to_owned() }
     }
 
-    /// Says what it still takes beside `unwritten` bytes of rows that were taken before.
+    /// Returns what it still takes in addition to `unwritten` bytes of rows that were taken before.
     pub(super) fn takes(&self, unwritten: u64) -> Result<Takes, RecordingError> {
         let stat = rustix::fs::statvfs(&self.dir);
         let stat = stat.map_err(|errno| RecordingError::io("find the room in", &self.dir)(errno.into()))?;
-        // Root may use the reserve that others may not.
+        // Root may use the blocks reserved for root.
         let blocks = if rustix::process::geteuid().is_root() { stat.f_bfree } else { stat.f_bavail };
         Ok(takes(blocks.saturating_mul(stat.f_frsize), unwritten))
     }
 }
 
 fn takes(free: u64, unwritten: u64) -> Takes {
-    // The size of encoded rows is an estimate until they are written.
+    // The size of encoded rows is an estimate until they are written, hence the eighth.
     match free.saturating_sub(unwritten + unwritten / 8) {
         EVENTS_MARGIN.. => Takes::All,
         REST_MARGIN.. => Takes::NoEvents,

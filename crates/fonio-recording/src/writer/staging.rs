@@ -1,9 +1,10 @@
-//! The directory in which a recording is written, beside the place where it will be.
+//! The directory in which a recording is written, next to its final place.
 //!
-//! Life: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and renamed to NAME.
-//! If a recording is replaced, the two change names in one step; on file systems that cannot do so, the old one is
-//! `.NAME.replaced-PID` in between. A directory of these names is a leftover if its process is gone *and* nobody holds its
-//! lock: the process id alone is not enough, as containers use the same few ids again and again.
+//! Lifecycle: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and renamed to
+//! NAME. To replace a recording, the two directories exchange their names in one step; on file systems without this
+//! operation, the old recording is called `.NAME.replaced-PID` in between. A directory with such a name is a leftover
+//! if its process is gone *and* no process holds its lock. The process id alone is not enough, because containers use
+//! the same few ids again and again.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -19,17 +20,18 @@ use super::{DIAGNOSTICS_FILE, META_FILE};
 use crate::{RecordingError, Table};
 
 pub(super) struct Staging {
-    /// The name that the caller gave, which may be a link.
+    /// The path that the caller gave, which may be a symbolic link.
     asked: PathBuf,
     target: PathBuf,
     partial: PathBuf,
     overwrite: bool,
     beside_if_taken: bool,
-    /// Held as long as this process works in the directory. `None` on file systems without locks.
+    /// Held while this process works in the directory. `None` on file systems without locks.
     _lock: Option<File>,
 }
 
-/// Between a directory's creation and its lock, another writer of this process must not take it for a leftover.
+/// Held from the creation of a directory to its locking, so that another writer of this process does not take it for a
+/// leftover.
 static CREATION: Mutex<()> = Mutex::new(());
 
 impl Staging {
@@ -38,7 +40,7 @@ impl Staging {
         overwrite: bool,
         beside_if_taken: bool,
     ) -> Result<Staging, RecordingError> {
-        // A link to a recording stays a link: what it points to is replaced.
+        // A symbolic link to a recording stays; its target is replaced.
         let target = match fs::symlink_metadata(dir) {
             Ok(found) if found.is_symlink() => {
                 fs::canonicalize(dir).map_err(RecordingError::io("follow the link", dir))?
@@ -71,7 +73,7 @@ impl Staging {
                         _lock: lock,
                     });
                 }
-                // Another writer of this process, or a directory that is not known to be a leftover.
+                // Another writer of this process, or a directory that may not be a leftover.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 1000 => {}
                 Err(error) => return Err(RecordingError::io("create", &partial)(error)),
             }
@@ -83,7 +85,8 @@ impl Staging {
         &self.partial
     }
 
-    /// Makes the directory durable and gives it its name, which is returned; as it was asked for, if it got that one. The files in it must be durable already.
+    /// Makes the directory durable, gives it its final name and returns the path, in the caller's form if possible. The
+    /// files in the directory must be durable already.
     pub(super) fn install(mut self) -> Result<PathBuf, RecordingError> {
         sync_dir(&self.partial).map_err(RecordingError::io("write", &self.partial))?;
         let named = self.target.clone();
@@ -107,10 +110,10 @@ impl Staging {
         Ok(std::mem::take(&mut self.asked))
     }
 
-    /// Only one of two writers that do this at once for the same name gets it: the kernel renames no directory over one
-    /// that is not empty.
+    /// Renames the directory. If two writers do this at once for the same name, only one succeeds: the kernel does not
+    /// rename a directory over one that is not empty.
     fn take_name(&self) -> Result<(), RecordingError> {
-        // Time has passed since `create`.
+        // Check again, because time has passed since `create`.
         check_target(&self.target, self.overwrite)?;
         self.rename().map_err(RecordingError::io("create", &self.target))
     }
@@ -120,7 +123,7 @@ impl Staging {
             Err(error) if self.overwrite && error.kind() == ErrorKind::DirectoryNotEmpty => {}
             done => return done,
         }
-        // What was the recording has the partial directory's name then, and goes with it.
+        // The old recording now has the partial directory's name and is removed with it.
         if renameat_with(CWD, &self.partial, CWD, &self.target, RenameFlags::EXCHANGE).is_ok() {
             return Ok(());
         }
@@ -137,7 +140,7 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // Nothing can be done about a failure, and the next writer tries again.
+        // If removal fails, the next writer tries again.
         let _ = fs::remove_dir_all(&self.partial);
     }
 }
@@ -151,13 +154,13 @@ fn beside(name: &OsStr, what: &str, suffix: &str) -> std::ffi::OsString {
 
 fn sync_dir(dir: &Path) -> io::Result<()> {
     match File::open(dir)?.sync_all() {
-        // Some file systems cannot sync a directory.
+        // Some file systems do not support syncing a directory.
         Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
         done => done,
     }
 }
 
-/// Whether the error says that something else has the name.
+/// Whether the error means that the name is taken.
 fn is_taken(error: &RecordingError) -> bool {
     match error {
         RecordingError::Exists { .. } | RecordingError::NotOurs { .. } => true,
@@ -203,8 +206,8 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
     }
 }
 
-/// Removes what killed writers of the same recording left. A recording that was out of its place when its writer was
-/// killed is put back. Failures are of no consequence.
+/// Removes the leftovers of killed writers of the same recording. If a writer was killed while the recording had the
+/// name `.NAME.replaced-PID`, puts the recording back. Errors are ignored.
 fn clear_leftovers(parent: &Path, name: &OsStr, target: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -220,7 +223,7 @@ fn clear_leftovers(parent: &Path, name: &OsStr, target: &Path) {
     }
 }
 
-/// What `entry` is to the recording `name`, and whose.
+/// Parses the name of a leftover of the recording `name`: its kind, and the process id of its writer.
 fn leftover(entry: &[u8], name: &[u8]) -> Option<(&'static str, i32)> {
     let rest = entry.strip_prefix(b".")?.strip_prefix(name)?;
     let (what, rest) = [("partial", &b".partial-"[..]), ("replaced", &b".replaced-"[..])]
@@ -237,7 +240,7 @@ fn is_gone(pid: i32, dir: &Path) -> bool {
     let locked = || match File::open(dir).map(|file| file.try_lock()) {
         Ok(Ok(())) => false,
         Ok(Err(TryLockError::WouldBlock)) => true,
-        // Without locks only another process can be told from this one.
+        // Without locks, only directories of other processes can be recognised as leftovers.
         Ok(Err(TryLockError::Error(_))) | Err(_) => pid as u32 == std::process::id(),
     };
     dir.is_dir() && !alive && !locked()

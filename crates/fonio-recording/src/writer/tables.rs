@@ -1,4 +1,4 @@
-//! The files of a recording while they are written.
+//! Writes the files of a recording.
 
 use std::collections::BTreeMap;
 use std::fs::File as OsFile;
@@ -22,9 +22,9 @@ use crate::{RecordingError, Table};
 pub(crate) const META_FILE: &str = "meta.json";
 pub(crate) const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 
-/// Rows gathered before they become columns: enough to spread the cost of a batch, few enough for the cache.
+/// Rows gathered before they are converted to columns: enough to spread the cost of a batch, few enough for the cache.
 const BATCH_ROWS: usize = 4096;
-/// About what a row takes in the file before it is encoded; few take so much.
+/// Estimated size of a row in the file before it is encoded; few rows take more.
 const GATHERED_ROW_BYTES: usize = 48;
 
 /// Takes rows in their tables' order.
@@ -40,10 +40,10 @@ pub(super) struct TableSet {
     marks: TableWriter<Mark>,
     diagnostics: BufWriter<OsFile>,
     diagnostics_path: PathBuf,
-    /// Where rows that do not fit are to be left out.
+    /// Measures the free space, if rows that do not fit must be left out.
     room: Option<Room>,
     takes: Takes,
-    /// The times of the first and the last request or bio that was left out.
+    /// The times of the first and the last request or bio that were left out.
     missing_events: Option<(Timestamp, Timestamp)>,
 }
 
@@ -70,7 +70,7 @@ impl TableSet {
         })
     }
 
-    /// Ends the tables that rows are still written to, and tells which lack some, as diagnostics too.
+    /// Closes the tables that are still open. Returns those that lack rows, and reports them as diagnostics.
     pub(super) fn close(&mut self) -> Result<Vec<Incomplete>, RecordingError> {
         self.close_events()?;
         self.close_rest()?;
@@ -102,7 +102,7 @@ impl TableSet {
         Ok(incomplete)
     }
 
-    /// Between which instants requests or bios were left out.
+    /// The first and last instant at which requests or bios were left out.
     pub(super) fn missing_events(&self) -> Option<(Timestamp, Timestamp)> {
         self.missing_events
     }
@@ -146,8 +146,8 @@ impl TableSet {
             + self.marks.unwritten_bytes()
     }
 
-    /// Ends tables while there is room for their ends. It is looked at with every batch of rows, and with every row once
-    /// there is little left.
+    /// Closes tables while there is room for their ends. Checks the room with every batch of rows, and with every row
+    /// once little room is left.
     #[inline]
     fn look_at_room(&mut self, pushed: Pushed) -> io::Result<()> {
         let is_due = match self.takes {
@@ -164,7 +164,7 @@ impl TableSet {
         if room.takes(self.unwritten_bytes())? >= self.takes {
             return Ok(());
         }
-        // What rows take is known only once they are written: mostly less than was estimated.
+        // The size of rows is known only after they are written; it is mostly smaller than the estimate.
         self.write_out()?;
         let takes = room.takes(self.unwritten_bytes())?.min(self.takes);
         if takes < self.takes {
@@ -184,7 +184,7 @@ impl TableSet {
         }
     }
 
-    /// Makes the diagnostics durable, once the tables are closed. Returns how many rows each written table has.
+    /// Makes the diagnostics durable, after the tables are closed. Returns the number of rows of each written table.
     pub(super) fn finish(&mut self) -> Result<BTreeMap<String, u64>, RecordingError> {
         let failed = RecordingError::io("write", &self.diagnostics_path);
         self.diagnostics.flush().and_then(|()| self.diagnostics.get_ref().sync_all()).map_err(failed)?;
@@ -247,22 +247,22 @@ impl RowSink for TableSet {
         let written = written.and_then(|()| self.diagnostics.write_all(b"\n"));
         Ok(written.map_err(RecordingError::io("write", &self.diagnostics_path))?)
     }
-    // The beginning stands in `meta.json`, and the rows come in order already.
+    // `meta.json` states the beginning, and the rows come in order already.
     ignore_rows!(began, settled);
 }
 
-/// What became of a row.
+/// The result of adding a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pushed {
-    /// It waits for others.
+    /// It waits for more rows.
     Gathered,
-    /// With it a batch of rows became columns.
+    /// It completed a batch, which was converted to columns.
     FilledBatch,
-    /// The table is closed.
+    /// The table is closed, so the row was left out.
     LeftOut,
 }
 
-/// One Parquet file. An optional table's file is created with its first row.
+/// One Parquet file. The file of an optional table is created with its first row.
 struct TableWriter<R> {
     path: PathBuf,
     schema: SchemaRef,
@@ -270,7 +270,7 @@ struct TableWriter<R> {
     parquet: Option<ArrowWriter<OsFile>>,
     rows: u64,
     is_closed: bool,
-    /// Rows that came after it was closed.
+    /// Number of rows that came after it was closed.
     left_out: u64,
 }
 
@@ -317,7 +317,7 @@ impl<R: Row> TableWriter<R> {
         Ok(Pushed::FilledBatch)
     }
 
-    /// Writes the rows that were taken, as a row group of their own.
+    /// Writes the gathered rows as a row group.
     fn write_out(&mut self) -> Result<(), RecordingError> {
         if !self.gathered.is_empty() {
             self.flush()?;
@@ -327,7 +327,7 @@ impl<R: Row> TableWriter<R> {
         written.and_then(|()| parquet.sync().map_err(RecordingError::io("write", &self.path)))
     }
 
-    /// An upper estimate of what the rows will take that were taken and not written.
+    /// An upper estimate of the bytes that the rows not yet written will take.
     fn unwritten_bytes(&self) -> u64 {
         let encoded = self.parquet.as_ref().map_or(0, ArrowWriter::in_progress_size);
         (encoded + self.gathered.len() * GATHERED_ROW_BYTES) as u64
@@ -351,7 +351,7 @@ impl<R: Row> TableWriter<R> {
         Ok(())
     }
 
-    /// Ends the table and makes it durable; rows that come later are left out.
+    /// Closes the table and makes it durable; later rows are left out.
     fn close(&mut self) -> Result<(), RecordingError> {
         self.is_closed = true;
         if !self.gathered.is_empty() {
@@ -362,13 +362,13 @@ impl<R: Row> TableWriter<R> {
         file.sync_all().map_err(RecordingError::io("write", &self.path))
     }
 
-    /// The table and its rows, where it was written.
+    /// The table and its number of rows, if it was written.
     fn written(&self) -> Option<(Table, u64)> {
         (self.rows > 0 || R::TABLE.always_written()).then_some((R::TABLE, self.rows))
     }
 }
 
-/// The Parquet library wraps the system's error; a full disk should be seen as one.
+/// Converts the error. The Parquet library wraps the system's error; a full disk must be recognisable.
 fn not_written(error: ParquetError, path: &Path) -> RecordingError {
     let source = match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

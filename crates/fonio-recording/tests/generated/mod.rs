@@ -1,4 +1,4 @@
-//! Rows as a producer would give them, made from a seed, any number in little memory.
+//! Generates rows as a producer would give them, from a seed; any number in little memory.
 
 #![allow(dead_code, clippy::manual_is_multiple_of)]
 
@@ -28,16 +28,16 @@ impl Random {
     }
 }
 
-/// A trace to be.
+/// The parameters of a generated trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Generated {
     pub seed: u64,
     pub requests: u64,
-    /// About so many requests are in flight at once.
+    /// Approximate number of requests in flight.
     pub depth: u64,
-    /// Give bios, merged two to a request now and then, with their links.
+    /// Give bios too, with their links; some requests merge two.
     pub bios: bool,
-    /// The first request never completes and so holds the settled mark until the end.
+    /// The first request never completes and thus holds the settled mark until the end.
     pub stuck: bool,
 }
 
@@ -47,13 +47,13 @@ impl Default for Generated {
     }
 }
 
-/// Nanoseconds after which a request that has not completed is given up.
+/// Nanoseconds after which a request without a completion is given up.
 const HORIZON: u64 = 5_000_000;
 const THREADS: u64 = 12;
 const FILES: u64 = 40;
 
 impl Generated {
-    /// Gives the rows to `sink` as an assembler would: requests when they complete.
+    /// Gives the rows to `sink` as an assembler does: requests when they complete.
     pub fn feed(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         self.identities(sink)?;
         let mut random = Random::new(self.seed);
@@ -69,7 +69,7 @@ impl Generated {
             if self.bios {
                 self.give_bios(&row, &mut bio_id, &mut random, sink)?;
             }
-            // What never completes is given up after a while, the stuck one not before the end.
+            // A request that never completes is given up after a while; the stuck one is given up at the end.
             let given = match row.completed {
                 _ if self.stuck && id == 0 => u64::MAX,
                 Some(time) => time.0,
@@ -126,7 +126,7 @@ impl Generated {
                 uid: Some(1000),
             })?;
         }
-        // The first thread renames itself in the middle.
+        // The first thread changes its name in the middle.
         let from = Timestamp(1_000_000_000 + self.requests * 5000);
         let comm = Some("renamed".to_owned());
         sink.thread(&Thread { tid: 100, from, pid: Some(100), comm, cgroup: None, uid: Some(1000) })?;
@@ -245,7 +245,7 @@ pub struct Checked {
     last_request: Option<(u64, u64)>,
     last_bio: Option<(u64, u64)>,
     settled: u64,
-    /// A digest of the request ids in their order.
+    /// A digest of the request ids in order.
     pub digest: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The `format` files of tracefs.
+//! Parses the `format` files of tracefs.
 
 use super::ByteOrder;
 
@@ -6,7 +6,7 @@ use super::ByteOrder;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A line that every such text has is missing.
+    /// A line that every such text must have is missing.
     #[error("there is no `{what}` line")]
     Missing {
         /// `name:`, `ID:`, or the name of a field.
@@ -17,10 +17,10 @@ pub enum FormatError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// Its beginning.
+        /// The beginning of the line.
         text: String,
     },
-    /// The size or place of a field is impossible.
+    /// The size or offset of a field is impossible.
     #[error("the field {field} cannot be {size} bytes at offset {offset}")]
     Field {
         /// The field's name.
@@ -39,9 +39,10 @@ pub enum FieldKind {
     Plain,
     /// An array inside the record: `char rwbs[8]`.
     Array,
-    /// Four bytes that hold the offset (low half) and length (high half) of an array further on: `__data_loc`.
+    /// Four bytes that hold the offset (low half) and the length (high half) of an array later in the record:
+    /// `__data_loc`.
     DataLoc,
-    /// The same, the offset counted from the end of this field: `__rel_loc`.
+    /// The same, but the offset counts from the end of this field: `__rel_loc`.
     RelLoc,
 }
 
@@ -50,24 +51,24 @@ pub enum FieldKind {
 pub struct Field {
     /// The field's name.
     pub name: String,
-    /// Bytes from the record's first byte.
+    /// Offset from the record's first byte, in bytes.
     pub offset: usize,
     /// Size in bytes.
     pub size: usize,
-    /// Whether a number is signed.
+    /// Whether the number is signed.
     pub signed: bool,
     /// How it is stored.
     pub kind: FieldKind,
 }
 
-/// One event's layout.
+/// The layout of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
-    /// `block_rq_issue`.
+    /// The event's name, such as `block_rq_issue`.
     pub name: String,
-    /// The number in a record's `common_type`; another one after each boot.
+    /// The number in a record's `common_type`; it changes with each boot.
     pub id: u16,
-    /// All fields, those common to every event first.
+    /// All fields; those common to every event first.
     pub fields: Vec<Field>,
 }
 
@@ -75,7 +76,7 @@ impl EventFormat {
     /// Reads the text of an `events/SYSTEM/EVENT/format` file.
     ///
     /// # Errors
-    /// A line is missing or cannot be understood. The `print fmt` is not looked at.
+    /// A line is missing or cannot be understood. The `print fmt` is ignored.
     pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
         let mut name = None;
         let mut id = None;
@@ -94,15 +95,15 @@ impl EventFormat {
         })
     }
 
-    /// The field of that name.
+    /// The field with this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
 }
 
 impl Field {
-    /// The field's number; a signed one is extended to 64 bits. `None` where the record is too short or the field's size
-    /// is not that of a number.
+    /// The field's number; a signed one is extended to 64 bits. `None` if the record is too short or a number cannot
+    /// have the field's size.
     pub fn number(&self, record: &[u8], order: ByteOrder) -> Option<i64> {
         let raw = order.unsigned(record, self.offset, self.size)?;
         if !self.signed {
@@ -112,7 +113,7 @@ impl Field {
         Some((raw << unused) as i64 >> unused)
     }
 
-    /// The bytes of an array, wherever it is stored. `None` where it reaches beyond the record.
+    /// The bytes of an array, in or after the field. `None` if it reaches beyond the record.
     pub fn bytes<'r>(&self, record: &'r [u8], order: ByteOrder) -> Option<&'r [u8]> {
         let (begin, length) = match self.kind {
             FieldKind::Plain | FieldKind::Array => (self.offset, self.size),
@@ -143,7 +144,7 @@ fn bad_line(line: usize, text: &str) -> FormatError {
     FormatError::Line { line, text: text.chars().take(80).collect() }
 }
 
-/// The `field:` lines of a text, in their order.
+/// Parses the `field:` lines of a text, in their order.
 pub(super) fn parse_fields(text: &str) -> Result<Vec<Field>, FormatError> {
     let mut fields = Vec::new();
     for (line, content) in lines(text) {
@@ -156,7 +157,8 @@ pub(super) fn parse_fields(text: &str) -> Result<Vec<Field>, FormatError> {
     Ok(fields)
 }
 
-/// `__data_loc char[] cmd; offset:56; size:4; signed:0;`. Kernels before 2.6.38 state no `signed`.
+/// Parses a field such as `__data_loc char[] cmd; offset:56; size:4; signed:0;`. Kernels before 2.6.38 state no
+/// `signed`.
 fn parse_field(text: &str) -> Option<Field> {
     let mut parts = text.split(';').map(str::trim);
     let declaration = parts.next()?;

@@ -1,4 +1,4 @@
-//! The per-processor streams of one trace, merged by time: records, whatever they mean.
+//! Merges the records of all processors of a trace by time, whatever the records mean.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,16 +9,16 @@ use fonio_core::{Diagnostic, LostEvents, Severity, Timestamp};
 
 use super::page::{Cursor, Damage, PageLayout, Record};
 
-/// Damaged pages that are reported one by one; later ones are only counted.
+/// Number of damaged pages that are reported one by one; later ones are only counted.
 const DAMAGE_REPORTED: u64 = 5;
 
 /// The pages of one processor, oldest first.
 pub trait PageSource {
-    /// Replaces the contents of `page` by the next page and returns that page's byte offset in the stream; `None` at the
-    /// end. A page may be cut behind the bytes that it uses.
+    /// Replaces the contents of `page` with the next page and returns that page's byte offset in the stream; `None` at
+    /// the end. The source may cut a page after its used bytes.
     ///
     /// # Errors
-    /// What the underlying file reports.
+    /// Those of the underlying file.
     fn next_page(&mut self, page: &mut Vec<u8>) -> io::Result<Option<u64>>;
 }
 
@@ -27,18 +27,18 @@ pub trait PageSource {
 pub struct Trouble {
     /// Gaps in which events were lost.
     pub lost: Vec<LostEvents>,
-    /// One for each of the first damaged pages, and one for all others.
+    /// One diagnostic for each of the first damaged pages, and one for all others.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// The records of all processors in the order of their times. Holds one page per processor.
+/// The records of all processors in order of time. Holds one page per processor.
 pub struct MergedRecords<S> {
     layout: PageLayout,
     streams: Vec<Stream<S>>,
-    /// The streams that have a record, by its time.
+    /// The streams that have a record, ordered by its time.
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
     started: bool,
-    /// Damaged pages so far, and the diagnostic for those that are only counted.
+    /// Number of damaged pages so far, and the diagnostic for those that are only counted.
     damaged: u64,
     unreported: Option<Diagnostic>,
     trouble: Trouble,
@@ -48,21 +48,21 @@ struct Stream<S> {
     cpu: u32,
     pages: S,
     page: Vec<u8>,
-    /// Where `page` stood in the stream.
+    /// The offset of `page` in the stream.
     offset: u64,
     page_number: u64,
     cursor: Option<Cursor>,
-    /// The record that the heap knows of, as a range of `page`.
+    /// The record whose time is in the heap, as a range of `page`.
     record: (usize, usize),
     last_time: u64,
-    /// A damaged page, or the rest of one, was skipped since the last record.
+    /// Whether a damaged page, or the rest of one, was skipped since the last record.
     skipped: bool,
     name: String,
 }
 
 impl<S: PageSource> MergedRecords<S> {
-    /// The records of `streams`: the processor's number, its name in diagnostics, and its pages. `began` is the first
-    /// moment known to be complete: where a gap before a processor's first event begins.
+    /// Merges `streams`: the processor's number, its name in diagnostics, and its pages. `began` is the first instant
+    /// from which the trace is complete; a gap before a processor's first event begins there.
     pub fn new(
         layout: PageLayout,
         streams: impl IntoIterator<Item = (u32, String, S)>,
@@ -97,7 +97,7 @@ impl<S: PageSource> MergedRecords<S> {
     /// Passes the next record and its processor to `look`; returns `false` at the end.
     ///
     /// # Errors
-    /// What a page source reports.
+    /// Those of a page source.
     pub fn next(&mut self, look: impl FnOnce(u32, Record<'_>)) -> io::Result<bool> {
         if !self.started {
             self.started = true;
@@ -131,7 +131,7 @@ impl<S: PageSource> MergedRecords<S> {
         std::mem::take(&mut self.trouble)
     }
 
-    /// Moves a stream to its next record and returns that record's time; `None` at its end.
+    /// Moves a stream to its next record and returns that record's time; `None` at the stream's end.
     fn advance(&mut self, index: usize) -> io::Result<Option<u64>> {
         loop {
             let stream = &mut self.streams[index];
@@ -171,7 +171,7 @@ impl<S: PageSource> MergedRecords<S> {
         }
     }
 
-    /// Notes the events lost before the page that begins at `until`. How many events a skipped page held is unknown.
+    /// Notes the events lost before the page that begins at `until`. The number of events on a skipped page is unknown.
     fn gap(&mut self, index: usize, until: u64, lost: Option<Option<u64>>) {
         let stream = &mut self.streams[index];
         let skipped = std::mem::take(&mut stream.skipped);

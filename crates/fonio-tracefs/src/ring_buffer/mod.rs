@@ -1,15 +1,15 @@
-//! ftrace's binary ring buffer: pages, records, and the `format` files that say what a record means.
+//! ftrace's binary ring buffer: its pages, its records, and the `format` files that describe the records.
 //!
-//! One decoder for live tracefs (`per_cpu/cpuN/trace_pipe_raw`) and for files that hold the same pages. Texts and pages
-//! are handed in:
+//! The same decoder serves live tracefs (`per_cpu/cpuN/trace_pipe_raw`) and files that hold such pages. The caller
+//! supplies texts and pages:
 //!
-//! - [`PageLayout`] from `events/header_page`, then [`PageLayout::open`] and [`Cursor`] walk one page;
-//! - [`EventFormat`] from `events/SYSTEM/EVENT/format`, then [`BlockDecoder`] turns records into
-//!   [`BlockEvent`](fonio_core::BlockEvent)s by the offsets that the kernel itself states;
+//! - [`PageLayout`] is parsed from `events/header_page`; [`PageLayout::open`] and [`Cursor`] then read one page.
+//! - [`EventFormat`] is parsed from `events/SYSTEM/EVENT/format`; [`BlockDecoder`] then turns records into
+//!   [`BlockEvent`](fonio_core::BlockEvent)s by the offsets that the kernel states.
 //! - [`MergedRecords`] merges the streams of all processors by time, and [`RingBufferReader`] decodes the block events
 //!   among them.
 //!
-//! Source of the layout: `kernel/trace/ring_buffer.c` and `include/linux/ring_buffer.h` of Linux 3.4 to 6.18, and the
+//! Sources of the layout: `kernel/trace/ring_buffer.c` and `include/linux/ring_buffer.h` of Linux 3.4 to 6.18, and the
 //! texts in tracefs.
 
 mod block;
@@ -28,7 +28,7 @@ pub use sched::{
     Interrupt, Left, RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder, SchedEvent, SchedRecord,
 };
 
-/// The byte order of the machine that traced.
+/// The byte order of the traced machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ByteOrder {
@@ -41,7 +41,7 @@ impl ByteOrder {
     pub const NATIVE: ByteOrder =
         if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
-    /// An unsigned number of 1, 2, 4 or 8 bytes at `offset`; `None` outside of `bytes` or of another size.
+    /// An unsigned number of 1, 2, 4 or 8 bytes at `offset`; `None` for another size, or beyond `bytes`.
     pub(crate) fn unsigned(self, bytes: &[u8], offset: usize, size: usize) -> Option<u64> {
         let field = bytes.get(offset..offset.checked_add(size)?)?;
         Some(match (self, size) {
@@ -56,7 +56,7 @@ impl ByteOrder {
         })
     }
 
-    /// A `u32` at `offset`; `None` outside of `bytes`.
+    /// A `u32` at `offset`; `None` if it is beyond `bytes`.
     pub(crate) fn u32(self, bytes: &[u8], offset: usize) -> Option<u32> {
         let field = bytes.get(offset..offset.checked_add(4)?)?.try_into().ok()?;
         Some(match self {

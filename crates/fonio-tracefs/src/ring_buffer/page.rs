@@ -5,9 +5,9 @@
 //! record:  5 bits type_len, 27 bits time_delta (the lowest bits first on little-endian machines), then
 //!   1…28   type_len × 4 bytes of data
 //!   0      u32 length of itself and the data, then the data
-//!   29     padding: u32 length of itself and what was discarded; with time_delta 0 the rest of the page is empty
+//!   29     padding: u32 length of itself and the discarded data; with time_delta 0 the rest of the page is empty
 //!   30     u32 high bits of the time delta
-//!   31     u32 high bits of an absolute timestamp of 59 bits; the page's timestamp has the 5 above
+//!   31     u32 high bits of an absolute timestamp of 59 bits; the 5 bits above come from the page's timestamp
 //! ```
 
 use super::ByteOrder;
@@ -15,7 +15,7 @@ use super::format::{Field, FormatError, parse_fields};
 
 /// Events were lost before this page (`RB_MISSED_EVENTS`).
 const MISSED_EVENTS: u64 = 1 << 31;
-/// The number of lost events stands behind the records (`RB_MISSED_STORED`).
+/// The number of lost events is stored after the records (`RB_MISSED_STORED`).
 const MISSED_STORED: u64 = 1 << 30;
 
 const TYPE_PADDING: u32 = 29;
@@ -23,7 +23,7 @@ const TYPE_TIME_EXTEND: u32 = 30;
 const TYPE_TIME_STAMP: u32 = 31;
 /// Bits of `time_delta`.
 const TIME_SHIFT: u32 = 27;
-/// The bits of a timestamp that an absolute timestamp lacks (`TS_MSB`).
+/// The highest bits of a timestamp, which an absolute timestamp does not store (`TS_MSB`).
 const ABSOLUTE_LACKS: u64 = 0xf8 << 56;
 
 /// The layout of a page, as `events/header_page` states it.
@@ -32,7 +32,7 @@ pub struct PageLayout {
     order: ByteOrder,
     timestamp_at: usize,
     commit_at: usize,
-    /// The machine's `long`.
+    /// Size of the machine's `long` in bytes.
     long_bytes: usize,
     data_at: usize,
     data_bytes: usize,
@@ -41,41 +41,42 @@ pub struct PageLayout {
 /// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
-    /// The time that the first record's delta counts from, on the trace's clock.
+    /// The time from which the first record's delta counts, on the trace's clock.
     pub time: u64,
-    /// Events were lost between the page before and this one: how many, or `None` where the kernel did not say.
+    /// Set if events were lost between the previous page and this one: their number, or `None` if the kernel did not
+    /// store it.
     pub lost: Option<Option<u64>>,
-    /// Bytes of the page that are in use: header, records, and the count of lost events.
+    /// Used bytes of the page: header, records, and the count of lost events.
     pub used_bytes: usize,
 }
 
 /// One record: an event's time and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'p> {
-    /// When it happened, on the trace's clock.
+    /// Time of the event, on the trace's clock.
     pub time: u64,
-    /// The event, from its `common_type` on.
+    /// The event's bytes, beginning with `common_type`.
     pub data: &'p [u8],
 }
 
-/// What makes a page, or the rest of it, unreadable.
+/// The reason why a page, or the rest of it, is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// The page has fewer bytes than a header, or fewer than its header states.
+    /// The page is shorter than its header, or than its header states.
     #[error("the page has {have} bytes where {need} are needed")]
     Truncated {
-        /// Bytes of the page.
+        /// Size of the page in bytes.
         have: usize,
-        /// Bytes that it must have.
+        /// Size that it must have.
         need: usize,
     },
-    /// A record reaches beyond the page's end.
+    /// A record reaches beyond the end of the used bytes.
     #[error("the record at byte {offset} of the page reaches beyond the {end} bytes that are in use")]
     Record {
-        /// Where it begins.
+        /// Offset of the record.
         offset: usize,
-        /// Where the page's records end.
+        /// End of the page's records.
         end: usize,
     },
 }
@@ -98,7 +99,7 @@ impl PageLayout {
         if !matches!(commit.size, 4 | 8) || commit.offset > 64 {
             return Err(wrong(commit));
         }
-        // Larger sub-buffers than the page exist since Linux 6.8; the kernel refuses more than 64 pages of 64 KiB.
+        // Since Linux 6.8, sub-buffers can be larger than a page; the kernel refuses more than 64 pages of 64 KiB.
         let header_end = (timestamp.offset + 8).max(commit.offset + commit.size);
         if data.offset < header_end || data.offset > 128 || !(64..=4 << 20).contains(&data.size) {
             return Err(wrong(data));
@@ -113,26 +114,26 @@ impl PageLayout {
         })
     }
 
-    /// The size of a whole page.
+    /// The size of a complete page.
     pub fn page_bytes(&self) -> usize {
         self.data_at + self.data_bytes
     }
 
-    /// The byte order of the machine that traced.
+    /// The byte order of the traced machine.
     pub fn order(&self) -> ByteOrder {
         self.order
     }
 
-    /// Reads a page's header and returns a cursor before its first record. Bytes behind `used_bytes` need not be there.
+    /// Reads a page's header and returns a cursor before its first record. Bytes after `used_bytes` may be missing.
     ///
     /// # Errors
-    /// The page is shorter than its header, or than its header says.
+    /// The page is shorter than its header, or than its header states.
     pub fn open(&self, page: &[u8]) -> Result<(PageHeader, Cursor), Damage> {
         let truncated = |need| Damage::Truncated { have: page.len(), need };
         let time = self.order.unsigned(page, self.timestamp_at, 8).ok_or(truncated(self.data_at))?;
         let commit =
             self.order.unsigned(page, self.commit_at, self.long_bytes).ok_or(truncated(self.data_at))?;
-        // The flags are bits of the low 32, also where `commit` is 64 bits wide.
+        // The flags are among the low 32 bits, even if `commit` is 64 bits wide.
         let records = (commit & (MISSED_STORED - 1)) as usize;
         let end = self.data_at + records;
         if end > page.len() {
@@ -150,7 +151,7 @@ impl PageLayout {
     }
 }
 
-/// A place in a page's records.
+/// A position in a page's records.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     offset: usize,
@@ -160,10 +161,10 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The next record of the page that the cursor was made for; `None` at its end. After damage the page is at its
-    /// end, since no later record can be found.
+    /// Returns the next record; `None` at the end of the page. `page` must be the page of the cursor. After damage the
+    /// cursor is at the end, because later records cannot be found.
     pub fn next<'p>(&mut self, page: &'p [u8]) -> Option<Result<Record<'p>, Damage>> {
-        // A cursor that is handed another, shorter page must not reach beyond it.
+        // If the caller passes a shorter page by mistake, the cursor must not reach beyond it.
         let end = self.end.min(page.len());
         while self.offset < end {
             let begin = self.offset;
@@ -183,7 +184,8 @@ impl Cursor {
 
     fn step(&mut self, page: &[u8]) -> Option<Step> {
         let header = self.order.u32(page, self.offset)?;
-        // A C bit field: its first member has the lowest bits on little-endian machines, the highest on big-endian.
+        // A C bit field: on little-endian machines its first member has the lowest bits, on big-endian ones the
+        // highest.
         let (type_len, delta) = match self.order {
             ByteOrder::Little => (header & 0x1f, header >> 5),
             ByteOrder::Big => (header >> TIME_SHIFT, header & ((1 << TIME_SHIFT) - 1)),
@@ -222,8 +224,9 @@ impl Cursor {
                 Some(Step::Skipped)
             }
             _ => {
-                // Padding, or data whose length does not fit into type_len. The length counts its own 4 bytes; on
-                // machines that align to 8 the data's may not be a multiple of 4, but the next record's place is.
+                // Padding, or data whose length does not fit into type_len. The length includes its own 4 bytes. On
+                // machines that align to 8 bytes, the data's length may not be a multiple of 4, but the offset of the
+                // next record is.
                 let length = word as usize;
                 if length < 4 {
                     return None;
@@ -262,7 +265,7 @@ pub(super) mod tests {
         \tfield: local_t commit;\toffset:8;\tsize:4;\tsigned:1;\n\
         \tfield: char data;\toffset:12;\tsize:4084;\tsigned:0;\n";
 
-    /// Writes pages as the kernel does: the oracle of the decoder.
+    /// Writes pages as the kernel does, for comparison with the decoder.
     struct PageWriter {
         order: ByteOrder,
         long: usize,
@@ -351,7 +354,8 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// What is written comes back, whatever the byte order, word size, gaps and discarded records between.
+        /// The decoder returns the written records, for any byte order, word size, gaps and discarded records between
+        /// them.
         #[test]
         fn round_trip(
             big in any::<bool>(),
@@ -380,13 +384,13 @@ pub(super) mod tests {
             prop_assert_eq!(header.time, start);
             prop_assert_eq!(header.lost, lost);
             prop_assert_eq!(found, expected.clone());
-            // Cut to what is in use it is the same; cut further it is damage, never a panic.
+            // A page cut to its used bytes gives the same records; a shorter one is damage, never a panic.
             let (_, found) = records(&layout, &page[..header.used_bytes]);
             prop_assert_eq!(found, expected);
             prop_assert!(layout.open(&page[..header.used_bytes - 1]).is_err());
         }
 
-        /// No bytes make the decoder panic or run forever.
+        /// No input makes the decoder panic or run forever.
         #[test]
         fn any_bytes(big in any::<bool>(), mut page in proptest::collection::vec(any::<u8>(), 0..300), commit in 0_u8..=255) {
             let order = if big { ByteOrder::Big } else { ByteOrder::Little };

@@ -1,4 +1,4 @@
-//! A reader of block events: decodes those among the merged records.
+//! Reads block events: decodes them from the merged records.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use super::block::BlockDecoder;
 use super::merge::{MergedRecords, PageSource};
 use super::page::PageLayout;
 
-/// Events in one batch.
+/// Number of events in one batch.
 const BATCH_EVENTS: usize = 4096;
-/// Records looked at for one batch, where most are of other tracepoints.
+/// Largest number of records examined for one batch, if most are of other tracepoints.
 const BATCH_RECORDS: usize = 64 * 1024;
 
-/// Reads a whole trace from the pages of each processor. Holds one page per processor.
+/// Reads a complete trace from the pages of each processor. Holds one page per processor.
 pub struct RingBufferReader<S> {
     records: MergedRecords<S>,
     decoder: BlockDecoder,
@@ -25,8 +25,8 @@ pub struct RingBufferReader<S> {
 }
 
 impl<S: PageSource> RingBufferReader<S> {
-    /// A reader of `streams`: the processor's number, its name in diagnostics, and its pages. `began` is the first moment
-    /// known to be complete: where a gap before a processor's first event begins.
+    /// Creates a reader of `streams`: the processor's number, its name in diagnostics, and its pages. `began` is the
+    /// first instant from which the trace is complete; a gap before a processor's first event begins there.
     pub fn new(
         layout: PageLayout,
         decoder: BlockDecoder,

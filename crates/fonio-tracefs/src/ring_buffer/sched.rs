@@ -1,34 +1,34 @@
-//! The scheduler's tracepoints: which thread left a processor and why, how long it ran, which thread woke or created
-//! which other; and the kernel stack where one was taken with them.
+//! Decodes the scheduler's tracepoints: which thread left a processor and why, how long it ran, which thread woke or
+//! created which other thread; and the kernel stack, if one was taken with the event.
 
 use super::block::Number;
 use super::{ByteOrder, EventFormat, Field, FieldKind};
 
-/// The tracepoints of the `sched` system that are understood.
+/// The tracepoints of the `sched` system that the decoder needs.
 pub const SCHED_EVENTS: [&str; 4] =
     ["sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"];
 
-/// The tracepoint of the `sched` system that states how long a thread ran. Not every kernel has it.
+/// The tracepoint of the `sched` system that states how long a thread ran. Some kernels lack it.
 pub const RUNTIME_EVENT: &str = "sched_stat_runtime";
 
-/// The record, of the `ftrace` system, that holds the kernel stack of the event before it on the same processor.
+/// The record of the `ftrace` system that holds the kernel stack of the previous event on the same processor.
 pub const STACK_EVENT: &str = "kernel_stack";
 
 /// Bits of `common_flags` (`include/linux/trace_events.h`): the event came from a hard interrupt, or from a soft one.
 const FLAG_HARD_INTERRUPT: u64 = 0x08;
 const FLAG_SOFT_INTERRUPT: u64 = 0x10;
-/// The bits of `prev_state` that are states; higher ones mean that the thread was preempted, or how it may be woken.
+/// The bits of `prev_state` that are states. Higher bits say that the thread was preempted, or how it may be woken.
 const STATES: u64 = 0xff;
-/// Dead or a zombie: the bits of all kernels since 3.4.
+/// Dead or a zombie: these bits cover all kernels since 3.4.
 const STATES_ENDED: u64 = 0x10 | 0x20 | 0x40;
 const STATE_UNINTERRUPTIBLE: u64 = 0x02;
 
-/// A scheduler event with the fields that all events have.
+/// A scheduler event with the fields common to all events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedRecord<'r> {
     /// The thread that was running.
     pub current: u32,
-    /// The interrupt in which the event happened; then the running thread did not cause it.
+    /// The interrupt in which the event happened, if any. The running thread did not cause such an event.
     pub interrupt: Option<Interrupt>,
     /// The event itself.
     pub event: SchedEvent<'r>,
@@ -37,9 +37,9 @@ pub struct SchedRecord<'r> {
 /// The kinds of interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// A device or a timer, also while a soft interrupt runs.
+    /// From a device or a timer; it can also interrupt a soft interrupt.
     Hard,
-    /// Work that a hard interrupt left for later: packets of the network, completions of a block device.
+    /// Work that a hard interrupt left for later, such as network packets and completions of block devices.
     Soft,
 }
 
@@ -53,20 +53,20 @@ impl Interrupt {
     }
 }
 
-/// What the scheduler did.
+/// The action of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum SchedEvent<'r> {
-    /// A processor went from one thread to another.
+    /// A processor switched from one thread to another.
     Switch { prev: u32, prev_comm: &'r [u8], left: Left, next: u32 },
     /// A blocked thread is being woken, by the current thread or in an interrupt.
     Waking { tid: u32 },
-    /// A thread that is on a processor, often the current one, ran for `ns` nanoseconds since it came there or since the
-    /// last such event. The kernel emits one at each timer tick and just before the thread leaves.
+    /// A thread on a processor, often the current one, ran for `ns` nanoseconds since it came there or since the last
+    /// such event. The kernel emits one at each timer tick and just before the thread leaves.
     Ran { tid: u32, ns: u64 },
-    /// The current thread created another.
+    /// The current thread created another thread.
     Fork { parent: u32, child: u32 },
-    /// The kernel stack of the event before this one on the same processor.
+    /// The kernel stack of the previous event on the same processor.
     Stack(Stack<'r>),
 }
 
@@ -74,11 +74,11 @@ pub enum SchedEvent<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Left {
-    /// It could have gone on: the processor was taken from it.
+    /// It was preempted, and is ready.
     Preempted,
     /// It waits for something.
     Blocked { uninterruptible: bool },
-    /// It is dead.
+    /// It has ended.
     Ended,
 }
 
@@ -111,7 +111,7 @@ enum Layout {
 #[derive(Clone, Debug)]
 pub struct SchedDecoder {
     order: ByteOrder,
-    /// By event id.
+    /// The layouts, with their event ids.
     layouts: Vec<(u16, Layout)>,
     id: Number,
     flags: Number,
@@ -119,7 +119,7 @@ pub struct SchedDecoder {
 }
 
 impl SchedDecoder {
-    /// A decoder for those of `formats` that are understood; others are passed over. `None` without `sched_switch`.
+    /// Creates a decoder for those of `formats` that it supports; others are skipped. `None` without `sched_switch`.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
         order: ByteOrder,
@@ -147,7 +147,7 @@ impl SchedDecoder {
                 }
                 STACK_EVENT => {
                     let caller = format.field("caller")?;
-                    // Eight addresses are declared, however many there are.
+                    // The format always declares eight addresses, whatever their number.
                     let word = if caller.kind == FieldKind::Array { caller.size / 8 } else { 0 };
                     if word != 4 && word != 8 {
                         return None;
@@ -162,7 +162,7 @@ impl SchedDecoder {
         has_switch.then_some(SchedDecoder { order, layouts, id, flags, pid })
     }
 
-    /// Decodes one record; `None` where it is another event, or too short.
+    /// Decodes one record; `None` if it is another event, or too short.
     pub fn decode<'r>(&self, record: &'r [u8]) -> Option<SchedRecord<'r>> {
         let get = |number: Number| number.get(record, self.order);
         let tid = |number: Number| get(number).map(|tid| tid as u32);
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// As Linux 6.18 on x86-64 states them, without what is not read.
+    /// The formats of Linux 6.18 on x86-64, without the fields that are not read.
     const FORMATS: [&str; 5] = [
         "name: sched_switch\nID: 372\n\
          \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
@@ -229,7 +229,7 @@ mod tests {
         SchedDecoder::new(&formats, ByteOrder::Little).unwrap()
     }
 
-    /// A record of `id` by thread 7, with 4-byte numbers at places.
+    /// Makes a record of event `id` by thread 7, with 4-byte numbers at given offsets.
     fn record(id: u16, flags: u8, numbers: &[(usize, u32)]) -> Vec<u8> {
         let mut record = vec![0; 64];
         record[..2].copy_from_slice(&id.to_le_bytes());
@@ -249,7 +249,7 @@ mod tests {
             (0x100, Left::Preempted),
             (1, Left::Blocked { uninterruptible: false }),
             (2, Left::Blocked { uninterruptible: true }),
-            // Uninterruptible but for a fatal signal, as old kernels show it.
+            // Uninterruptible except for a fatal signal, as old kernels encode it.
             (0x82, Left::Blocked { uninterruptible: true }),
             (0x10, Left::Ended),
             (0x20, Left::Ended),
@@ -277,7 +277,7 @@ mod tests {
         }
         let bytes = record(366, 0, &[(12, 7), (20, 8)]);
         assert_eq!(decoder.decode(&bytes).unwrap().event, SchedEvent::Fork { parent: 7, child: 8 });
-        // Reported by an interrupt, for a thread that is not the current one; 2 seconds and 5 ns.
+        // An interrupt reports 2 seconds and 5 ns for a thread that is not the current one.
         let bytes = record(363, 0x08, &[(12, 9), (16, 2_000_000_005)]);
         let ran = decoder.decode(&bytes).unwrap();
         assert_eq!((ran.current, ran.event), (7, SchedEvent::Ran { tid: 9, ns: 2_000_000_005 }));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     proptest! {
-        /// No bytes make the decoder panic.
+        /// No input makes the decoder panic.
         #[test]
         fn any_bytes(id in prop::sample::select(vec![372_u16, 375, 366, 363, 4]), mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             if bytes.len() >= 2 {

@@ -1,8 +1,8 @@
-//! Finds why a thread waits from the functions on a kernel stack.
+//! Finds why a thread waits, from the functions on its kernel stack.
 //!
-//! Two tables: functions in which threads block, and functions that wake threads. The innermost function that a table
-//! knows decides, so that the functions of a thread that was merely interrupted do not count. Names are those of Linux
-//! 4.4 to 6.18; a name that a kernel does not have costs nothing.
+//! There are two tables: functions in which threads block, and functions that wake threads. The innermost function that
+//! is in the table decides; functions of an interrupted thread are further out and do not count. The names are those of
+//! Linux 4.4 to 6.18. Names that a kernel does not have are ignored.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use fonio_core::WaitReason;
 
 type Table = &'static [(WaitReason, &'static [&'static str])];
 
-/// Functions in which a thread blocks. `poll`, `select` and `epoll` are not among them: only the waker shows what they
-/// wait for.
+/// Functions in which a thread blocks. `poll`, `select` and `epoll` are left out: only the waker shows what they wait
+/// for.
 const BLOCKED_IN: Table = &[
     (
         WaitReason::Storage,
@@ -47,7 +47,7 @@ const BLOCKED_IN: Table = &[
             "wb_wait_for_completion",
             "inode_wait_for_writeback",
             "__inode_wait_for_writeback",
-            // Journals.
+            // Journals of file systems.
             "jbd2_log_wait_commit",
             "jbd2_complete_transaction",
             "jbd2_journal_stop",
@@ -72,7 +72,7 @@ const BLOCKED_IN: Table = &[
             "f2fs_issue_flush",
             "f2fs_wait_on_page_writeback",
             "f2fs_issue_checkpoint",
-            // A file system in user space.
+            // FUSE.
             "request_wait_answer",
             "fuse_wait_on_page_writeback",
         ],
@@ -270,14 +270,14 @@ const WOKEN_BY: Table = &[
     ),
 ];
 
-/// The functions of the two tables, where this kernel has them.
+/// The addresses of the functions of both tables that this kernel has.
 #[derive(Clone, Debug, Default)]
 pub struct Reasons {
     blocked_in: Ranges,
     woken_by: Ranges,
 }
 
-/// Functions by their first address; a function ends where the next symbol begins.
+/// Functions by their first address. A function ends where the next symbol begins.
 #[derive(Clone, Debug, Default)]
 struct Ranges(Vec<(u64, u64, WaitReason)>);
 
@@ -289,17 +289,19 @@ impl Reasons {
         Reasons { blocked_in: Ranges::find(&symbols, BLOCKED_IN), woken_by: Ranges::find(&symbols, WOKEN_BY) }
     }
 
-    /// Whether no function was found: the kernel hides its addresses (`kernel.kptr_restrict`), or lists no symbols.
+    /// Whether no function was found, because the kernel hides its addresses (`kernel.kptr_restrict`) or lists no
+    /// symbols.
     pub fn is_empty(&self) -> bool {
         self.blocked_in.0.is_empty() || self.woken_by.0.is_empty()
     }
 
-    /// Why a thread with this stack blocks, the innermost address first; `None` where no function of the table is on it.
+    /// Why a thread with this stack, innermost address first, is blocked; `None` if the stack has no function of the
+    /// table.
     pub fn of_blocked(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.blocked_in.innermost(stack)
     }
 
-    /// The kind of wait that a thread with this stack ends by waking another; `None` as above.
+    /// The kind of wait that a thread with this stack ends by waking another thread; `None` as above.
     pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.woken_by.innermost(stack)
     }
@@ -322,7 +324,7 @@ impl Ranges {
 
     fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         stack.find_map(|address| {
-            // A return address stands behind the call, which may be a function's last instruction.
+            // A return address is the one after the call. The call can be a function's last instruction.
             let inside = address.checked_sub(1)?;
             let at = self.0.partition_point(|(begin, ..)| *begin <= inside).checked_sub(1)?;
             let (_, end, reason) = self.0[at];
@@ -331,8 +333,9 @@ impl Ranges {
     }
 }
 
-/// Reads a line such as `ffffffff81000000 T _stext`, or one with a module's name behind it. A part that the compiler split
-/// off a function (`.isra.0`) counts as that function. Data gets an empty name: it only ends the function before it.
+/// Parses a line such as `ffffffff81000000 T _stext`, which may end with a module's name. A part that the compiler
+/// split off a function (`.isra.0`) counts as that function. Data get an empty name: they only end the function before
+/// them.
 fn parse_symbol(line: &str) -> Option<(u64, &str)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;
@@ -360,10 +363,10 @@ mod tests {
             (&[0xffff_0110, 0xffff_0310], None, None),
             (&[0xffff_0510, 0xffff_0710], None, Some(WaitReason::Timer)),
             (&[0xffff_0710, 0xffff_0510], None, Some(WaitReason::Storage)),
-            // The first byte of the next function is where a call at the end of this one returns to.
+            // A call at the end of a function returns to the first byte of the next function.
             (&[0xffff_0300], Some(WaitReason::Storage), None),
             (&[0xffff_0200], None, None),
-            // Data of that name is no function.
+            // A data symbol with this name is not a function.
             (&[0xffff_0610], None, None),
             (&[0, u64::MAX], None, None),
         ] {

@@ -1,8 +1,9 @@
 //! Follows a command's threads from event to event.
 //!
-//! A thread runs, is ready, is blocked, or has ended. Each change closes an interval; those in which it did not run
-//! become rows. Events come in the order of their times. The kernel's stack follows its event on the same processor, so
-//! an interval that is closed may still learn its reason; rows are given at the end, in the order of their begin.
+//! A thread runs, is ready, is blocked, or has ended. Each change of state closes an interval; the intervals in which
+//! the thread did not run become rows. Events come in order of time. A kernel stack follows its event on the same
+//! processor, so a closed interval can still get its reason. Rows are therefore written at the end, in order of their
+//! beginnings.
 
 use std::io;
 
@@ -13,12 +14,12 @@ use rustc_hash::FxHashMap;
 use super::{Completions, Reasons};
 use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 
-/// The clocks of two processors can differ by some microseconds, so that a thread seems to run on one before it was woken
-/// or created on the other. An event up to this much later still counts as the cause.
+/// The clocks of two processors can differ by some microseconds. A thread then seems to run on one processor before it
+/// was woken or created on the other. An event up to this much later still counts as the cause.
 const SKEW_NS: u64 = 1_000_000;
-/// Threads remembered that ran before the event that created them was seen.
+/// Largest number of remembered threads that ran before the event that created them was seen.
 const EARLY_MAX: usize = 4096;
-/// Intervals remembered; later ones are only counted.
+/// Largest number of intervals remembered; later ones are only counted.
 const INTERVALS_MAX: usize = 4_000_000;
 
 /// When the command's first thread began and ended.
@@ -30,7 +31,7 @@ pub struct CommandSpan {
     pub ended: Option<Timestamp>,
 }
 
-/// The threads of a command and of everything that it starts.
+/// The threads of a command and of all its descendants.
 #[derive(Debug)]
 pub struct WaitTree {
     root: u32,
@@ -39,29 +40,29 @@ pub struct WaitTree {
     names: SeenThreads,
     intervals: Vec<Interval>,
     beyond: u64,
-    /// The event that the next stack of a processor belongs to.
+    /// For each processor, the event to which its next stack belongs.
     stack_of: FxHashMap<u32, StackOf>,
     span: CommandSpan,
-    /// When threads of which nothing is known came onto a processor last.
+    /// When each unknown thread last came onto a processor.
     early: FxHashMap<u32, u64>,
-    /// When each processor last went from one thread to another, as far as it was seen.
+    /// When each processor last switched from one thread to another, as far as the trace shows it.
     switched: FxHashMap<u32, u64>,
-    /// Whether the trace states how long threads ran.
+    /// Whether the trace contains run times of threads.
     has_runtimes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Running {
-        /// The wake-up that came before it had left its processor.
+        /// A wake-up that came before the thread had left its processor.
         woken: Option<Woken>,
-        /// The interval that ended when it began to run, and that time, where no wake-up was seen.
+        /// If no wake-up was seen: the interval that ended when the thread began to run, and that time.
         unexplained: Option<(usize, u64)>,
     },
     Ready {
-        /// The interval's place; `None` beyond the cap.
+        /// The interval's index; `None` beyond the cap.
         at: Option<usize>,
-        /// The processor that it was taken off; `None` where it was woken or created.
+        /// The processor on which it was preempted; `None` if it was woken or created.
         left: Option<u32>,
     },
     Blocked {
@@ -111,8 +112,8 @@ impl Woken {
         matches!(self.by, Waker::Interrupt(_))
     }
 
-    /// The kind of wait that it ended. Kernels that do not trace a processor's idle thread take no stack in its interrupts
-    /// either; there a hard interrupt is taken for a timer's, and a soft one for the network's.
+    /// The kind of wait that it ended. Kernels that do not trace a processor's idle thread do not record a stack in its
+    /// interrupts either. In that case, a hard interrupt counts as the timer's, and a soft one as the network's.
     fn reason(&self) -> Option<WaitReason> {
         match self.by {
             Waker::Interrupt(Interrupt::Hard) if !self.has_stack => Some(WaitReason::Timer),
@@ -127,15 +128,15 @@ struct Interval {
     tid: u32,
     began: u64,
     ended: Option<u64>,
-    /// The reason that the thread's own stack shows; `Cpu` where it was ready.
+    /// The reason on the thread's own stack; `Cpu` if the thread was ready.
     reason: Option<WaitReason>,
     uninterruptible: bool,
     woken: Option<Woken>,
 }
 
 impl Interval {
-    /// Why the thread waited. Its own stack decides, with two exceptions: a wait for anything but storage that a timer ended
-    /// was for that timer, and where the stack shows no reason (as in `poll`), the wake-up decides.
+    /// Why the thread waited. Its own stack decides, with two exceptions: if a timer ended a wait for anything but
+    /// storage, the reason is the timer; and if the stack shows no reason (as in `poll`), the wake-up decides.
     fn reason(&self) -> WaitReason {
         let waker_stack = self.woken.and_then(|woken| woken.reason);
         let waker = self.woken.and_then(|woken| woken.reason());
@@ -175,7 +176,8 @@ impl WaitTree {
         }
     }
 
-    /// Takes the next event, which came at `time` on processor `cpu`. Appends a thread that has a new name to `named`.
+    /// Takes the next event, which happened at `time` on processor `cpu`. If it shows a new name of a thread, appends
+    /// the thread to `named`.
     pub fn event(&mut self, time: u64, cpu: u32, record: &SchedRecord<'_>, named: &mut Vec<Thread>) {
         if let SchedEvent::Stack(stack) = record.event {
             if let Some(of) = self.stack_of.remove(&cpu) {
@@ -270,8 +272,8 @@ impl WaitTree {
 
     fn leaves(&mut self, tid: u32, time: u64, cpu: u32, left: Left) {
         let Some(state) = self.threads.get(&tid).copied() else { return };
-        // It must have come onto a processor, but neither that nor how long it ran was seen: the kernel does not trace it,
-        // or events were lost. A processor that was idle takes a woken thread at once.
+        // The thread must have come onto a processor, but the trace shows neither that nor how long it ran: the kernel
+        // does not trace it, or events were lost. An idle processor runs a woken thread at once.
         match state {
             State::Ready { at, left: None } if !self.has_runtimes => {
                 let ready = at.map_or(time, |at| self.intervals[at].began);
@@ -304,8 +306,9 @@ impl WaitTree {
         self.threads.insert(tid, next);
     }
 
-    /// A thread that was not seen to come onto its processor came there `ns` ago: some kernels do not trace what a
-    /// processor's idle thread does (seen in Linux 6.18 on all processors of a virtual machine but the first).
+    /// Notes that a thread has run for `ns`. If the trace does not show when it came onto its processor, that was `ns`
+    /// ago: some kernels do not trace a processor's idle thread (seen in Linux 6.18, on all processors of a virtual
+    /// machine except the first).
     fn ran(&mut self, tid: u32, time: u64, cpu: u32, ns: u64) {
         self.has_runtimes = true;
         let (at, left) = match self.threads.get(&tid) {
@@ -326,7 +329,7 @@ impl WaitTree {
         let mut unexplained = None;
         match self.threads.get(&tid).copied() {
             Some(State::Ready { at, .. }) => self.close(at, time, None),
-            // No wake-up was seen, unless one came while it was leaving its processor.
+            // No wake-up was seen, except possibly one while the thread was leaving its processor.
             Some(State::Blocked { at, woken, .. }) => match woken {
                 Some(woken) => {
                     let left = at.map_or(time, |at| self.intervals[at].began);
@@ -378,7 +381,7 @@ impl WaitTree {
         }
     }
 
-    /// When the command began and ended.
+    /// When the command's first thread began and ended.
     pub fn span(&self) -> CommandSpan {
         self.span
     }
@@ -388,7 +391,8 @@ impl WaitTree {
         self.beyond
     }
 
-    /// Writes the rows to `sink` in the order of their begin. Those of no length are left out, except each thread's first.
+    /// Writes the rows to `sink` in order of their beginnings. Rows of zero length are left out, except each thread's
+    /// first.
     ///
     /// # Errors
     /// Those of `sink`.

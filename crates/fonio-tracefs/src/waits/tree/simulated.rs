@@ -1,4 +1,4 @@
-//! Threads on simulated processors, whose intervals are known: the tree must find the same intervals in the events.
+//! Simulates threads whose intervals are known; the tree must find the same intervals from the events.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,20 +10,21 @@ use super::*;
 
 const ROOT: u32 = 10;
 const MAKER: u32 = 5;
-/// A thread that is not one of the command's.
+/// A thread that does not belong to the command.
 const STRANGER: u32 = 99;
 const PROCESSORS: usize = 2;
 
-/// One step of the simulation. What cannot happen at its time is passed over.
+/// One step of the simulation. Steps that are impossible at their time are skipped.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The thread on the processor makes another, which is ready.
+    /// The thread on the processor creates another, which is ready.
     Fork { cpu: usize },
-    /// The processor goes on with a ready thread, with the stranger, or idle; what was on it blocks, can go on, or ends.
+    /// The processor switches to a ready thread, to the stranger, or to idle; the previous thread blocks, stays ready,
+    /// or ends.
     Switch { cpu: usize, left: Left, next: Next },
     /// An interrupt on the processor wakes one of the blocked threads.
     Wake { cpu: usize, which: usize },
-    /// The runtime of what is `on` is brought up to date by the processor `by`: its own tick, or another's.
+    /// The processor `by` updates the run time of the thread on the processor `on`: its own tick, or another's.
     Update { on: usize, by: usize },
 }
 
@@ -37,14 +38,14 @@ enum Next {
 #[derive(Debug, Default)]
 struct Simulation {
     now: u64,
-    /// The thread on each processor, 0 for its idle thread, and since when its runtime was not reported.
+    /// The thread on each processor, 0 for its idle thread, and the time up to which its run time was reported.
     on: [(u32, u64); PROCESSORS],
     ready: BTreeSet<u32>,
     blocked: BTreeSet<u32>,
     made: u32,
-    /// Time, processor, current thread, in an interrupt, event.
+    /// Time, processor, current thread, whether in an interrupt, event.
     events: Vec<(u64, usize, u32, bool, SchedEvent<'static>)>,
-    /// Each thread's open interval, and those that have ended: thread, begin, end, whether it was ready.
+    /// Each thread's open interval, and the ended ones: thread, beginning, end, whether it was ready.
     open: FxHashMap<u32, (u64, bool)>,
     truth: Vec<(u32, u64, Option<u64>, bool)>,
 }
@@ -75,7 +76,7 @@ impl Simulation {
         self.open.insert(child, (self.now, true));
     }
 
-    /// Emits the runtime since the last such event, as the kernel does, unless it is zero.
+    /// Emits the run time since the last such event, as the kernel does, unless it is zero.
     fn update(&mut self, on: usize, by: usize) {
         let (tid, since) = self.on[on];
         if tid != 0 && self.now > since {
@@ -142,7 +143,7 @@ impl Simulation {
         }
     }
 
-    /// The intervals that the tree finds in the events that `seen` lets through.
+    /// The intervals that the tree finds in the events for which `seen` is true.
     fn intervals(&self, seen: impl Fn(usize, &SchedEvent<'_>) -> bool) -> Vec<(u32, u64, Option<u64>, bool)> {
         let mut tree = WaitTree::new(ROOT, Reasons::default());
         for (time, cpu, current, in_interrupt, event) in &self.events {
@@ -190,7 +191,8 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((1..10_u64, step), 0..120)
 }
 
-/// Whether the event is a switch from the idle thread of any processor but the first, which some kernels do not trace.
+/// Whether the event is a switch from the idle thread of any processor except the first. Some kernels do not trace
+/// these.
 fn idle_untraced(cpu: usize, event: &SchedEvent<'_>) -> bool {
     cpu > 0 && matches!(event, SchedEvent::Switch { prev: 0, .. })
 }
@@ -205,7 +207,7 @@ proptest! {
         prop_assert_eq!(&simulation.intervals(|_, _| true), &simulation.truth);
     }
 
-    /// The trace ends with a runtime of every thread on a processor: what was never reported cannot be known.
+    /// The trace ends with a run time of every thread on a processor, because unreported run time cannot be known.
     #[test]
     fn runtimes_show_when_a_thread_came_onto_an_idle_processor(mut steps in steps()) {
         steps.extend((0..PROCESSORS).map(|on| (1, Step::Update { on, by: on })));
@@ -213,8 +215,8 @@ proptest! {
         prop_assert_eq!(&simulation.intervals(|cpu, event| !idle_untraced(cpu, event)), &simulation.truth);
     }
 
-    /// Without runtimes and switches from idle threads, intervals begin or end too early or too late, but those of a thread
-    /// still follow each other.
+    /// Without run times and switches from idle threads, intervals begin or end too early or too late, but those of one
+    /// thread do not overlap.
     #[test]
     fn without_runtimes_intervals_do_not_overlap(steps in steps()) {
         let simulation = Simulation::of(&steps);

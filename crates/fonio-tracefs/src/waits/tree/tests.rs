@@ -5,8 +5,8 @@ use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Request,
 
 use super::*;
 
-/// The rows of a script with one event a line: `TIME CPU CURRENT EVENT…`. A `!` behind the current thread means a hard
-/// interrupt, two mean a soft one. A stack is written as the reason that it shows: `blocked REASON` or `waker REASON`.
+/// The rows of a script with one event per line: `TIME CPU CURRENT EVENT…`. `!` after the current thread means a hard
+/// interrupt, `!!` a soft one. A stack is written as the reason that it shows: `blocked REASON` or `waker REASON`.
 fn rows(script: &str) -> String {
     let mut tree = WaitTree::new(10, Reasons::default());
     let mut completions = Completions::default();
@@ -185,8 +185,8 @@ fn where_the_stack_shows_no_reason_the_waker_decides() {
 
 #[test]
 fn an_interrupt_without_a_stack_counts_as_timer_or_network() {
-    // The last four: a stack that shows no reason, a wait for a lock with a timeout, a read that an interrupt ends, and a
-    // thread that wakes another without a stack.
+    // The last four: a stack that shows no reason, a wait for a lock with a timeout, a read that an interrupt ends, and
+    // a thread that wakes another without a stack.
     check(
         "0 0 5 fork 10
          0 0 5 preempted 10
@@ -249,7 +249,8 @@ fn woken_while_it_leaves() {
 
 #[test]
 fn processors_whose_clocks_differ() {
-    // On processor 1 it runs before processor 0 reports that it was created, and again before it reports the wake-up.
+    // The thread runs on processor 1 before processor 0 reports that it was created, and again before it reports the
+    // wake-up.
     check(
         "100 1 0 preempted 10
          103 0 5 fork 10
@@ -268,8 +269,8 @@ fn processors_whose_clocks_differ() {
 
 #[test]
 fn a_thread_came_onto_an_idle_processor_when_its_runtime_began() {
-    // Processor 1 goes from idle to the thread at 130, at 340 (another thread had it before), and at 620, where no wake-up
-    // was seen either. At 730 the thread goes on after it was preempted.
+    // Processor 1 goes from idle to the thread at 130, at 340 (another thread ran there before), and at 620, without a
+    // wake-up in the trace. At 730 the thread continues after a preemption.
     check(
         "100 0 5 fork 10
          180 1 10! ran 10 50
@@ -299,8 +300,9 @@ fn a_thread_came_onto_an_idle_processor_when_its_runtime_began() {
 
 #[test]
 fn a_runtime_that_contradicts_what_was_seen() {
-    // Processor 1, whose clock is behind, reports after the thread left processor 0 how long it ran there. Then the thread
-    // leaves a processor that it was not seen to enter, without any runtime; and it ran for longer than since its wake-up.
+    // Processor 1, whose clock is behind, reports how long the thread ran on processor 0 after the thread left it. Then
+    // the thread leaves a processor without an event of entering it and without any run time. Finally it ran for longer
+    // than since its wake-up.
     check(
         "0 0 5 fork 10
          0 0 5 preempted 10
@@ -323,7 +325,8 @@ fn a_runtime_that_contradicts_what_was_seen() {
 
 #[test]
 fn a_trace_without_idle_threads_and_runtimes() {
-    // Nothing is seen of processor 1 going from idle to the thread. The second time another thread had it until 340.
+    // The trace does not show processor 1 going from idle to the thread. The second time, another thread ran there
+    // until 340.
     check(
         "100 0 5 fork 10
          200 1 10 sleeps 0

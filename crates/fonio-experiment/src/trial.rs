@@ -150,7 +150,7 @@ fn rounds_after_pilot<S, T: Timed>(
     pilot: Duration,
 ) -> u32 {
     let fit = f64::from(PILOT_ROUNDS) * budget.as_secs_f64() / pilot.as_secs_f64().max(f64::MIN_POSITIVE);
-    // More rounds add nothing, even if they are short.
+    // More rounds than this add nothing, even if they are short.
     let most = fit.clamp(f64::from(PILOT_ROUNDS), 1000.0) as usize;
     let needed = arms.iter().zip(results).filter_map(|(arm, own)| {
         rounds_needed(&times(&results[arm.compared_with?]), &times(own), factor, most)

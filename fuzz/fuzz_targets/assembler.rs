@@ -1,4 +1,4 @@
-//! The assembler against its naive oracle, on events from small ranges so that much collides.
+//! The assembler against its naive oracle, on events from small ranges, so that many collide.
 #![no_main]
 
 use std::io;
@@ -48,17 +48,17 @@ impl RowSink for Rows {
     }
 }
 
-/// Six bytes make an event, a gap, or the end of a batch.
+/// Decodes events, gaps and ends of batches from six bytes each.
 fn decode(bytes: &[u8]) -> Vec<Batch> {
     let mut batches = vec![Batch::default()];
     let mut time = 1000u64;
     for part in bytes.chunks_exact(6) {
         let [kind, gap, place, size, flags, more] = *part else { continue };
         time += u64::from(gap & 0x3f).pow(2);
-        // Now and then an event is late.
+        // Some events are late.
         let at = if gap & 0xc0 == 0xc0 { time - u64::from(more & 0x1f) } else { time };
         let other = (DeviceId(u32::from(more & 3) % 3), Sector(u64::from(more >> 2 & 7)));
-        // Now and then so long that repeated issues are decided on.
+        // Some gaps are long enough for the assembler to decide about repeated issues.
         if kind >= 250 {
             time += 400_000_000;
         }

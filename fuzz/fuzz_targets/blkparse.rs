@@ -1,4 +1,4 @@
-//! blkparse texts of any content: no panic, no endless loop, no event out of nothing.
+//! Any blkparse text: no panic, no endless loop, no invented events.
 #![no_main]
 
 use std::io::Cursor;

@@ -1,4 +1,4 @@
-//! blktrace binaries of any content, as one file or as two: no panic, no endless loop, no event out of nothing.
+//! Any blktrace binaries, as one file or as two: no panic, no endless loop, no invented events.
 #![no_main]
 
 use std::io::Cursor;
@@ -8,10 +8,10 @@ use fonio_trace::blktrace::{BlktraceReader, recognise};
 use fonio_trace::input::Input;
 use libfuzzer_sys::fuzz_target;
 
-/// The shorter header.
+/// The size of the shorter header.
 const RECORD_BYTES: usize = 48;
 
-// The first byte chooses where the input is cut into two files; 0 leaves it one.
+// The first byte chooses where the input is split into two files; 0 keeps it in one.
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, bytes)) = input.split_first() else { return };
     recognise(bytes);
@@ -36,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
             break;
         }
     }
-    // The last header of each file may be all that is left of its record.
+    // The last record of each file may be cut off after its header.
     assert!(events <= bytes.len() / RECORD_BYTES, "{events} events from {} bytes", bytes.len());
     assert!(events > 0 || diagnostics > 0 || bytes.len() >= RECORD_BYTES, "nothing was said about nothing");
     assert!(diagnostics < 100);

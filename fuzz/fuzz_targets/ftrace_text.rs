@@ -1,4 +1,4 @@
-//! ftrace text of any content, whole or in small reads: no panic, no endless loop, and the same events either way.
+//! Any ftrace text, at once or in small reads: no panic, no endless loop, and the same events either way.
 #![no_main]
 
 use std::io::{self, Read};

@@ -1,5 +1,5 @@
-//! Inputs larger than every buffer, made from a short description: splices of real traces, long runs of a byte, short
-//! patterns repeated. No panic, no endless loop, and every batch has used up a part of the input.
+//! Inputs larger than every buffer, generated from a short description: splices of real traces, long runs of one byte,
+//! repeated short patterns. No panic, no endless loop, and every batch consumes a part of the input.
 #![no_main]
 
 use std::io::{Cursor, Read, Write};
@@ -19,7 +19,7 @@ const FORMATS: [(Format, &[u8]); 5] = [
     (Format::DiskSim, include_bytes!("../../crates/fonio-trace/tests/data/mqsim-tpcc-200.trace")),
 ];
 
-/// Lengths near which buffers end: a record's header, a line, a record, what a reader keeps, its buffer.
+/// Lengths near the ends of buffers: a record's header, a line, a record, the part that a reader keeps, its buffer.
 const LENGTHS: [usize; 8] =
     [48, 4096, 64 * 1024, 64 + 65_535 + 64, 200 * 1024, 256 * 1024, 512 * 1024, 1 << 20];
 const BYTES_MAX: usize = 4 << 20;
@@ -54,7 +54,7 @@ fn compose(real: &[u8], mut description: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Panics where a reader asks again and again after the end.
+/// Panics if a reader keeps asking for bytes after the end.
 struct Once(Cursor<Vec<u8>>, u32);
 
 impl Read for Once {
@@ -93,7 +93,7 @@ fuzz_target!(|input: &[u8]| {
         if !more {
             break;
         }
-        // The least that fills a batch is some thousand lines of two bytes.
+        // The smallest input that fills a batch is some thousand lines of two bytes.
         assert!(batches <= 8 + length / 4096, "{batches} batches from {length} bytes");
     }
     assert!(rows <= 1 + length / 2 && diagnostics < 200, "{rows} rows, {diagnostics} diagnostics");

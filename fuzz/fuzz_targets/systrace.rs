@@ -1,5 +1,5 @@
-//! HTML, atrace's output, JSON and what is compressed in them, of any content: no panic, no endless loop. The same bytes
-//! are also given to the recogniser and the reader that it chooses.
+//! HTML, atrace output, JSON and compressed data in them, with any content: no panic, no endless loop. The same bytes
+//! also go to the recogniser and the reader that it chooses.
 #![no_main]
 
 use std::io::Cursor;

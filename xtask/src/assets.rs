@@ -1,7 +1,7 @@
 //! `cargo xtask assets`: bundles the script and the style of the HTML report.
 //!
-//! The bundle is part of the repository, so that compiling fonio needs neither npm nor a network. The lock file pins the
-//! packages, and the same packages give the same bytes.
+//! The bundle is part of the repository, so that compiling fonio needs neither npm nor a network. The lock file pins
+//! the packages, and the same packages give the same bytes.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Bundles a copy of the sources, in a folder that is removed afterwards; gives the names and the bytes of the files.
+/// Bundles a copy of the sources, in a folder that is removed afterwards; returns the names and bytes of the files.
 fn bundle() -> Result<Vec<(&'static str, Vec<u8>)>> {
     let folder = tempfile::tempdir_in(process::scratch("assets")?).context("cannot create a folder")?;
     let folder = folder.path();

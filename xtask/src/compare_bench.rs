@@ -1,6 +1,6 @@
-//! `cargo xtask bench compare`: how often a comparison claims a difference, between equal recordings and others.
+//! `cargo xtask bench compare`: how often a comparison claims a difference, for equal and for different recordings.
 //!
-//! On generated series, whose truth is known (`examples/compare_rates` of fonio-analysis), or with `--real` on recordings
+//! Uses generated series whose truth is known (`examples/compare_rates` of fonio-analysis), or with `--real` recordings
 //! of fio on an emulated eMMC, whose times are multiplied for the slower one.
 
 use std::path::{Path, PathBuf};
@@ -53,13 +53,13 @@ pub fn run(arguments: &[String]) -> Result<()> {
     process::run(generated.args(["--pairs", &pairs.unwrap_or(400).to_string()]))
 }
 
-/// One way of making pairs.
+/// A kind of pair of recordings.
 struct Case {
     name: &'static str,
     what: &'static str,
-    /// What the second recording's device times are multiplied by.
+    /// Factor on the second recording's device times.
     slow: f64,
-    /// Whether its recordings are the long ones.
+    /// Whether the recordings are the long ones.
     is_long: bool,
 }
 
@@ -69,7 +69,7 @@ const CASES: [Case; 3] = [
     Case { name: "slower", what: "every time up by 20 %", slow: 1.2, is_long: true },
 ];
 
-/// The figures for which the second recording has this answer.
+/// Returns the figures for which the second recording has this answer.
 fn with(comparison: &Comparison, answer: Answer) -> Vec<&str> {
     let rows = comparison.rows.iter().filter(|row| row.changes[0].answer == answer);
     rows.map(|row| row.figure.as_str()).collect()
@@ -149,7 +149,7 @@ fn compare(fonio: &Path, first: &Path, other: &Path) -> Result<Comparison> {
     Ok(report.comparison)
 }
 
-/// The profile with its times multiplied and its rates divided by `factor`.
+/// Returns the profile with its times multiplied and its rates divided by `factor`.
 fn slower(factor: f64) -> Result<Profile> {
     let mut profile = Profile::shipped(PROFILE).context("the profile is not shipped")?;
     for key in [

@@ -1,8 +1,8 @@
-//! `cargo xtask demo`: the main job, once, on this machine.
+//! `cargo xtask demo`: the main use of fonio, once, on this machine.
 //!
-//! As root: WebBench on an emulated RiData card, recorded and explained, every safe fix that needs no other hardware
-//! tried, and the two best measured. What is made for it (devices, mounts, a network namespace) is fonio's own to undo.
-//! Without root: the report on a recording of the same.
+//! As root, it records and explains WebBench on an emulated RiData card, tries every safe fix that needs no other
+//! hardware, and measures the two best. fonio itself undoes everything that it makes for this (devices, mounts, a
+//! network namespace). Without root, it reports on a recording of the same workload.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,10 +14,10 @@ use crate::{process, tools};
 /// A recording of the same workload on the same card, made by the demo.
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";
 
-/// The workload in full takes this card an hour; the mix stays.
+/// The full workload takes an hour on this card; the mix of work stays the same.
 const SCALE: &str = "0.04";
 
-/// Builds fonio, runs or reads, reports.
+/// Builds fonio; runs the demo or reads the recording; reports.
 pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(unknown) = arguments.first() {
         bail!("`{unknown}` is not an option; it takes none");
@@ -37,7 +37,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--repeat", "auto"])
             .arg("--output")
             .arg(emptied(&dir.join("runs"))?);
-        // Ctrl-C goes to the whole process group: fonio undoes what it made, and this process waits for it.
+        // Ctrl-C goes to the complete process group: fonio undoes what it made, and this process waits for it.
         process::outlive_signals()?;
         return process::run(&mut fix);
     }
@@ -46,7 +46,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
          {SHIPPED}.\n"
     );
     let (recording, report) = (process::root().join(SHIPPED), dir.join("report.html"));
-    // The pictures go to a file; the terminal's version of the same is for here and now.
+    // The charts go to a file; the terminal shows its own version of them.
     let mut pictures = Command::new(&fonio);
     process::run(pictures.arg("report").arg(&recording).arg("--html").arg(&report).stdout(Stdio::null()))?;
     process::run(Command::new(&fonio).arg("report").arg("--all").arg(&recording))?;
@@ -54,7 +54,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The folder, without what an earlier run left there.
+/// Returns the folder, without the results of an earlier run.
 fn emptied(dir: &Path) -> Result<PathBuf> {
     if dir.exists() {
         std::fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;

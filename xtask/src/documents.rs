@@ -12,7 +12,7 @@ use crate::{COMMANDS, HELP, process};
 /// The programs whose commands can print figures.
 const PROGRAMS: [&str; 3] = ["fonio", "cargo xtask", "cargo test"];
 
-/// Lists what is wrong in the documents, one line each.
+/// Lists the errors in the documents, one line each.
 pub fn breaches() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for path in documents()? {
@@ -24,7 +24,7 @@ pub fn breaches() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The Markdown files at the top of the repository and in `docs`.
+/// Returns the Markdown files at the top of the repository and in `docs`.
 fn documents() -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for folder in [process::root().to_owned(), process::root().join("docs")] {
@@ -39,7 +39,7 @@ fn documents() -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// What is wrong in a document, with line numbers.
+/// Returns the errors of a document, with line numbers.
 fn objections(text: &str) -> Vec<(usize, String)> {
     let commands = markdown::commands(text, &PROGRAMS);
     let mut found = Vec::new();
@@ -55,7 +55,7 @@ fn objections(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Why a command of a developer is not valid.
+/// Returns why a developer's command is not valid.
 fn objection(command: &Command) -> Option<String> {
     let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -65,7 +65,8 @@ fn objection(command: &Command) -> Option<String> {
     }
 }
 
-/// Whether there are the package and the test (`NAME`) or the program of tests (`--test NAME`).
+/// Returns why a test command is not valid: its package, its test (`NAME`) or its program of tests (`--test NAME`) is
+/// missing.
 fn wrong_test(package: &str, rest: &[&str]) -> Option<String> {
     let folder = ["crates".as_ref(), Path::new("")].map(|parent| process::root().join(parent).join(package));
     let Some(folder) = folder.into_iter().find(|folder| folder.join("Cargo.toml").exists()) else {
@@ -86,7 +87,7 @@ fn wrong_test(package: &str, rest: &[&str]) -> Option<String> {
     }
 }
 
-/// Whether a source file in a folder contains a text.
+/// Returns whether a source file in a folder contains a text.
 fn contains(folder: &Path, text: &str) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|path| {
@@ -98,7 +99,7 @@ fn contains(folder: &Path, text: &str) -> bool {
     })
 }
 
-/// Whether there is the command, and its help names each option and each kind of benchmark.
+/// Returns why a command is not valid: it does not exist, or its help does not name an option or a kind of benchmark.
 fn wrong_xtask(name: &str, rest: &[&str]) -> Option<String> {
     if !COMMANDS.iter().any(|(known, _)| *known == name) {
         return Some(format!("there is no command `cargo xtask {name}`"));
@@ -120,12 +121,12 @@ fn wrong_xtask(name: &str, rest: &[&str]) -> Option<String> {
     (!is_known).then(|| format!("`cargo xtask {name}` has no `{first}`"))
 }
 
-/// Whether a word stands for something that the reader chooses.
+/// Returns whether a word stands for something that the reader chooses.
 fn is_placeholder(word: &str) -> bool {
     word.chars().all(|c| c.is_ascii_uppercase())
 }
 
-/// The help of a command: its line in [`HELP`] and the lines that continue it.
+/// Returns the help of a command: its line in [`HELP`] and the lines that continue it.
 fn help_of(name: &str) -> String {
     let begins = |line: &&str| line.split_whitespace().next() == Some(name) && !line.starts_with("   ");
     let mut lines = HELP.lines().skip_while(|line| !begins(line));

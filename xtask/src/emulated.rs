@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::{process, tools};
 
-/// Builds fonio and says where it is.
+/// Builds fonio and returns its path.
 ///
 /// # Errors
 ///
-/// Without root, which the emulator needs, and where the build fails.
+/// Without root, which the emulator needs, and if the build fails.
 pub fn fonio() -> Result<PathBuf> {
     if !process::is_root() {
         bail!("emulated block devices need root");
@@ -22,27 +22,27 @@ pub fn fonio() -> Result<PathBuf> {
     process::build_fonio()
 }
 
-/// What is emulated, and what lies on it.
+/// The emulated device and its contents.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     pub profile: &'a str,
-    /// As `--size` takes it.
+    /// The size, in the format of `--size`.
     pub size: &'a str,
     pub scheduler: &'a str,
-    /// Bytes that count as written before, as `--written` takes them.
+    /// Bytes that count as written before, in the format of `--written`.
     pub written: Option<u64>,
-    /// A file system, and where it is mounted.
+    /// A file system, and its mount point.
     pub mounted: Option<(&'a str, &'a Path)>,
 }
 
 impl<'a> Options<'a> {
-    /// The bare device, new and without a scheduler.
+    /// Returns the options of a bare device, new and without a scheduler.
     pub fn bare(profile: &'a str, size: &'a str) -> Self {
         Self { profile, size, scheduler: "none", written: None, mounted: None }
     }
 }
 
-/// A running `fonio device emulate`. It ends when this is dropped, and with this process, however that ends.
+/// A running `fonio device emulate`. It ends when this is dropped, and when this process ends in any way.
 pub struct Emulated {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -50,7 +50,7 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Starts one and waits until it is ready.
+    /// Starts the device and waits until it is ready.
     pub fn start(fonio: &Path, options: &Options<'_>) -> Result<Self> {
         let mut command = process::bound_to_this(fonio);
         command.args(["device", "emulate", options.profile, "--json", "--size", options.size]);
@@ -75,7 +75,7 @@ impl Emulated {
         Ok(emulated)
     }
 
-    /// Ends it and says for how long its model was busy.
+    /// Ends the device and returns how long its model was busy.
     pub fn busy_ns(mut self) -> Result<u64> {
         self.end();
         let end = self.hear().context("the emulator did not report")?;
@@ -90,7 +90,7 @@ impl Emulated {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Asked to end, it undoes what it made.
+    /// Asks the process to end; it then undoes what it made.
     fn end(&self) {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
     }
@@ -103,7 +103,8 @@ impl Drop for Emulated {
     }
 }
 
-/// `program` before all others, as the serving process is: else it is measured how long it waits for a CPU.
+/// Returns a command that runs `program` with priority over all others, like the serving process: otherwise its waits
+/// for a CPU are measured too.
 pub fn before_all_others(program: &Path) -> Command {
     let mut command = process::bound_to_this(Path::new("chrt"));
     command.args(["--fifo", "1"]).arg(program);
@@ -114,7 +115,7 @@ pub fn before_all_others(program: &Path) -> Command {
 pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Result<()> {
     let emulated = Emulated::start(fonio, &Options::bare(profile, "1GiB"))?;
     let mut command = before_all_others(fonio);
-    // Named twice it may be overwritten: it is new.
+    // The device is named twice so that it may be overwritten: it is new.
     command.args(["bench", "device", &emulated.device, "--erase", &emulated.device]);
     process::run(command.args(arguments).arg("--output").arg(out).stdout(Stdio::null()))
 }

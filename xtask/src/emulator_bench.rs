@@ -1,9 +1,9 @@
-//! `cargo xtask bench emulator [CARD…]`: what fio measures on the emulated cards, beside what was published, and beside
-//! the time that the model gave to these very requests.
+//! `cargo xtask bench emulator [CARD…]`: compares fio's measurements of the emulated cards with the published numbers,
+//! and with the model's time for the same requests.
 //!
-//! Each number has a device of its own with the preparation that its protocol asks for. fio makes at most as many requests
-//! as the protocol, and stops after a while. Against publication the whole chain counts: fit, model, few random places,
-//! clock. Against the model's own time only the clock does.
+//! Each number has its own device with the preparation that its protocol requires. fio makes at most as many requests
+//! as the protocol, and stops after a time limit. The comparison with published numbers tests the complete chain: fit,
+//! model, few random places, clock. The comparison with the model's time tests only the clock.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ const CAPACITY: &str = "2GiB";
 /// Random writes of some cards take 0.4 s each.
 const RUNTIME_SECONDS: u32 = 20;
 
-/// Further from the published number than this is marked: for the cards and for the phone.
+/// Larger differences from the published number are marked: for the cards and for the phone.
 const CARD_TOLERANCE: f64 = 0.05;
 const PHONE_TOLERANCE: f64 = 0.10;
 
@@ -30,7 +30,7 @@ const CARD_ROUNDING: f64 = 0.005;
 
 const PHONE: &str = "samsung_s5";
 
-/// Runs the benchmark on the cards named, or on all of them and the phone.
+/// Runs the benchmark on the named cards, or on all of them and the phone.
 pub fn run(cards: &[String]) -> Result<()> {
     let mut names: Vec<&str> = published::CARDS.iter().map(|card| card.name).collect();
     names.push(PHONE);
@@ -86,11 +86,11 @@ fn experiments(name: &str) -> Vec<(String, Protocol, f64)> {
     }
 }
 
-/// What came of an experiment.
+/// The result of an experiment.
 struct Measured {
     /// By fio's clock, in the experiment's unit.
     figure: f64,
-    /// By the model's, for the same requests.
+    /// By the model's clock, for the same requests.
     model: f64,
     requests: u64,
 }

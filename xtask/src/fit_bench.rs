@@ -1,5 +1,5 @@
-//! `cargo xtask bench fit [CARD…]`: fits a profile to an emulated card with fio, as to a black box, and holds it against
-//! tests that the fit did not see.
+//! `cargo xtask bench fit [CARD…]`: fits a profile to an emulated card with fio, as to a black box, and compares it
+//! with tests that the fit did not use.
 
 use std::process::Command;
 
@@ -7,10 +7,10 @@ use anyhow::Result;
 
 use crate::{emulated, process};
 
-/// One card of each translation layer.
+/// One card for each translation layer.
 const CARDS: [&str; 4] = ["kingston", "ridata", "transcend", "sandisk"];
 
-/// Fits each card named, or one of each kind.
+/// Fits each named card, or one card of each kind.
 pub fn run(cards: &[String]) -> Result<()> {
     let fonio = emulated::fonio()?;
     let dir = process::scratch("fit")?;

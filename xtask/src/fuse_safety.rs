@@ -1,11 +1,12 @@
-//! `cargo xtask fuse-safety [PART…]`: what `fonio mount` promises, tried on devices that fail.
+//! `cargo xtask fuse-safety [PART…]`: tests the promises of `fonio mount` on devices that fail.
 //!
-//! - `errors`: an emulated card refuses writes at random under ext4. Whoever writes through a mount is told of each
-//!   refusal by `fsync` or `close`, once per handle, and what no call refused is on the card.
-//! - `power-cuts`: the power of an emulated card is cut at random moments; what `fsync` acknowledged is on it.
+//! - `errors`: an emulated card refuses writes at random under ext4. `fsync` or `close` reports each refusal to each
+//!   writer through the mount, once per handle; all data whose calls succeeded are on the card.
+//! - `power-cuts`: the power of an emulated card is cut at random moments; data that `fsync` acknowledged are on it.
 //! - `sequences`: random operations against a model file system, a million by default for each mode.
-//! - `suites`: pjdfstest and fsx, by others (`crate::fuse_suites`).
-//! - `kernels`: the tests of the mount on Debian's kernels in virtual machines, with 100,000 files open at the same time.
+//! - `suites`: pjdfstest and fsx, by other authors (`crate::fuse_suites`).
+//! - `kernels`: the tests of the mount on Debian's kernels in virtual machines, with 100,000 files open at the same
+//!   time.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -24,18 +25,18 @@ use crate::{emulated, fuse_suites, process, tools};
 const MODES: [&str; 5] =
     ["mode=extended", "mode=buffered", "mode=buffered,direct=no", "mode=writeback", "mode=auto"];
 const PARTS: [&str; 5] = ["errors", "power-cuts", "sequences", "suites", "kernels"];
-/// A record of the failing card's test; each says its number all over.
+/// Bytes of a record in the test of the failing card; each record repeats its number.
 const RECORD_BYTES: usize = 64 << 10;
 const RECORDS: usize = 400;
-/// After so many records the file is synced.
+/// The file is synced after this many records.
 const BATCH: usize = 8;
 const POWER_CUTS: &str = "40";
 const OPERATIONS: &str = "1000000";
-/// What a guest does of them: it is some twenty times slower.
+/// Number of these operations in a guest, which is about twenty times slower.
 const GUEST_OPERATIONS: &str = "20000";
 const GUEST_FILES: &str = "100000";
 
-/// Runs the parts, or one side of them as a program that the emulator starts.
+/// Runs the parts, or one side of a part as a program that the emulator starts.
 pub fn run(arguments: &[String]) -> Result<()> {
     match arguments {
         [side, mode, fonio] if side == "--write-on-failing" => {
@@ -56,7 +57,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let own = std::env::current_exe().context("cannot find our own program")?;
     for mode in MODES {
         if wanted("errors") {
-            // The front holds the tables of inodes. The journal lies further back: a refusal there stops ext4, and says so.
+            // The front holds the inode tables. The journal is further back: a refusal there stops ext4, which reports
+            // that.
             let mut command = emulate(&fonio);
             command.args(["--fault", "error:op=write,range=192M-2G,probability=0.02", "--"]);
             command.arg(&own).args(["fuse-safety", "--write-on-failing", mode]).arg(&fonio);
@@ -96,7 +98,7 @@ fn on_other_kernels() -> Result<()> {
     built.args(["test", "--release", "--package", "fonio-bfuse", "--test", "mounts", "--test", "sequences"]);
     let output = built.args(["--no-run", "--message-format", "json"]).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{} failed: {}", process::shown(&built), output.status);
-    // Without FUSE the tests would be skipped, and pass.
+    // Without FUSE, the tests would be skipped and would pass.
     let mut script = format!(
         "export {}=root,fuse && mkdir -p '{}'",
         fonio_testing::REQUIRE,
@@ -141,7 +143,7 @@ fn folder_of(variable: &str) -> Result<std::path::PathBuf> {
     Ok(folder.into())
 }
 
-/// `fonio mount` of a folder, until it is dropped.
+/// A running `fonio mount` of a folder; it ends when this is dropped.
 pub(crate) struct Mounted {
     dir: tempfile::TempDir,
     child: std::process::Child,
@@ -169,7 +171,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Asked to end, the daemon unmounts, also where somebody looks at the mount just now.
+        // Asked to end, the daemon unmounts, even while another process uses the mount.
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
@@ -181,7 +183,8 @@ fn record(number: usize) -> Vec<u8> {
     number.to_le_bytes().repeat(RECORD_BYTES / size_of::<usize>())
 }
 
-/// Writes records through a mount of the failing card, and compares what it was told with what is there.
+/// Writes records through a mount of the failing card, and compares the reported errors with the records that are
+/// there.
 fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
     let card = folder_of("FONIO_MOUNT")?;
     let source = card.join("source");
@@ -189,7 +192,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
     let mounted = Mounted::start(fonio, &source, mode)?;
     let path = mounted.dir.path().join("file");
     let file = File::create(&path)?;
-    // It has the file open and writes nothing: it is to be told too.
+    // Another handle that writes nothing; it must get the error too.
     let witness = File::options().write(true).open(&path)?;
     let (mut told, mut heard) = (0, 0);
     let mut suspect = BTreeSet::new();
@@ -203,12 +206,12 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
         if failed {
             told += 1;
             suspect.extend(batch);
-            // An error of the file system's own blocks is told to one of them only, by ext4 itself too.
+            // Only one handle gets an error of the file system's own blocks; ext4 itself does the same.
             heard += u32::from(witness.sync_all().is_err());
-            // Twice: an error of a write and the one of its fsync are two.
+            // Twice, because an error of a write and the error of its fsync are two errors.
             let _ = file.sync_all();
             match file.sync_all() {
-                // The error met the file system's own blocks, and it took itself out of service.
+                // The error hit the file system's own blocks, and ext4 became read-only.
                 Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
                     suspect.extend(first..RECORDS);
                     break;
@@ -220,7 +223,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
     }
     drop((file, witness));
     drop(mounted);
-    // What is in the page cache never reached the card.
+    // The page cache may hold data that never reached the card.
     let below = File::open(source.join("file"))?;
     rustix::fs::fadvise(&below, 0, None, rustix::fs::Advice::DontNeed)?;
     drop_caches()?;
@@ -250,7 +253,7 @@ fn drop_caches() -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "1").context("cannot drop the page cache")
 }
 
-/// Writes a record, syncs it, then says in another file that it did, and syncs that.
+/// Writes a record, syncs it, then notes that in another file, and syncs that file.
 fn write_and_commit(mode: &str, fonio: &Path) -> Result<()> {
     let mounted = Mounted::start(fonio, &folder_of("FONIO_MOUNT")?, mode)?;
     let data = File::create(mounted.dir.path().join("data"))?;

@@ -1,10 +1,12 @@
-//! `cargo xtask fuse-safety suites`: what others test file systems with, on a folder as it is and through `fonio mount`.
+//! `cargo xtask fuse-safety suites`: runs other authors' file system tests on a folder itself and through
+//! `fonio mount`.
 //!
-//! - pjdfstest: 398 cases of what POSIX says of names, owners, times and error codes. Each that passes in the folder itself
-//!   must pass through each mode.
-//! - fsx: random reads, writes, mappings, truncations, holes and copies of one file, compared with what they must give.
+//! - pjdfstest: 398 cases of the POSIX rules for names, owners, times and error codes. Each case that passes in the
+//!   folder itself must pass through each mode.
+//! - fsx: random reads, writes, mappings, truncations, holes and copies of one file, compared with the expected
+//!   contents.
 //!
-//! Both are written in Rust by others and compiled on first use.
+//! Both are written in Rust and compiled on first use.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +29,7 @@ const MODES: [&str; 8] = [
     "mode=auto,io_uring=no",
 ];
 
-/// Two users that every Debian system has, and the file system's abilities that the suite cannot find out.
+/// Two users that every Debian system has, and the features of the file system that the suite cannot detect.
 const PJDFSTEST: &str = r#"
 [features]
 posix_fallocate = {}
@@ -43,21 +45,21 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// The C library asks a table by the file system's kind how many links a file may have, and FUSE is not in it.
+/// The C library has a table of the most links of a file by kind of file system, and FUSE is not in it.
 const NOT_TRIED: &str = "link::link_count_max";
 
-/// `FONIO_FSX_OPERATIONS` is another number.
+/// Default number of operations; `FONIO_FSX_OPERATIONS` overrides it.
 const OPERATIONS: u64 = 20_000;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
-/// A run of fsx: how large the file and a piece may be, how often it is closed, and whether it is mapped.
+/// A run of fsx: the limits of file and piece size, how often the file is closed, and whether it is mapped.
 struct Profile {
     name: &'static str,
     file_bytes: u64,
     piece_bytes: u64,
     closes: u32,
     maps: u32,
-    /// Large pieces take longer.
+    /// Divisor of the number of operations, because large pieces take longer.
     share: u64,
 }
 
@@ -93,7 +95,7 @@ impl Profile {
     }
 }
 
-/// Runs both suites over a folder of this repository's file system and over a tmpfs.
+/// Runs both suites on a folder of this repository's file system and on a tmpfs.
 pub fn run(fonio: &Path) -> Result<()> {
     let programs = process::scratch("suites")?;
     let pjdfstest = install(&programs, "pjdfstest", "0.2.2")?;
@@ -127,7 +129,7 @@ fn install(root: &Path, name: &str, version: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The outcome of each case of pjdfstest in `dir`: `ok`, `FAILED` or `skipped`.
+/// Runs pjdfstest in `dir` and returns the outcome of each case: `ok`, `FAILED` or `skipped`.
 fn conform(pjdfstest: &Path, dir: &Path, scratch: &Path) -> Result<BTreeMap<String, String>> {
     let configuration = scratch.join("pjdfstest.toml");
     fs::write(&configuration, PJDFSTEST)?;
@@ -144,7 +146,7 @@ fn conform(pjdfstest: &Path, dir: &Path, scratch: &Path) -> Result<BTreeMap<Stri
     Ok(cases)
 }
 
-/// One line is one case; what follows it, indented, is why.
+/// Parses the outcomes. One line is one case; indented lines after it give the reason.
 fn outcomes(text: &str) -> BTreeMap<String, String> {
     let cases = text.lines().filter_map(|line| {
         let (case, outcome) = line.split_once(char::is_whitespace)?;

@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: libFuzzer on stable Rust.
 //!
-//! Coverage feedback needs only LLVM's own pass, which stable rustc passes through; the address sanitizer would need a
-//! nightly compiler and finds nothing in crates that hold no `unsafe`.
+//! Coverage feedback needs only a pass of LLVM, which stable rustc supports; the address sanitizer would need a nightly
+//! compiler and finds nothing in crates without `unsafe`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// What cargo-fuzz passes for libFuzzer without a sanitizer.
+/// The flags that cargo-fuzz passes for libFuzzer without a sanitizer.
 const COVERAGE_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
@@ -39,25 +39,25 @@ pub fn run(arguments: &[String]) -> Result<()> {
     fuzz(if chosen.is_empty() { &targets } else { &chosen }, &Effort::Search { seconds })
 }
 
-/// Every target on its seeds and the same inputs each time.
+/// Runs every target on its seeds and on the same inputs each time.
 pub fn repeat_all() -> Result<()> {
     fuzz(&targets()?, &Effort::Repeat)
 }
 
-/// How far a target is taken.
+/// How long a target runs.
 enum Effort {
-    /// New inputs for this long, beginning with all that was found before.
+    /// Runs new inputs for this long, starting from all inputs that were found before.
     Search { seconds: u32 },
-    /// The seeds, then inputs made from a fixed random seed: whether a change passes must not depend on luck.
+    /// Runs the seeds, then inputs from a fixed random seed: luck must not decide whether a change passes.
     Repeat,
 }
 
 /// Inputs of a target in a repeated run. The slowest target takes about a minute for them.
 const REPEATED_INPUTS: u32 = 400_000;
-/// A repeated run ends after this long on a slow machine.
+/// Time limit of a repeated run, for slow machines.
 const REPEATED_SECONDS: u32 = 60;
 
-/// The targets by name, in alphabetical order.
+/// Returns the names of the targets in alphabetical order.
 fn targets() -> Result<Vec<String>> {
     let dir = process::root().join("fuzz/fuzz_targets");
     let mut names = Vec::new();
@@ -83,7 +83,7 @@ fn fuzz(targets: &[String], effort: &Effort) -> Result<()> {
     let host = host()?;
     let build_dir = process::scratch("fuzz")?;
     let manifest = process::root().join("fuzz/Cargo.toml");
-    // With --target the flags reach the targets but not the build scripts and procedural macros.
+    // With --target, the flags apply to the targets but not to build scripts and procedural macros.
     process::run(
         process::cargo()
             .args(["build", "--release", "--bins", "--target", &host, "--manifest-path"])
@@ -104,7 +104,7 @@ fn fuzz(targets: &[String], effort: &Effort) -> Result<()> {
     Ok(())
 }
 
-/// One target at work. Dropped early, it ends the process.
+/// A running target. Dropping this early ends the process.
 struct Run {
     name: String,
     child: Child,
@@ -131,8 +131,8 @@ impl Run {
                 command.arg(format!("-max_total_time={seconds}")).arg(corpus);
             }
             Effort::Repeat => {
-                // libFuzzer writes what it finds into the first folder, which must not be the seeds; and nothing that an
-                // earlier run found may be in it.
+                // libFuzzer writes new inputs into the first folder. This must not be the seeds' folder, and it must be
+                // free of an earlier run's inputs.
                 let found = process::scratch("fuzz")?.join("found").join(name);
                 if found.exists() {
                     std::fs::remove_dir_all(&found)?;
@@ -178,7 +178,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Already waited for on the usual way out; then both fail and that is fine.
+        // On the usual path the process has already been waited for; then both calls fail, which is harmless.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask`: developers' commands. They install the programs that a fresh Debian machine lacks, or print the command
-//! that does.
+//! `cargo xtask`: commands for developers. They install programs that a fresh Debian machine lacks, or print the
+//! command that does.
 
 mod assets;
 mod bench_fuse;

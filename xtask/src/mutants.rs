@@ -1,11 +1,11 @@
-//! `cargo xtask mutants`: whether the tests notice when the code is wrong.
+//! `cargo xtask mutants`: checks that the tests detect errors in the code.
 //!
-//! cargo-mutants makes one small fault after the other and runs the tests. A fault that no test notices, a surviving
-//! mutant, gets a test; or, where it changes nothing that anyone could observe, a reason in `mutants.toml`.
+//! cargo-mutants makes small faults one by one and runs the tests. A fault that no test detects is a surviving mutant.
+//! It gets a test; or, if nobody could observe the change, a reason in `mutants.toml`.
 //!
-//! Each area is a sample. A mutant is drawn by a hash of the seed and of its name without line numbers, so that the same
-//! seed draws the same mutants after the code around them has changed. The drawn ones meet the unit tests first, and only
-//! those that survive meet all tests of their crate, which take longer, unless those are of no use for it.
+//! Each area is sampled. A mutant is drawn by a hash of the seed and of its name without line numbers, so that the same
+//! seed draws the same mutants after other code has changed. The unit tests run first on the drawn mutants. All tests
+//! of the crate, which take longer, run only on the survivors, unless those tests cannot help.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,14 +19,14 @@ use serde::Deserialize;
 
 use crate::process;
 
-/// What is mutated together, and which crate's tests must notice.
+/// Code that is mutated together, and the crate whose tests must detect the mutants.
 struct Area {
     name: &'static str,
     package: &'static str,
     /// Patterns of cargo-mutants for paths from the top of the repository.
     files: &'static [&'static str],
-    /// Whether those that survive the unit tests meet the crate's other tests too. Those of mounts take minutes, and fail by
-    /// themselves on a busy machine.
+    /// Whether the crate's other tests run on mutants that survive the unit tests. The tests of mounts take minutes,
+    /// and fail without a fault on a busy machine.
     has_other_tests: bool,
 }
 
@@ -61,18 +61,18 @@ const AREAS: &[Area] = &[
     },
 ];
 
-/// Tests themselves, among them the naive oracles of fast structures.
+/// Tests, including the naive oracles of fast structures.
 const TESTS: &[&str] = &["**/tests.rs", "**/tests/**", "**/oracle.rs", "**/oracle/**"];
 
-/// Reasons for mutants that may survive, from the top of the repository.
+/// Path of the reasons for mutants that may survive, from the top of the repository.
 const REASONS: &str = "mutants.toml";
 
-/// A test takes this much longer than without a mutant before it counts as hanging: the machine may be busy.
+/// A test counts as hanging if it takes this many times as long as without a mutant: the machine may be busy.
 const PATIENCE: &str = "10";
-/// Nor does any hang before that many seconds.
+/// The shortest time in seconds after which a test counts as hanging.
 const PATIENCE_SECONDS_MIN: &str = "60";
 
-/// cargo-mutants ends with this when mutants survived, and with that when tests hung.
+/// The exit codes of cargo-mutants when mutants survived and when tests hung.
 const MISSED_OR_TIMEOUT: [i32; 2] = [2, 3];
 
 /// `cargo xtask mutants [AREA…] [--seed N] [--sample N]`.
@@ -134,14 +134,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Why mutants may survive, by their name without line numbers.
+/// The reasons why mutants may survive, by their names without line numbers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reasons {
     mutants: BTreeMap<String, String>,
 }
 
-/// What cargo-mutants says of a mutant.
+/// A mutant as cargo-mutants describes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 struct Mutant {
     /// `FILE:LINE:COLUMN: WHAT`.
@@ -149,14 +149,14 @@ struct Mutant {
 }
 
 impl Mutant {
-    /// `FILE: WHAT`, which stays the same when lines are added above it.
+    /// Returns `FILE: WHAT`, which stays the same when lines are added above the mutant.
     fn without_place(&self) -> String {
         let (place, what) = self.name.split_once(": ").unwrap_or((&self.name, ""));
         let file = place.split(':').next().unwrap_or(place);
         format!("{file}: {what}")
     }
 
-    /// A regular expression that matches this name and no other.
+    /// Returns a regular expression that matches only this name.
     fn pattern(&self) -> String {
         let mut pattern = "^".to_owned();
         for letter in self.name.chars() {
@@ -169,9 +169,9 @@ impl Mutant {
     }
 }
 
-/// The `sample` mutants of lowest hash, or all.
+/// Returns the `sample` mutants with the lowest hashes, or all.
 fn draw(all: &[Mutant], seed: u64, sample: usize) -> Vec<Mutant> {
-    // Equal changes to one function differ in their places only; each gets a number of its own.
+    // Equal changes in one function differ only in their positions; each gets its own number.
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     let mut hashed: Vec<(u64, &Mutant)> = all
         .iter()
@@ -188,7 +188,7 @@ fn draw(all: &[Mutant], seed: u64, sample: usize) -> Vec<Mutant> {
     drawn
 }
 
-/// FNV-1a, mixed because names differ in a few letters only.
+/// FNV-1a with extra mixing, because names differ in only a few letters.
 fn hash(seed: u64, text: &str) -> u64 {
     let mut state = seed_for(0xcbf2_9ce4_8422_2325, seed);
     for byte in text.bytes() {
@@ -197,7 +197,7 @@ fn hash(seed: u64, text: &str) -> u64 {
     mix(state)
 }
 
-/// Where cargo-mutants is; installs it below the target directory if it is nowhere.
+/// Returns the path of cargo-mutants; installs it below the target directory if it is missing.
 fn installed() -> Result<PathBuf> {
     if let Some(found) = fonio_testing::find_program("cargo-mutants") {
         return Ok(found);
@@ -211,7 +211,7 @@ fn installed() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// cargo-mutants for the files of an area.
+/// Returns a cargo-mutants command for the files of an area.
 fn cargo_mutants(program: &Path, area: &Area) -> Command {
     let mut command = Command::new(program);
     command.current_dir(process::root()).args(["mutants", "--package", area.package, "--no-config"]);
@@ -240,7 +240,8 @@ fn list(program: &Path, area: &Area) -> Result<Vec<Mutant>> {
     Ok(mutants)
 }
 
-/// The outcome of each mutant: of the unit tests where they notice it or are all that there is, else of all tests.
+/// Returns the outcome of each mutant: of the unit tests if they detect it or are the only ones, otherwise of all
+/// tests.
 fn test(program: &Path, area: &Area, drawn: &[Mutant]) -> Result<Vec<(Mutant, Outcome)>> {
     let mut outcomes = test_with(program, area, drawn, "unit", &["--lib"])?;
     if !area.has_other_tests {
@@ -281,8 +282,8 @@ fn test_with(
     for mutant in mutants {
         command.args(["--re", &mutant.pattern()]);
     }
-    // It tests a copy of the sources; what that is built from stays for the next time. Each mutant is compiled for one
-    // run of the tests: compiling counts for more than running.
+    // It tests a copy of the sources; the build directory of the copy is kept for the next time. Each mutant is
+    // compiled for one run of the tests, so compiling time matters more than running time.
     command.env("CARGO_TARGET_DIR", scratch.join("build")).env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
     command.env("CARGO_PROFILE_DEV_DEBUG", "0").env_remove(fonio_testing::SKIPS);
     let status = command.status().context("cannot start cargo-mutants")?;
@@ -294,7 +295,7 @@ fn test_with(
     let tested: Outcomes =
         serde_json::from_slice(&text).with_context(|| format!("cannot read {}", path.display()))?;
     let mut outcomes: Vec<_> = tested.outcomes.into_iter().filter_map(Tested::of_mutant).collect();
-    // Version 27.1 also tests each mutant that deletes a field, whatever names it is asked for.
+    // Version 27.1 also tests each mutant that deletes a field, regardless of the requested names.
     outcomes.retain(|(mutant, _)| mutants.contains(mutant));
     ensure!(outcomes.len() == mutants.len(), "{} of {} mutants were tested", outcomes.len(), mutants.len());
     Ok(outcomes)
@@ -327,38 +328,38 @@ impl Tested {
     }
 }
 
-/// As cargo-mutants calls them.
+/// The outcomes, with the names of cargo-mutants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 enum Outcome {
     /// The tests of the unchanged code passed.
     Success,
     /// A test failed.
     CaughtMutant,
-    /// None did.
+    /// No test failed.
     MissedMutant,
-    /// The tests did not end: noticed, but slowly.
+    /// The tests did not end: detected, but slowly.
     Timeout,
-    /// It cannot be compiled.
+    /// The mutant does not compile.
     Unviable,
     /// The tests of the unchanged code failed.
     Failure,
 }
 
-/// What came of all areas.
+/// The results of all areas.
 struct Verdict {
     outcomes: Vec<(Mutant, Outcome)>,
-    /// Survived, and nobody said that they may.
+    /// Survived without a reason.
     missed: Vec<Mutant>,
-    /// Survived as they may, each with its reason.
+    /// Survived as expected, each with its reason.
     allowed: Vec<(Mutant, String)>,
-    /// A test notices them after all.
+    /// Have a reason although a test detects them.
     needless: Vec<Mutant>,
 }
 
 impl Verdict {
     fn new(outcomes: Vec<(Mutant, Outcome)>, reasons: &Reasons) -> Verdict {
         let (mut missed, mut allowed, mut needless) = (Vec::new(), Vec::new(), Vec::new());
-        // Several mutants can have one name; a reason is needless only if all of them are noticed.
+        // Several mutants can have one name; a reason is needless only if all of them are detected.
         let survived: BTreeSet<String> = outcomes
             .iter()
             .filter(|(_, outcome)| *outcome == Outcome::MissedMutant)
@@ -435,7 +436,7 @@ mod tests {
         assert_eq!(drawn.len(), 25);
         assert_eq!(names(drawn.clone()), names(draw(&numbered(0..100, 700), 1, 25)));
         assert_ne!(drawn, draw(&numbered(0..100, 10), 2, 25));
-        // Ten mutants fewer take away no other.
+        // Without ten of the mutants, at most ten of the drawn ones change.
         let kept = names(draw(&numbered(0..90, 10), 1, 25));
         let gone = names(drawn).difference(&kept).count();
         assert!(gone <= 10, "{gone}");

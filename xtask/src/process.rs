@@ -1,4 +1,4 @@
-//! Running other programs, and saying what failed.
+//! Runs other programs and reports their failures.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,66 +10,66 @@ use anyhow::{Context, Result, bail};
 use fonio_system::signals::{self, Signal};
 use wait4::Wait4;
 
-/// The top of the repository.
+/// Returns the top of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
 }
 
-/// Where cargo puts what it builds.
+/// Returns cargo's target directory.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Builds fonio as users have it and says where it is.
+/// Builds fonio in the users' configuration and returns its path.
 pub fn build_fonio() -> Result<PathBuf> {
     run(cargo().args(["build", "--release", "--package", "fonio"]))?;
     Ok(target().join("release/fonio"))
 }
 
-/// Where generated things go: below the target directory, so that `cargo clean` removes them.
+/// Returns a folder for generated files, below the target directory, so that `cargo clean` removes it.
 pub fn scratch(name: &str) -> Result<PathBuf> {
     let dir = target().join("xtask").join(name);
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     Ok(dir)
 }
 
-/// Whether this process is root's.
+/// Returns whether this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Cargo, from the top of the repository.
+/// Returns a cargo command that runs at the top of the repository.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// The options that make cargo check or test all of the workspace, this program's optional commands included.
+/// The options with which cargo checks or tests the complete workspace, including this program's optional commands.
 pub const WHOLE_WORKSPACE: [&str; 3] = ["--workspace", "--features", "xtask/results"];
 
-/// Runs `cargo xtask COMMAND ARGUMENTS` in a build that has the commands which read fonio's results.
+/// Runs `cargo xtask COMMAND ARGUMENTS` in a build with the commands that read fonio's results.
 #[cfg(not(feature = "results"))]
 pub fn with_results(command: &str, arguments: &[String]) -> Result<()> {
     let mut again = cargo();
     again.args(["run", "--quiet", "--release", "--package", "xtask", "--features", "results", "--", command]);
-    // Ctrl-C goes to the whole process group: the command undoes what it made, and this process waits for it.
+    // Ctrl-C goes to the complete process group: the command undoes what it made, and this process waits for it.
     outlive_signals()?;
     run(again.args(arguments))
 }
 
-/// `program`, asked to end when this process ends, however that does.
+/// Returns a command for `program` that is asked to end when this process ends in any way.
 pub fn bound_to_this(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM"]).arg(program);
     command
 }
 
-/// Whether Ctrl-C or SIGTERM came since [`outlive_signals`].
+/// Whether Ctrl-C or SIGTERM was received since [`outlive_signals`].
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on Ctrl-C and SIGTERM do not end this process, which has something to undo: [`check_signals`] fails then.
-/// Ctrl-C also reaches the programs that run.
+/// Makes Ctrl-C and SIGTERM no longer end this process, which has something to undo: [`check_signals`] fails after
+/// them. Ctrl-C also reaches the running programs.
 pub fn outlive_signals() -> Result<()> {
     if INTERRUPTED.get().is_none() {
         let stop = signals::watch(&[Signal::INT, Signal::TERM]).context("cannot handle signals")?;
@@ -86,7 +86,7 @@ pub fn check_signals() -> Result<()> {
     Ok(())
 }
 
-/// Runs it with our own output; an exit code other than 0 is an error.
+/// Runs the command with our own output; an exit code other than 0 is an error.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     if !status.success() {
@@ -95,7 +95,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a process used.
+/// The resources that a process used.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// User and system time.
@@ -106,7 +106,7 @@ pub struct Usage {
     pub peak_bytes: u64,
 }
 
-/// Runs it with its output thrown away and measures it.
+/// Runs the command, discards its output and measures it.
 pub fn measure(command: &mut Command) -> Result<Usage> {
     let began = Instant::now();
     let mut child = command
@@ -123,7 +123,7 @@ pub fn measure(command: &mut Command) -> Result<Usage> {
     Ok(Usage { cpu: used.rusage.utime + used.rusage.stime, wall, peak_bytes: used.rusage.maxrss })
 }
 
-/// As a user would type it.
+/// Formats the command as a user would type it.
 pub fn shown(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));

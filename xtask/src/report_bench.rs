@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: from a block trace to the HTML report, beside Debian's blktrace package, in one run.
+//! `cargo xtask bench`: compares turning a block trace into the HTML report with Debian's blktrace package, in one run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

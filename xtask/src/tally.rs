@@ -1,6 +1,7 @@
-//! Runs all tests, and counts over all test programs what passed, failed and was skipped.
+//! Runs all tests, and counts the passed, failed and skipped tests of all test programs.
 //!
-//! libtest counts for one program at a time, and a skipped test as passed; `fonio-testing` writes skips to a file.
+//! libtest counts for one program at a time, and counts a skipped test as passed; `fonio-testing` writes skips to a
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,11 +13,11 @@ use fonio_testing::Skip;
 
 use crate::process;
 
-/// Runs the tests of the workspace with their own output, and ends with the tally.
+/// Runs the tests of the workspace with their own output, and prints the tally at the end.
 ///
 /// # Errors
 ///
-/// A test failed, a program of tests ended without a result, or the tests could not be compiled.
+/// A test failed, a test program ended without a result, or the tests did not compile.
 pub fn run() -> Result<()> {
     let skips = process::scratch("tests")?.join("skips");
     fs::write(&skips, "").with_context(|| format!("cannot write {}", skips.display()))?;
@@ -26,11 +27,11 @@ pub fn run() -> Result<()> {
         .args(process::WHOLE_WORKSPACE)
         .arg("--no-fail-fast")
         .env(fonio_testing::SKIPS, &skips);
-    // One pipe for both, so that cargo's lines stay where they belong among those of the tests.
+    // One pipe for both streams, so that cargo's lines keep their positions among those of the tests.
     let (output, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("cannot start cargo")?;
-    // It holds the other end, which must close when cargo ends.
+    // The command holds the other end, which must close when cargo ends.
     drop(command);
     let mut tally = Tally::default();
     let mut stdout = std::io::stdout();
@@ -56,18 +57,18 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// What the programs of tests said so far.
+/// The results of the test programs so far.
 #[derive(Debug, Default)]
 struct Tally {
     programs: u64,
-    /// As libtest counts, which takes skipped tests for passed ones.
+    /// As libtest counts, which counts skipped tests as passed.
     passed: u64,
     ignored: u64,
     failed: u64,
     failed_names: Vec<String>,
-    /// The program whose lines come now, and whether it gave its result.
+    /// The program whose output is being read, and whether it has printed its result.
     current: Option<(String, bool)>,
-    /// Programs that ended without a result: they crashed.
+    /// Programs that crashed: they ended without a result.
     crashed: Vec<String>,
     skips: BTreeSet<Skip>,
 }

@@ -6,12 +6,12 @@ use anyhow::{Result, bail};
 
 use crate::{fuzz, process, tally, tidy, tools};
 
-/// Runs all the steps, the cheap ones first and the tests last, so that the output ends with their summary.
+/// Runs all steps, the cheap ones first and the tests last, so that the output ends with their summary.
 pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(unknown) = arguments.first() {
         bail!("`{unknown}` is not an option; it takes none");
     }
-    // A wrong name is found now, not after the minutes until the first test.
+    // A wrong name is reported now, not minutes later at the first test.
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
     tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;

@@ -1,4 +1,4 @@
-//! The architecture's invariants (`ARCHITECTURE.md`), held against `cargo metadata` and the sources.
+//! Checks the invariants of the architecture (`ARCHITECTURE.md`) against `cargo metadata` and the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::process;
 
-/// Which of our crates each of them may depend on.
+/// The crates of ours that each of them may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-core", &[]),
     ("fonio-trace", &["fonio-core"]),
@@ -77,11 +77,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates that do no I/O beyond `Read` and `Write` handed in and read no clock.
+/// Crates that do no I/O except through `Read` and `Write` arguments, and read no clock.
 const PURE: &[&str] =
     &["fonio-core", "fonio-trace", "fonio-tracefs", "fonio-export", "fonio-analysis", "fonio-sim"];
 
-/// What pure crates may depend on: parsers, containers and derives, nothing that touches the machine.
+/// The dependencies that pure crates may have: parsers, containers and derives; none touches the machine.
 const PURE_DEPENDENCIES: &[&str] = &[
     "base64",
     "csv-core",
@@ -96,7 +96,7 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "toml",
 ];
 
-/// What pure crates may not say, and why.
+/// Text that must not occur in pure crates, and the reason.
 const IMPURE: &[(&str, &str)] = &[
     ("std::fs", "does I/O"),
     ("File::open", "does I/O"),
@@ -119,10 +119,10 @@ const IMPURE: &[(&str, &str)] = &[
     (".cos()", "differs between platforms"),
 ];
 
-/// The crates that speak to the kernel directly.
+/// The crates that call the kernel directly.
 const MAY_HOLD_UNSAFE: &[&str] = &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse"];
 
-/// A longer file wants a reason, and there is none yet.
+/// A longer file needs a reason, and so far none has one.
 const LINES_MAX: usize = 1000;
 
 #[derive(Deserialize)]
@@ -151,7 +151,7 @@ struct Dependency {
     kind: Option<String>,
 }
 
-/// Fails with every breach found, one a line.
+/// Fails with all violations, one per line.
 pub fn run() -> Result<()> {
     let breaches = breaches()?;
     if !breaches.is_empty() {
@@ -212,7 +212,7 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
             found.push(format!("{shown}: {lines} lines; split it"));
         }
         let in_library = file.starts_with(folder.join("src"));
-        // xtask names the forbidden words itself.
+        // xtask itself contains the forbidden words.
         if package == "xtask" {
             continue;
         }
@@ -234,7 +234,7 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-/// Lines with their numbers, without comments and without what follows the file's test module.
+/// Returns the lines with their numbers, without comments and without the lines from the file's test module on.
 fn production_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut lines = text.lines().enumerate().peekable();
     std::iter::from_fn(move || {
@@ -258,7 +258,7 @@ fn is_test_file(file: &Path) -> bool {
         || file.components().any(|part| part.as_os_str() == "tests")
 }
 
-/// The keyword, not the word in a string such as a content security policy's.
+/// Returns whether a line has the keyword, not only the word in a string such as a content security policy's.
 fn holds_unsafe(line: &str) -> bool {
     ["unsafe {", "unsafe fn", "unsafe impl", "unsafe trait", "unsafe extern", "#[unsafe("]
         .iter()

@@ -1,4 +1,4 @@
-//! The programs that the commands need, and how a Debian machine gets them.
+//! The programs that the commands need, and how to install them on Debian.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::process;
 
-/// A program and the Debian package that brings it.
+/// A program and the Debian package that contains it.
 #[derive(Clone, Copy)]
 pub struct Tool {
     program: &'static str,
@@ -19,16 +19,16 @@ const fn tool(program: &'static str, package: &'static str, needed_for: &'static
     Tool { program, package, needed_for }
 }
 
-/// To compile anything: SQLite and zstd are C.
+/// For compiling: SQLite and zstd are C.
 pub const BUILD: &[Tool] = &[tool("cc", "gcc libc6-dev", "compiling C libraries, and linking")];
 
-/// To bundle the script of the HTML report.
+/// For bundling the script of the HTML report.
 pub const ASSETS: &[Tool] = &[
     tool("node", "nodejs", "the script of the HTML report"),
     tool("npm", "npm", "the script of the HTML report"),
 ];
 
-/// To run the tests: libFuzzer is C++; the rest is what tests drive.
+/// For the tests: libFuzzer is C++; the tests run the others.
 pub const TEST: &[Tool] = &[
     tool("c++", "g++", "the fuzz targets"),
     tool("mkfs.ext4", "e2fsprogs", "recording on a real file system"),
@@ -40,10 +40,10 @@ pub const TEST: &[Tool] = &[
     tool("python3", "python3 python3-venv", "the documented queries in DuckDB"),
 ];
 
-/// The version whose answers the tests expect.
+/// The DuckDB version whose answers the tests expect.
 const DUCKDB: &str = "duckdb==2.0.0";
 
-/// To run the demo as root.
+/// For the demo as root.
 pub const DEMO: &[Tool] = &[
     tool("mkfs.ext4", "e2fsprogs", "the file system under the workload"),
     tool("mount", "mount", "the file system under the workload"),
@@ -51,7 +51,7 @@ pub const DEMO: &[Tool] = &[
     tool("tc", "iproute2", "the link to the web server"),
 ];
 
-/// To measure against.
+/// For benchmarks that compare fonio with other programs.
 pub const BENCH: &[Tool] =
     &[tool("blkparse", "blktrace", "the comparison"), tool("fio", "fio", "the recorder's overhead")];
 
@@ -75,10 +75,10 @@ pub const GUEST: &[Tool] = &[
     tool("strip", "binutils", "the programs of virtual machines"),
 ];
 
-/// All of them.
+/// All groups.
 pub const ALL: &[&[Tool]] = &[BUILD, ASSETS, TEST, DEMO, BENCH, FUSE, PAPER, GUEST];
 
-/// Installs what is missing as root by apt; else fails with the exact line that would.
+/// Installs missing programs with apt as root; otherwise fails with the exact command line that would install them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {
     let mut packages: Vec<&str> = Vec::new();
     for tool in groups.iter().copied().flatten() {
@@ -101,7 +101,7 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
         bail!("install what is missing, then run this again:\n\n    sudo {line}\n");
     }
     println!("Installing: {}", packages.join(" "));
-    // A fresh image has no package lists; an old list names packages that are gone.
+    // A new image has no package lists; an old list names packages that no longer exist.
     process::run(Command::new("apt-get").args(["update", "-qq"]))?;
     process::run(
         Command::new("apt-get")
@@ -112,7 +112,7 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
 }
 
 /// Installs DuckDB's Python package in a virtual environment below the target directory, where the tests look for it.
-/// Says why where that cannot be done, as without a network: their tests are skipped then.
+/// If this fails, for example without a network, it prints the reason, and the tests that need DuckDB are skipped.
 pub fn ensure_duckdb() -> Result<()> {
     let folder = process::scratch("python")?;
     let python = folder.join("bin/python3");
@@ -125,7 +125,7 @@ pub fn ensure_duckdb() -> Result<()> {
         let mut command = Command::new("python3");
         process::run(command.args(["-m", "venv", "--clear"]).arg(&folder))
     };
-    // Debian's Python comes without what makes environments.
+    // Debian's Python comes without the module that creates environments.
     let made = make().or_else(|_| install(vec!["python3-venv"]).and_then(|()| make()));
     let installed = made.and_then(|()| {
         process::run(Command::new(&python).args([

@@ -1,8 +1,8 @@
-//! Virtual machines with Debian's kernels: for tests that want another version of Linux, or the privileges of the machine's
-//! owner, who may have any number of files open.
+//! Virtual machines with Debian's kernels: for tests that need another version of Linux, or the privileges of the
+//! machine's owner, who may have any number of files open.
 //!
-//! The kernel's package is downloaded and unpacked, never installed. A guest has what it is given in its first file system
-//! and nothing else: no disk, no network. It needs no hardware virtualisation.
+//! The kernel's package is downloaded and unpacked, never installed. A guest has only the files of its initial file
+//! system: no disk, no network. It needs no hardware virtualisation.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,20 +17,20 @@ use crate::{process, tools};
 pub const KERNELS: [&str; 2] = ["linux-image-cloud-amd64", "linux-image-6.12-cloud-amd64"];
 const SHELL: &str = "busybox-static";
 const MEMORY_MIB: u32 = 3072;
-/// A guest that hangs ends here.
+/// A guest that hangs is ended after this time.
 const SECONDS_MAX: u32 = 3600;
-/// What the guest says first, with its version of Linux, and last, with the exit code of its script.
+/// The lines that the guest prints first, with its version of Linux, and last, with the exit code of its script.
 const BEGUN: &str = "The script begins on Linux ";
 const ENDED: &str = "The script ended with ";
 
-/// What a guest starts with.
+/// The initial file system of a guest.
 pub struct Guest {
     folder: tempfile::TempDir,
     shell: PathBuf,
 }
 
 impl Guest {
-    /// One with a shell and the usual small programs.
+    /// Makes a guest with a shell and the usual small programs.
     pub fn new() -> Result<Self> {
         ensure!(cfg!(target_arch = "x86_64"), "the virtual machines are of x86-64, and this machine is not");
         tools::ensure(&[tools::GUEST])?;
@@ -40,7 +40,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Puts a program at `place`, with the libraries that it is linked with, and without what is for debuggers only.
+    /// Copies a program to `place`, with its linked libraries and without debug symbols.
     pub fn add(&self, program: &Path, place: &Path) -> Result<()> {
         let there = self.path(place)?;
         process::run(Command::new("strip").arg("-o").args([&there, program]))?;
@@ -52,7 +52,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Has a module loaded at the start, unless it is a part of the kernel.
+    /// Makes the guest load a module at the start, unless the kernel contains it.
     fn add_module(&self, version_files: &Path, module: &str) -> Result<()> {
         let below = Path::new("kernel").join(module);
         let builtin = fs::read_to_string(version_files.join("modules.builtin"))?;
@@ -65,18 +65,19 @@ impl Guest {
         Ok(())
     }
 
-    /// Where a path of the guest lies here; its folder is there.
+    /// Returns the host's path of a path in the guest; creates its folder.
     fn path(&self, place: &Path) -> Result<PathBuf> {
         let there = self.folder.path().join("root").join(place.strip_prefix("/").unwrap_or(place));
         fs::create_dir_all(there.parent().context("a file lies in a folder")?)?;
         Ok(there)
     }
 
-    /// Boots `kernel` with `modules`, as `fs/fuse/fuse.ko`, and has it run `script` as root; what the script prints is printed.
+    /// Boots `kernel` with `modules`, such as `fs/fuse/fuse.ko`, and runs `script` in it as root; prints the script's
+    /// output.
     ///
     /// # Errors
     ///
-    /// Where the script fails, and where the guest ends without it.
+    /// If the script fails, or if the guest ends without running it.
     pub fn run(&self, kernel: &str, modules: &[&str], script: &str) -> Result<()> {
         let kernel_files = unpacked(&newest(kernel)?)?;
         let version_files = only_in(&kernel_files.join("lib/modules"), "")?;
@@ -118,7 +119,7 @@ impl Guest {
         let mut machine =
             machine.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start QEMU")?;
         let console = std::io::BufReader::new(machine.stdout.take().context("its output is piped")?);
-        // The firmware speaks first.
+        // The firmware prints its lines first.
         let (mut before, mut has_begun, mut outcome) = (String::new(), false, None);
         for line in std::io::BufRead::split(console, b'\n') {
             let line = line?;
@@ -154,7 +155,7 @@ fn init_script(script: &str) -> String {
     )
 }
 
-/// What `ldd` found, the dynamic linker among it.
+/// Returns the libraries in the output of `ldd`, including the dynamic linker.
 fn libraries(text: &str) -> impl Iterator<Item = &Path> {
     text.lines().filter_map(|line| {
         let found = line.split_once("=>").map_or(line, |(_, found)| found).trim();
@@ -163,7 +164,7 @@ fn libraries(text: &str) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// The package that a package of no files of its own stands for.
+/// Returns the package that a package without files of its own depends on.
 fn newest(package: &str) -> Result<String> {
     let output = Command::new("apt-cache").args(["depends", package]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -173,7 +174,7 @@ fn newest(package: &str) -> Result<String> {
     Ok(newest.to_owned())
 }
 
-/// The one file in `folder` whose name begins like this.
+/// Returns the only file in `folder` whose name has this beginning.
 fn only_in(folder: &Path, beginning: &str) -> Result<PathBuf> {
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
@@ -184,7 +185,7 @@ fn only_in(folder: &Path, beginning: &str) -> Result<PathBuf> {
     bail!("{} has no {beginning}*", folder.display())
 }
 
-/// The files of a package of Debian's, which is downloaded the first time.
+/// Returns the files of a Debian package, which is downloaded the first time.
 fn unpacked(package: &str) -> Result<PathBuf> {
     let packages = process::scratch("packages")?;
     let files = packages.join(package);
@@ -192,7 +193,7 @@ fn unpacked(package: &str) -> Result<PathBuf> {
         return Ok(files);
     }
     let download = tempfile::tempdir_in(&packages)?;
-    // Started by root, apt would download as a user who may not write here.
+    // If root starts apt, it would download as a user who may not write here.
     let download_only = ["-qq", "-o", "APT::Sandbox::User=root", "download", package];
     process::run(Command::new("apt-get").args(download_only).current_dir(download.path()))?;
     let archive = fs::read_dir(download.path())?.next().context("apt-get has downloaded nothing")??.path();

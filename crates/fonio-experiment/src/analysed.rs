@@ -1,4 +1,4 @@
-//! A recording with its analysis, so that each is analysed once.
+//! A recording together with its analysis, so that no recording is analysed twice.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use fonio_report::Document;
 
 use crate::error::ExperimentError;
 
-/// What a recording says.
+/// The analysis of a recording, and the recording's description of itself.
 #[derive(Clone, Debug)]
 pub struct Analysed {
-    /// Its analysis.
+    /// The analysis.
     pub analysis: Analysis,
-    /// What it says about its source.
+    /// The recording's description of its source.
     pub meta: Meta,
 }
 
@@ -32,7 +32,7 @@ impl Analysed {
         Ok(Analysed { analysis: analyser.finish(&meta), meta })
     }
 
-    /// The report on it.
+    /// Returns the report on the recording.
     pub fn document(&self) -> Document {
         Document::from_analysis(&self.analysis, &self.meta)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with an experiment.
+//! Errors of experiments.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,64 +11,64 @@ use fonio_recording::RecordingError;
 use fonio_system::SystemError;
 use fonio_workload::WorkloadError;
 
-/// An experiment that did not happen, or did not finish. All that it had made is undone then.
+/// An experiment that did not start or did not finish. Everything that it had made is undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
-    /// There is no fix of this name.
+    /// There is no fix with this name.
     #[error("there is no fix {name:?}; there are {}, and device=PROFILE", known.join(", "))]
     UnknownFix {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Those that there are.
+        /// The known fixes.
         known: Vec<&'static str>,
     },
-    /// A fix that means nothing for this setup.
+    /// The fix does not apply to this setup.
     #[error("the fix {fix} cannot be tried here: {reason}")]
     NotApplicable {
         /// The fix.
         fix: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// The test bed.
+    /// An error of the test bed.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A device or directory whose throughput is measured.
+    /// An error of a device or directory whose throughput is measured.
     #[error(transparent)]
     Bench(#[from] BenchError),
-    /// The emulated device.
+    /// An error of the emulated device.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
-    /// The recorder.
+    /// An error of the recorder.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Reading a recording back.
+    /// An error while a recording is read.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// The workload.
+    /// An error of the workload.
     #[error(transparent)]
     Workload(Box<WorkloadError>),
-    /// The process that does the work ended with an error, which it has said on standard error.
+    /// The workload's process failed; it printed the error on standard error.
     #[error("the workload failed ({status}): {complaint}")]
     TaskFailed {
-        /// How it ended.
+        /// The exit status.
         status: String,
-        /// What it said.
+        /// The message of the process.
         complaint: String,
     },
-    /// A command ran, and where its time went is not in the recording.
+    /// A command ran, but the recording does not show where its time went.
     #[error("where the time of {command} went was not seen: {reason}")]
     NotSeen {
         /// The command.
         command: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// Somebody asked to stop.
+    /// The user asked to stop.
     #[error("stopped; everything that was made for the run is undone")]
     Interrupted,
 }

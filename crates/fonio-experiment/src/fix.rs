@@ -1,4 +1,4 @@
-//! The fixes that can be proved: what each changes, and what a power cut can then lose.
+//! The fixes that fonio can prove: what each one changes, and what a power cut can lose with it.
 //!
 //! | fix | study |
 //! |---|---|
@@ -14,32 +14,32 @@ use crate::setup::{Medium, Setup, Storage};
 /// A change of a setup.
 #[derive(Clone, Copy, Debug)]
 pub struct Fix {
-    /// Its name on the command line.
+    /// The fix's name on the command line.
     pub name: &'static str,
-    /// What it does, one line.
+    /// One line on what the fix does.
     pub does: &'static str,
-    /// What a power cut can lose that it could not lose before.
+    /// What a power cut can lose with the fix that it could not lose without it.
     pub loses: Loss,
-    /// Where it was studied, or that it is ours to measure.
+    /// The study of the fix, or a note that we measure it ourselves.
     pub source: &'static str,
-    /// Whether it takes a device that is not there.
+    /// Whether the fix needs a device that this machine does not have.
     pub needs_hardware: bool,
-    /// What it is on a real machine.
+    /// How the fix is made on a real machine.
     pub real: Real,
     change: fn(&mut Setup, &Workload) -> Result<(), &'static str>,
 }
 
-/// What a fix is on a real machine.
+/// How a fix is made on a real machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Real {
-    /// A setting that can be changed, and taken back.
+    /// A setting that fonio can change and restore.
     Setting(fn() -> Setting),
-    /// The app's own, or a device to buy: how to do it.
+    /// A change of the app, or a device to buy: how to do it.
     ByHand(&'static str),
 }
 
 impl Real {
-    /// The setting, where it is one.
+    /// Returns the setting if the fix is one.
     pub fn setting(self) -> Option<Setting> {
         match self {
             Real::Setting(setting) => Some(setting()),
@@ -53,14 +53,14 @@ impl Real {
 pub enum Loss {
     /// Nothing more than before.
     Nothing,
-    /// The last so many seconds; what is left is whole. The text says which.
+    /// The last seconds of writes; the older data are intact. The text says how many seconds.
     Recent(&'static str),
-    /// What was moved or no longer synced: for caches only. The text says which.
+    /// Data that were moved or are no longer synced: for caches only. The text says which.
     Content(&'static str),
 }
 
 impl Loss {
-    /// As a sentence.
+    /// Returns the loss as a sentence.
     pub fn sentence(self) -> &'static str {
         match self {
             Loss::Nothing => "A power cut loses no more data than without the fix.",
@@ -68,7 +68,8 @@ impl Loss {
         }
     }
 
-    /// Whether everything that an app was told is durable stays so, or is lost only as a whole and recent piece.
+    /// Returns whether all data reported as durable to an app survive, or only recent writes are lost and the rest is
+    /// intact.
     pub fn is_safe(self) -> bool {
         !matches!(self, Loss::Content(_))
     }
@@ -76,7 +77,7 @@ impl Loss {
 
 const KIM: &str = "Kim et al. (TOS 2012)";
 
-/// Every fix, in the order in which they are listed.
+/// All fixes, in the order of the printed list.
 pub const FIXES: &[Fix] = &[
     Fix {
         name: "wal-normal",
@@ -231,27 +232,27 @@ pub const FIXES: &[Fix] = &[
 ];
 
 impl Fix {
-    /// The fix of this name. `device=PROFILE` is not listed; [`Candidate`] has it.
+    /// Returns the fix of this name. `device=PROFILE` is not in the list; [`Candidate`] has it.
     pub fn named(name: &str) -> Option<&'static Fix> {
         FIXES.iter().find(|fix| fix.name == name)
     }
 }
 
-/// Something to try on a setup: a listed fix, or another device.
+/// A change to try on a setup: a listed fix, or another device.
 #[derive(Clone, Debug)]
 pub enum Candidate {
     /// A fix of [`FIXES`].
     Listed(&'static Fix),
-    /// The same on another device's profile.
+    /// The same setup on the device of another profile.
     Device(String),
 }
 
 impl Candidate {
-    /// Reads `wal-normal` or `device=kingston`.
+    /// Parses `wal-normal` or `device=kingston`.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError::UnknownFix`], which names those that there are.
+    /// [`ExperimentError::UnknownFix`], which lists the known fixes.
     pub fn parse(text: &str) -> Result<Candidate, ExperimentError> {
         if let Some(profile) = text.strip_prefix("device=").filter(|profile| !profile.is_empty()) {
             return Ok(Candidate::Device(profile.to_owned()));
@@ -262,7 +263,7 @@ impl Candidate {
         })
     }
 
-    /// Its name.
+    /// Returns the candidate's name.
     pub fn name(&self) -> String {
         match self {
             Candidate::Listed(fix) => fix.name.to_owned(),
@@ -270,7 +271,7 @@ impl Candidate {
         }
     }
 
-    /// What a power cut can lose with it.
+    /// Returns what a power cut can lose with the candidate.
     pub fn loses(&self) -> Loss {
         match self {
             Candidate::Listed(fix) => fix.loses,
@@ -278,7 +279,7 @@ impl Candidate {
         }
     }
 
-    /// Applies it to `setup`.
+    /// Applies the candidate to `setup`.
     ///
     /// # Errors
     ///

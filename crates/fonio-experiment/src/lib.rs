@@ -1,14 +1,14 @@
-//! Runs workloads on devices under the recorder, applies fixes, and proves by measurement what they are worth.
+//! Runs workloads on devices under the recorder, applies fixes, and measures what the fixes gain.
 //!
-//! This crate alone knows the test bed ([`fonio_host`]), the emulator and the workloads together. Every experiment is a
+//! Only this crate uses the test bed ([`fonio_host`]), the emulator and the workloads together. Every experiment is a
 //! [`Plan`] of trials in interleaved rounds, whose results are compared with intervals:
 //!
-//! - [`run_series`] runs a workload in several [`Setup`]s, as they are and with a [`Candidate`] fix each; [`document()`]
+//! - [`run_series`] runs a workload in several [`Setup`]s, unchanged and with each [`Candidate`] fix; [`document()`]
 //!   makes a report of the series;
-//! - [`launch_series`] launches a command in several places and divides the time that it takes;
-//! - [`measure_layers`] measures the throughput after each layer between a file and the device.
+//! - [`launch_series`] launches a command in several places and divides its time into parts;
+//! - [`measure_layers`] measures the throughput at each layer between a file and the device.
 //!
-//! Of the first two every trial is recorded, and analysed once ([`Analysed`]).
+//! Every trial of the first two is recorded, and analysed once ([`Analysed`]).
 
 mod analysed;
 mod error;
@@ -39,12 +39,12 @@ pub use task::{do_task, start_task};
 pub use test_bed::{Roles, TestBed};
 pub use trial::{Arm, PILOT_ROUNDS, Plan, Rounds, RunTimes, Timed, Trial};
 
-/// Serves the workloads' objects on `address` (port 0 lets the kernel choose), says `listening ADDRESS` on standard
-/// output, and ends when standard input does.
+/// Serves the workloads' objects on `address` (port 0 lets the kernel choose), prints `listening ADDRESS` on standard
+/// output, and ends when standard input closes.
 ///
 /// # Errors
 ///
-/// The address cannot be listened on.
+/// Listening on the address fails.
 pub fn serve_http(address: std::net::SocketAddr) -> std::io::Result<()> {
     use std::io::Write;
     let server = fonio_workload::http::Server::start(address)?;

@@ -1,5 +1,5 @@
-//! A series as a report: what was shown in one sentence, the run times with their intervals, and, below, why the first
-//! setup takes as long as it does.
+//! Turns a series into a report: one sentence on what was shown, the run times with their intervals, and below them why
+//! the first setup takes as long as it does.
 
 use fonio_analysis::Answer;
 use fonio_analysis::interval::RUNS_MIN;
@@ -13,7 +13,7 @@ use fonio_report::document::{
 use crate::series::{RunFigures, Series, VariationResult};
 use crate::trial::RunTimes;
 
-/// The report on `series`. `explained` is that on the recording of the first run, whose questions follow.
+/// Returns the report on `series`. `explained` is the report on the first run's recording; its questions follow.
 pub fn document(series: &Series, explained: Option<Document>) -> Document {
     let name = series.variations.first().map_or("", |first| first.name.as_str());
     let mut verdict = verdict(series);
@@ -37,7 +37,7 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
     }
 }
 
-/// How much of the work was done, how often.
+/// Returns how much of the work was done, and how often.
 fn amount(series: &Series) -> String {
     let runs = series.variations.iter().map(|variation| variation.runs.len()).max().unwrap_or(0);
     let repeated = if runs == 1 { "run once".to_owned() } else { format!("run {runs} times each") };
@@ -52,7 +52,7 @@ fn amount(series: &Series) -> String {
     amount
 }
 
-/// What a share of a processor is.
+/// Returns a sentence on the share of a processor.
 pub(crate) fn confined(share: CpuShare) -> String {
     let period_ms = share.period().as_secs_f64() * 1e3;
     format!("confined to {share} of one processor in periods of {period_ms:.1} ms")
@@ -69,7 +69,7 @@ fn verdict(series: &Series) -> Verdict {
     Verdict { tone, sentence, reasons }
 }
 
-/// What was shown, in a sentence.
+/// Returns a sentence on what was shown.
 fn shown(series: &Series) -> (Tone, String) {
     let Some((first, others)) = series.variations.split_first() else {
         return (Tone::Plain, "Nothing was run.".to_owned());
@@ -112,7 +112,7 @@ fn answer(variation: &VariationResult) -> Answer {
     variation.times.change.as_ref().map_or(Answer::Unknown, |change| change.answer)
 }
 
-/// How many times as fast, with the interval.
+/// Returns the speedup with its interval.
 fn gain(variation: &VariationResult) -> String {
     match faster(variation) {
         Some((low, point, high)) => format!("{point:.2} ({low:.2} to {high:.2})"),
@@ -120,7 +120,7 @@ fn gain(variation: &VariationResult) -> String {
     }
 }
 
-/// How many times as fast: lower end of the interval, value, upper end.
+/// Returns the speedup: lower end of the interval, value, upper end.
 fn faster(variation: &VariationResult) -> Option<(f64, f64, f64)> {
     let change = variation.times.change.as_ref()?;
     Some((1.0 / change.high?, 1.0 / change.ratio?, 1.0 / change.low?))
@@ -181,7 +181,7 @@ fn table(series: &Series) -> Table {
             (None, Some(speedup)) => Cell::Number(speedup, Unit::Ratio),
             (None, None) => Cell::Unknown,
         };
-        // A mean over some of the runs would stand for all of them.
+        // A mean over only some of the runs would be taken for the mean of all.
         let busy: Option<f64> = variation.runs.iter().map(|run| run.busy_share).sum();
         vec![
             Cell::Name(variation.name.clone()),
@@ -214,7 +214,7 @@ fn table(series: &Series) -> Table {
     }
 }
 
-/// The mean run time between the shortest and the longest.
+/// Returns the mean run time between the shortest and the longest.
 fn times(variation: &VariationResult) -> Cell {
     let RunTimes { wall_s, wall_s_min, wall_s_max, .. } = variation.times;
     if variation.runs.len() < 2 {
@@ -223,7 +223,7 @@ fn times(variation: &VariationResult) -> Cell {
     Cell::Range { low: wall_s_min, point: Some(wall_s), high: wall_s_max, unit: Unit::S, change: false }
 }
 
-/// The run times on one axis.
+/// Returns a figure with the run times on one axis.
 fn figure(series: &Series) -> Option<Figure> {
     if series.variations.len() < 2 {
         return None;

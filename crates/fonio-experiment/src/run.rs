@@ -20,16 +20,16 @@ use crate::task::{PREPARED, Task, TaskResult};
 use crate::test_bed::{Roles, TestBed};
 use crate::trial::check_stop;
 
-/// The workload of a run, and how much of it.
+/// The workload of a run, and how it is run.
 #[derive(Clone, Debug)]
 pub struct RunOptions<'a> {
     /// The workload.
     pub workload: &'a Workload,
-    /// The share of its full amount, above 0.
+    /// The share of the workload's full amount, above 0.
     pub scale: f64,
-    /// What its pauses are multiplied by.
+    /// The factor on its pauses.
     pub pace: f64,
-    /// Whether the recording goes on until the workload's dirty pages are written back. The run time does not include that.
+    /// Whether the recording continues until the workload's dirty pages are written back. The run time excludes this.
     pub write_back: bool,
     /// The seed of content and device model.
     pub seed: u64,
@@ -42,23 +42,23 @@ pub struct RunOptions<'a> {
 /// The results of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// What the workload did and how long it took.
+    /// What the workload did, and its run time.
     pub outcome: Outcome,
-    /// The recording.
+    /// The recording's directory.
     pub recording: PathBuf,
     /// The recording's analysis.
     pub analysed: Analysed,
-    /// The spans that the workload marked, in the order in which they ended.
+    /// The spans that the workload marked, in the order of their ends.
     pub marks: Vec<fonio_workload::Mark>,
-    /// What each emulated device did, by profile.
+    /// The report of each emulated device, with its profile.
     pub devices: Vec<(String, ServeReport)>,
 }
 
-/// Runs once and records to `out`.
+/// Runs the workload once and records to `out`.
 ///
 /// # Errors
 ///
-/// [`ExperimentError`]; everything that was made is undone, but for a recording that was begun.
+/// [`ExperimentError`]; everything that was made is undone, except for a recording that had begun.
 pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<Run, ExperimentError> {
     let mut bed = TestBed::make(setup, options.workload, options.seed, options.roles)?;
     let (result, socket) = (bed.scratch().join("result.json"), bed.scratch().join("call"));
@@ -79,7 +79,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     bed.unpace()?;
     let mut worker = Worker::prepare(&mut bed, &task, options)?;
     if let Some(share) = setup.cpu {
-        // Preparing was not confined. The ledger removes the group with the test bed.
+        // The preparation was not confined. The ledger removes the group with the test bed.
         ConfinedCpu::make(bed.ledger(), share)?.add(worker.child.id())?;
     }
     bed.forget_caches()?;
@@ -95,7 +95,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     Ok(Run { outcome, recording: out.to_owned(), analysed: Analysed::of(out)?, marks, devices })
 }
 
-/// Starts the prepared task under the recorder and waits for its end. `None` where the task has written no result.
+/// Starts the prepared task under the recorder and waits for its end. Returns `None` if the task wrote no result.
 fn record_task(
     bed: &TestBed,
     options: &RunOptions<'_>,
@@ -109,14 +109,14 @@ fn record_task(
     let record_options = RecordOptions {
         select: bed.watched().to_vec(),
         command: Some(command),
-        // The command that really runs only wakes the prepared process.
+        // The recorder's command only wakes the prepared process, so the recording gets the workload's command line.
         told_command: Some(command_line(options)),
         overwrite: true,
         ..RecordOptions::new(out)
     };
     let mut finished: Option<TaskResult> = None;
     let mut add_marks = |sink: &mut dyn RowSink| -> io::Result<()> {
-        // A task that failed has written no result; the caller reports it.
+        // A task that failed wrote no result; the caller reports it.
         let Ok(text) = std::fs::read(result) else { return Ok(()) };
         let found: TaskResult = serde_json::from_slice(&text)?;
         for mark in &found.marks {
@@ -141,7 +141,7 @@ fn record_task(
     Ok(finished)
 }
 
-/// The command line that repeats this run.
+/// Returns the command line that repeats this run.
 fn command_line(options: &RunOptions<'_>) -> Vec<String> {
     let mut words = vec!["fonio".to_owned(), "run".to_owned(), options.workload.name.clone()];
     if options.scale != 1.0 {
@@ -157,7 +157,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts it and waits until it is prepared.
+    /// Starts the process and waits until it is prepared.
     fn prepare(bed: &mut TestBed, task: &Task, options: &RunOptions<'_>) -> Result<Worker, ExperimentError> {
         let path = bed.scratch().join("task.json");
         let text = serde_json::to_vec(task).expect("a workload that was read can be written");
@@ -166,7 +166,7 @@ impl Worker {
         let mut command = Command::new(program);
         command.args(&options.roles.do_task).arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(ExperimentError::system("start", program))?;
-        // A process that has ended already left nothing behind.
+        // A process that has already ended needs no entry in the ledger.
         let entry = match ProcessId::of(child.id()) {
             Some(id) => Some(bed.ledger().begin(Step::Process { id, leads_group: false })?),
             None => None,
@@ -179,14 +179,14 @@ impl Worker {
         if line.trim() == PREPARED { Ok(worker) } else { Err(worker.failure()) }
     }
 
-    /// The error for a task without a result. The process has printed the reason on standard error.
+    /// Returns the error for a task without a result. The process has printed the reason on standard error.
     fn failure(&mut self) -> ExperimentError {
         let _ = self.child.kill();
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         ExperimentError::TaskFailed { status, complaint: "it says why above".to_owned() }
     }
 
-    /// Waits for the end of a process that has given its result.
+    /// Waits for the end of a process that has written its result.
     fn end(&mut self, bed: &mut TestBed) -> Result<(), ExperimentError> {
         let waited = self.child.wait();
         waited.map_err(ExperimentError::system("wait for", "the workload's process"))?;

@@ -1,4 +1,4 @@
-//! A workload in several setups, each run in interleaved rounds, and how those with a fix differ from those without.
+//! Runs a workload in several setups in interleaved rounds, and compares the setups with a fix to those without.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,13 +24,13 @@ pub struct Variation {
     pub setup: Setup,
 }
 
-/// The arms of a comparison: each of `setups` as it is, and with each of `candidates`. A fix is compared with its own setup
-/// without it, each further setup with the first. `refused` decides about a fix that means nothing for a setup: an error
-/// ends the planning, `Ok` leaves the fix out.
+/// Returns the arms of a comparison: each of `setups` unchanged, and with each of `candidates`. A fix is compared with
+/// its own setup without the fix, each further setup with the first one. `refused` is called for a fix that does not
+/// apply to a setup: an error ends the planning, `Ok` leaves the fix out.
 ///
 /// # Errors
 ///
-/// That of `refused`.
+/// The error of `refused`.
 pub fn variations(
     setups: &[(String, Setup)],
     candidates: &[Candidate],
@@ -65,31 +65,31 @@ pub fn variations(
 pub struct Series {
     /// The workload's name.
     pub workload: String,
-    /// The share of its full amount that was run.
+    /// The share of the workload's full amount that was run.
     pub scale: f64,
-    /// The seed of content and device model in the first round; each further round's is one higher.
+    /// The seed of content and device model in the first round; it increases by one with each round.
     pub seed: u64,
-    /// The share of one processor that the workload's process could use; `None` where it was not confined.
+    /// The share of one processor that the workload's process could use; `None` if it was not confined.
     pub cpu_share: Option<CpuShare>,
-    /// Each setup.
+    /// The result of each setup.
     pub variations: Vec<VariationResult>,
 }
 
 /// The results of one setup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VariationResult {
-    /// Its name.
+    /// The setup's name.
     pub name: String,
-    /// The name of the setup that it is compared with: the same without a fix, or the first.
+    /// The name of the setup that it is compared with: the same setup without a fix, or the first one.
     pub compared_with: Option<String>,
-    /// What a power cut can lose with it, a sentence; `None` without a fix.
+    /// A sentence on what a power cut can lose with the fix; `None` without a fix.
     pub power_cut: Option<String>,
-    /// Whether promised durability holds, or only a recent piece can be lost.
+    /// Whether all data reported as durable survive a power cut, or only recent writes can be lost.
     pub safe: bool,
-    /// Its run times.
+    /// The setup's run times.
     #[serde(flatten)]
     pub times: RunTimes,
-    /// Each run.
+    /// The figures of each run.
     pub runs: Vec<RunFigures>,
 }
 
@@ -98,37 +98,37 @@ pub struct VariationResult {
 pub struct RunFigures {
     /// Run time in seconds.
     pub wall_s: f64,
-    /// Seconds of it that the workload paused on purpose, summed over its threads.
+    /// Seconds of the run time that the workload paused on purpose, summed over its threads.
     pub think_s: f64,
-    /// Requests to the devices under test.
+    /// Number of requests to the devices under test.
     pub requests: u64,
-    /// Bytes that they read.
+    /// Bytes read by these requests.
     pub read_bytes: u64,
-    /// Bytes that they wrote.
+    /// Bytes written by these requests.
     pub write_bytes: u64,
     /// Bytes written that continue an earlier write.
     pub sequential_write_bytes: u64,
-    /// Flushes.
+    /// Number of flushes.
     pub flushes: u64,
-    /// Share of the summed latency that sync writes make up.
+    /// Share of sync writes in the summed latency.
     pub sync_write_share: Option<f64>,
-    /// Time with a request in flight, over the run time.
+    /// Share of the run time with a request in flight.
     pub busy_share: Option<f64>,
     /// The report's verdict.
     pub verdict: String,
-    /// Seconds of each phase.
+    /// Duration of each phase in seconds.
     pub phases_s: BTreeMap<String, f64>,
-    /// Seconds of each marked span, summed over its rounds.
+    /// Duration of each marked span in seconds, summed over its rounds.
     pub spans_s: BTreeMap<String, f64>,
     /// The workload's files at the end, by group.
     pub files: BTreeMap<String, FilesOutcome>,
-    /// Bytes of its databases at the end.
+    /// Size of each of the workload's databases at the end, in bytes.
     pub database_bytes: BTreeMap<String, u64>,
     /// Bytes of HTTP bodies received.
     pub fetched_bytes: u64,
-    /// Whether the measurement holds.
+    /// Whether the measurement is valid.
     pub valid: bool,
-    /// Where the recording is.
+    /// The recording's directory.
     pub recording: PathBuf,
 }
 
@@ -176,16 +176,16 @@ fn seconds<'a>(marks: impl Iterator<Item = &'a Mark>) -> BTreeMap<String, f64> {
     seconds
 }
 
-/// Runs every setup in rounds, records and analyses each run once, and compares. Also returns the analysis of the first
-/// run. `begins` is called before each run; recordings go to folders in `out`.
+/// Runs every setup in rounds, records and analyses each run once, and compares the setups. Also returns the analysis
+/// of the first run. `begins` is called before each run; recordings go to folders in `out`.
 ///
 /// # Errors
 ///
-/// [`ExperimentError`] of the first run that failed.
+/// The [`ExperimentError`] of the first run that failed.
 ///
 /// # Panics
 ///
-/// As [`Plan::run`].
+/// Like [`Plan::run`].
 pub fn run_series(
     arms: &[Arm<Variation>],
     rounds: Rounds,
@@ -226,12 +226,12 @@ fn results(arms: &[Arm<Variation>], runs: Vec<Vec<RunFigures>>) -> Vec<Variation
     arms.iter().zip(runs).zip(times).map(result).collect()
 }
 
-/// Those of `arms` that are worth repeating after each was run once: every setup without a fix, and the `count` fastest
-/// fixes of each.
+/// Returns the `arms` that are worth repeating after each was run once: every setup without a fix, and the `count`
+/// fastest fixes of each setup.
 ///
 /// # Panics
 ///
-/// Where `once` is the series of other arms.
+/// If `once` is the series of other arms.
 pub fn fastest(arms: &[Arm<Variation>], once: &Series, count: usize) -> Vec<Arm<Variation>> {
     assert_eq!(arms.len(), once.variations.len(), "each was run");
     let mut kept: Vec<usize> = Vec::new();

@@ -10,16 +10,16 @@ use fonio_workload::Overrides;
 /// The storage that a workload runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// A directory of the machine's own file systems.
+    /// A directory on a file system of the machine.
     Directory(PathBuf),
-    /// A block device that is formatted for it.
+    /// A block device that is formatted for the workload.
     Device {
         /// The device's node.
         path: PathBuf,
         /// How the user confirmed that it may be overwritten.
         confirmation: Confirmation,
     },
-    /// A device that is emulated from this profile.
+    /// A device emulated from this profile.
     Profile(String),
 }
 
@@ -35,30 +35,30 @@ pub enum Medium {
 /// Everything between a workload and the flash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// The storage that it runs on.
+    /// The storage that the workload runs on.
     pub storage: Storage,
     /// The size of an emulated device.
     pub size: ByteCount,
-    /// The file system that is made there; not in a folder, which has one.
+    /// The file system to make on a device; unused for a folder, which already has one.
     pub filesystem: Filesystem,
     /// Mount options, separated by commas.
     pub mount_options: Vec<String>,
     /// The I/O scheduler.
     pub scheduler: String,
-    /// The link to the server; loopback without one.
+    /// The link to the server; loopback if there is none.
     pub link: Option<LinkRates>,
-    /// Directories of the workload that lie on another medium.
+    /// Directories of the workload that are on another medium.
     pub moved: BTreeMap<String, Medium>,
-    /// Whether a device faster than this machine can serve is served as fast as the machine can.
+    /// Whether a device faster than this machine can emulate runs at the machine's speed.
     pub at_floor: bool,
     /// The share of one processor that the workload's process may use; `None` for no limit.
     pub cpu: Option<CpuShare>,
-    /// Changes to what the workload's definition says.
+    /// Changes to the workload's definition.
     pub overrides: Overrides,
 }
 
 impl Setup {
-    /// The plain setup on `storage`: ext4, no scheduler, no link, 2 GiB.
+    /// Returns the plain setup on `storage`: ext4, no scheduler, no link, 2 GiB.
     pub fn on(storage: Storage) -> Setup {
         Setup {
             storage,
@@ -74,7 +74,7 @@ impl Setup {
         }
     }
 
-    /// Whether the file system below the workload is made for it, so that its options can be chosen.
+    /// Returns whether the file system is made for the workload, so that its options can be chosen.
     pub fn owns_filesystem(&self) -> bool {
         !matches!(self.storage, Storage::Directory(_))
     }

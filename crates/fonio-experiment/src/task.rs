@@ -1,8 +1,8 @@
 //! The workload's own process: its task, and its result.
 //!
-//! The process is this program again and does nothing else. It prepares the workload, says so, and waits to be called. The
-//! recorder's command is a [`start_task`], which calls the process and ends with it, so that the recording does not hold
-//! the preparation. Marks and outcome go to a file that is not on the device under test.
+//! The process runs this program again, only for this task. It prepares the workload, reports that, and waits for a
+//! call. The recorder's command is a [`start_task`], which calls the process and ends with it; therefore the recording
+//! does not contain the preparation. Marks and outcome go to a file that is not on the device under test.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,18 +22,18 @@ pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) places: BTreeMap<String, PathBuf>,
     pub(crate) options: Options,
-    /// Where it can be called once it is prepared.
+    /// The socket on which the process waits for the call once it is prepared.
     pub(crate) socket: PathBuf,
-    /// The file that takes the [`TaskResult`].
+    /// The file for the [`TaskResult`].
     pub(crate) result: PathBuf,
-    /// Whether dirty pages are written back before the caller is answered.
+    /// Whether dirty pages are written back before the caller gets its answer.
     pub(crate) write_back: bool,
 }
 
 /// The line that the process prints when it is prepared.
 pub(crate) const PREPARED: &str = "prepared";
 
-/// Its answer to the caller after a run without an error.
+/// The answer to the caller after a run without an error.
 const DONE: &str = "done";
 
 /// The result of a run.
@@ -43,7 +43,7 @@ pub(crate) struct TaskResult {
     pub(crate) outcome: Outcome,
 }
 
-/// Does the task in `file`: prepares, waits to be called, runs. Progress goes to standard error if that is a terminal.
+/// Does the task in `file`: prepares, waits for the call, runs. Progress goes to standard error if that is a terminal.
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
 ///
 /// # Errors
 ///
-/// [`ExperimentError::TaskFailed`] with the process's own message.
+/// [`ExperimentError::TaskFailed`] with the message of the process.
 pub fn start_task(socket: &Path) -> Result<(), ExperimentError> {
     let mut stream = UnixStream::connect(socket).map_err(ExperimentError::system("call", socket))?;
     let mut answer = String::new();
@@ -99,7 +99,7 @@ fn failed(complaint: &str) -> ExperimentError {
     ExperimentError::TaskFailed { status: "no outcome".to_owned(), complaint: complaint.to_owned() }
 }
 
-/// An error and its causes in one sentence.
+/// Joins an error and its causes into one sentence.
 fn chain(error: &ExperimentError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! A setup made real: devices, file systems, directories, the link and the server behind it. Dropping it undoes everything.
+//! A test bed: the devices, file systems, directories, link and server of a setup. Dropping it undoes everything.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,34 +18,34 @@ use fonio_workload::definition::Workload;
 use crate::error::ExperimentError;
 use crate::setup::{Medium, Setup, Storage};
 
-/// Memory for a place: more than any workload writes, and taken only as it is written.
+/// Size of a place in memory: more than any workload writes. Memory is only used as data are written.
 const MEMORY_PLACE: u64 = 1 << 30;
 
-/// How this program starts itself in its other roles: the file, and the arguments of each role.
+/// How this program starts itself in its other roles: its file, and the arguments of each role.
 #[derive(Clone, Debug)]
 pub struct Roles {
     /// The program's file.
     pub program: PathBuf,
-    /// It calls [`fonio_emulator::serve`] and nothing else.
+    /// The role that only calls [`fonio_emulator::serve`].
     pub serve_device: Vec<String>,
-    /// It calls [`crate::serve_http`] with the address that follows.
+    /// The role that calls [`crate::serve_http`] with the address that follows.
     pub serve_http: Vec<String>,
-    /// It calls [`crate::do_task`] with the file that follows.
+    /// The role that calls [`crate::do_task`] with the file that follows.
     pub do_task: Vec<String>,
-    /// It calls [`crate::start_task`] with the socket that follows.
+    /// The role that calls [`crate::start_task`] with the socket that follows.
     pub start_task: Vec<String>,
-    /// It mounts the first directory that follows on the second, with the options after `-o` before them, stays in the
-    /// foreground, and prints a line once the mount is there.
+    /// The role that mounts the first directory that follows on the second, with the options after `-o` before them,
+    /// stays in the foreground, and prints a line when the mount is ready.
     pub mount: Vec<String>,
 }
 
-/// A setup made real.
+/// The devices, file systems, directories, link and server of a setup.
 #[derive(Debug)]
 pub struct TestBed {
-    // Ends first: it uses what the others make.
+    // Ends first, because it uses the others.
     server: Option<Child>,
     devices: Vec<(String, Emulated)>,
-    /// `None` once it is closed.
+    /// `None` after the test bed is closed.
     ledger: Option<Ledger>,
     places: BTreeMap<String, PathBuf>,
     watched: Vec<Selector>,
@@ -54,11 +54,11 @@ pub struct TestBed {
 }
 
 impl TestBed {
-    /// Makes what `setup` says for `workload`.
+    /// Makes the test bed of `setup` for `workload`.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError`]; what was made by then is undone.
+    /// [`ExperimentError`]; everything made before the error is undone.
     pub fn make(
         setup: &Setup,
         workload: &Workload,
@@ -82,12 +82,12 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Makes what `setup` says for any command: a folder is used as it is, and on a device that is formatted for it
-    /// `with` is copied. With a link there is a server behind it. The folder is the one place, `dir`.
+    /// Makes the test bed of `setup` for any command. A folder is used as it is; `with` is copied to a device that is
+    /// formatted for the command. With a link, a server runs behind it. The folder is the only place, `dir`.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError`]; what was made by then is undone.
+    /// [`ExperimentError`]; everything made before the error is undone.
     pub fn for_command(
         setup: &Setup,
         with: &[PathBuf],
@@ -116,7 +116,7 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Nothing but a ledger and a folder for small files.
+    /// Makes a ledger and a folder for small files, and nothing else.
     fn bare() -> Result<TestBed, ExperimentError> {
         let state = Ledger::default_dir();
         Ledger::recover(&state)?;
@@ -134,50 +134,51 @@ impl TestBed {
         })
     }
 
-    /// The folder of each place.
+    /// Returns the folder of each place.
     pub fn places(&self) -> &BTreeMap<String, PathBuf> {
         &self.places
     }
 
-    /// What a recorder should watch.
+    /// Returns the devices that a recorder should watch.
     pub fn watched(&self) -> &[Selector] {
         &self.watched
     }
 
-    /// Where the workload's server listens.
+    /// Returns the address on which the workload's server listens.
     pub fn http(&self) -> Option<SocketAddr> {
         self.http
     }
 
-    /// A folder for the run's own small files, not on the device under test.
+    /// Returns a folder for the run's own small files, which is not on the device under test.
     pub fn scratch(&self) -> &Path {
         &self.scratch
     }
 
-    /// For processes that must not outlive the bed.
+    /// Returns the ledger, for processes that must not outlive the test bed.
     pub(crate) fn ledger(&mut self) -> &mut Ledger {
         self.ledger.as_mut().expect("it is there until the bed is closed")
     }
 
-    /// The emulated devices answer at once: what is there before a run takes no time that anybody measures.
+    /// Makes the emulated devices answer at once, so that preparing a run takes no time.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError::Emulator`] where one died.
+    /// [`ExperimentError::Emulator`] if the process of a device has ended.
     pub fn unpace(&mut self) -> Result<(), ExperimentError> {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.unpace()?))
     }
 
-    /// They answer at the model's time again.
+    /// Makes the emulated devices answer at the model's times again.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError::Emulator`] where one died.
+    /// [`ExperimentError::Emulator`] if the process of a device has ended.
     pub fn pace(&mut self) -> Result<(), ExperimentError> {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.pace()?))
     }
 
-    /// Writes back what the places hold and forgets it, so that the run begins cold. Nobody else's cache is touched.
+    /// Writes back the cached data of the places and drops them, so that the run begins cold. No other file's cache is
+    /// touched.
     ///
     /// # Errors
     ///
@@ -189,21 +190,21 @@ impl TestBed {
         Ok(())
     }
 
-    /// What the emulated devices did so far, by profile.
+    /// Returns the report of each emulated device so far, with its profile.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError::Emulator`] where one died.
+    /// [`ExperimentError::Emulator`] if the process of a device has ended.
     pub fn reports(&mut self) -> Result<Vec<(String, ServeReport)>, ExperimentError> {
         let report = |(profile, device): &mut (String, Emulated)| Ok((profile.clone(), device.report()?));
         self.devices.iter_mut().map(report).collect()
     }
 
-    /// Undoes everything and says what could not be undone.
+    /// Undoes everything, and returns an error for anything that could not be undone.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError`]; the ledgers keep what is left for the next start.
+    /// [`ExperimentError`]; the ledgers keep what remains for the next start.
     pub fn close(mut self) -> Result<(), ExperimentError> {
         self.stop_server();
         for (_, device) in std::mem::take(&mut self.devices) {
@@ -274,7 +275,7 @@ impl TestBed {
             serve: ServeConfig {
                 profile: profile.to_owned(),
                 capacity: size,
-                // A card that has been in use has no part that was never written.
+                // A used card has no part that was never written.
                 written: size,
                 seed,
                 dilate: 1.0,
@@ -338,7 +339,7 @@ impl TestBed {
 
     fn stop_server(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // It ends with its standard input; killing it is for one that does not.
+            // The server ends when its standard input closes; it is killed in case it does not.
             drop(server.stdin.take());
             let _ = server.kill();
             let _ = server.wait();

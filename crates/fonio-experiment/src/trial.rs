@@ -1,9 +1,9 @@
-//! The trial engine: several things measured in interleaved rounds, and compared within rounds.
+//! The trial engine: measures several arms in interleaved rounds, and compares them within rounds.
 //!
-//! A [`Plan`] lists its arms: setups of a workload, places of a launch, layers of an I/O path. A round measures every arm
-//! once, so that whatever changes on the machine meanwhile affects all arms alike. Each round has its own seed, the same
-//! for all arms: only the arm differs within a round, and one lucky seed decides nothing. [`Plan::run`] does the rounds;
-//! [`run_times`] and [`compare`] turn what the trials measured into ratios with intervals.
+//! A [`Plan`] lists its arms: setups of a workload, places of a launch, layers of an I/O path. A round measures every
+//! arm once, so that changes on the machine over time affect all arms alike. Each round has its own seed, the same for
+//! all arms: only the arm differs within a round, and one lucky seed decides nothing. [`Plan::run`] runs the rounds;
+//! [`run_times`] and [`compare`] turn the measurements into ratios with intervals.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 
-/// One of the things that a plan compares.
+/// One of the alternatives that a plan compares.
 #[derive(Clone, Debug)]
 pub struct Arm<S> {
-    /// Its name, which is also that of its recordings' folders.
+    /// The arm's name, also used for the folders of its recordings.
     pub name: String,
-    /// The index of the arm that it is compared with; `None` for the first.
+    /// The index of the arm that this one is compared with; `None` for the first.
     pub compared_with: Option<usize>,
-    /// How it is set up.
+    /// How the arm is set up.
     pub setup: S,
 }
 
@@ -31,27 +31,27 @@ pub struct Arm<S> {
 pub enum Rounds {
     /// This many, at least 1.
     Fixed(u32),
-    /// As many as bring the interval of every arm's ratio within `factor` of the ratio, judged from a pilot of
-    /// three rounds, which count as well; fewer where they would not fit into `budget`.
+    /// As many as bring the interval of every arm's ratio within `factor` of the ratio, estimated from a pilot of three
+    /// rounds, which count as well; fewer if they would exceed `budget`.
     Pilot {
-        /// Above 1: 1.25 is within 25 percent.
+        /// Factor above 1: 1.25 means within 25 percent.
         factor: f64,
-        /// For all rounds together.
+        /// Time limit for all rounds together.
         budget: Duration,
     },
 }
 
-/// Rounds of a pilot: the fewest that have a spread.
+/// Rounds of a pilot: the smallest number that has a spread.
 pub const PILOT_ROUNDS: u32 = RUNS_MIN as u32;
 
-/// What is measured, in which order and how often.
+/// The arms to measure, their order and their number of rounds.
 #[derive(Debug)]
 pub struct Plan<'a, S> {
     /// The arms, at least one.
     pub arms: &'a [Arm<S>],
-    /// How often each is measured.
+    /// How often each arm is measured.
     pub rounds: Rounds,
-    /// The seed of the first round; each further round's is one higher.
+    /// The seed of the first round; it increases by one with each round.
     pub seed: u64,
     /// Set by a signal handler: no further trial begins.
     pub stop: &'a AtomicBool,
@@ -68,38 +68,38 @@ pub struct Trial<'a, S> {
     pub setup: &'a S,
     /// The round, from 1.
     pub round: u32,
-    /// The rounds, as far as they are known: a pilot can add some.
+    /// The number of rounds known so far: a pilot can add more.
     pub rounds: u32,
-    /// The trials of these rounds.
+    /// The number of trials in these rounds.
     pub trials: usize,
     /// The round's seed.
     pub seed: u64,
 }
 
 impl<S> Trial<'_, S> {
-    /// The folder of this trial's recording inside `results`.
+    /// Returns the folder of this trial's recording in `results`.
     pub fn recording(&self, results: &Path) -> PathBuf {
         results.join(file_name(self.name, self.round))
     }
 }
 
-/// What a trial measured.
+/// A trial's measurement that has a run time.
 pub trait Timed {
-    /// Run time in seconds, above 0.
+    /// Returns the run time in seconds, above 0.
     fn wall_s(&self) -> f64;
 }
 
 impl<S> Plan<'_, S> {
-    /// Measures every arm in every round with `measure`, and returns what each arm's trials measured, in the order of the
-    /// arms and the rounds. `begins` is called before each trial.
+    /// Measures every arm in every round with `measure`, and returns the results of each arm, in the order of the arms
+    /// and the rounds. `begins` is called before each trial.
     ///
     /// # Errors
     ///
-    /// That of the first trial that failed, and [`ExperimentError::Interrupted`] once `stop` is set.
+    /// The error of the first trial that failed, and [`ExperimentError::Interrupted`] after `stop` is set.
     ///
     /// # Panics
     ///
-    /// Without an arm or a round, or where an arm is compared with a later one.
+    /// If there is no arm or no round, or if an arm is compared with a later one.
     pub fn run<T: Timed>(
         &self,
         begins: &mut dyn FnMut(&Trial<'_, S>),
@@ -136,12 +136,12 @@ impl<S> Plan<'_, S> {
     }
 }
 
-/// [`ExperimentError::Interrupted`] once `stop` is set.
+/// Returns [`ExperimentError::Interrupted`] if `stop` is set.
 pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), ExperimentError> {
     if stop.load(Ordering::Relaxed) { Err(ExperimentError::Interrupted) } else { Ok(()) }
 }
 
-/// All rounds: as many as every arm's interval needs and the budget allows.
+/// Returns the total number of rounds: as many as every arm's interval needs and the budget allows.
 fn rounds_after_pilot<S, T: Timed>(
     arms: &[Arm<S>],
     results: &[Vec<T>],
@@ -150,7 +150,7 @@ fn rounds_after_pilot<S, T: Timed>(
     pilot: Duration,
 ) -> u32 {
     let fit = f64::from(PILOT_ROUNDS) * budget.as_secs_f64() / pilot.as_secs_f64().max(f64::MIN_POSITIVE);
-    // More rounds than this add nothing, however short they are.
+    // More rounds than this add nothing, even if they are short.
     let most = fit.clamp(f64::from(PILOT_ROUNDS), 1000.0) as usize;
     let needed = arms.iter().zip(results).filter_map(|(arm, own)| {
         rounds_needed(&times(&results[arm.compared_with?]), &times(own), factor, most)
@@ -171,14 +171,14 @@ pub struct RunTimes {
     pub wall_s_min: f64,
     /// The longest run in seconds.
     pub wall_s_max: f64,
-    /// How many times as fast as the arm that it is compared with: the geometric mean of the rounds' ratios. Above 1 is
+    /// Speedup over the arm that this one is compared with: the geometric mean of the rounds' ratios. Above 1 is
     /// faster; `None` for the first arm.
     pub speedup: Option<f64>,
-    /// Its run time over that of the arm that it is compared with, with the interval by rounds.
+    /// Run time over that of the arm that this one is compared with, with the interval by rounds.
     pub change: Option<Change>,
 }
 
-/// The run times of each arm. The intervals hold together (Holm).
+/// Returns the run times of each arm. The intervals hold simultaneously (Holm).
 pub fn run_times<S, T: Timed>(arms: &[Arm<S>], results: &[Vec<T>]) -> Vec<RunTimes> {
     let all: Vec<Vec<f64>> = results.iter().map(|results| times(results)).collect();
     let values: Vec<Option<Vec<f64>>> = all.iter().cloned().map(Some).collect();
@@ -192,9 +192,9 @@ pub fn run_times<S, T: Timed>(arms: &[Arm<S>], results: &[Vec<T>]) -> Vec<RunTim
     all.iter().enumerate().map(spread).collect()
 }
 
-/// How each arm's values compare with those of the arm that it is compared with, paired by rounds. `figures` holds one
-/// list for each figure, with the values of each arm: `None` for an arm that has none. All figures of all arms are tested
-/// together (Holm). The answer is `None` where there is nothing to compare.
+/// Compares each arm's values with those of the arm that it is compared with, paired by rounds. `figures` holds one
+/// list for each figure, with the values of each arm: `None` for an arm without values. All figures of all arms are
+/// tested together (Holm). An entry of the result is `None` if there is nothing to compare.
 pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Vec<Vec<Option<Change>>> {
     let pair = |(figure, at): (usize, usize)| {
         let values = figures[figure];
@@ -208,7 +208,7 @@ pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Ve
     all.chunks(arms.len()).map(<[_]>::to_vec).collect()
 }
 
-/// Mean, least and greatest of an arm's values.
+/// Mean, minimum and maximum of an arm's values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     pub(crate) mean: f64,
@@ -226,7 +226,7 @@ impl Spread {
     }
 }
 
-/// A file name that every file system accepts and that is not hidden.
+/// Returns a file name that every file system accepts and that is not hidden.
 fn file_name(arm: &str, round: u32) -> String {
     let arm = if arm == "." { "here" } else { arm };
     let plain =

@@ -1,13 +1,13 @@
-//! How fonio ends.
+//! The exit codes of fonio.
 
 use std::process::ExitCode;
 
-/// The exit codes; usage errors and bad input are `anyhow` errors and end in [`USAGE`].
+/// The exit codes. Usage errors and bad input are `anyhow` errors and exit with [`USAGE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// 0.
     Fine,
-    /// 1: a threshold that the user stated is broken.
+    /// 1: a limit that the user stated is exceeded.
     BudgetBroken,
     /// 3: there was nothing to measure, or the measurement is not valid.
     NotValid,
@@ -16,7 +16,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The more severe of two.
+    /// Returns the more severe of the two codes.
     pub fn worse(self, other: Exit) -> Exit {
         let weight = |exit| match exit {
             Exit::Fine => 0,
@@ -30,7 +30,8 @@ impl Exit {
 /// The exit code of usage errors and bad input.
 pub const USAGE: u8 = 2;
 
-/// Before `-- COMMAND`, as `env` and `timeout` have them: fonio itself failed, the command cannot be run, there is none.
+/// The exit codes before `-- COMMAND`, as in `env` and `timeout`: fonio itself failed, the command cannot be run, or it
+/// does not exist.
 pub const FAILED: u8 = 125;
 /// See [`FAILED`].
 pub const CANNOT_RUN: u8 = 126;

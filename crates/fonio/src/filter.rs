@@ -1,4 +1,4 @@
-//! From the filters on the command line to those of the analysis.
+//! Turns the filters on the command line into those of the analysis.
 
 use anyhow::{Result, bail};
 use fonio_analysis::filter::{Filter, FilterOptions};
@@ -7,7 +7,7 @@ use fonio_core::{Meta, RowSink};
 use crate::cli::{FilterArgs, Reading};
 use crate::input::Subject;
 
-/// The filter that `arguments` ask for; `None` where they ask for none. Devices are named as the subject names them.
+/// Returns the filter of `arguments`; `None` if they have none. Devices have the names that the subject gives them.
 pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<FilterOptions>> {
     let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let (tids, comms): (Vec<_>, Vec<_>) = arguments
@@ -26,7 +26,7 @@ pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<Filte
     Ok((options != FilterOptions::default()).then_some(options))
 }
 
-/// `major:minor` of the device that the user means.
+/// Returns `major:minor` of the device that the user named.
 fn device(name: &str, subject: &Subject) -> Result<String> {
     let is_number = name.split_once(':').is_some_and(|(major, minor)| {
         [major, minor]
@@ -51,7 +51,7 @@ fn device(name: &str, subject: &Subject) -> Result<String> {
     bail!("the recording has no device {name}; it has {}", known.join(", "))
 }
 
-/// Pours `subject` through the filter into `sink`, which puts rows in order itself.
+/// Pours `subject` through the filter into `sink`, which orders the rows itself.
 pub fn pour_unordered(
     subject: Subject,
     reading: &Reading,
@@ -64,7 +64,7 @@ pub fn pour_unordered(
     }
 }
 
-/// Pours `subject` through the filter into `sink`, in the tables' order.
+/// Pours `subject` through the filter into `sink`, in the order of the tables.
 pub fn pour(
     subject: Subject,
     reading: &Reading,

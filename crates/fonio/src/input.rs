@@ -1,4 +1,4 @@
-//! What the user named: a recording, or a foreign trace in one or more files.
+//! The inputs that the user named: a recording, or a foreign trace in one or more files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,9 +17,9 @@ use fonio_trace::recognise::{ReadOptions, open};
 use crate::cli::Reading;
 use crate::progress::Progress;
 
-/// Something that rows can be had from.
+/// A source of rows.
 pub enum Subject {
-    /// fonio's own.
+    /// A recording of fonio.
     Recording(Box<Recording>),
     /// A foreign trace.
     Trace(Trace),
@@ -31,7 +31,7 @@ pub struct Trace {
 }
 
 impl Subject {
-    /// Finds out what `paths` are: one recording, or the files of one trace.
+    /// Determines whether `paths` are one recording or the files of one trace.
     pub fn resolve(paths: &[PathBuf]) -> Result<Subject> {
         if let [path] = paths {
             if path.is_dir() {
@@ -86,7 +86,7 @@ impl Subject {
         }
     }
 
-    /// The name to show for it.
+    /// Returns the name to show for the subject.
     pub fn name(&self) -> String {
         match self {
             Subject::Recording(recording) => recording.dir().display().to_string(),
@@ -101,7 +101,7 @@ impl Subject {
         }
     }
 
-    /// Pushes every row into `sink`, requests and bios in their tables' order.
+    /// Pushes every row into `sink`, requests and bios in the order of their tables.
     pub fn pour(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
             Subject::Recording(recording) => {
@@ -122,7 +122,7 @@ impl Subject {
         }
     }
 
-    /// Like [`pour`](Subject::pour), for a sink that puts rows in order itself.
+    /// Like [`pour`](Subject::pour), for a sink that orders the rows itself.
     pub fn pour_unordered(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
             Subject::Trace(trace) => trace.pour(reading, sink),
@@ -132,7 +132,7 @@ impl Subject {
 }
 
 impl Trace {
-    /// Reads and assembles the trace ahead of `sink`, on a second processor where there is one.
+    /// Reads and assembles the trace ahead of `sink`, on a second processor if there is one.
     fn pour(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         hand_over(sink, |sink| self.read(reading, sink))
     }
@@ -173,7 +173,7 @@ impl Trace {
     }
 }
 
-/// Counts the bytes that went through.
+/// Counts the bytes read through it.
 struct Counted {
     inner: Box<dyn Read + Send>,
     done: Arc<AtomicU64>,
@@ -187,13 +187,13 @@ impl Read for Counted {
     }
 }
 
-/// `X` of `X.blktrace.3`.
+/// Returns `X` for `X.blktrace.3`.
 fn per_cpu_prefix(path: &Path) -> Option<PathBuf> {
     let (prefix, cpu) = path.to_str()?.rsplit_once(".blktrace.")?;
     (!cpu.is_empty() && cpu.bytes().all(|letter| letter.is_ascii_digit())).then(|| prefix.into())
 }
 
-/// `X.blktrace.0`, `X.blktrace.1`, … for `X`, by number.
+/// Returns `X.blktrace.0`, `X.blktrace.1`, … for `X`, ordered by number.
 fn per_cpu_files(prefix: &Path) -> Result<Vec<PathBuf>> {
     let dir = match prefix.parent() {
         Some(dir) if dir != Path::new("") => dir,

@@ -1,4 +1,4 @@
-//! `fonio`: parse, call, print.
+//! `fonio`: parses the command line, calls the command, prints errors.
 
 mod cli;
 mod commands;
@@ -40,11 +40,11 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(exit) => exit.into(),
-        // The reader of our output has seen enough: `fonio report X | head`.
+        // The reader of our output closed it: `fonio report X | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let (text, code) = match signals::exit_code() {
-                // What failed then, failed because of the signal.
+                // The error is a consequence of the signal.
                 Some(code) => ("interrupted".to_owned(), code),
                 None => (format!("{error:#}"), exit::USAGE),
             };

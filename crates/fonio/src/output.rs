@@ -1,4 +1,4 @@
-//! The answer, in the form that was asked for.
+//! Shows the answer in the requested form.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -14,31 +14,31 @@ use fonio_report::{Document, TerminalStyle, json, render_html, render_markdown, 
 use crate::cli::{Colour, Output};
 use crate::exit::Exit;
 
-/// What was found out about one recording or trace.
+/// The analysis of one recording or trace.
 pub struct Explained {
-    /// What the user called it.
+    /// The name that the user gave it.
     pub name: String,
     /// The answers.
     pub analysis: Analysis,
-    /// Where it comes from.
+    /// The description of its source.
     pub meta: Meta,
 }
 
-/// The budgets on the command line. They are read before the work, so that a slip of the pen costs no time.
+/// Parses the budgets on the command line. This happens before the work, so that a typing error costs no time.
 pub fn budgets(output: &Output) -> Result<Vec<Budget>> {
     output.budget.iter().map(|text| Ok(Budget::parse(text)?)).collect()
 }
 
-/// How much of a report a terminal gets.
+/// How much of a report the terminal shows.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent<'a> {
-    /// One screen, which ends with these commands.
+    /// One screen, ending with these commands.
     FirstScreen(&'a [String]),
     /// Everything.
     All,
 }
 
-/// Shows the analysis and compares it with the budgets.
+/// Shows the analysis and checks it against the budgets.
 pub fn show(
     explained: &Explained,
     output: &Output,
@@ -65,7 +65,7 @@ pub fn show(
     judge(explained, &outcomes, None)
 }
 
-/// The exit code for one of several recordings, whose broken and kept budgets are told by name.
+/// Returns the exit code for one of several recordings; its broken and kept budgets are printed with its name.
 pub fn verdict(explained: &Explained, budgets: &[Budget]) -> Result<Exit> {
     judge(explained, &evaluate(&explained.analysis, budgets)?, Some(&explained.name))
 }
@@ -73,7 +73,7 @@ pub fn verdict(explained: &Explained, budgets: &[Budget]) -> Result<Exit> {
 fn judge(explained: &Explained, outcomes: &[Outcome], name: Option<&str>) -> Result<Exit> {
     for outcome in outcomes {
         let of = name.map(|name| format!(" of {name}")).unwrap_or_default();
-        // JSON and Markdown on standard output stay clean.
+        // Budgets go to standard error, because standard output must hold only the JSON or Markdown.
         writeln!(io::stderr(), "budget{of}: {}", outcome.sentence)?;
     }
     Ok(if !explained.analysis.validity.ok {
@@ -93,7 +93,7 @@ fn evaluate(analysis: &Analysis, budgets: &[Budget]) -> Result<Vec<Outcome>> {
     budgets.iter().map(|budget| Ok(budget.evaluate(&figures)?)).collect()
 }
 
-/// Terminal, Markdown or HTML.
+/// Shows the document on the terminal, as Markdown or as HTML.
 pub fn show_document(document: &Document, output: &Output, extent: Extent<'_>, colour: Colour) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     if output.markdown {
@@ -109,14 +109,14 @@ pub fn show_document(document: &Document, output: &Output, extent: Extent<'_>, c
     write_html(document, output.html.as_deref())
 }
 
-/// On the terminal, whatever else there is.
+/// Shows the document on the terminal, regardless of other outputs.
 pub fn show_on_terminal(document: &Document, colour: Colour) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     render_terminal(document, terminal_style(colour), &mut out)?;
     Ok(out.flush()?)
 }
 
-/// Writes the HTML report where one was asked for.
+/// Writes the HTML report if the user asked for it.
 pub fn write_html(document: &Document, path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()))?;
@@ -126,7 +126,7 @@ pub fn write_html(document: &Document, path: Option<&Path>) -> Result<()> {
         .with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// Whether standard output gets colours (<https://no-color.org>).
+/// Returns whether standard output gets colours (<https://no-color.org>).
 pub fn wants_colour(colour: Colour) -> bool {
     match colour {
         Colour::Always => true,
@@ -142,13 +142,13 @@ fn terminal_style(colour: Colour) -> TerminalStyle {
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
         .unwrap_or_default();
-    // A file or pipe takes UTF-8; a terminal does where its locale says so.
+    // A file or pipe can take UTF-8; a terminal can if its locale says so.
     let unicode = !io::stdout().is_terminal() || locale.to_uppercase().replace('-', "").contains("UTF8");
     let width = terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0));
     TerminalStyle { colour: wants_colour(colour), width, unicode, ..TerminalStyle::PLAIN }
 }
 
-/// A byte count as the reports write it.
+/// Formats a byte count as the reports do.
 pub fn bytes(count: ByteCount) -> String {
     Unit::Bytes.format(count.0 as f64)
 }

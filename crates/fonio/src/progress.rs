@@ -1,4 +1,4 @@
-//! Progress of what takes longer than two seconds, on standard error where that is a terminal.
+//! Shows the progress of work that takes longer than two seconds, on standard error if that is a terminal.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fonio_experiment::Trial;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Quick work shows nothing: a bar that flashes by only distracts.
+/// Shorter work shows nothing: a bar that appears briefly only distracts.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// A bar that follows a counter until it is dropped.
@@ -19,7 +19,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Follows `done`, which somebody else advances, towards `total` bytes.
+    /// Follows `done`, which other code advances, up to `total` bytes.
     pub fn bytes(what: &'static str, total: Option<u64>, done: Arc<AtomicU64>) -> Progress {
         let over = Arc::new(AtomicBool::new(false));
         let thread = std::io::stderr().is_terminal().then(|| {
@@ -55,7 +55,7 @@ fn new_bar(what: &'static str, total: Option<u64>) -> ProgressBar {
     };
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),
-        // The templates are our own; without one the bar is only plainer.
+        // The templates are our own; without a template the bar only looks plainer.
         Err(_) => bar,
     }
 }
@@ -65,13 +65,13 @@ impl Drop for Progress {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic of the drawing thread has been printed and does not concern the result.
+            // The panic of the drawing thread has already been printed and does not affect the result.
             let _ = thread.join();
         }
     }
 }
 
-/// The progress of a series of trials, and the time that is left if each takes as long as those before.
+/// The progress of a series of trials, and the remaining time if each takes as long as those before.
 pub struct Estimate {
     began: Instant,
     done: usize,
@@ -82,13 +82,13 @@ impl Estimate {
         Estimate { began: Instant::now(), done: 0 }
     }
 
-    /// Prints that `trial` begins, which is `what`.
+    /// Prints that `trial` begins; `what` describes it.
     pub fn announce<S>(&mut self, trial: &Trial<'_, S>, what: &str) {
         let (at, left) = self.next(trial.trials);
         eprintln!("[{at}] round {}: {what}{left} …", trial.round);
     }
 
-    /// For the trial that begins now, of `count`: `3/12`, and `, about 4 min left`.
+    /// Returns the progress for the trial that begins now, of `count`: `3/12`, and `, about 4 min left`.
     fn next(&mut self, count: usize) -> (String, String) {
         let at = format!("{}/{count}", self.done + 1);
         let left = match self.done {
@@ -104,7 +104,7 @@ impl Estimate {
     }
 }
 
-/// Whole minutes from two minutes on, else tens of seconds.
+/// Rounds to minutes from two minutes on, otherwise to tens of seconds.
 fn rounded(seconds: f64) -> String {
     if seconds >= 120.0 {
         format!("{:.0} min", seconds / 60.0)

@@ -8,7 +8,7 @@ use fonio_system::signals;
 
 pub use fonio_system::signals::exit_code;
 
-/// Has the signals set the flag from now on, instead of ending the process.
+/// Makes the signals set the returned flag from now on, instead of ending the process.
 pub fn watch() -> Result<Arc<AtomicBool>> {
     signals::watch(&signals::ENDING).context("cannot watch for Ctrl-C")
 }

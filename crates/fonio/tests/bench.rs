@@ -28,7 +28,7 @@ fn a_dry_run_says_the_bytes_and_writes_none() {
     ]);
     assert!(said.status.success(), "{said:?}");
     let volume: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
-    // Laid out once; then 8 MiB in order, and 8 MiB again before 2048 random writes of 4 KiB.
+    // The file is laid out once; then 8 MiB in order, and 8 MiB again before 2048 random writes of 4 KiB.
     assert_eq!(volume["writes_max_bytes"], (8 + 2 * (8 + 16 + 8)) << 20);
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
 }

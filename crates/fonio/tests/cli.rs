@@ -1,4 +1,4 @@
-//! fonio as a user runs it, on real traces and damaged ones.
+//! Runs fonio as a user does, on real traces and on damaged ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
 
-/// A real trace shipped with the readers' tests.
+/// Returns the path of a real trace that is shipped with the readers' tests.
 fn trace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fonio-trace/tests/data").join(name)
 }
@@ -132,7 +132,7 @@ fn a_damaged_trace_gives_what_could_be_read() {
     assert!(text.contains("byte"), "the place of the damage is told: {text}");
 }
 
-/// Whatever the bytes, the answer is a report or a sentence, and never a panic.
+/// Any bytes give a report or an error message, never a panic.
 #[test]
 fn hostile_traces_are_answered() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -303,7 +303,7 @@ fn a_command_is_recorded_and_explained() {
         &"conv=fsync",
     ]);
     if code(&output) != 0 {
-        // The sentences with which `record` says what the machine lacks; any other failure is its own.
+        // `record` uses these sentences if the machine lacks something; any other failure is a bug.
         let said = stderr(&output);
         let lacks = [
             "needs root",

@@ -1,4 +1,4 @@
-//! `fonio device emulate` from outside: what it says, how it ends, and that it leaves nothing behind.
+//! `fonio device emulate` from outside: what it prints, how it ends, and that it cleans up.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ fn can() -> bool {
     has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
-/// A mounted device, running until it is stopped; with what it said when it was ready.
+/// Starts a mounted device that runs until it is stopped; also returns what it printed when it was ready.
 fn start() -> (Child, Value) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fonio"))
         .args(["device", "emulate", "transcend", "--size", "64MiB", "--fs", "ext4", "--mount", "--json"])
@@ -28,7 +28,8 @@ fn start() -> (Child, Value) {
     (child, ready["ready"].clone())
 }
 
-/// Loop devices' numbers are used again, so that the file below says whether it is still ours.
+/// Lists what the device left behind. Loop devices' numbers are reused, so the backing file shows whether the device is
+/// ours.
 fn left_behind(ready: &Value) -> Vec<&'static str> {
     let device = ready["device"].as_str().expect("a device").trim_start_matches("/dev/").to_owned();
     let below = fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).unwrap_or_default();
@@ -40,7 +41,7 @@ fn left_behind(ready: &Value) -> Vec<&'static str> {
     check(below.contains(&format!("/{}-", ready["pid"])), "the loop device");
     check(mounts.contains(mounted), "the mount");
     check(Path::new(mounted).exists(), "the folder");
-    // A dead one whose foster parent has not looked yet is no process any more.
+    // A zombie that its new parent has not yet reaped counts as ended.
     check(!server.is_empty() && !server.contains(") Z "), "the serving process");
     left
 }
@@ -59,7 +60,7 @@ fn every_way_to_end_leaves_nothing_behind() {
         assert!(killed.success());
         child.wait().expect("wait");
         if signal == "KILL" {
-            // Whatever emulated device comes next tidies up.
+            // The next emulated device cleans up, whichever it is.
             cargo_bin_cmd!("fonio").args(["device", "emulate", "--floor"]).assert().success();
         }
         assert_eq!(left_behind(&ready), [""; 0], "after SIG{signal}: {ready}");

@@ -24,7 +24,7 @@ fn can_emulate() -> bool {
     has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
-/// Other tests emulate devices too: what is left of this run is what names its process.
+/// Lists what this run left behind. Other tests emulate devices too: the name of ours contains the process id.
 fn left_behind(dir: &Path) -> Vec<String> {
     fs::read_dir(dir)
         .unwrap()
@@ -33,7 +33,7 @@ fn left_behind(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Between two recordings of a series the recorder listens to no signal; the series must.
+/// Between two recordings of a series, the recorder does not handle signals; the series must.
 #[test]
 fn ctrl_c_between_two_runs_leaves_nothing() {
     if !can_emulate() {
@@ -146,7 +146,7 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
             let recording = run["recording"].as_str().unwrap();
             let report = fonio(&["report", recording, "--json"]);
             assert!(report.status.success(), "{}", text(&report.stderr));
-            // The phase of the workload stands in the recording, and of fifty pages the one that this scale leaves.
+            // The recording has the workload's phase, and the one page of fifty that remains at this scale.
             let recording = Recording::open(Path::new(recording)).unwrap();
             let mut marks = Marks::default();
             recording.replay(&mut marks, Tables::ALL).unwrap();
@@ -194,7 +194,7 @@ fn a_run_in_a_folder_leaves_nothing_there() {
     assert!(out.join("summary.json").exists());
 }
 
-/// The parts of the one launch by name, in seconds.
+/// Returns the part of this name in the only launch, in seconds.
 fn part(series: &serde_json::Value, at: usize, name: &str) -> f64 {
     let parts = series["places"][at]["parts"].as_array().unwrap();
     parts.iter().find(|part| part["name"] == name).unwrap()["mean_s"].as_f64().unwrap()
@@ -223,7 +223,8 @@ fn launches_say_what_they_wait_for() {
     if !can_emulate() {
         return;
     }
-    // Who sleeps waits for a time it set, who spins runs, and who waits for a child that sleeps does what that does.
+    // A process that sleeps waits for a timer, one that spins runs, and one that waits for a sleeping child does as the
+    // child.
     let warm = ["--warm", "--repeat", "1"];
     let sleeps = launch(&warm, &["sleep", "0.3"]);
     assert!(part(&sleeps, 0, "timer") >= 0.29);
@@ -231,9 +232,9 @@ fn launches_say_what_they_wait_for() {
     assert!(part(&shell, 0, "timer") >= 0.29, "{shell}");
     let spins = launch(&warm, &["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
     let running = part(&spins, 0, "user") + part(&spins, 0, "system");
-    // It waits for nothing but a processor, which others have on a busy machine.
+    // It waits only for a processor, which other processes use on a busy machine.
     assert!(running + part(&spins, 0, "cpu_wait") >= 0.9 * spins["places"][0]["wall_s"].as_f64().unwrap());
-    // The listener answers after 0.3 s: the other end of a real socket.
+    // The listener, the other end of a real socket, answers after 0.3 s.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let answer = std::thread::spawn(move || {
@@ -255,9 +256,9 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
     if !can_emulate() || !has(&[Need::Schedstat]) {
         return;
     }
-    // One thread, which sleeps and runs in turn, so that it often comes onto a processor that was idle; at the end it reads
-    // what the kernel counted for it: nanoseconds on a processor, and ready without one. With a share of a processor it
-    // stands still in between.
+    // One thread sleeps and runs in turn, so that it often starts on an idle processor; at the end it reads the
+    // kernel's counts for it: nanoseconds on a processor, and ready without one. With a share of a processor, it also
+    // pauses in between.
     let dir = tempfile::tempdir().unwrap();
     let (fifo, counted) = (dir.path().join("fifo"), dir.path().join("counted"));
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -276,8 +277,9 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
         let (ran, ready) = (seconds(0), seconds(1));
         let running = part(&series, 0, "user") + part(&series, 0, "system");
         let waited = part(&series, 0, "cpu_wait");
-        // Interrupts count as the thread's in one and not in the other, as does what it does after it read the counts. A
-        // period of its share is 50 ms at most, and it may stand still for the rest of one after it read them.
+        // Interrupts count as the thread's time in one count and not in the other, and so does its work after it read
+        // the counts. A period of its share is 50 ms at most, and it may pause for the rest of a period after it read
+        // the counts.
         let near = |a: f64, b: f64| (a - b).abs() <= 0.06 + 0.2 * b;
         assert!(near(running, ran) && near(waited, ready), "{running} {ran} {waited} {ready} {share:?}");
         assert!(part(&series, 0, "unknown") < 0.01, "{series}");

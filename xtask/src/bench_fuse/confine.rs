@@ -1,9 +1,9 @@
-//! A slow processor, for the daemon alone.
+//! A slow processor for the daemon only.
 
 use anyhow::Result;
 use fonio_host::{ConfinedCpu, CpuShare, Ledger};
 
-/// A control group with a share of one CPU, until this is dropped.
+/// A control group with a share of one CPU; it is removed when this is dropped.
 pub struct Confined {
     cpu: ConfinedCpu,
     #[expect(dead_code, reason = "the group goes with it")]
@@ -11,13 +11,13 @@ pub struct Confined {
 }
 
 impl Confined {
-    /// Makes one.
+    /// Creates the control group.
     pub fn new(share: CpuShare) -> Result<Self> {
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         Ok(Self { cpu: ConfinedCpu::make(&mut ledger, share)?, ledger })
     }
 
-    /// Puts a process in, with its threads.
+    /// Moves a process with its threads into the group.
     pub fn take_in(&self, process: u32) -> Result<()> {
         Ok(self.cpu.add(process)?)
     }

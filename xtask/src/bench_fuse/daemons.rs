@@ -1,4 +1,4 @@
-//! The daemons that are measured, and what they use.
+//! The measured daemons, and the resources that they use.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::confine::Confined;
 use crate::process;
 
-/// What Debian's package libfuse3-dev holds; it is compiled here.
+/// A source file of Debian's package libfuse3-dev; it is compiled here.
 const PLAIN_SOURCE: &str = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c";
 
 /// How a directory is mounted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemon {
-    /// Not at all.
+    /// The directory itself, not mounted.
     None,
     Bindfs,
     /// libfuse's example, with one thread.
@@ -27,14 +27,14 @@ pub enum Daemon {
     Fonio(&'static str),
 }
 
-/// The programs.
+/// The programs of the daemons.
 pub struct Programs {
     pub fonio: PathBuf,
     pub plain: PathBuf,
 }
 
 impl Programs {
-    /// Builds them.
+    /// Builds the programs.
     pub fn build(folder: &Path) -> Result<Self> {
         let fonio = crate::emulated::fonio()?;
         let plain = folder.join("passthrough_ll");
@@ -47,17 +47,17 @@ impl Programs {
     }
 }
 
-/// What a daemon has used until now.
+/// The resources that a daemon has used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
     pub cpu_seconds: f64,
     pub switches: u64,
-    /// Write calls to the file system below; only ours counts them.
+    /// Write calls to the file system below; only `fonio mount` counts them.
     pub write_calls: Option<u64>,
 }
 
 impl Used {
-    /// What was used since `before`.
+    /// Returns the resources used since `before`.
     pub fn since(self, before: Self) -> Self {
         let calls = self.write_calls.zip(before.write_calls);
         Self {
@@ -77,7 +77,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts `source` at `dir`, in the confinement where there is one.
+    /// Mounts `source` at `dir`, in the confinement if there is one.
     pub fn start(
         daemon: Daemon,
         programs: &Programs,
@@ -129,7 +129,7 @@ impl Mounted {
         bail!("it did not mount within two seconds")
     }
 
-    /// What the daemon has used until now; threads that have ended are not in the switches.
+    /// Returns the resources used so far; the context switches exclude those of threads that have ended.
     pub fn used(&self) -> Used {
         let Some(daemon) = &self.daemon else { return Used::default() };
         let process = Task::of(daemon.id());
@@ -160,7 +160,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(daemon) = &mut self.daemon {
-            // A daemon of any kind ends when its mount goes.
+            // Every daemon ends when its mount is removed.
             let _ = Command::new("umount").arg(&self.dir).status();
             let _ = daemon.wait();
         }

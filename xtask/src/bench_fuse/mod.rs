@@ -1,5 +1,5 @@
-//! `cargo xtask bench fuse`: the modes of `fonio mount` beside the directory itself, bindfs, and libfuse's example of a
-//! plain passthrough with one thread; medians, in one run.
+//! `cargo xtask bench fuse`: compares the modes of `fonio mount` with the directory itself, bindfs, and libfuse's
+//! example of a plain passthrough with one thread; prints medians of one run.
 //!
 //! Rounds interleave the configurations, so that a slow moment of the machine does not fall on one of them alone.
 
@@ -28,7 +28,7 @@ use work::{WORKS, Work};
 
 const ROUNDS: usize = 5;
 
-/// What is measured, by the name in the table.
+/// The measured configurations, by their names in the table.
 const CONFIGURATIONS: &[(&str, Daemon)] = &[
     ("native", Daemon::None),
     ("bindfs", Daemon::Bindfs),
@@ -43,9 +43,9 @@ const CONFIGURATIONS: &[(&str, Daemon)] = &[
     ("auto-alone", Daemon::Fonio("mode=auto,noallow_other")),
 ];
 
-/// What the command line says.
+/// The arguments of the command.
 pub struct Wanted<'a> {
-    /// Sizes are divided by this.
+    /// The divisor of all sizes.
     scale: u64,
     over: Option<PathBuf>,
     on: Option<&'a str>,
@@ -135,11 +135,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What one work took under one configuration.
+/// The measurement of one work under one configuration.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     seconds: f64,
-    /// By the daemon.
+    /// The resources used by the daemon.
     used: Used,
 }
 
@@ -159,7 +159,7 @@ fn median<T>(samples: &[T], of: impl Fn(&T) -> f64) -> f64 {
     values[values.len() / 2]
 }
 
-/// `of` gives a cell from a sample and its row.
+/// Prints a table; `of` computes a cell from a sample and its row.
 fn table(
     title: &str,
     header: &[&str],

@@ -1,4 +1,4 @@
-//! The modes over a file system on an emulated device, with the daemon's processor as it is or made slow.
+//! The modes on a file system on an emulated device, with an unlimited or a slow processor for the daemon.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,15 +14,15 @@ use crate::process;
 const ROUNDS: usize = 3;
 pub const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 512 * MIB;
-/// The study's record.
+/// The study's record size.
 const RECORD_BYTES: usize = 512 << 10;
 const INTERLEAVED_RECORD_BYTES: usize = 64 << 10;
-/// The study's phone gave 7 of 39 MB/s through FUSE (section 2.3).
+/// The study's phone reached 7 of 39 MB/s through FUSE (section 2.3).
 const STUDY_SHARE: f64 = 7.0 / 39.0;
-/// The word for a processor as slow as the study's.
+/// The keyword for a processor as slow as the study's.
 pub const STUDY: &str = "study";
 
-/// Files that are written in turn, a record each.
+/// Files that are written in turn, one record each.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
     pub files: usize,
@@ -30,7 +30,7 @@ pub struct Streams {
     pub record: usize,
 }
 
-/// Writes them into a new folder of `dir`, makes them durable, and returns the seconds.
+/// Writes the files into a new folder of `dir`, makes them durable, and returns the seconds.
 pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
     let data = vec![0x5a; streams.record];
     let dir = dir.join(format!("{} of {}", streams.files, streams.record));
@@ -82,7 +82,7 @@ pub(super) fn run(wanted: &Wanted<'_>, folder: &Path, programs: &Programs) -> Re
     for round in 0..ROUNDS {
         for (column, (name, daemon)) in chosen.iter().enumerate() {
             eprint!("\rround {} of {ROUNDS}, {name:<12}", round + 1);
-            // A new device each time: one that was written full has to clean up for whoever comes next.
+            // A new device each time, because a device that was filled has to clean up during the next measurement.
             let place = Place::emulated(folder, &programs.fonio, &setup)?;
             let mounted = Mounted::start(*daemon, programs, &place.source, &place.dir, confined.as_ref())?;
             for (row, (_, streams)) in works.iter().enumerate() {
@@ -136,8 +136,9 @@ fn raw(programs: &Programs, setup: &Setup<'_>, bytes: u64) -> Result<f64> {
     Ok(median(&rates, |rate| *rate))
 }
 
-/// The share of a CPU with which `stock` reaches as much of the device as the study's phone did, with a stream of `bytes`:
-/// a shorter one has less of it pass while something waits for the last of it. `raw` is the device's rate, bytes per second.
+/// Returns the share of a CPU with which `stock` reaches the same share of the device as on the study's phone, with a
+/// stream of `bytes`: in a shorter stream, waiting for the last data weighs more. `raw` is the device's rate in bytes
+/// per second.
 pub fn as_slow_as_the_studys(
     folder: &Path,
     programs: &Programs,
@@ -156,7 +157,7 @@ pub fn as_slow_as_the_studys(
         if (reached / STUDY_SHARE - 1.0).abs() < 0.05 {
             break;
         }
-        // What a confined daemon does grows with its share of the CPU.
+        // The throughput of a confined daemon grows with its share of the CPU.
         share = CpuShare::new((share.value() * STUDY_SHARE / reached).clamp(0.01, 0.99))?;
     }
     Ok(share)

@@ -1,4 +1,4 @@
-//! One write of a file through one stack, with what the daemon and the device did for it.
+//! One write of a file through one stack, with the work of the daemon and the device for it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,23 +11,23 @@ use super::on_device::{MIB, as_slow_as_the_studys};
 use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used};
 use crate::process;
 
-/// What was measured.
+/// The measurements of one write.
 #[derive(Clone, Copy, Debug)]
 pub struct Once {
-    /// 10^6 bytes per second, fsync included.
+    /// Rate in 10^6 bytes per second, including fsync.
     pub mb_s: f64,
     pub used: Used,
-    /// Write requests to the device.
+    /// Number of write requests to the device.
     pub writes: Option<f64>,
-    /// Of them, those that do not begin where the one before ended.
+    /// Share of these requests that do not begin where the previous one ended.
     pub random_share: Option<f64>,
-    /// Of them, those below 64 KiB: the file's data come in larger ones.
+    /// Share of these requests below 64 KiB: the file's data arrive in larger ones.
     pub small_share: Option<f64>,
-    /// Mean bytes of a run of requests that lie behind each other.
+    /// Mean bytes of a run of requests in which each continues the previous one.
     pub burst_bytes: Option<f64>,
 }
 
-/// The study's experiment, on an emulated device: one file by 512 KiB.
+/// The study's experiment on an emulated device: one file, written by 512 KiB.
 pub struct Experiment {
     folder: PathBuf,
     programs: Programs,
@@ -36,7 +36,7 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// With a file of `bytes`.
+    /// Prepares the experiment with a file of `bytes`.
     pub fn new(bytes: u64) -> Result<Self> {
         let folder = process::scratch("paper-bfuse")?;
         Ledger::recover(&Ledger::default_dir())?;
@@ -45,20 +45,20 @@ impl Experiment {
         Ok(Self { folder, programs, confined: None, bytes })
     }
 
-    /// Makes the daemon's processor as slow as lets `stock` reach the study's share of the device, and returns its share of
-    /// a CPU.
+    /// Slows the daemon's processor down until `stock` reaches the study's share of the device, and returns its share
+    /// of a CPU.
     pub fn slow_down(&mut self, setup: &Setup<'_>, raw_mb_s: f64) -> Result<f64> {
         let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, (raw_mb_s * 1e6, self.bytes))?;
         self.confined = Some(Confined::new(share)?);
         Ok(share.value())
     }
 
-    /// The bare device, 10^6 bytes per second.
+    /// Returns the rate of the bare device, in 10^6 bytes per second.
     pub fn raw(&self, setup: &Setup<'_>) -> Result<f64> {
         Ok(setup.raw_write(&self.programs.fonio, self.bytes)? / 1e6)
     }
 
-    /// Through the file system, and through a mount with `options` where there are any.
+    /// Writes through the file system, and through a mount if there are `options`.
     pub fn write(&self, setup: &Setup<'_>, options: Option<&'static str>) -> Result<Once> {
         process::check_signals()?;
         let place = Place::emulated(&self.folder, &self.programs.fonio, setup)?;
@@ -106,10 +106,10 @@ impl Experiment {
     }
 }
 
-/// `134217728 bytes (134 MB, 128 MiB) copied, 3.44 s, 39.0 MB/s`.
+/// Parses `134217728 bytes (134 MB, 128 MiB) copied, 3.44 s, 39.0 MB/s`.
 fn dd_seconds(said: &str) -> Option<f64> {
     said.split("copied, ").nth(1)?.split(' ').next()?.parse().ok()
 }
 
-/// A file long enough for rates to settle on a device of 39 MB/s, and short enough for a dozen stacks in minutes.
+/// Large enough for rates to settle on a device of 39 MB/s, and small enough for a dozen stacks in minutes.
 pub const BYTES: u64 = 128 * MIB;

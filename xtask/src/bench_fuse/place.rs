@@ -1,4 +1,4 @@
-//! Where the directory lies that is mounted: a tmpfs, a directory of the user's, or a file system on an emulated device.
+//! The location of the mounted directory: a tmpfs, a directory of the user, or a file system on an emulated device.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,13 +10,13 @@ use fonio_host::Ledger;
 use crate::emulated::{Emulated, Options};
 use crate::process;
 
-/// What the emulated device holds.
+/// The size of the emulated device.
 const DEVICE_SIZE: &str = "2GiB";
 
 /// Twice the largest file.
 const TMPFS_BYTES: u64 = 1 << 30;
 
-/// What is mounted, and where; what was made for it goes when this is dropped.
+/// The mounted directory and its mount point; what was made for them is removed when this is dropped.
 pub struct Place {
     pub source: PathBuf,
     pub dir: PathBuf,
@@ -32,19 +32,19 @@ enum Below {
 }
 
 impl Place {
-    /// A directory of the user's.
+    /// Uses a directory of the user.
     pub fn over(folder: &Path, source: PathBuf) -> Result<Self> {
         Ok(Self { source, dir: subfolder(folder, "mounted")?, below: Below::Users })
     }
 
-    /// A tmpfs of its own.
+    /// Makes a tmpfs.
     pub fn tmpfs(folder: &Path) -> Result<Self> {
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let (source, _) = fonio_host::mount_tmpfs(&mut ledger, TMPFS_BYTES)?;
         Ok(Self { source, dir: subfolder(folder, "mounted")?, below: Below::Tmpfs(ledger) })
     }
 
-    /// A file system on a new emulated device.
+    /// Makes a file system on a new emulated device.
     pub fn emulated(folder: &Path, fonio: &Path, setup: &Setup<'_>) -> Result<Self> {
         let source = subfolder(folder, "source")?;
         let mounted = Some((setup.file_system, source.as_path()));
@@ -59,7 +59,7 @@ fn subfolder(folder: &Path, name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// What lies between a file and an emulated device.
+/// The layers between a file and an emulated device.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     pub profile: &'a str,
@@ -72,7 +72,7 @@ impl<'a> Setup<'a> {
         Options { scheduler: self.scheduler, ..Options::bare(self.profile, DEVICE_SIZE) }
     }
 
-    /// Bytes per second of direct writes of 512 KiB, one after the other, to the bare device.
+    /// Returns the bytes per second of direct sequential writes of 512 KiB to the bare device.
     pub fn raw_write(&self, fonio: &Path, bytes: u64) -> Result<f64> {
         let emulated = Emulated::start(fonio, &self.bare())?;
         let count = bytes / (512 << 10);

@@ -1,4 +1,4 @@
-//! What is done in the mounted directory.
+//! The work in the mounted directory.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,12 +12,12 @@ const MIB: u64 = 1 << 20;
 /// One line of the table. `scale` divides its size.
 pub struct Work {
     pub name: &'static str,
-    /// Not measured.
+    /// Prepares the work; not measured.
     pub prepare: fn(&Path, u64) -> Result<()>,
     pub run: fn(&Path, u64) -> Result<()>,
 }
 
-/// All, in an order in which each finds what it needs.
+/// All works, in an order in which each finds the files that it needs.
 pub const WORKS: &[Work] = &[
     Work {
         name: "write 512 MiB by 512 KiB",
@@ -66,7 +66,7 @@ fn read_large(dir: &Path, _scale: u64) -> Result<()> {
     Ok(())
 }
 
-/// Places that look random and are the same in every run (Knuth's multiplicative hash).
+/// Returns offsets that look random and are the same in every run (Knuth's multiplicative hash).
 fn place(number: u64, bytes: u64) -> u64 {
     (number.wrapping_mul(2_654_435_761) % (bytes / 4096)) * 4096
 }

@@ -1,15 +1,15 @@
-//! `cargo xtask gen-trace`: a blktrace capture of any size, as `blktrace` would have written it: one file for each
+//! `cargo xtask gen-trace`: generates a blktrace capture of any size, in the format of `blktrace`: one file for each
 //! processor, version 7, little-endian.
 //!
-//! The trace is that of one disk under several processes: sequential and random runs, reads, writes, readahead,
+//! The trace shows one disk used by several processes: sequential and random runs, reads, writes, readahead,
 //! synchronous and journal writes, flushes, discards, merges, plugs, a rare requeue, and completions on other
-//! processors. The disk takes 32 requests at once. The same options give the same bytes.
+//! processors. The disk accepts 32 requests at once. The same options give the same bytes.
 //!
-//! An I/O is a request. From a thousand on, the trace has exactly five records for each, notes included: Q, G, I, D, C
-//! for an ordinary one; Q, G, D, C of the flush itself, C for a flush. A merged bio costs two more (Q, M), a plug with
-//! its unplug two (P, U), a requeue two (R, D), a note one. Whenever that makes too many, requests go to the driver
-//! without being inserted (no I), which saves one each; whenever too few, they are plugged. The last record that may
-//! then be missing is a message.
+//! An I/O is a request. From a thousand I/Os on, the trace has exactly five records for each, including notes: Q, G, I,
+//! D, C for an ordinary request; Q, G, D, C of the flush itself and one more C for a flush. A merged bio adds two
+//! records (Q, M), a plug with its unplug two (P, U), a requeue two (R, D), a note one. If these are too many, requests
+//! go to the driver without being inserted (no I), which saves one record each; if too few, requests are plugged. If
+//! one record is still missing at the end, it is a message.
 
 mod record;
 mod workload;
@@ -32,7 +32,7 @@ cargo xtask gen-trace [--out PREFIX] [--ios N] [--seed N] [--cpus N]
   --cpus N      processors, that is files (default: 2)
 ";
 
-/// `cargo xtask gen-trace`.
+/// Runs `cargo xtask gen-trace`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let mut options = Options { ios: 5_000_000, seed: 1, cpus: 2 };
     let mut prefix = PathBuf::from("generated");
@@ -63,14 +63,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What to generate.
+/// The options of the generator.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Requests.
+    /// Number of requests.
     pub ios: u64,
-    /// Seed of every choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Processors.
+    /// Number of processors.
     pub cpus: u64,
 }
 

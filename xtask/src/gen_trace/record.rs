@@ -35,10 +35,10 @@ pub const NOTE_MESSAGE: u32 = 2 | TC_NOTIFY;
 
 /// The traced disk: 8,0.
 const DEVICE: u32 = 8 << 20;
-/// The wall clock at the clock note.
+/// The wall-clock time of the clock note, in seconds since 1970.
 const BEGINS_UNIX: u32 = 1_700_000_000;
 
-/// What follows the header.
+/// The data after the header.
 #[derive(Clone, Copy)]
 pub enum Payload {
     None,
@@ -52,7 +52,7 @@ pub enum Payload {
 #[derive(Clone, Copy)]
 pub struct Record {
     pub time: u64,
-    /// Orders records of one time as they were planned.
+    /// Position in the plan; it orders records with the same time.
     pub order: u64,
     pub cpu: u64,
     pub sector: u64,
@@ -80,7 +80,7 @@ impl Ord for Record {
 }
 
 impl Record {
-    /// Whether it is a note about the trace, no event; notes have no sequence number.
+    /// Returns whether the record is a note about the trace, not an event; notes have no sequence number.
     pub fn is_note(&self) -> bool {
         self.action & TC_NOTIFY != 0
     }
@@ -123,7 +123,7 @@ impl Record {
     }
 }
 
-/// How many records of each kind were written.
+/// Number of written records of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Counts {

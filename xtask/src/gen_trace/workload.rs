@@ -1,4 +1,4 @@
-//! The disk and the processes whose trace it is.
+//! The disk and the processes of the trace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,29 +9,29 @@ use fonio_core::Random;
 use super::Options;
 use super::record::*;
 
-/// The disk has 64 GiB.
+/// The disk's size is 64 GiB.
 const SECTORS: u64 = 128 << 20;
-/// Requests that the disk takes at once.
+/// The number of requests that the disk accepts at once.
 const DEPTH: usize = 32;
 /// The first record's time on the monotonic clock.
 const BEGINS_NS: u64 = 1_000_000_000_000;
-/// A process waits before it queues more once its bios have waited so long for the disk.
+/// A process queues no more bios while its bios wait longer than this for the disk.
 const BACKLOG_NS: u64 = 10_000_000;
 
-/// What a process does.
+/// The I/O of a process.
 struct Process {
     comm: &'static str,
     pid: u32,
-    /// Of all I/Os, in 256ths.
+    /// Share of all I/Os, in 256ths.
     share: u64,
     /// Categories of its ordinary I/O.
     rwbs: u32,
-    /// Smallest size, and by how many doublings it varies.
+    /// Smallest size, and the number of doublings by which it varies.
     sectors: u64,
     doublings: u64,
     /// I/Os in 256 that do not continue where the last one ended.
     jumps: u64,
-    /// I/Os in 256 that bring bios which are merged.
+    /// I/Os in 256 with bios that are merged.
     merges: u64,
     /// I/Os in 256 that are followed by a flush.
     flushes: u64,
@@ -63,7 +63,7 @@ const fn process(
     Process { comm, pid, share, rwbs, sectors, doublings, jumps, merges, flushes }
 }
 
-/// What changes of a process while it runs.
+/// The state of a process that changes while it runs.
 #[derive(Clone, Copy)]
 struct State {
     cpu: u64,
@@ -71,7 +71,7 @@ struct State {
     named: bool,
 }
 
-/// One request as it is planned.
+/// One planned request.
 #[derive(Clone, Copy)]
 struct Io {
     pid: u32,
@@ -81,29 +81,29 @@ struct Io {
     sectors: u64,
 }
 
-/// Plans the trace and writes it in the order of time.
+/// Plans the trace and writes it in order of time.
 pub struct Generator<W> {
-    /// Each processor's file.
+    /// The file of each processor.
     pub files: Vec<W>,
     sequences: Vec<u32>,
     random: Random,
     cpus: u64,
     now: u64,
-    /// Planned and not yet written.
+    /// Records that are planned and not yet written.
     planned: BinaryHeap<Reverse<Record>>,
     order: u64,
-    /// When each of the disk's places is free again, and the sectors in it until then.
+    /// The time when each of the disk's slots is free again, and the sectors in it until then.
     places: [(u64, u64, u64); DEPTH],
-    /// When the last flush is done.
+    /// The time when the last flush is done.
     flushed: u64,
     processes: [State; PROCESSES.len()],
-    /// Records by which the plan is short of five for each I/O; negative: beyond.
+    /// Number of records by which the plan falls short of five for each I/O; negative if it exceeds this.
     saved: i64,
     counts: Counts,
 }
 
 impl<W: Write> Generator<W> {
-    /// At the beginning of the trace; one file for each processor.
+    /// Creates a generator at the beginning of the trace, with one file for each processor.
     pub fn new(options: &Options, files: Vec<W>) -> Generator<W> {
         let mut random = Random::new(options.seed);
         let processes = std::array::from_fn(|_| State {
@@ -127,7 +127,7 @@ impl<W: Write> Generator<W> {
         }
     }
 
-    /// Writes the whole trace.
+    /// Writes the complete trace.
     pub fn run(&mut self, ios: u64) -> io::Result<Counts> {
         self.note(self.now, 0, NOTE_CLOCK, 0, Payload::Clock);
         let mut left = ios;
@@ -143,7 +143,7 @@ impl<W: Write> Generator<W> {
         Ok(self.counts)
     }
 
-    /// Plans the next request with the bios merged into it, and perhaps a flush; returns how many I/Os that are.
+    /// Plans the next request with its merged bios, and perhaps a flush; returns the number of these I/Os.
     fn step(&mut self, left: u64) -> u64 {
         let mut at = 0;
         let mut draw = self.random.below(256);
@@ -161,7 +161,7 @@ impl<W: Write> Generator<W> {
             self.note(self.now, cpu, NOTE_PROCESS, process.pid, Payload::Name(process.comm));
         }
         let sectors = process.sectors << self.random.below(process.doublings + 1);
-        // The last ones have no merges, so that there is time to save what they cost.
+        // The last I/Os have no merges, so that enough I/Os remain to save the records that merges add.
         let merge = left > 200 && self.random.below(256) < process.merges;
         let merged = if merge { 1 + self.random.below(4) } else { 0 };
         let all = sectors * (1 + merged);
@@ -182,7 +182,7 @@ impl<W: Write> Generator<W> {
         ios
     }
 
-    /// Whether a request on those sectors is on its way; the kernel's page lock would keep another one back.
+    /// Returns whether a request on those sectors is in flight; the kernel's page lock would delay another one.
     fn in_flight(&self, sector: u64, sectors: u64) -> bool {
         self.places
             .iter()
@@ -242,11 +242,11 @@ impl<W: Write> Generator<W> {
         issue - time
     }
 
-    /// Plans a flush: the bio that asks for it is an empty write, what is issued is the flush request.
+    /// Plans a flush: the bio that asks for it is an empty write; the flush request is issued.
     fn flush(&mut self, after: Io) {
         let asked = Io { rwbs: TC_WRITE | TC_FLUSH | TC_SYNC, sector: 0, sectors: 0, ..after };
         let flush = Io { rwbs: TC_READ | TC_FLUSH, ..asked };
-        // It is asked for when the write before it is done.
+        // The flush is requested when the write before it is done.
         let asked_at = self.places.iter().map(|place| place.0).fold(self.flushed, u64::max);
         self.event(asked_at, QUEUE, asked);
         let time = asked_at + 200 + self.random.below(300);
@@ -255,13 +255,13 @@ impl<W: Write> Generator<W> {
         self.event(time, ISSUE, flush);
         let done = time + 400_000 + tail(&mut self.random, 600_000);
         let cpu = self.complete(done, flush);
-        // The kernel has one flush on its way at a time.
+        // The kernel has only one flush in flight at a time.
         self.flushed = done + 1_000;
         self.plan(done + 500, COMPLETE, Io { cpu, pid: 0, ..asked }, Payload::None);
         self.saved += 5;
     }
 
-    /// The earliest time from `time` on at which the disk takes a request, and the place it takes there.
+    /// Returns the earliest time from `time` on at which the disk accepts a request, and its slot.
     fn place(&mut self, time: u64) -> (u64, usize) {
         let mut best = 0;
         for (at, place) in self.places.iter().enumerate() {
@@ -272,7 +272,7 @@ impl<W: Write> Generator<W> {
         (time.max(self.places[best].0 + 2_000), best)
     }
 
-    /// Plans the completion, half the time on another processor; returns on which.
+    /// Plans the completion, half the time on another processor; returns the processor.
     fn complete(&mut self, time: u64, io: Io) -> u64 {
         let cpu = if self.random.below(2) == 0 { self.random.below(self.cpus) } else { io.cpu };
         let pid = if self.random.below(4) == 0 { io.pid } else { 0 };
@@ -280,7 +280,7 @@ impl<W: Write> Generator<W> {
         cpu
     }
 
-    /// How long the disk works on it: a flash device's read or write, the transfer, and now and then a long pause.
+    /// Returns the disk's time for a request: a flash read or write, the transfer, and occasionally a long pause.
     fn service(&mut self, io: Io) -> u64 {
         let base = match io.rwbs {
             rwbs if rwbs & TC_DISCARD != 0 => 300_000,
@@ -292,7 +292,7 @@ impl<W: Write> Generator<W> {
         base + transfer + pause
     }
 
-    /// The time to the next I/O.
+    /// Returns the time until the next I/O.
     fn think(&mut self, waited: u64) -> u64 {
         if waited > BACKLOG_NS {
             return waited;
@@ -355,7 +355,7 @@ impl<W: Write> Generator<W> {
     }
 }
 
-/// Mostly below `scale`, with a long tail: half of the values of each doubling come in the next.
+/// Draws a value mostly below `scale`, with a long tail: half of the values of each doubling go to the next.
 fn tail(random: &mut Random, scale: u64) -> u64 {
     let doublings = random.next_u64().leading_zeros().min(10);
     random.below(scale << doublings)

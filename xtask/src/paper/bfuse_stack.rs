@@ -1,6 +1,6 @@
-//! The figures of Jeong and Won 2014 that show a file being written through parts of the stack, on an emulated Galaxy S3 with
-//! a processor for the FUSE daemon that is as slow as gives `stock` the study's share of the device. With `--full` only:
-//! they take minutes and root.
+//! The figures of Jeong and Won 2014 about writing a file through parts of the stack, on an emulated Galaxy S3. The
+//! FUSE daemon's processor is slowed down until `stock` reaches the study's share of the device. Only with `--full`:
+//! they take minutes and need root.
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use super::published::Published;
 use super::row::{Quantity, RUNS_MIN, Row};
 use crate::bench_fuse::{BYTES, Experiment, Once, Setup};
 
-/// A figure on both versions of Android; the comparisons are with the first.
+/// A figure for both versions of Android; we compare with the first.
 #[derive(Deserialize)]
 pub(super) struct Versions<T> {
     ics: T,
@@ -23,7 +23,7 @@ pub(super) struct Layers {
     loss_percent_ext4: Versions<f64>,
 }
 
-/// The bare device, and through FUSE.
+/// The rates of the bare device and through FUSE.
 #[derive(Deserialize)]
 struct Ends {
     raw_noop: f64,
@@ -48,7 +48,7 @@ struct Gain {
     extended_io_unit: f64,
 }
 
-/// By file system, in the order of `filesystems`.
+/// Values by file system, in the order of `filesystems`.
 #[derive(Deserialize)]
 pub(super) struct Calls {
     filesystems: Vec<String>,
@@ -74,13 +74,13 @@ struct Shares {
 }
 
 const PROFILE: &str = "galaxy_s3_emmc";
-/// CFQ left the kernel with Linux 5.0; bfq came from it.
+/// Linux 5.0 removed CFQ; BFQ was derived from it.
 const NO_CFQ: &str = "bfq stands for CFQ, which Linux 5.0 removed";
 const EXT4: Setup<'static> = Setup { profile: PROFILE, file_system: "ext4", scheduler: "mq-deadline" };
 const STOCK: &str = "mode=stock";
 const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
 const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms";
-/// The study's sizes of the buffer in MB, with its thread and without.
+/// The study's buffer sizes in MB, with its thread and without.
 const SIZES: [(f64, &str, &str); 6] = [
     (
         2.0,
@@ -110,7 +110,7 @@ const SIZES: [(f64, &str, &str); 6] = [
     ),
 ];
 const STUDY_MB: f64 = 8.0;
-/// Milliseconds between flushes; the study found 10 the best.
+/// Milliseconds between flushes; 10 was the best in the study.
 const INTERVALS: [(f64, &str); 4] = [
     (1.0, "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=1ms"),
     (STUDY_MS, BUFFERED),
@@ -120,21 +120,21 @@ const INTERVALS: [(f64, &str); 4] = [
 const STUDY_MS: f64 = 10.0;
 const WITH_FULL: &str = "measured with --full, as root";
 
-/// Percentage points within which shares of the device are called the same.
+/// Percentage points within which shares of the device count as equal.
 const NEAR: f64 = 10.0;
 const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
 const RATE: Quantity = Quantity::new("MB/s", 1, 1.1, 0.0);
-/// A gain of 10 percentage points more or less is called the same.
+/// Gains that differ by at most 10 percentage points count as equal.
 const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
-/// Gains of several times.
+/// Gains by a factor of several.
 const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
 
-/// A file system with a scheduler, and the options of the mount in front of it.
+/// A file system with a scheduler, and the options of the mount on top of it.
 type Stack = (Setup<'static>, Option<&'static str>);
 
-/// Writes through every stack in turn, round after round.
+/// Writes through every stack in turn, in rounds.
 fn in_rounds(experiment: &Experiment, stacks: &[Stack]) -> Result<Vec<Vec<Once>>> {
     let mut found = vec![Vec::new(); stacks.len()];
     for _ in 0..RUNS_MIN {
@@ -153,22 +153,22 @@ fn rate(once: &[Once]) -> Measured {
     each(once, |once| Some(once.mb_s))
 }
 
-/// The processor's share was chosen so that `stock` reaches the study's share of the device.
+/// Returns the rate of `stock`, marked as used: it reaches the study's share by choice of the processor's share.
 fn stock_rate(once: &[Once]) -> Measured {
     rate(once).shaped(true)
 }
 
-/// The device's profile was fitted to the study's rate.
+/// Returns the rate of the bare device, marked as used: the profile was fitted to the study's rate.
 fn raw_rate(mb_s: f64) -> Measured {
     Measured::runs([mb_s; RUNS_MIN]).shaped(true)
 }
 
-/// A gain in percent as a ratio.
+/// Converts a gain in percent into a ratio.
 fn times(percent: f64) -> f64 {
     1.0 + percent / 100.0
 }
 
-/// Figures 2 and 3, and Table 2: what each layer leaves of the device.
+/// Figures 2 and 3, and Table 2: the share of the device's throughput that remains after each layer.
 pub(super) fn layers(published: &Published, full: bool) -> Result<Vec<Row>> {
     let told = &published.bfuse.layers_mb_s;
     let raw_told = told.ics.raw_noop;
@@ -219,7 +219,7 @@ pub(super) fn io_unit(published: &Published, full: bool) -> Result<Vec<Row>> {
             .chain(words)
             .collect());
     }
-    // The study's.
+    // The study's units.
     const UNITS: [(&str, &str); 8] = [
         ("4", "mode=extended,io_unit=4K,io_uring=no"),
         ("8", "mode=extended,io_unit=8K,io_uring=no"),
@@ -250,7 +250,7 @@ pub(super) fn io_unit(published: &Published, full: bool) -> Result<Vec<Row>> {
     ])
 }
 
-/// A row on the direction of a sweep: it holds where every step goes that way.
+/// Returns a row on the direction of a sweep: it agrees if every step goes that way.
 fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64) -> bool) -> Row {
     let pairs: Option<Vec<bool>> = values.windows(2).map(|pair| Some(goes(pair[0]?, pair[1]?))).collect();
     let share = pairs.map(|steps| steps.iter().filter(|step| **step).count() as f64 / steps.len() as f64);
@@ -264,7 +264,7 @@ fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64)
     )
 }
 
-/// Figure 10: the buffer with and without its thread, over its size; and the interval of flushes.
+/// Figure 10: the buffer with and without its thread, for its sizes; and the interval of flushes.
 pub(super) fn buffer(published: &Published, full: bool) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("buffer without its thread", "slower than no buffer"),
@@ -324,7 +324,7 @@ pub(super) fn buffer(published: &Published, full: bool) -> Result<Vec<Row>> {
     ])
 }
 
-/// Figures 11 and 12: what reaches the device, over the size of the buffer.
+/// Figures 11 and 12: the requests that reach the device, for the sizes of the buffer.
 pub(super) fn reaching(_: &Published, full: bool) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("f11: random writes", "fewest with the 8 MB buffer"),
@@ -365,7 +365,8 @@ pub(super) fn reaching(_: &Published, full: bool) -> Result<Vec<Row>> {
     ])
 }
 
-/// An experiment whose daemon has the share of a processor with which `stock` reaches the study's share of the device.
+/// Returns an experiment whose daemon has the share of a processor with which `stock` reaches the study's share of the
+/// device.
 fn slowed() -> Result<Experiment> {
     let mut experiment = Experiment::new(BYTES)?;
     let raw = experiment.raw(&EXT4)?;
@@ -426,7 +427,7 @@ pub(super) fn calls(published: &Published, full: bool) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Figures 13, 16 and 17: schedulers, file systems and options together. What bFUSE reaches on btrfs is only drawn.
+/// Figures 13, 16 and 17: schedulers, file systems and options together. For btrfs, bFUSE's result is only drawn.
 pub(super) fn matrix(published: &Published, full: bool) -> Result<Vec<Row>> {
     let gain = &published.bfuse.design.gain_percent;
     let last = &published.bfuse.last;

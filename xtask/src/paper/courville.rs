@@ -18,7 +18,7 @@ use super::runs::{Named, OfGroup, OfRuns, Runs};
 
 const DEVICE: &str = "nexus5";
 
-/// Without `--full` only workloads that were no longer than this.
+/// Without `--full`, only workloads no longer than this run.
 const SHORT_MS: f64 = 8_000.0;
 
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
@@ -33,10 +33,10 @@ const SIZE_SHARE: Quantity = Quantity::new("%", 1, 1.25, 5.0);
 const LATENCY: Quantity = Quantity::new("ms", 2, 1.5, 0.1);
 const PLACES: Quantity = Quantity::new("", 0, 1.5, 0.0);
 
-/// Figure 3 draws these.
+/// The workloads that Figure 3 shows.
 const SCATTERED: [&str; 4] = ["angry_birds", "app_removal", "camera", "mp3_streaming"];
 
-/// Light below 9 percent is the study's; heavy from 15 percent ours, between its groups.
+/// The study's bound is light below 9 percent; ours is heavy from 15 percent, which lies between its groups.
 const LIGHT_BELOW: f64 = 9.0;
 const HEAVY_FROM: f64 = 15.0;
 
@@ -47,7 +47,7 @@ const WHY_SIZES: &str =
 const WHY_PLACES: &str = "which places an app writes again is not published";
 const WHY_SHARE: &str = "what the phone's other services wrote meanwhile is not in the workload, and the profile's write times are partly assumed";
 
-/// Runs those that are wanted.
+/// Runs the requested workloads.
 fn each(
     published: &Published,
     runs: &mut Runs,
@@ -71,7 +71,7 @@ fn measured(runs: &mut Runs, name: &str) -> Result<(RunFigures, Rc<Report>)> {
     Ok((run, report))
 }
 
-/// A value that the workload was adjusted to, where it says so.
+/// Returns a value, marked as used if the workload says that it was adjusted to it.
 fn adjusted(value: impl Into<Option<f64>>, workload: &str, figure: &str) -> Result<Measured> {
     Ok(Measured::once(value).shaped(used_in_fit(workload, figure)?))
 }
@@ -122,12 +122,12 @@ pub(super) fn requests(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     })
 }
 
-/// The pauses of a workload were adjusted to the published duration.
+/// Returns the duration, marked as used: the pauses of a workload were adjusted to the published one.
 fn duration_s(workload: &str, report: &Report) -> Result<Measured> {
     adjusted(report.analysis.span.duration_ns as f64 / 1e9, workload, "duration_ms")
 }
 
-/// Summed latency over the run time, as the study has it. The run time's mark goes to the share.
+/// Returns the summed latency over the run time, as in the study. The share inherits the run time's mark.
 fn share_percent(workload: &str, report: &Report) -> Result<Measured> {
     let seconds = duration_s(workload, report)?;
     let share = report.analysis.io_share.all.as_ref().map(|share| share.latency_sum_share * 100.0);
@@ -154,8 +154,8 @@ pub(super) fn groups(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     })
 }
 
-/// Figure 2: the shares of requests below a size, the time that 80 percent of them take at most, and shares over a time
-/// where they are more than half, which the median tells.
+/// Figure 2: the shares of requests below a size, the time within which 80 percent of them complete, and shares of
+/// requests over a time where these are more than half, which the median shows.
 pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let study = &published.courville;
     each(published, runs, |workload, _, report| {
@@ -202,7 +202,7 @@ fn plural(group: &str) -> Group {
     if group == "read" { Group::Reads } else { Group::Writes }
 }
 
-/// The report's group of requests for a key such as `writes_below_16k`.
+/// Returns the report's group of requests for a key such as `writes_below_16k`.
 fn group_of(key: &str) -> Result<Group> {
     [Group::Reads, Group::Writes, Group::All]
         .into_iter()
@@ -210,7 +210,7 @@ fn group_of(key: &str) -> Result<Group> {
         .with_context(|| format!("{key} does not begin with a group of requests"))
 }
 
-/// The group and the milliseconds of a key such as `async_writes_over_4ms`.
+/// Returns the group and the milliseconds of a key such as `async_writes_over_4ms`.
 fn over(key: &str) -> Result<(Group, f64)> {
     let (requests, time) = key.split_once("_over_").with_context(|| format!("{key} is not understood"))?;
     let group = if requests == "async_writes" { Group::WriteAsync } else { group_of(requests)? };
@@ -218,7 +218,7 @@ fn over(key: &str) -> Result<(Group, f64)> {
     Ok((group, ms.with_context(|| format!("{key} names no milliseconds"))?))
 }
 
-/// Figure 3: larger reads take longer in order of their size; writes of one size take very different times.
+/// Figure 3: larger reads take longer in order of size; the times of writes of one size vary widely.
 pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     each(published, runs, |workload, _, report| {
         if !SCATTERED.contains(&workload.name.as_str()) {
@@ -233,7 +233,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
         let pairs = medians.windows(2);
         let rising = pairs.clone().filter(|pair| pair[0] <= pair[1]).count() as f64;
         let rising = Measured::once(rising).over(&Measured::once(pairs.len() as f64));
-        // In the size class with the most requests.
+        // Measured in the size class with the most requests.
         let range = |group| {
             let most = rows(group).into_iter().max_by_key(|row| row.service_ns.count);
             Measured::once(most.and_then(|row| row.service_ns.max).map(|ns| ns as f64))
@@ -258,7 +258,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
     })
 }
 
-/// Figure 4: where on the device, over time. The text tells two of the drawings.
+/// Figure 4: the places on the device over time. The study's text describes two of the drawings.
 pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, playback) = measured(runs, "video_playback")?;
     let map = playback.analysis.spatial.devices.first();
@@ -297,7 +297,7 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
     ])
 }
 
-/// Figure 5: the text tells one bound for all. Table II has the numbers, which are scored there.
+/// Figure 5: the text states one bound for all. Table II has the numbers, which are scored there.
 pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let tables = published.courville.workload.iter();
     let most = tables.map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);
@@ -319,7 +319,7 @@ pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -
     })
 }
 
-/// Figure 6 and section IV.C: places of 4 KiB that are written again.
+/// Figure 6 and section IV.C: rewritten places of 4 KiB.
 pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = &published.courville.locality;
     let mut written = |workload: &str| -> Result<(Rc<Report>, String)> {

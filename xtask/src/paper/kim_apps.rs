@@ -1,4 +1,4 @@
-//! Tables IV and VI: the apps that are installed and launched.
+//! Tables IV and VI: the installed and launched apps.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ use super::runs::{Named, OfRuns, Runs};
 
 const MB: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 
-/// Table IV: as many bytes pass the network and end in packages as the table says.
+/// Table IV: the bytes over the network and in packages are those of the table.
 pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let series = runs.run(&["appinstall", "--on", "samsung_s5", "--repeat", "1"])?;
     let run = series.named("samsung_s5")?.first()?;
@@ -29,7 +29,7 @@ pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     ])
 }
 
-/// Table VI, in sum over the ten apps and their first, cold launch.
+/// Table VI: the sum over the ten apps and their first, cold launch.
 pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let series =
         runs.in_the_setup("applaunch", "internal_2010", "wifi", &["--repeat", "1", "--write-back"])?;

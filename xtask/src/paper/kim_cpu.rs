@@ -12,8 +12,8 @@ use super::runs::{Named, OfRuns, Runs};
 const FAST: &str = "transcend";
 const SLOW: &str = "kingston";
 
-/// Figure 11. The ticks are the whole machine's, which also serves the emulated device and records: the active ones say
-/// nothing about the workload, and are not compared.
+/// Figure 11. The ticks are those of the complete machine, which also serves the emulated device and records: active
+/// ticks show nothing about the workload and are not compared.
 pub(super) fn over_devices(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let series = on_devices(runs, "wifi")?;
     let mut devices = Vec::new();

@@ -1,5 +1,5 @@
-//! Figures 4 and 5: run times over the devices. The text tells how much longer than the best device the second-worst and
-//! the worst take; that is what is compared. `--on` runs one device beside the best alone.
+//! Figures 4 and 5: run times over the devices. The study's text states how much longer than the best device the
+//! second-worst and the worst take; these are compared. `--on` runs one device in addition to the best.
 
 use std::rc::Rc;
 
@@ -11,9 +11,9 @@ use super::published::{Published, Spread};
 use super::row::{Quantity, Row};
 use super::runs::{OfRuns, Runs};
 
-/// The best of the study.
+/// The best device of the study.
 const BEST: &str = "internal_2010";
-/// The best, a fast and a slow card, and the worst of the study.
+/// The best device, a fast and a slow card, and the worst of the study.
 const FOUR: &str = "internal_2010,transcend,ridata,kingston";
 const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
 
@@ -22,8 +22,8 @@ const TIMES: Quantity = Quantity::new("times the best", 2, 1.5, 0.0);
 const WHY_SCALE: &str =
     "how far the slowest card falls depends on how wide the writes spread, which is less at a small scale";
 
-/// The study's names of the apps of Figure 5, ours, and the share of the work that takes a slow card half a minute. An
-/// installation is as large as its packages and cannot be scaled.
+/// The study's names of the apps of Figure 5, ours, and the share of the work that takes half a minute on a slow card.
+/// An installation has the size of its packages and cannot be scaled.
 const APPS: [(&str, &str, Option<&str>); 6] = [
     ("email", "email", Some("0.1")),
     ("maps", "maps", Some("0.3")),
@@ -33,10 +33,10 @@ const APPS: [(&str, &str, Option<&str>); 6] = [
     ("app_install", "appinstall", None),
 ];
 
-/// The share of WebBench.
+/// The share of WebBench's work.
 const WEBBENCH_SCALE: &str = "0.1";
 
-/// WebBench on the devices.
+/// Runs WebBench on the devices.
 pub(super) fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
     measured(runs, "webbench", Some(WEBBENCH_SCALE), link)
 }
@@ -79,16 +79,16 @@ fn spread<'a>(published: &'a Published, name: &str) -> Result<&'a Spread> {
     found.with_context(|| format!("no spread is published for {name}"))
 }
 
-/// From how much longer than the best in percent.
+/// Converts a time in percent above the best into a ratio.
 fn times_the_best(percent: f64) -> f64 {
     percent / 100.0 + 1.0
 }
 
-/// Each device's run times, the shortest first.
+/// Returns each device's run times, the shortest first.
 fn times(series: &Series) -> Vec<(String, Measured)> {
     let mut times: Vec<(String, Measured)> =
         series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s())).collect();
-    // One that was not measured is the last, and its row says so.
+    // A device that was not measured comes last, and its row says so.
     let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
     times.sort_by(|a, b| middle(&a.1).total_cmp(&middle(&b.1)));
     times
@@ -112,7 +112,7 @@ fn of_spread(what: &str, spread: &Spread, times: &[(String, Measured)], why: &st
             .because(shown.join(", "))
     };
     let second = match times {
-        // Of two devices there is no second-worst.
+        // Two devices have no second-worst.
         [_, .., (second, times), _] => Some(row("second-worst", second, times, spread.without_worst)),
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! Figures 13 and 14: what moving places into memory, leaving syncs out, RAID-0 and phase-change memory gain.
+//! Figures 13 and 14: the gains of places in memory, no syncs, RAID-0 and phase-change memory.
 
 use std::rc::Rc;
 
@@ -11,14 +11,14 @@ use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
 
 const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
-/// Where next to no gain is published.
+/// For published gains close to none.
 const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
 
-/// The workloads of both figures, and the share of them that is run.
+/// The workloads of both figures, and the shares of them that run.
 const WORKLOADS: [(&str, &str); 2] = [("webbench", "0.1"), ("facebook", "0.1")];
 const RIDATA: &str = "ridata";
 
-/// Ours: the study gives bars without numbers.
+/// Our bounds: the study shows bars without numbers.
 const NOTEWORTHY: f64 = 1.2;
 const SIGNIFICANT: f64 = 1.25;
 const COMPARABLE: f64 = 1.5;
@@ -29,7 +29,7 @@ fn measured(runs: &mut Runs, workload: &str, scale: &str, card: &str, fixes: &st
     runs.in_the_setup(workload, card, "wifi", &more)
 }
 
-/// How many times as fast a fix makes the workload, round by round.
+/// Returns the speedup of the workload by a fix, round by round.
 fn gain(series: &Series, card: &str, fix: &str) -> Result<Measured> {
     Ok(series.named(card)?.wall_s().over(&series.named(&format!("{card}, {fix}"))?.wall_s()))
 }
@@ -68,7 +68,7 @@ pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Figure 14. SQLite on NILFS2 needs a kernel that has it, and is not among the fixes.
+/// Figure 14. SQLite on NILFS2 is not among the fixes, because it needs a kernel with NILFS2.
 pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let raid = &published.kim.pilot.raid0_factor_figure_14;
     let mut rows = Vec::new();

@@ -1,10 +1,10 @@
-//! Table V and Figures 6 to 8: what the workloads do to storage.
+//! Table V and Figures 6 to 8: the I/O of the workloads.
 //!
-//! The study's cards held ext3 under Linux 2.6.35, which mounted it with `data=writeback`: a commit of the journal did not
-//! drag the data of other files along. The workloads run so here, on the phone's own flash, over its WiFi; what they leave
-//! in memory is written back inside the recording. The study does not say what it takes for sequential: a request that
-//! starts where the one before it ended is ours. Its ext3 queued every page of 4 KiB by itself, so the same bytes are
-//! shown counted by pages too.
+//! The study's cards held ext3 under Linux 2.6.35, which mounted it with `data=writeback`: a commit of the journal did
+//! not also write the data of other files. Here the workloads run in the same way, on the phone's own flash, over its
+//! WiFi; the recording includes the write-back of the data that they leave in memory. The study does not define
+//! sequential: a request that starts where the one before it ended is our definition. Its ext3 queued every page of 4
+//! KiB separately, so the same bytes are also counted by pages.
 
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ const TOTAL: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 /// A part of the total.
 const PART: Quantity = Quantity::new("MB", 2, 1.5, 0.1);
 
-/// The study's names of the workloads, ours, and why totals differ where they do.
+/// The study's names of the workloads, ours, and the reasons why totals differ.
 const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "webbench",
@@ -98,7 +98,7 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
             part(PART, "random written", figures.rand_write, &random, SPLIT_WHY),
         ],
     );
-    // The other way of counting is shown, not scored: of two tries one would agree too easily.
+    // The other way of counting is shown, not scored: with two tries, one would agree too easily.
     let by_pages = |row: Row, bytes: u64| row.noted(format!("{:.2} by pages", mb(bytes)));
     vec![
         total,
@@ -111,7 +111,7 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
 const SPLIT_WHY: &str = "a file or a commit in one request is random by its start, however long it is; by pages all but its first page is sequential; which of them the study counted is unknown";
 const READ_WHY: &str = "what an app and the system read of their own code is only in some of ours: the study's Facebook found its code in memory, its browser did not";
 
-/// Whether the workload was adjusted to a published figure: it says so itself.
+/// Returns whether the workload states that it was adjusted to a published figure.
 pub(super) fn used_in_fit(workload: &str, figure: &str) -> Result<bool> {
     let path = process::root().join("crates/fonio-workload/workloads").join(format!("{workload}.toml"));
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -200,7 +200,7 @@ pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     ])
 }
 
-/// Figure 8: with the databases in memory the card sees the cache alone, and the other way round.
+/// Figure 8: with the databases in memory, only the cache reaches the card, and vice versa.
 pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, cache) = measured(runs, "webbench", Some("db-in-ram"))?;
     let (_, databases) = measured(runs, "webbench", Some("cache-in-ram"))?;
@@ -245,7 +245,7 @@ pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 mod tests {
     use super::*;
 
-    /// The table is read from the definitions that are there.
+    /// The table is read from the shipped definitions.
     #[test]
     fn fits_are_declared_by_the_workloads() {
         for (_, workload, _) in WORKLOADS {

@@ -1,4 +1,5 @@
-//! Figure 9: launch times over the devices and in memory. The text tells by how much they vary for four of the apps.
+//! Figure 9: launch times over the devices and in memory. For four of the apps, the study's text states how much they
+//! vary.
 
 use anyhow::Result;
 use fonio_experiment::VariationResult;
@@ -10,7 +11,7 @@ use super::runs::{Named, OfRuns, Runs};
 
 const FOUR: &str = "internal_2010,transcend,kingston,pny";
 const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
-/// The card below the RAM disk of the study.
+/// The card below the study's RAM disk.
 const CARD: &str = "pny";
 
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
@@ -27,7 +28,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             .iter()
             .map(|variation| (launch(variation, app), variation.name.as_str()))
             .collect();
-        // One that was not measured is the last, and the row says so.
+        // A device that was not measured comes last, and its row says so.
         let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
         times.sort_by(|a, b| middle(&a.0).total_cmp(&middle(&b.0)));
         let [(shortest, first), .., (longest, last)] = &times[..] else { continue };

@@ -1,4 +1,4 @@
-//! Table II: the rates of the phone's links, measured with sockets that pass the shaped link of `fonio run --link`.
+//! Table II: the rates of the phone's links, measured with sockets over the shaped link of `fonio run --link`.
 
 use anyhow::{Context, Result};
 
@@ -10,10 +10,10 @@ use crate::process;
 
 const RATE: Quantity = Quantity::new("MB/s", 2, 1.1, 0.0);
 
-/// What is fetched and sent: enough for two seconds of the fastest link, so that its bucket of tokens does not count.
+/// Bytes fetched and sent: enough for two seconds on the fastest link, so that its token bucket does not matter.
 const BYTES: u64 = 16_000_000;
 
-/// It stores nothing: only the link is asked for.
+/// It stores nothing, because only the link is measured.
 const DEFINITION: &str = r#"
 name = "link"
 title = "A large object is fetched, then sent"

@@ -1,7 +1,7 @@
 //! Table III: sequential and 4 KiB random throughput of eight cards, on a phone and on a desktop computer.
 //!
-//! The profiles were fitted to the phone's columns, and the desktop's follow from those by one ratio: `fonio device verify`
-//! says of every number how it came to be.
+//! The profiles were fitted to the phone's columns, and the desktop's follow from those by one ratio:
+//! `fonio device verify` shows the origin of every number.
 
 use anyhow::{Context, Result, ensure};
 use fonio_sim::profile::Profile;
@@ -12,7 +12,7 @@ use super::measured::Measured;
 use super::row::Quantity;
 use super::{Published, Row};
 
-/// Three digits are published.
+/// The study publishes three digits.
 const TOLERANCE: f64 = 0.05;
 
 const TABLE: &str = "kim-t3 ";

@@ -1,7 +1,7 @@
-//! What came out here, run by run, and whether a published number had a part in it.
+//! Our results, run by run, marked if a published number had a part in them.
 //!
-//! Papers compute with [`Measured`] and not with bare numbers. A value that is missing stays missing, and a value that a
-//! published number shaped marks everything that is made from it.
+//! Papers compute with [`Measured`] instead of bare numbers. A missing value stays missing, and a value shaped by a
+//! published number marks every value that is computed from it.
 
 /// A value of each run, in the order of the rounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,54 +11,55 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// One value for each run. What is not finite is missing.
+    /// Makes a value from one number for each run. A number that is not finite is missing.
     pub(super) fn runs(values: impl IntoIterator<Item = impl Into<Option<f64>>>) -> Measured {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         Measured { runs: values.into_iter().map(|value| finite(value.into())).collect(), used: false }
     }
 
-    /// What was measured once.
+    /// Makes a value that was measured once.
     pub(super) fn once(value: impl Into<Option<f64>>) -> Measured {
         Measured::runs([value])
     }
 
-    /// The same, marked where a published number had a part in it: a fit, or a choice with that number in view. The mark
-    /// cannot be taken off.
+    /// Marks the value if a published number had a part in it: a fit, or a choice with that number in view. The mark
+    /// cannot be removed.
     pub(super) fn shaped(mut self, by_published: bool) -> Measured {
         self.used |= by_published;
         self
     }
 
-    /// Whether a published number had a part in it.
+    /// Returns whether a published number had a part in it.
     pub(super) fn is_used(&self) -> bool {
         self.used
     }
 
-    /// How many runs there were.
+    /// Returns the number of runs.
     pub(super) fn count(&self) -> usize {
         self.runs.len()
     }
 
-    /// The median of the runs: of an even number of them the mean of the middle two. `None` where one of them is missing.
+    /// Returns the median of the runs: for an even number, the mean of the middle two. `None` if a run is missing.
     pub(super) fn value(&self) -> Option<f64> {
         let values = self.sorted()?;
         let middle = values.len() / 2;
         Some(if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 })
     }
 
-    /// The largest over the smallest of the runs. `None` where one of them is missing or not above 0.
+    /// Returns the largest over the smallest of the runs. `None` if a run is missing or not above 0.
     pub(super) fn spread(&self) -> Option<f64> {
         let values = self.sorted()?;
         (values[0] > 0.0).then(|| values[values.len() - 1] / values[0])
     }
 
-    /// The smallest and the largest of the runs.
+    /// Returns the smallest and the largest of the runs.
     pub(super) fn ends(&self) -> Option<(f64, f64)> {
         let values = self.sorted()?;
         Some((values[0], values[values.len() - 1]))
     }
 
-    /// This over `base`, round by round. A round in which the base is 0 is missing, and so is one that only one has.
+    /// Divides this by `base`, round by round. The result lacks rounds in which the base is 0 and rounds that one of
+    /// them lacks.
     pub(super) fn over(&self, base: &Measured) -> Measured {
         let rounds = self.runs.len().max(base.runs.len());
         let of = |runs: &[Option<f64>], round: usize| runs.get(round).copied().flatten();
@@ -69,7 +70,7 @@ impl Measured {
         Measured { used: self.used || base.used, ..Measured::runs(runs) }
     }
 
-    /// Every run's value times `factor`.
+    /// Multiplies every run's value by `factor`.
     pub(super) fn times(&self, factor: f64) -> Measured {
         Measured {
             runs: self.runs.iter().map(|run| run.map(|value| value * factor)).collect(),

@@ -1,7 +1,7 @@
-//! `cargo xtask paper`: tables and figures of the studies, ours beside theirs.
+//! `cargo xtask paper`: tables and figures of the studies, our numbers next to theirs.
 //!
-//! Some come from models and files alone. The others run workloads on emulated devices with the built program, as a user
-//! would, and name the command lines that they ran.
+//! Some are computed from models and files. The others run workloads on emulated devices with the built program, as a
+//! user would, and print the command lines that they ran.
 
 mod bfuse_stack;
 mod courville;
@@ -42,7 +42,7 @@ struct Paper {
     rows: Rows,
 }
 
-/// Where its rows come from.
+/// The source of its rows.
 enum Rows {
     /// Models and files, in moments and without privileges; more with `--full`.
     Computed(fn(&Published, bool) -> Result<Vec<Row>>),
@@ -228,18 +228,18 @@ const PAPERS: &[Paper] = &[
     },
 ];
 
-/// What a paper's rows came to.
+/// The result of a paper's rows.
 #[derive(Serialize)]
 struct Outcome {
     id: &'static str,
     title: &'static str,
     counts: Counts,
-    /// The command lines whose measurements the rows hold.
+    /// The command lines that were measured for the rows.
     commands: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// How many rows say what. Only of those that no fit used is it said whether they agree.
+/// Number of rows by verdict. Only rows that no fit used count as agreeing or differing.
 #[derive(Serialize)]
 struct Counts {
     agree: usize,
@@ -359,7 +359,7 @@ fn show(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// The simulator has the cards' numbers too, because it does no I/O; they are the same.
+    /// The simulator has its own copy of the cards' numbers, because it does no I/O; both must be the same.
     #[test]
     fn the_published_numbers_are_the_simulators() {
         let published = published().expect("the file is in the repository");
@@ -377,7 +377,7 @@ mod tests {
         }
     }
 
-    /// Everything that was transcribed from the studies is in the project's own file.
+    /// The project's own file has everything that was transcribed from the studies.
     #[test]
     fn the_published_numbers_are_complete() {
         let folder = crate::process::root();
@@ -407,7 +407,7 @@ mod tests {
         }
     }
 
-    /// The measured ones need root and minutes.
+    /// The measured papers need root and minutes.
     #[test]
     fn every_computed_paper_has_rows() {
         let published = published().expect("the file is in the repository");

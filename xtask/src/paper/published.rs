@@ -1,4 +1,4 @@
-//! `papers/published.toml`, as far as it is needed.
+//! The parts of `papers/published.toml` that the papers use.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) struct Kim {
     pub(super) io_breakdown_mb: BTreeMap<String, Four>,
     pub(super) webbench_store: Store,
     pub(super) app_launch_io_mb: BTreeMap<String, Launch>,
-    /// Percent by app; beside them a statement about a RAM disk.
+    /// Percent by app; also a statement about a RAM disk.
     app_launch_spread_percent: BTreeMap<String, toml::Value>,
     pub(super) background: Background,
     pub(super) sequential_over_random_writes: BTreeMap<String, f64>,
@@ -36,7 +36,7 @@ pub(super) struct Kim {
 }
 
 impl Kim {
-    /// By how much launch times vary over the devices, in percent, by app.
+    /// Returns the variation of launch times over the devices, in percent, by app.
     pub(super) fn launch_spreads(&self) -> impl Iterator<Item = (&str, f64)> {
         self.app_launch_spread_percent.iter().filter_map(|(app, value)| {
             let percent = value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64));
@@ -65,14 +65,14 @@ pub(super) struct AddressRange {
     pub(super) shape: BTreeMap<String, String>,
 }
 
-/// MB a second to and from the phone.
+/// MB per second to and from the phone.
 #[derive(Clone, Copy, Deserialize)]
 pub(super) struct Rates {
     pub(super) rx: f64,
     pub(super) tx: f64,
 }
 
-/// How much longer than the best the second-worst and the worst take, in percent.
+/// Excess of the second-worst and the worst over the best, in percent.
 #[derive(Clone, Copy, Deserialize)]
 pub(super) struct Spread {
     pub(super) without_worst: f64,

@@ -1,13 +1,15 @@
-//! A published number or statement beside ours, and when the two agree.
+//! A published number or statement next to ours, and whether the two agree.
 //!
-//! A row's verdict is computed here, from a [`Measured`] value. A paper hands in what was published, what was measured and
-//! which kind of comparison it is; it cannot set a verdict. The rules:
+//! A row's verdict is computed here, from a [`Measured`] value. A paper supplies the published and the measured value
+//! and the kind of comparison; it cannot set a verdict. The rules:
 //!
-//! - What is missing cannot be compared.
-//! - What a published number had a part in is shown as used and is not scored.
-//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. It agrees only if it differs from none by more than its spread
-//!   and lies within the tolerance. It differs only if it lies outside the tolerance by more than its spread.
-//! - Of a total and its two parts, two are scored at most, and one where the total is used: the last follows.
+//! - A missing value cannot be compared.
+//! - A value in which a published number had a part is shown as used and is not scored.
+//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. It agrees only if it differs from no effect by more than
+//!   its spread and lies within the tolerance. It differs only if it lies outside the tolerance by more than its
+//!   spread.
+//! - Of a total and its two parts, at most two are scored, and only one if the total is used: the last follows from the
+//!   others.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -25,29 +27,29 @@ pub(super) struct Row {
     what: String,
     #[serde(flatten)]
     said: Said,
-    /// A published number had a part in ours, so that agreement proves nothing.
+    /// Whether a published number had a part in ours, so that agreement proves nothing.
     used_in_fit: bool,
     verdict: Verdict,
-    /// Where it differs or cannot be had: why.
+    /// Why ours differs or is missing.
     why: String,
 }
 
-/// What the study says, and what came out here.
+/// The study's value and ours.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Said {
-    /// Of the same unit.
+    /// Numbers of the same unit.
     Number {
         published: f64,
-        /// `None` where it was not measured.
+        /// `None` if it was not measured.
         ours: Option<f64>,
         unit: &'static str,
-        /// How many are worth showing.
+        /// Number of decimals to show.
         decimals: usize,
-        /// What belongs to ours: of which devices it is, how its runs spread, or another way of counting.
+        /// A note on our number: its devices, the spread of its runs, or another way of counting.
         note: String,
     },
-    /// In words.
+    /// Statements in words.
     Statement { published: String, ours: String },
 }
 
@@ -73,24 +75,24 @@ impl Verdict {
     }
 }
 
-/// How far two numbers may be apart and still agree.
+/// How far two numbers may differ and still agree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
-    /// The larger over the smaller, at most.
+    /// The largest ratio of the larger to the smaller.
     pub(super) factor: f64,
-    /// Or a difference of no more than this, where the published number is rounded or near 0.
+    /// Or a difference up to this, if the published number is rounded or near 0.
     pub(super) floor: f64,
 }
 
 impl Tolerance {
-    /// What agrees with `published`.
+    /// Returns the range of values that agree with `published`.
     fn around(self, published: f64) -> RangeInclusive<f64> {
         let low = (published / self.factor).min(published - self.floor);
         low..=(published * self.factor).max(published + self.floor)
     }
 }
 
-/// What is compared, in which unit and with how many decimals.
+/// A quantity with its unit, its decimals and its tolerance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantity {
     unit: &'static str,
@@ -112,21 +114,21 @@ impl Quantity {
         Quantity { unit, decimals, tolerance: Tolerance { factor, floor } }
     }
 
-    /// The row of a number that is no effect. `why` is said where the two differ.
+    /// Returns the row of a number that is not an effect. `why` is shown if the two differ.
     pub(super) fn row(self, what: impl Into<String>, published: f64, ours: &Measured, why: &str) -> Row {
         let range = self.tolerance.around(published);
         Row::judged(what, self.said(published, ours.value()), ours, in_range(ours, &range), why)
     }
 
-    /// The row of an effect: a ratio that is 1 where there is none.
+    /// Returns the row of an effect: a ratio that is 1 without an effect.
     pub(super) fn effect(self, what: impl Into<String>, published: f64, ours: &Measured, why: &str) -> Row {
         let range = self.tolerance.around(published);
         let row = Row::judged(what, self.said(published, ours.value()), ours, effect(ours, &range), why);
         row.noted(spread_shown(ours, self.decimals))
     }
 
-    /// The rows of a total and of its two parts. The last part follows from the others, so it counts as used; where the total
-    /// is used only the first part is scored.
+    /// Returns the rows of a total and of its two parts. The last part follows from the others, so it counts as used;
+    /// if the total is used, only the first part is scored.
     pub(super) fn total_and_parts(total: Part<'_>, [first, last]: [Part<'_>; 2]) -> [Row; 3] {
         let row = |part: Part<'_>| part.quantity.row(part.what, part.published, part.ours, part.why);
         let last =
@@ -134,7 +136,7 @@ impl Quantity {
         [row(total), row(first), last]
     }
 
-    /// The row of a number that was not measured in this run.
+    /// Returns the row of a number that was not measured in this run.
     pub(super) fn cannot(self, what: impl Into<String>, published: f64, why: &str) -> Row {
         Row::new(what, self.said(published, None), false, Verdict::Cannot, why)
     }
@@ -144,12 +146,12 @@ impl Quantity {
     }
 }
 
-/// A number lies within the range or not; `Err` says why it cannot be told.
+/// Returns whether a number lies within the range; `Err` is the reason why that is unknown.
 fn in_range(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> {
     ours.value().map(|value| range.contains(&value)).ok_or_else(|| "it was not measured".to_owned())
 }
 
-/// An effect lies within `range` or not; `Err` says why it is not shown.
+/// Returns whether an effect lies within `range`; `Err` is the reason why it is not shown.
 fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> {
     if ours.count() < RUNS_MIN {
         return Err(format!("not shown (n = {})", ours.count()));
@@ -167,12 +169,12 @@ fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> 
     Ok(false)
 }
 
-/// How far apart two ratios are, as the larger over the smaller.
+/// Returns the distance of two ratios as the larger over the smaller.
 fn beyond(one: f64, other: f64) -> f64 {
     if one > other { one / other } else { other / one }
 }
 
-/// How an effect's runs spread, for people.
+/// Formats the spread of an effect's runs.
 fn spread_shown(ours: &Measured, decimals: usize) -> String {
     match ours.ends() {
         Some((low, high)) if ours.count() > 1 => {
@@ -187,7 +189,7 @@ impl Row {
         Row { what: what.into(), said, used_in_fit, verdict, why: why.to_owned() }
     }
 
-    /// `why` is dropped where the two agree.
+    /// Returns a row with its verdict. `why` is dropped if the two agree.
     fn judged(
         what: impl Into<String>,
         said: Said,
@@ -206,7 +208,8 @@ impl Row {
         Said::Statement { published: published.into(), ours: ours.into() }
     }
 
-    /// The row of a statement that holds where a number lies within `range`. It is no effect. `shown` says the number.
+    /// Returns the row of a statement that holds if a number lies within `range`. It is not an effect. `shown` formats
+    /// the number.
     pub(super) fn within(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -218,7 +221,7 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, in_range(ours, &range), why)
     }
 
-    /// The row of a statement that holds where an effect lies within `range`.
+    /// Returns the row of a statement that holds if an effect lies within `range`.
     pub(super) fn effect(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -231,7 +234,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, effect(ours, &range), why)
     }
 
-    /// The row of a statement that holds where no effect larger than `most` shows: every run lies within that factor of 1.
+    /// Returns the row of a statement that holds if no effect larger than `most` shows: every run lies within that
+    /// factor of 1.
     pub(super) fn no_effect(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -249,14 +253,14 @@ impl Row {
                 Ok(true)
             }
             _ => effect(ours, &range).and_then(|within| {
-                // The middle run is within, another is not.
+                // The middle run is within the range, another is not.
                 if within { Err(format!("not shown (n = {})", ours.count())) } else { Ok(false) }
             }),
         };
         Row::judged(what, Row::in_words(published, text), ours, verdict, why)
     }
 
-    /// The row of words that are the study's or not. `used` says that a fit or a choice used them.
+    /// Returns the row of words that are the same as the study's or not. `used` says that a fit or a choice used them.
     pub(super) fn same(
         what: impl Into<String>,
         published: &str,
@@ -269,12 +273,12 @@ impl Row {
         Row::judged(what, Row::in_words(published, ours.unwrap_or("-")), &measured, verdict, why)
     }
 
-    /// The row of a statement that was not measured in this run.
+    /// Returns the row of a statement that was not measured in this run.
     pub(super) fn cannot(what: impl Into<String>, published: impl Into<String>, why: &str) -> Row {
         Row::new(what, Row::in_words(published, "-"), false, Verdict::Cannot, why)
     }
 
-    /// The same with something that belongs to our number.
+    /// Adds a note on our number.
     pub(super) fn noted(mut self, text: impl Into<String>) -> Row {
         let text = text.into();
         match &mut self.said {
@@ -289,7 +293,7 @@ impl Row {
         self
     }
 
-    /// The same with something to say whether the two agree or not, before the reason why they do not.
+    /// Adds a remark that is shown in any case, before the reason for a difference.
     pub(super) fn because(mut self, text: impl Into<String>) -> Row {
         let text = text.into();
         self.why = if self.why.is_empty() { text } else { format!("{text}; {}", self.why) };
@@ -312,12 +316,12 @@ impl Row {
         &self.why
     }
 
-    /// As tables show it.
+    /// Returns the published value as tables show it.
     pub(super) fn published(&self) -> String {
         match &self.said {
             Said::Number { published, unit, decimals, .. } => {
                 let text = format!("{published:.decimals$}");
-                // It was published with as many digits as it has.
+                // Shown with as many digits as were published.
                 let text =
                     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
                 format!("{text} {unit}")
@@ -326,7 +330,7 @@ impl Row {
         }
     }
 
-    /// Ours over the published number, where both are above 0.
+    /// Returns ours over the published number, if both are above 0.
     pub(super) fn ratio(&self) -> Option<f64> {
         match self.said {
             Said::Number { published, ours: Some(ours), .. } if published > 0.0 && ours > 0.0 => {
@@ -336,7 +340,7 @@ impl Row {
         }
     }
 
-    /// As tables show it.
+    /// Returns our value as tables show it.
     pub(super) fn ours(&self) -> String {
         match &self.said {
             Said::Number { ours, unit, decimals, note, .. } => {
@@ -400,17 +404,17 @@ mod tests {
         for (published, runs, verdict) in [
             (2.0, vec![2.0, 2.1], Cannot),
             (2.0, vec![2.0, 2.1, 2.2], Agrees),
-            // Within the tolerance, and not told from none.
+            // Within the tolerance, but not distinguishable from no effect.
             (2.0, vec![0.9, 2.0, 2.2], Cannot),
             (1.2, vec![1.1, 1.2, 1.4], Cannot),
             (1.2, vec![1.18, 1.2, 1.22], Agrees),
-            // Outside of it by more than the spread, and by less.
+            // Outside the tolerance by more than the spread, and by less.
             (2.0, vec![4.0, 4.2, 4.4], Differs),
             (2.0, vec![2.5, 3.1, 4.0], Cannot),
-            // The other way round.
+            // In the opposite direction.
             (2.0, vec![0.5, 0.5, 0.5], Differs),
             (0.5, vec![0.5, 0.5, 0.51], Agrees),
-            // No effect where one is published.
+            // No effect, although one is published.
             (2.0, vec![0.99, 1.0, 1.01], Differs),
         ] {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Running workloads with `fonio run`, as a user would, and reading what it says.
+//! Runs workloads with `fonio run`, as a user would, and parses its output.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,24 +18,24 @@ use super::measured::Measured;
 use super::row::RUNS_MIN;
 use crate::{emulated, process, tools};
 
-/// Runs workloads; what was run once in the same way is not run again.
+/// Runs workloads; a run is not repeated if the same command has already run.
 #[derive(Default)]
 pub(super) struct Runs {
     full: bool,
-    /// The share of a processor that the workloads get, as a phone's would be.
+    /// The share of a processor for the workloads, to imitate a phone's.
     cpu: Option<String>,
-    /// The one device that is wanted beside the best, where not all are.
+    /// The one device to run in addition to the best, if not all are wanted.
     on: Option<String>,
     program: Option<PathBuf>,
     series: BTreeMap<Vec<String>, Rc<Series>>,
     reports: BTreeMap<PathBuf, Rc<Report>>,
-    /// What was run since [`Runs::commands`] was asked for last.
+    /// The commands since the last call of [`Runs::commands`].
     commands: Vec<String>,
 }
 
 /// Finds setups by name.
 pub(super) trait Named {
-    /// The setup of this name.
+    /// Returns the setup of this name.
     fn named(&self, name: &str) -> Result<&VariationResult>;
 }
 
@@ -48,13 +48,13 @@ impl Named for Series {
 
 /// Figures of a setup's runs.
 pub(super) trait OfRuns {
-    /// The first of its runs.
+    /// Returns the first run.
     fn first(&self) -> Result<&RunFigures>;
 
-    /// A figure of each of its runs.
+    /// Returns a figure of each run.
     fn each(&self, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured;
 
-    /// Seconds of each of its runs.
+    /// Returns the seconds of each run.
     fn wall_s(&self) -> Measured {
         self.each(|run| Some(run.wall_s))
     }
@@ -72,10 +72,10 @@ impl OfRuns for VariationResult {
 
 /// Figures of a group of requests.
 pub(super) trait OfGroup {
-    /// The sizes of a group; `None` where it has no requests.
+    /// Returns the sizes of a group; `None` if it has no requests.
     fn sizes_of(&self, group: Group) -> Option<&SizeRow>;
 
-    /// The latencies of a group; `None` where it has no requests whose latency is known.
+    /// Returns the latencies of a group; `None` if it has no requests with a known latency.
     fn service_of(&self, group: Group) -> Option<&Distribution>;
 }
 
@@ -91,10 +91,10 @@ impl OfGroup for Analysis {
 
 /// Bytes of one op, sequential and random.
 pub(super) trait Split {
-    /// All of them.
+    /// Returns all bytes.
     fn bytes(&self) -> u64;
 
-    /// Those that are random if bytes are counted by pages of 4 KiB: of a request only the first page can be random.
+    /// Returns the random bytes, counted by pages of 4 KiB: only the first page of a request can be random.
     fn random_page_bytes(&self) -> u64;
 }
 
@@ -114,17 +114,17 @@ impl Runs {
         Runs { full, cpu, on, ..Runs::default() }
     }
 
-    /// How often a setup is run where an effect is wanted: fewer runs show none.
+    /// Returns the number of runs that an effect needs: fewer runs show none.
     pub(super) fn repeat() -> String {
         RUNS_MIN.to_string()
     }
 
-    /// The best device of the study and the one that is wanted, where one is; else `all`.
+    /// Returns the best device of the study and the requested one, if there is one; otherwise `all`.
     pub(super) fn devices(&self, best: &str, all: &str) -> String {
         self.on.as_ref().map_or_else(|| all.to_owned(), |one| format!("{best},{one}"))
     }
 
-    /// A figure of the report of each of a setup's runs.
+    /// Returns a figure from the report on each of a setup's runs.
     pub(super) fn each_report(
         &mut self,
         variation: &VariationResult,
@@ -137,7 +137,7 @@ impl Runs {
         Ok(Measured::runs(figures))
     }
 
-    /// How the processor of the runs differs from the phone's: why storage may be more, or less, of a run.
+    /// Returns how the processor of the runs differs from the phone's: why storage may take more, or less, of a run.
     pub(super) fn processor_why(&self) -> &'static str {
         if self.slowed() {
             "one share of a processor stands for all apps, of which some had the phone's work more than others"
@@ -146,22 +146,22 @@ impl Runs {
         }
     }
 
-    /// Whether the workloads run on less than this machine's processor.
+    /// Returns whether the workloads run on less than this machine's processor.
     pub(super) fn slowed(&self) -> bool {
         self.cpu.is_some()
     }
 
-    /// Whether everything is wanted, however long it takes.
+    /// Returns whether everything is requested, however long it takes.
     pub(super) fn full(&self) -> bool {
         self.full
     }
 
-    /// The command lines since the last time.
+    /// Returns the command lines since the last call.
     pub(super) fn commands(&mut self) -> Vec<String> {
         std::mem::take(&mut self.commands)
     }
 
-    /// A workload in the setup of the first study: its cards held ext3 under Linux 2.6.35, which mounted it with
+    /// Runs a workload in the setup of the first study: its cards held ext3 under Linux 2.6.35, which mounted it with
     /// `data=writeback`. All devices are as large as the phone's own flash, so that their file systems are alike.
     pub(super) fn in_the_setup(
         &mut self,
@@ -174,7 +174,7 @@ impl Runs {
         self.run(&[&[workload, "--on", devices], &setup[..], more].concat())
     }
 
-    /// `fonio run` with these arguments.
+    /// Runs `fonio run` with these arguments.
     pub(super) fn run(&mut self, arguments: &[&str]) -> Result<Rc<Series>> {
         let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         if let Some(share) = &self.cpu {
@@ -201,7 +201,7 @@ impl Runs {
         Ok(series)
     }
 
-    /// `fonio report` on a recording.
+    /// Runs `fonio report` on a recording.
     pub(super) fn report(&mut self, recording: &Path) -> Result<Rc<Report>> {
         if let Some(known) = self.reports.get(recording) {
             return Ok(Rc::clone(known));
@@ -211,7 +211,7 @@ impl Runs {
         Ok(report)
     }
 
-    /// What fonio says to these words, and `--json`.
+    /// Runs fonio with these arguments and `--json`, and returns its answer.
     fn asked<T: DeserializeOwned>(&mut self, words: &[&OsStr]) -> Result<T> {
         let program = match &self.program {
             Some(program) => program,

@@ -1,6 +1,7 @@
-//! Figure 15: seconds until Facebook is there, and until its timeline is.
+//! Figure 15: seconds until Facebook is ready, and until its timeline is.
 //!
-//! The launch on the Samsung Galaxy S5 is what a share of the processor (`--cpu`) is chosen from: a number that is no gain.
+//! The launch on the Samsung Galaxy S5 is the number for choosing the share of the processor (`--cpu`): it is not a
+//! gain.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use super::runs::{Named, OfRuns, Runs};
 
 /// The study's phones that have a profile.
 const PHONES: [(&str, &str); 3] = [("samsung_s5", "samsung_s5"), ("nexus_5", "nexus5"), ("razr", "razr")];
-/// Its launch is what the share is chosen from.
+/// The share is chosen from this phone's launch.
 const FITTED: &str = "samsung_s5";
 
 const SECONDS: Quantity = Quantity::new("s", 2, 1.5, 0.1);

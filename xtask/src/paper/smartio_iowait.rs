@@ -1,6 +1,7 @@
 //! Figure 3: iowait as a share of the time in which the processors were active or waiting.
 //!
-//! The study's are days of use and thousands of phones; ours are the shares of single apps on one emulated phone.
+//! The study's numbers come from days of use of thousands of phones; ours are shares of single apps on one emulated
+//! phone.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! What the page cache holds of a command's files, and dropping it.
+//! The cached pages of a command's files, and how they are dropped.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,35 +6,35 @@ use std::path::{Path, PathBuf};
 use fonio_host::{cached_bytes, drop_file_cache};
 use serde::{Deserialize, Serialize};
 
-/// Files that stayed in the cache are named up to so many, the largest first.
+/// At most this many of the files that stayed in the cache are named, the largest first.
 const NAMED: usize = 5;
 
 /// What was dropped before a cold launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
-    /// Files that the command opens.
+    /// Number of files that the command opens.
     pub files: usize,
-    /// What the cache held of them before; `None` where the kernel cannot say (before Linux 6.5).
+    /// Cached bytes of these files before; `None` if the kernel cannot report them (before Linux 6.5).
     pub held_bytes: Option<u64>,
-    /// What it holds of them after: others have it mapped or in use.
+    /// Cached bytes of these files after: other processes have them mapped or in use.
     pub kept_bytes: Option<u64>,
-    /// Those of which most is kept.
+    /// The files with the most bytes still cached.
     pub kept: Vec<Kept>,
     /// Files that could not be dropped, and why.
     pub failed: Vec<String>,
 }
 
-/// A file that stayed in the cache, or a part of it.
+/// A file that stayed in the cache, completely or in part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The file.
     pub path: PathBuf,
-    /// What the cache still holds of it.
+    /// Bytes of the file that are still cached.
     pub bytes: u64,
 }
 
 impl Dropped {
-    /// Drops what the cache holds of `files`. One that is gone by now is passed over.
+    /// Drops the cached pages of `files`. Files that no longer exist are skipped.
     pub(super) fn files(files: &BTreeSet<PathBuf>) -> Dropped {
         let mut all = Dropped { held_bytes: Some(0), kept_bytes: Some(0), ..Dropped::default() };
         for path in files.iter().filter(|path| path.exists()) {

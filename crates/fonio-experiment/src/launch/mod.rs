@@ -1,10 +1,10 @@
 //! Launches: how long a command takes, and what it waits for.
 //!
-//! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time. Before the
-//! first measured launch in a place the command runs once without being measured. For warm launches that fills the cache.
-//! For cold ones it shows which files the command opens, and their cached pages are dropped before each launch. Only these
-//! files are dropped: pages that other processes map stay cached, and so do names and inodes. [`Dropped`] reports what
-//! stayed.
+//! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time into
+//! parts. Before the first measured launch in a place, the command runs once without being measured. For warm launches,
+//! this fills the cache. For cold ones, it shows which files the command opens; their cached pages are dropped before
+//! each launch. Only these files are dropped: pages that other processes map stay cached, and so do names and inodes.
+//! [`Dropped`] reports what stayed.
 
 mod caches;
 mod report;
@@ -34,10 +34,10 @@ pub use caches::{Dropped, Kept};
 pub use report::launch_document;
 pub use results::{LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 
-/// The variable in which a command finds the server behind the link: `ADDRESS:PORT`.
+/// The environment variable with the address of the server behind the link: `ADDRESS:PORT`.
 const HTTP_VARIABLE: &str = "FONIO_HTTP";
 
-/// What the page cache holds when a launch begins.
+/// The contents of the page cache when a launch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
@@ -54,7 +54,7 @@ pub struct LaunchOptions<'a> {
     pub command: &'a [OsString],
     /// The state of the cache when it begins.
     pub cache: CacheState,
-    /// For a command that does not end by itself: when it counts as done.
+    /// When a command that does not end by itself counts as launched.
     pub until_idle: Option<Quiet>,
     /// Files to copy to a device that is formatted for the launch.
     pub with: &'a [PathBuf],
@@ -68,16 +68,17 @@ pub struct LaunchOptions<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Launches in every place in rounds, records and analyses each launch once, and compares the places with the first. Also
-/// returns the analysis of the first launch. `begins` is called before each launch; recordings go to folders in `out`.
+/// Launches the command in every place in rounds, records and analyses each launch once, and compares the places with
+/// the first. Also returns the analysis of the first launch. `begins` is called before each launch; recordings go to
+/// folders in `out`.
 ///
 /// # Errors
 ///
-/// [`ExperimentError`] of the first launch that failed.
+/// The [`ExperimentError`] of the first launch that failed.
 ///
 /// # Panics
 ///
-/// As [`Plan::run`].
+/// Like [`Plan::run`].
 pub fn launch_series(
     places: &[Arm<Setup>],
     rounds: Rounds,
@@ -86,7 +87,7 @@ pub fn launch_series(
     begins: &mut dyn FnMut(&Trial<'_, Setup>),
 ) -> Result<(LaunchSeries, Analysed), ExperimentError> {
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
-    // The files that the command opens in a directory are the same ones each time.
+    // The command opens the same files in a directory each time.
     let mut opened: BTreeMap<usize, BTreeSet<PathBuf>> = BTreeMap::new();
     let mut notes = Notes::default();
     let mut first = None;
@@ -96,7 +97,7 @@ pub fn launch_series(
         let opened = opened.entry(trial.arm).or_default();
         let launched = launch_once(trial.setup, &of_round, &trial.recording(out), opened, &mut notes);
         let (figures, analysed) = launched.inspect_err(|_| {
-            // Removes the folder of a command that could not be started; it fails where a recording has been made.
+            // Removes the folder of a command that did not start; fails if the folder holds a recording.
             let _ = std::fs::remove_dir(out);
         })?;
         first.get_or_insert(analysed);
@@ -105,7 +106,7 @@ pub fn launch_series(
     Ok((results::series(places, runs, options), first.expect("a plan has at least one trial")))
 }
 
-/// The notes of recordings, each printed once: they are the same for each launch.
+/// Prints each note of the recordings once, because the notes are the same for each launch.
 #[derive(Default)]
 struct Notes(BTreeSet<String>);
 
@@ -117,7 +118,8 @@ impl Notes {
     }
 }
 
-/// Makes the test bed, launches, undoes it. `opened` holds the files that an earlier launch in this place opened.
+/// Makes the test bed, launches the command, and undoes the test bed. `opened` holds the files that an earlier launch
+/// in this place opened.
 fn launch_once(
     setup: &Setup,
     options: &LaunchOptions<'_>,
@@ -161,7 +163,7 @@ fn launch_once(
     }
 }
 
-/// A launch that is not measured, and the files that it opened.
+/// Launches without measuring, and returns the opened files.
 fn first_launch(
     bed: &mut TestBed,
     options: &LaunchOptions<'_>,
@@ -215,7 +217,7 @@ fn record_launch(
     let summary = record(options, &mut |progress| match progress {
         Progress::Note(note) => notes.print(note),
         Progress::CommandStarted { pid } => {
-            // One that has ended already leaves nothing behind; a ledger that cannot be written stops the next step.
+            // A command that has already ended needs no entry; if the ledger cannot be written, the next step fails.
             entry = ProcessId::of(pid)
                 .and_then(|id| bed.ledger().begin(Step::Process { id, leads_group: true }).ok());
         }

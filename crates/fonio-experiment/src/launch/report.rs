@@ -1,4 +1,5 @@
-//! Launches as a report: the verdict, the parts of a launch in each place, and, below, the first launch's recording.
+//! Turns launches into a report: the verdict, the parts of a launch in each place, and below them the first launch's
+//! recording.
 
 use fonio_analysis::Answer;
 use fonio_core::Unit;
@@ -8,7 +9,7 @@ use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
 use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 use crate::report::confined;
 
-/// The report on `series`. `explained` is that on the recording of the first launch, whose questions follow.
+/// Returns the report on `series`. `explained` is the report on the first launch's recording; its questions follow.
 pub fn launch_document(series: &LaunchSeries, explained: Option<Document>) -> Document {
     let explained = explained.unwrap_or_default();
     Document {
@@ -71,7 +72,7 @@ fn verdict(series: &LaunchSeries) -> Verdict {
     Verdict { tone, sentence: first.verdict.clone(), reasons }
 }
 
-/// How a command ended that did not do what it was to do. One that became quiet was ended on purpose.
+/// Returns how a command failed. A command that became quiet was ended on purpose and did not fail.
 fn failure(run: &LaunchFigures) -> Option<String> {
     match (run.exit, run.signal) {
         (Some(code), _) if code != 0 => Some(format!("ended with exit code {code}")),
@@ -80,7 +81,7 @@ fn failure(run: &LaunchFigures) -> Option<String> {
     }
 }
 
-/// Where a launch was, in a sentence.
+/// Returns the place of a launch as part of a sentence.
 fn on(place: &str) -> String {
     match place {
         "." => "in this folder".to_owned(),
@@ -167,7 +168,7 @@ fn words(kind: PartKind) -> &'static str {
     }
 }
 
-/// What was dropped, and what stayed, in a sentence.
+/// Returns a sentence on what was dropped and what stayed.
 fn cold(dropped: &Dropped) -> String {
     let size = |bytes: u64| Unit::Bytes.format(bytes as f64);
     let files = dropped.files;

@@ -1,4 +1,4 @@
-//! The results of launches: the figures of each, and the means of each place.
+//! The results of launches: the figures of each launch, and the means of each place.
 
 use std::path::PathBuf;
 
@@ -12,52 +12,52 @@ use super::{CacheState, Dropped, LaunchOptions};
 use crate::setup::Setup;
 use crate::trial::{Arm, RunTimes, Spread, Timed, run_times};
 
-/// The figures of one launch. Its parts are of the critical path and sum to the run time.
+/// The figures of one launch. The parts of the critical path sum to the run time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchFigures {
-    /// From when the command was made to its end, or to when it became quiet, in seconds.
+    /// Run time in seconds: from the command's start to its end, or until it became quiet.
     pub wall_s: f64,
-    /// On a processor, in user mode; `None` where the kernel did not say how to divide the time.
+    /// On a processor, in user mode; `None` if the kernel did not report how to divide the time.
     pub user_s: Option<f64>,
     /// On a processor, in the kernel.
     pub system_s: Option<f64>,
-    /// On a processor: both together.
+    /// On a processor, in both modes.
     pub running_s: f64,
     /// Blocked on storage.
     pub storage_s: f64,
     /// Blocked on the network.
     pub network_s: f64,
-    /// Blocked on times that the command set itself.
+    /// Blocked on a timer that the command set itself.
     pub timer_s: f64,
-    /// Blocked on processes that are none of the launch, and on locks that they held.
+    /// Blocked on processes outside the launch, and on locks that they held.
     pub others_s: f64,
-    /// Ready to run, without a processor.
+    /// Ready to run, but without a processor.
     pub cpu_wait_s: f64,
-    /// Blocked, it was not seen on what.
+    /// Blocked; the recording does not show on what.
     pub unknown_s: f64,
-    /// Threads of the launch.
+    /// Number of threads of the launch.
     pub threads: u64,
-    /// How often its critical path waited for storage.
+    /// Number of waits for storage on the critical path.
     pub storage_waits: u64,
-    /// Requests to all devices meanwhile.
+    /// Number of requests to all devices during the launch.
     pub requests: u64,
-    /// Bytes that they read.
+    /// Bytes read by these requests.
     pub read_bytes: u64,
-    /// Bytes that they wrote.
+    /// Bytes written by these requests.
     pub write_bytes: u64,
-    /// The command's exit code; `None` where it was ended, because it had become quiet or by a signal.
+    /// The command's exit code; `None` if fonio ended it because it became quiet, or if a signal ended it.
     pub exit: Option<i32>,
-    /// The number of the signal that ended it.
+    /// The number of the signal that ended the command.
     pub signal: Option<i32>,
-    /// It was ended because it had become quiet.
+    /// Whether fonio ended the command because it became quiet.
     pub became_quiet: bool,
-    /// What was dropped from the cache before; `None` for a warm launch.
+    /// What was dropped from the cache before the launch; `None` for a warm launch.
     pub dropped: Option<Dropped>,
-    /// In a sentence.
+    /// A sentence on where the time went.
     pub verdict: String,
-    /// Whether the measurement holds.
+    /// Whether the measurement is valid.
     pub valid: bool,
-    /// Where the recording is.
+    /// The recording's directory.
     pub recording: PathBuf,
 }
 
@@ -68,7 +68,7 @@ impl Timed for LaunchFigures {
 }
 
 impl LaunchFigures {
-    /// `None` where the recording does not hold the launch.
+    /// Returns `None` if the recording does not contain the launch.
     pub(super) fn of(
         analysis: &Analysis,
         summary: &RecordSummary,
@@ -105,7 +105,7 @@ impl LaunchFigures {
     }
 }
 
-/// What a thread of a launch did, or waited for.
+/// What a thread of a launch did or waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartKind {
@@ -113,35 +113,35 @@ pub enum PartKind {
     User,
     /// Running in the kernel.
     System,
-    /// Running, where the kernel did not say in which mode.
+    /// Running; the kernel did not report in which mode.
     Running,
     /// Waiting for storage.
     Storage,
     /// Waiting for the network.
     Network,
-    /// Waiting for a time that the command set itself.
+    /// Waiting for a timer that the command set itself.
     Timer,
     /// Waiting for processes outside the launch.
     Others,
-    /// Ready to run, without a processor.
+    /// Ready to run, but without a processor.
     CpuWait,
     /// Waiting; the recording does not show for what.
     Unknown,
 }
 
-/// A part of a launch over its repeats.
+/// A part of the run time, over the repeated launches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchPart {
-    /// What the time was spent on.
+    /// The kind of the part.
     #[serde(rename = "name")]
     pub kind: PartKind,
     /// Mean in seconds.
     pub mean_s: f64,
-    /// The least of the launches, in seconds.
+    /// Minimum of the launches, in seconds.
     pub min_s: f64,
-    /// The most of the launches, in seconds.
+    /// Maximum of the launches, in seconds.
     pub max_s: f64,
-    /// The mean over the mean run time.
+    /// The part's mean over the mean run time.
     pub share: f64,
 }
 
@@ -150,16 +150,16 @@ pub struct LaunchPart {
 pub struct LaunchResult {
     /// The place's name.
     pub name: String,
-    /// The first place, where this is another.
+    /// The first place's name; `None` for the first place itself.
     pub compared_with: Option<String>,
-    /// Where the time goes, in a sentence.
+    /// A sentence on where the time goes.
     pub verdict: String,
-    /// Its run times.
+    /// The place's run times.
     #[serde(flatten)]
     pub times: RunTimes,
-    /// Its parts. Their means sum to the mean run time.
+    /// The parts of the run time. Their means sum to the mean run time.
     pub parts: Vec<LaunchPart>,
-    /// Each launch.
+    /// The figures of each launch.
     pub runs: Vec<LaunchFigures>,
 }
 
@@ -170,11 +170,11 @@ pub struct LaunchSeries {
     pub command: Vec<String>,
     /// The state of the page cache when each launch began.
     pub cache: CacheState,
-    /// The share of one processor that the command could use; `None` where it was not confined.
+    /// The share of one processor that the command could use; `None` if it was not confined.
     pub cpu_share: Option<CpuShare>,
     /// The seed of the device model.
     pub seed: u64,
-    /// Each place.
+    /// The result of each place.
     pub places: Vec<LaunchResult>,
 }
 
@@ -230,7 +230,7 @@ fn parts(runs: &[LaunchFigures], wall_s: f64) -> Vec<LaunchPart> {
     running.iter().chain(&WAITS).map(part).collect()
 }
 
-/// The sentence on the means of several launches.
+/// Returns the sentence on the means of several launches.
 fn verdict(runs: &[LaunchFigures]) -> String {
     let ns = |of: fn(&LaunchFigures) -> f64| (runs.iter().map(of).sum::<f64>() * 1e9).round() as u64;
     let parts = Parts {

@@ -1,8 +1,8 @@
 //! Where throughput is lost between a file and a device (Jeong and Won 2014, section 2.3): sequential I/O in records of
 //! 512 KiB to the bare device, through the file system, and through FUSE on top of it.
 //!
-//! Each layer is an arm of a [`Plan`], compared with the layer below it; the modes of FUSE are each compared with the file
-//! system. A trial measures throughput and is not recorded, so that it needs no root where the layer needs none.
+//! Each layer is an arm of a [`Plan`], compared with the layer below it; each FUSE mode is compared with the file
+//! system. A trial measures throughput without a recording. Therefore it needs root only if the layer does.
 
 mod mounts;
 
@@ -23,15 +23,15 @@ use crate::trial::{Arm, PILOT_ROUNDS, Plan, Rounds, Timed, Trial, compare};
 /// What is measured, and how often.
 #[derive(Clone, Debug)]
 pub struct LayersOptions<'a> {
-    /// A directory on the device. Test files are made in it and removed again.
+    /// A directory on the device. The test files are created in it and removed again.
     pub dir: &'a Path,
     /// Bytes of each write and each read.
     pub bytes: u64,
-    /// Rounds; each measures every layer once.
+    /// Number of rounds; each measures every layer once.
     pub rounds: u32,
-    /// A raw device to overwrite, and the device that the user confirmed; `None` to only read the device below `dir`.
+    /// A raw device to overwrite, and the device that the user confirmed; `None` to only read the device of `dir`.
     pub erase: Option<(&'a Path, &'a Path)>,
-    /// Options of FUSE mounts, each a layer.
+    /// Options of FUSE mounts; each is a layer.
     pub modes: &'a [&'a str],
     /// How this program starts itself.
     pub roles: &'a Roles,
@@ -42,15 +42,15 @@ pub struct LayersOptions<'a> {
 /// The results, from the device upwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Layers {
-    /// Where most throughput is lost, in a sentence.
+    /// A sentence on where most throughput is lost.
     pub verdict: String,
-    /// The directory.
+    /// The measured directory.
     pub place: Place,
     /// Bytes of each write and each read.
     pub bytes: u64,
-    /// How often each layer was measured.
+    /// Number of measurements of each layer.
     pub rounds: u32,
-    /// Each layer.
+    /// The result of each layer.
     pub layers: Vec<LayerResult>,
 }
 
@@ -73,14 +73,14 @@ pub struct LayerResult {
     pub note: Option<String>,
 }
 
-/// One step on the path of an I/O.
+/// A layer of the I/O path.
 #[derive(Clone, Debug)]
 pub enum Layer {
     /// The raw device.
     Device {
         /// The device's node.
         path: PathBuf,
-        /// Its name, where its scheduler is switched off for the measurement.
+        /// The device's name, if its scheduler is switched off for the measurement.
         without_scheduler: Option<String>,
         /// Whether it may be overwritten.
         writes: bool,
@@ -89,11 +89,11 @@ pub enum Layer {
     Filesystem,
     /// The directory, mounted again through FUSE with these options.
     Fuse(String),
-    /// Nothing that can be measured, for this reason.
+    /// A layer that cannot be measured, with the reason.
     Absent(String),
 }
 
-/// What one trial measured.
+/// The measurements of one trial.
 #[derive(Clone, Debug, Default)]
 struct LayerRun {
     write_mb_s: Option<f64>,
@@ -108,7 +108,7 @@ impl LayerRun {
 }
 
 impl Timed for LayerRun {
-    /// Of 1 MB in each direction that was measured.
+    /// Run time for 1 MB in each direction that was measured.
     fn wall_s(&self) -> f64 {
         [self.write_mb_s, self.read_mb_s].iter().flatten().map(|rate| 1.0 / rate).sum()
     }
@@ -118,8 +118,8 @@ impl Timed for LayerRun {
 ///
 /// # Errors
 ///
-/// [`BenchError::NoRoom`], [`ExperimentError::Interrupted`], and where the directory or the device to erase cannot be
-/// used. A layer that cannot be measured is no error: its note has the reason.
+/// [`BenchError::NoRoom`], [`ExperimentError::Interrupted`], and errors for a directory or a device to erase that
+/// cannot be used. A layer that cannot be measured is not an error: its note has the reason.
 pub fn measure_layers(
     options: &LayersOptions<'_>,
     begins: &mut dyn FnMut(&Trial<'_, Layer>),
@@ -130,7 +130,7 @@ pub fn measure_layers(
     if room < options.bytes {
         return Err(BenchError::NoRoom { path: dir, free: room, needed: options.bytes }.into());
     }
-    // Held to the end, so that nobody else uses the device meanwhile.
+    // Held to the end, so that no other process uses the device during the measurement.
     let target = match options.erase {
         Some((device, confirmed)) => Some(Target::open(device, Some(confirmed))?),
         None => None,
@@ -150,7 +150,7 @@ pub fn measure_layers(
     })
 }
 
-/// The layers from the device upwards.
+/// Returns the layers from the device upwards.
 fn arms(place: &Place, target: Option<&Target>, options: &LayersOptions<'_>) -> Vec<Arm<Layer>> {
     let mut arms: Vec<Arm<Layer>> = Vec::new();
     let below = |arms: &[Arm<Layer>]| arms.len().checked_sub(1);
@@ -215,7 +215,7 @@ fn measure(
     }
 }
 
-/// Direct I/O on a device.
+/// Measures direct I/O on a device.
 fn on_device(path: &Path, writes: bool, bytes: u64) -> LayerRun {
     let mut run = LayerRun::default();
     if writes {
@@ -233,7 +233,7 @@ fn on_device(path: &Path, writes: bool, bytes: u64) -> LayerRun {
     run
 }
 
-/// Buffered I/O in `dir`, whose files are those of `source`.
+/// Measures buffered I/O in `dir`, whose files are those of `source`.
 fn in_directory(dir: &Path, source: &Path, bytes: u64) -> Result<LayerRun, ExperimentError> {
     let path = dir.join("file");
     let failed = || ExperimentError::system("measure in", dir);
@@ -270,7 +270,7 @@ fn results(arms: &[Arm<Layer>], runs: &[Vec<LayerRun>]) -> Vec<LayerResult> {
     layers
 }
 
-/// Where every mode of FUSE failed for the same reason, one line says so.
+/// Replaces the lines of all FUSE modes by one line if all failed for the same reason.
 fn merge_reasons(arms: &[Arm<Layer>], layers: &mut Vec<LayerResult>) {
     let Some(first) = arms.iter().position(|arm| matches!(arm.setup, Layer::Fuse(_))) else { return };
     let failed = |layer: &LayerResult| layer.write_mb_s.is_none() && layer.read_mb_s.is_none();
@@ -281,7 +281,7 @@ fn merge_reasons(arms: &[Arm<Layer>], layers: &mut Vec<LayerResult>) {
     }
 }
 
-/// The step that was shown to lose the largest part of what the layer below it gives.
+/// Names the layer that was shown to lose the largest part of the throughput of the layer below it.
 fn verdict(layers: &[LayerResult], rounds: u32) -> String {
     type Of = fn(&LayerResult) -> Option<&Change>;
     let kinds: [(&str, Of); 2] =
@@ -326,7 +326,7 @@ mod tests {
 
     const TIGHT: [f64; 3] = [1.0, 1.01, 0.99];
 
-    /// Layers with these write rates, repeated with a small spread.
+    /// Returns layers with these write rates, repeated with a small spread.
     fn measured(rates: &[(&str, Option<f64>)], rounds: usize) -> Vec<LayerResult> {
         let filesystem = rates.iter().position(|(name, _)| *name == "ext4");
         let arm = |(at, (name, _)): (usize, &(&str, Option<f64>))| {

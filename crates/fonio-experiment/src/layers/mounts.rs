@@ -1,4 +1,4 @@
-//! The directories, FUSE mounts and queue settings of a layer measurement. The ledger undoes them, after kill -9 too.
+//! The directories, FUSE mounts and queue settings of a layer measurement. The ledger undoes them, even after kill -9.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -19,13 +19,13 @@ pub(super) struct Mounts {
 }
 
 impl Mounts {
-    /// Makes a directory in `dir` for the test files, and one to mount it on.
+    /// Makes a directory in `dir` for the test files, and a directory to mount it on.
     pub(super) fn make(dir: &Path) -> Result<Mounts, ExperimentError> {
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let own = dir.join(format!(".fonio-layers-{}", std::process::id()));
         let entry = ledger.begin(Step::Tree { path: own.clone() })?;
         if let Err(error) = std::fs::create_dir(&own) {
-            // A directory that is there already belongs to somebody else.
+            // We did not create a directory that already exists, so we must not remove it.
             ledger.end(entry)?;
             return Err(ExperimentError::system("make", own)(error));
         }
@@ -36,7 +36,7 @@ impl Mounts {
         Ok(Mounts { ledger, source, mounted })
     }
 
-    /// The directory on the file system itself.
+    /// Returns the directory on the file system itself.
     pub(super) fn source(&self) -> &Path {
         &self.source
     }
@@ -58,7 +58,7 @@ impl Mounts {
         Ok(run)
     }
 
-    /// Measures while the source is mounted through FUSE with `options`. `measure` gets the mount and the source.
+    /// Measures while the source is mounted through FUSE with `options`. `measure` receives the mount and the source.
     pub(super) fn mounted(
         &mut self,
         options: &str,
@@ -88,12 +88,12 @@ impl Mounts {
 /// The process that serves a FUSE mount.
 struct Daemon {
     child: Child,
-    /// `None` for a process that had ended before it could be noted.
+    /// `None` if the process had ended before the ledger could record it.
     entry: Option<Entry>,
 }
 
 impl Daemon {
-    /// Starts it and waits until the mount is there. The inner error is the reason why the mount is not.
+    /// Starts the process and waits until the mount is ready. The inner error is the reason why there is no mount.
     fn start(
         source: &Path,
         dir: &Path,
@@ -103,7 +103,7 @@ impl Daemon {
     ) -> Result<Result<Daemon, String>, ExperimentError> {
         let mut command = Command::new(&roles.program);
         command.args(&roles.mount).args(["-o", options]).args([source, dir]);
-        // Ctrl-C in the terminal would end a process of our own group in the middle of a measurement.
+        // In our process group, Ctrl-C in the terminal would end the process in the middle of a measurement.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(ExperimentError::system("start", &roles.program))?;
         let entry = match ProcessId::of(child.id()) {
@@ -125,14 +125,14 @@ impl Daemon {
                 reason.trim().trim_start_matches("fonio: ").lines().map(str::trim).collect();
             return Ok(Err(lines.join("; ")));
         }
-        // Later messages concern the measurement.
+        // Messages from here on are about the measurement.
         std::thread::spawn(move || io::copy(&mut errors, &mut io::stderr()));
         Ok(Ok(daemon))
     }
 
-    /// Asks it to unmount and end, and waits for that.
+    /// Asks the process to unmount and end, and waits for its end.
     fn stop(mut self, ledger: &mut Ledger) -> Result<(), ExperimentError> {
-        // It fails for a process that has ended, which is as good.
+        // `kill` fails if the process has already ended, which is fine.
         let _ = Command::new("kill").arg(self.child.id().to_string()).stderr(Stdio::null()).status();
         let _ = self.child.wait();
         match self.entry.take() {

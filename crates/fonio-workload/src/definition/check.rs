@@ -1,4 +1,4 @@
-//! Checks of a definition beyond its form: names that are defined, statements that SQLite accepts, amounts in range.
+//! Checks a definition beyond its syntax: names are defined, SQLite accepts the statements, amounts are in range.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::{Database, Files, Phase, Sizes, Step, Workload};
 use crate::error::WorkloadError;
 
-/// The most operations of one step, repeats included. At a microsecond each they take eleven days.
+/// The most operations of one step, including repeats. At a microsecond each, they take eleven days.
 const OPERATIONS_MAX: u64 = 1_000_000_000_000;
 
 /// The deepest nesting of steps. It bounds the recursion.
@@ -32,11 +32,11 @@ struct Checker<'a> {
     connections: BTreeMap<&'a str, Connection>,
 }
 
-/// The steps around a step.
+/// The context of a step: the steps around it.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     depth: usize,
-    /// How often they repeat the step, all together.
+    /// Number of repeats of the step by all steps around it.
     repeats: u64,
     /// The database of the transaction that the step is in.
     transaction: Option<&'a str>,
@@ -45,7 +45,7 @@ struct Around<'a> {
 type Checked = Result<(), WorkloadError>;
 
 impl<'a> Checker<'a> {
-    /// Checks the names of the workload, its places, databases and files, and the paths of the latter two.
+    /// Checks the names of the workload, its places, databases and files, and the paths of the databases and files.
     fn names_and_paths(&self) -> Checked {
         self.one_word("name", &self.workload.name)?;
         for place in self.workload.places.keys() {
@@ -115,7 +115,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Checks that there are phases and threads, and their names.
+    /// Checks that there are phases and threads, and checks their names.
     fn phases(&self) -> Checked {
         if self.workload.phases.is_empty() {
             return Err(self.bad_value(
@@ -226,7 +226,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// How many operations a step does that is repeated this often.
+    /// Returns the number of operations of a step that is repeated this often.
     fn operations(&self, step: &Step, key: &str, repeats: u64) -> Result<u64, WorkloadError> {
         let operations = repeats.checked_mul(step.count());
         operations.filter(|operations| (1..=OPERATIONS_MAX).contains(operations)).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! A workload as data: a TOML file that says which files, rows and objects an app touches, and in which order.
+//! A workload as data: a TOML file with the files, rows and objects that an app touches, and their order.
 //! `docs/workloads.md` explains how to write one.
 
 mod check;
@@ -19,18 +19,18 @@ pub use parse::{Shipped, shipped};
 pub use quantity::{Bytes, Sizes};
 pub use step::{Order, Step, SyncPolicy, Work};
 
-/// A workload: the state before, and the steps that the app does.
+/// A workload: the state before it starts, and the steps of the app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// One word: letters, digits and `_`.
     pub name: String,
-    /// One line for lists.
+    /// The line that lists show.
     pub title: String,
     /// The app that it models, and which of its numbers are published or assumed.
     #[serde(default)]
     pub about: String,
-    /// Named directories that the caller hands in, each with what is kept there.
+    /// Named directories that the caller supplies, each with a description of its contents.
     #[serde(default)]
     pub places: BTreeMap<String, String>,
     /// SQLite databases by name.
@@ -39,13 +39,13 @@ pub struct Workload {
     /// Groups of like files by name.
     #[serde(default)]
     pub files: BTreeMap<String, Files>,
-    /// Makes the state that the app finds. It is not timed.
+    /// The steps that create the initial state. They are not timed.
     #[serde(default)]
     pub prepare: Vec<Step>,
-    /// The phases that are timed, one after the other.
+    /// The timed phases, one after the other.
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
-    /// Figures of the study that the workload follows, to print beside the measured ones.
+    /// Figures of the study that the workload follows, printed next to the measured ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
 }
@@ -54,7 +54,7 @@ pub struct Workload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
-    /// The place of its files.
+    /// The place of the database's files.
     pub place: String,
     /// The main file's name in that place.
     pub file: String,
@@ -67,13 +67,13 @@ pub struct Database {
     /// `PRAGMA page_size`, bytes; a power of two from 512 to 65536.
     #[serde(default = "page_size_default")]
     pub page_size: u32,
-    /// `PRAGMA wal_autocheckpoint`, pages; 0 turns it off. SQLite's default where it is absent.
+    /// `PRAGMA wal_autocheckpoint`, pages; 0 turns it off. SQLite's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autocheckpoint: Option<u32>,
-    /// `PRAGMA journal_size_limit`. SQLite's default (no limit) where it is absent.
+    /// `PRAGMA journal_size_limit`. SQLite's default (no limit) if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_size_limit: Option<Bytes>,
-    /// Statements that make the tables, run before `prepare`'s steps.
+    /// Statements that create the tables; they run before the steps of `prepare`.
     pub schema: String,
 }
 
@@ -82,16 +82,16 @@ fn page_size_default() -> u32 {
     4096
 }
 
-/// How SQLite can undo a transaction.
+/// SQLite's journal modes, with which it can undo a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Journal {
     /// Deletes the rollback journal at commit.
     Delete,
-    /// Truncates it: what Android did before release 9.
+    /// Truncates the rollback journal, as Android did before release 9.
     #[default]
     Truncate,
-    /// Overwrites its header.
+    /// Overwrites the journal's header.
     Persist,
     /// A write-ahead log.
     Wal,
@@ -102,7 +102,7 @@ pub enum Journal {
 }
 
 impl Journal {
-    /// The word of `PRAGMA journal_mode`.
+    /// Returns the word for `PRAGMA journal_mode`.
     #[must_use]
     pub fn pragma(self) -> &'static str {
         match self {
@@ -122,17 +122,17 @@ impl Journal {
 pub enum Synchronous {
     /// Never.
     Off,
-    /// At the critical moments; in WAL only at checkpoints.
+    /// At critical moments; in WAL mode only at checkpoints.
     Normal,
     /// At each commit.
     #[default]
     Full,
-    /// As full, and the directory after the journal is deleted.
+    /// Like `full`, and the directory after the journal is deleted.
     Extra,
 }
 
 impl Synchronous {
-    /// The word of `PRAGMA synchronous`.
+    /// Returns the word for `PRAGMA synchronous`.
     #[must_use]
     pub fn pragma(self) -> &'static str {
         match self {
@@ -143,7 +143,7 @@ impl Synchronous {
         }
     }
 
-    /// The number that the pragma returns.
+    /// Returns the number that the pragma returns.
     pub(crate) fn number(self) -> i64 {
         match self {
             Synchronous::Off => 0,
@@ -158,11 +158,11 @@ impl Synchronous {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// Their place.
+    /// The place of the files.
     pub place: String,
-    /// Each one's name in that place; `{n}` stands for its number, and `/` makes folders.
+    /// The name of each file in that place; `{n}` stands for the file's number, and `/` creates folders.
     pub name: String,
-    /// What they hold.
+    /// The content of the files.
     #[serde(default)]
     pub content: Content,
 }
@@ -171,23 +171,23 @@ pub struct Files {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// One word, also the name of its mark.
+    /// One word, also used as the name of the phase's mark.
     pub name: String,
     /// The threads.
     #[serde(rename = "thread")]
     pub threads: Vec<Thread>,
 }
 
-/// One thread's work, in order.
+/// The work of one thread, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thread {
     /// One word.
     pub name: String,
-    /// How many such threads there are; each has its own random numbers.
+    /// Number of threads that do this work; each has its own random numbers.
     #[serde(default = "one")]
     pub instances: u64,
-    /// What each of them does.
+    /// The steps of each thread.
     pub steps: Vec<Step>,
 }
 
@@ -199,24 +199,24 @@ fn one() -> u64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Study, table, device.
+    /// The study, table and device.
     pub source: String,
     /// Figures by name; the unit is the name's last word.
     pub figures: BTreeMap<String, f64>,
-    /// Figures that the definition was adjusted to, sums of them too (`write_mb` of `seq_write_mb` and
-    /// `rand_write_mb`): that a run comes near these proves nothing.
+    /// Figures that the definition was adjusted to, and sums of them (`write_mb` of `seq_write_mb` and
+    /// `rand_write_mb`): a run that comes near these proves nothing.
     #[serde(default)]
     pub used_in_fit: Vec<String>,
 }
 
 impl Workload {
-    /// Whether it fetches over HTTP, so that the caller must start a server.
+    /// Returns whether the workload fetches over HTTP, so that the caller must start a server.
     #[must_use]
     pub fn needs_http(&self) -> bool {
         self.steps().any(|step| matches!(step, Step::Get { .. }))
     }
 
-    /// Every step, of `prepare` and of all phases, those inside others too.
+    /// Returns all steps of `prepare` and of the phases, including those inside other steps.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         let timed = self.phases.iter().flat_map(|phase| &phase.threads).flat_map(|thread| &thread.steps);
         let mut waiting: Vec<&Step> = self.prepare.iter().chain(timed).collect();

@@ -1,4 +1,4 @@
-//! What is bound to an SQL statement's parameters.
+//! The values bound to the parameters of an SQL statement.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::quantity::Sizes;
 
-/// One value, made anew for each run of a statement:
+/// One value, generated anew for each run of a statement:
 ///
-/// | written | is |
+/// | written | value |
 /// |---|---|
-/// | `next:NAME` | 1, 2, 3 …: moves the counter NAME on |
-/// | `last:NAME` | the counter as it stands |
-/// | `pick:NAME` | any of 1 to the counter, equally likely |
+/// | `next:NAME` | 1, 2, 3 …: increments the counter NAME |
+/// | `last:NAME` | the current value of the counter |
+/// | `pick:NAME` | a number from 1 to the counter, all equally likely |
 /// | `int:A..B` | a whole number, both ends included |
 /// | `real:A..B` | a fraction between the whole numbers A and B |
 /// | `text:SIZE` | words |
 /// | `blob:SIZE` | incompressible bytes |
-/// | `spelled:A..B` | a number in English words, as SQLite's old speed page has them |
+/// | `spelled:A..B` | a number in English words, as on SQLite's old speed page |
 /// | `scaled:N` | N times the scale of the run, at least 1 |
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -112,7 +112,7 @@ impl fmt::Display for Param {
     }
 }
 
-/// A number below a million in English words.
+/// Returns a number below a million in English words.
 pub(crate) fn spelled(number: u64) -> String {
     const SMALL: [&str; 20] = [
         "zero",

@@ -1,4 +1,4 @@
-//! From text to a checked workload.
+//! Parses a text into a checked workload.
 
 use std::fs;
 use std::path::Path;
@@ -26,17 +26,17 @@ macro_rules! ship {
 
 const SHIPPED: &[Shipped] = include!("shipped.in");
 
-/// The workloads that come with fonio, in the order of a list for people.
+/// Returns the workloads that come with fonio, in the order of the printed list.
 #[must_use]
 pub fn shipped() -> &'static [Shipped] {
     SHIPPED
 }
 
 impl Workload {
-    /// The workload of that name, or that file.
+    /// Loads the shipped workload of that name, or the workload in that file.
     ///
     /// # Errors
-    /// No such name, an unreadable file, or what [`Workload::parse`] finds.
+    /// If there is no such name, if the file cannot be read, and the errors of [`Workload::parse`].
     pub fn load(name_or_path: &str) -> Result<Self, WorkloadError> {
         if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name_or_path) {
             return Workload::parse(shipped.text, shipped.name, None);
@@ -51,10 +51,11 @@ impl Workload {
         Workload::parse(&text, name_or_path, path.parent())
     }
 
-    /// Reads a definition. `origin` names it in errors; traces that it replays are looked for in `folder`.
+    /// Parses a definition. `origin` names it in errors; replayed traces are looked up in `folder`.
     ///
     /// # Errors
-    /// Text that is no TOML or no workload, and every value that cannot be meant: each names key, value and way out.
+    /// Text that is not TOML or not a workload, and every invalid value: each error names the key, the value and a
+    /// remedy.
     pub fn parse(text: &str, origin: &str, folder: Option<&Path>) -> Result<Self, WorkloadError> {
         let toml = |source| WorkloadError::Toml { origin: origin.to_owned(), source: Box::new(source) };
         let document: toml::Table = toml::from_str(text).map_err(toml)?;
@@ -63,7 +64,7 @@ impl Workload {
                 rows::expand(document).map_err(|problem| toml(toml::de::Error::custom(problem)))?;
             Workload::deserialize(expanded).map_err(toml)?
         } else {
-            // Read from the text, so that an error can show the line.
+            // Parsed from the text, so that an error can show the line.
             toml::from_str(text).map_err(toml)?
         };
         if let Some(folder) = folder {
@@ -126,7 +127,7 @@ mod tests {
         let mut text = error.to_string();
         let mut cause = std::error::Error::source(error);
         while let Some(source) = cause {
-            // The cause is already in the text where the message quotes it.
+            // Where the message quotes the cause, the text already contains it.
             if !text.contains(source.to_string().trim()) {
                 write!(text, ": {source}").unwrap();
             }
@@ -230,7 +231,7 @@ mod tests {
             let _ = Workload::parse(&text, "text", None);
         }
 
-        /// A shipped definition with one piece replaced is read or refused; it never panics.
+        /// A shipped definition with one piece replaced is accepted or rejected, and never panics.
         #[test]
         fn no_damage_panics(which in 0_usize..SHIPPED.len(), at in any::<prop::sample::Index>(), len in 0_usize..20,
                             with in "[-a-z0-9$\"{}\\[\\]= ]{0,8}") {

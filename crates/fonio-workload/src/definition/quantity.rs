@@ -14,7 +14,7 @@ use fonio_core::Random;
 #[serde(try_from = "String", into = "String")]
 pub struct Bytes(pub u64);
 
-/// Larger sizes are taken for mistakes: no phone's app writes a tebibyte.
+/// Larger sizes are treated as mistakes: no phone's app writes a tebibyte.
 const BYTES_MAX: u64 = 1 << 40;
 
 impl FromStr for Bytes {
@@ -35,7 +35,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// How sizes are distributed: weighted alternatives, each one size or a range with every size equally likely.
+/// A distribution of sizes: weighted alternatives, each one size or a range in which every size is equally likely.
 /// `4KiB`, `1KiB..64KiB` (both ends included), `40x 1KiB..4KiB | 60x 32KiB`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -49,7 +49,7 @@ struct Alternative {
 }
 
 impl Sizes {
-    /// Always this size.
+    /// Returns a distribution with only this size.
     #[must_use]
     pub fn fixed(bytes: u64) -> Self {
         Sizes(vec![Alternative { weight: 1, low: bytes, high: bytes }])
@@ -66,20 +66,20 @@ impl Sizes {
         unreachable!("the weights were summed before")
     }
 
-    /// The largest size that can come.
+    /// Returns the largest possible size.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.0.iter().map(|alternative| alternative.high).max().unwrap_or(0)
     }
 
-    /// The mean size in bytes.
+    /// Returns the mean size in bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let sum: f64 = self.0.iter().map(|a| a.weight as f64 * (a.low as f64 + a.high as f64) / 2.0).sum();
         sum / self.weight() as f64
     }
 
-    /// The ends of every range.
+    /// Returns the ends of every range.
     pub(crate) fn bounds(&self) -> impl Iterator<Item = u64> {
         self.0.iter().flat_map(|alternative| [alternative.low, alternative.high])
     }

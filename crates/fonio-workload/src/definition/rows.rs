@@ -1,12 +1,13 @@
-//! Tables of like things: `[[rows.apps]]` lists apps with their numbers, and whatever has `each = "apps"` is written
-//! out once for each, `$name` replaced by that row's `name`. A step inside, whose count is 0 in a row, is left out there.
+//! Tables of similar things: `[[rows.apps]]` lists apps with their numbers. Every table with `each = "apps"` is
+//! repeated for each row, with `$name` replaced by that row's `name`. A step inside is omitted in rows where its count
+//! is 0.
 
 use toml::{Table, Value};
 
-/// Takes `rows` out of the document and writes out what refers to it.
+/// Removes `rows` from the document and expands the tables that refer to it.
 ///
 /// # Errors
-/// A sentence that names the reference that leads nowhere.
+/// A sentence that names the reference to a missing row or key.
 pub(super) fn expand(mut document: Table) -> Result<Table, String> {
     let Some(rows) = document.remove("rows") else { return Ok(document) };
     let Value::Table(rows) = rows else {
@@ -75,7 +76,7 @@ fn without_each(item: &Value) -> Value {
     item
 }
 
-/// A string that is nothing but `$key` takes the row's value as it is, so that counts stay numbers.
+/// A string that consists only of `$key` becomes the row's value itself, so that counts stay numbers.
 fn fill(value: Value, row: &Table) -> Result<Value, String> {
     Ok(match value {
         Value::String(text) => match text.strip_prefix('$').filter(|key| key.bytes().all(is_word)) {
@@ -87,7 +88,7 @@ fn fill(value: Value, row: &Table) -> Result<Value, String> {
             for item in items {
                 let given = item.get("count").is_some_and(Value::is_str);
                 let item = fill(item, row)?;
-                // The row says that this one does not do it.
+                // A count of 0 in the row means that this app does not do the step.
                 if given && item.get("count").and_then(Value::as_integer) == Some(0) {
                     continue;
                 }

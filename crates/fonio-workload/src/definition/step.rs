@@ -1,4 +1,4 @@
-//! What a thread can do. In TOML each step is a table with `do` and its own keys.
+//! The steps of a thread. In TOML, each step is a table with `do` and the step's own keys.
 
 use std::path::PathBuf;
 
@@ -17,30 +17,30 @@ pub enum Step {
         /// How often.
         #[serde(default = "one")]
         times: u64,
-        /// Gives each round a mark of this name.
+        /// The name of the mark that each round gets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<String>,
-        /// What is repeated.
+        /// The steps to repeat.
         steps: Vec<Step>,
     },
     /// Runs steps between `BEGIN IMMEDIATE` and `COMMIT`.
     Transaction {
         /// The database.
         database: String,
-        /// How many such transactions.
+        /// Number of transactions.
         #[serde(default = "one")]
         times: u64,
-        /// What is done in each.
+        /// The steps of each transaction.
         steps: Vec<Step>,
     },
-    /// Makes new files.
+    /// Creates new files.
     Write {
         /// The group.
         files: String,
-        /// How many.
+        /// Number of files.
         #[serde(default = "one")]
         count: u64,
-        /// Each one's length.
+        /// Length of each file.
         size: Sizes,
         /// Bytes of each write call.
         #[serde(default = "request_default")]
@@ -49,19 +49,19 @@ pub enum Step {
         #[serde(default)]
         sync: SyncPolicy,
     },
-    /// Writes at the end of the newest file; makes one where there is none.
+    /// Appends to the newest file; creates a file if there is none.
     Append {
         /// The group.
         files: String,
-        /// How many write calls.
+        /// Number of write calls.
         #[serde(default = "one")]
         count: u64,
-        /// Bytes of each.
+        /// Bytes of each call.
         size: Sizes,
         /// When to sync.
         #[serde(default)]
         sync: SyncPolicy,
-        /// Goes round the page cache (`O_DIRECT`); sizes must be multiples of 4096.
+        /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
         #[serde(default)]
         direct: bool,
     },
@@ -69,18 +69,18 @@ pub enum Step {
     Overwrite {
         /// The group.
         files: String,
-        /// How many write calls.
+        /// Number of write calls.
         #[serde(default = "one")]
         count: u64,
-        /// Bytes of each; random offsets are multiples of it.
+        /// Bytes of each call; random offsets are multiples of it.
         size: Sizes,
-        /// Where.
+        /// Which files and offsets to write.
         #[serde(default)]
         order: Order,
         /// When to sync.
         #[serde(default)]
         sync: SyncPolicy,
-        /// Goes round the page cache (`O_DIRECT`); sizes must be multiples of 4096.
+        /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
         #[serde(default)]
         direct: bool,
     },
@@ -88,27 +88,27 @@ pub enum Step {
     Read {
         /// The group.
         files: String,
-        /// How many read calls; with `order = "whole"`, how many files.
+        /// Number of read calls; with `order = "whole"`, number of files.
         #[serde(default = "one")]
         count: u64,
         /// Bytes of each read call.
         #[serde(default = "request_default")]
         size: Bytes,
-        /// Where.
+        /// Which files and offsets to read.
         #[serde(default)]
         order: Order,
-        /// Goes round the page cache (`O_DIRECT`); sizes must be multiples of 4096.
+        /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
         #[serde(default)]
         direct: bool,
     },
-    /// Writes a new version beside a file and renames it over the old one, as Android keeps preferences.
+    /// Writes a new version next to a file and renames it over the old one, as Android does with preferences.
     Replace {
         /// The group.
         files: String,
-        /// How many files, one after the other.
+        /// Number of files, one after the other.
         #[serde(default = "one")]
         count: u64,
-        /// Each new version's length.
+        /// Length of each new version.
         size: Sizes,
         /// When to sync.
         #[serde(default)]
@@ -116,11 +116,11 @@ pub enum Step {
     },
     /// Moves the oldest files to another group.
     Rename {
-        /// The group they are in.
+        /// The group that the files are in.
         files: String,
-        /// The group they come to; of the same place.
+        /// The group that the files move to; it must have the same place.
         to: String,
-        /// How many.
+        /// Number of files.
         #[serde(default = "one")]
         count: u64,
     },
@@ -128,14 +128,14 @@ pub enum Step {
     Delete {
         /// The group.
         files: String,
-        /// How many; with `keep`, how often to look.
+        /// Number of files; with `keep`, number of checks.
         #[serde(default = "one")]
         count: u64,
-        /// Deletes until this many are left, as a cache does. It is scaled.
+        /// Deletes until this many files are left, as a cache does. The number is scaled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keep: Option<u64>,
     },
-    /// Asks the kernel to drop a group's pages, so that reading is cold again.
+    /// Asks the kernel to drop a group's pages from the page cache, so that reads are cold again.
     Evict {
         /// The group.
         files: String,
@@ -146,60 +146,60 @@ pub enum Step {
         database: String,
         /// One statement with `?` for each parameter.
         statement: String,
-        /// What is bound.
+        /// The values of the parameters.
         #[serde(default)]
         params: Vec<Param>,
-        /// How often.
+        /// Number of executions.
         #[serde(default = "one")]
         count: u64,
-        /// Statements in one transaction; each is its own where this is absent.
+        /// Statements in one transaction; if absent, each statement is a transaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         batch: Option<u64>,
     },
     /// Fetches objects over HTTP.
     Get {
-        /// How many.
+        /// Number of objects.
         #[serde(default = "one")]
         count: u64,
-        /// Each one's body.
+        /// Length of each object's body.
         size: Sizes,
-        /// What they hold.
+        /// The content of the objects.
         #[serde(default)]
         content: Content,
         /// Bytes sent with each request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         send: Option<Sizes>,
-        /// Group of files that each object is written to.
+        /// The group of files in which the objects are stored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         store: Option<String>,
-        /// Bytes of each write call when it is stored.
+        /// Bytes of each write call when an object is stored.
         #[serde(default = "request_default")]
         request: Bytes,
-        /// When to sync what is stored.
+        /// When to sync stored objects.
         #[serde(default)]
         sync: SyncPolicy,
     },
     /// Pauses, as a user or a timer does.
     Think {
-        /// Seconds, at the run's pace.
+        /// Seconds; the pace of the run multiplies them.
         seconds: f64,
     },
     /// Keeps the processor busy with real work.
     Work {
-        /// Which.
+        /// The kind of work.
         kind: Work,
-        /// Bytes that go through it. Where it is absent, what the thread fetched or read last.
+        /// Bytes to process. If absent, the bytes that the thread fetched or read last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<Bytes>,
-        /// How often.
+        /// Number of repetitions.
         #[serde(default = "one")]
         count: u64,
     },
-    /// Replays a trace of system calls in the format of Mobigen, all its threads.
+    /// Replays a trace of system calls in the format of Mobigen, with all its threads.
     Replay {
         /// The trace, relative to the workload's file.
         trace: PathBuf,
-        /// The place its files lie in.
+        /// The place of the trace's files.
         place: String,
     },
 }
@@ -220,45 +220,46 @@ pub enum SyncPolicy {
     /// Left to the kernel's write-back.
     #[default]
     None,
-    /// `fsync` once a file is written; for calls on open files, once the step's calls are done.
+    /// `fsync` after a file is written; for calls on open files, after the last call of the step.
     End,
     /// `fsync` after each write call.
     Each,
-    /// `fdatasync` once, as `end`.
+    /// Like `end`, with `fdatasync`.
     DataEnd,
     /// `fdatasync` after each write call.
     DataEach,
-    /// Opened with `O_SYNC`.
+    /// Files are opened with `O_SYNC`.
     Open,
 }
 
-/// Where calls go in a group's files.
+/// The files and offsets that the calls of a step use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// On from where the group's last sequential call ended, file after file, and round again.
+    /// Each call continues where the group's last sequential call ended, file after file, and starts again after the
+    /// last file.
     #[default]
     Sequential,
-    /// Any file, any offset.
+    /// Any file, at any offset.
     Random,
     /// Any file, from its start to its end.
     Whole,
 }
 
-/// Work for the processor.
+/// Kinds of work for the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
     /// Inflates.
     Decode,
-    /// Scans mark-up: tags and words.
+    /// Scans markup: tags and words.
     Parse,
     /// Deflates.
     Compress,
 }
 
 impl Step {
-    /// The steps inside this one.
+    /// Returns the steps inside this one.
     #[must_use]
     pub fn inner(&self) -> &[Step] {
         match self {
@@ -267,7 +268,7 @@ impl Step {
         }
     }
 
-    /// The word that `do` has in TOML.
+    /// Returns the word for `do` in TOML.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -289,7 +290,7 @@ impl Step {
         }
     }
 
-    /// How often it is done in one round of what is around it.
+    /// Returns how often the step runs in one round of the step around it.
     #[must_use]
     pub fn count(&self) -> u64 {
         match self {

@@ -9,7 +9,7 @@ use crate::error::WorkloadError;
 /// Longer than any shaped link stalls.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// One connection, opened when it is first needed and kept.
+/// One connection, opened on first use and kept open.
 #[derive(Debug)]
 pub(crate) struct Client {
     address: SocketAddr,

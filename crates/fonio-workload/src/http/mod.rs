@@ -1,5 +1,6 @@
-//! HTTP/1.1 over TCP, as much of it as fetching objects needs: a server that makes any object asked for, and a client
-//! that keeps its connection. The bytes cross a real socket, so a shaped link between the two shapes the app.
+//! The part of HTTP/1.1 over TCP that is needed to fetch objects: a server that generates every requested object, and a
+//! client that keeps its connection. The bytes go through a real socket, so a shaped link between client and server
+//! limits the app.
 //!
 //! A request is `GET /random/SEED/BYTES`, or `POST` to the same path with a body; `text` and `deflated` are the other
 //! kinds of [`Content`](crate::definition::Content).
@@ -12,10 +13,10 @@ pub use server::Server;
 
 use std::io::{self, BufRead};
 
-/// Longer heads than ours are refused.
+/// Longer heads are rejected.
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
 
-/// The first line and the body's length. `None` where the connection ended before it.
+/// Reads the first line and the body's length. Returns `None` if the connection ended before them.
 fn read_head(stream: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
     let mut head = io::Read::take(stream, HEAD_BYTES_MAX);
     let mut line = String::new();

@@ -8,13 +8,14 @@ use std::time::Duration;
 use super::read_head;
 use crate::content::Content;
 
-/// An object of more bytes than this is refused.
+/// The server refuses larger objects.
 const OBJECT_BYTES_MAX: u64 = 1 << 30;
 
-/// What is generated and sent at a time; a multiple of 8, as [`Content::fill`] wants.
+/// Bytes generated and sent at a time; a multiple of 8, as [`Content::fill`] requires.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A server of objects, one thread for each connection. It ends when it is dropped; connections end with their clients.
+/// A server of objects, one thread for each connection. It ends when it is dropped; a connection ends when its client
+/// closes it.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -26,7 +27,7 @@ impl Server {
     /// Listens on `address`; port 0 lets the kernel choose one.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// Listening on the address fails.
     pub fn start(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -37,16 +38,16 @@ impl Server {
         Ok(Server { address, ended, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until the process ends, for a process of its own in another network namespace.
+    /// Serves until the process ends; for a separate process in another network namespace.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// Listening on the address fails.
     pub fn run(address: SocketAddr) -> io::Result<()> {
         accept(&TcpListener::bind(address)?, &AtomicBool::new(false));
         Ok(())
@@ -56,7 +57,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
-        // `accept` waits for somebody; be that.
+        // Wakes `accept`, which waits for a connection.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -71,10 +72,10 @@ fn accept(listener: &TcpListener, ended: &AtomicBool) {
         }
         match stream {
             Ok(stream) => {
-                // A client that goes away in the middle is its own business.
+                // A client that disconnects early is not an error of the server.
                 let _ = thread::Builder::new().name("objects".to_owned()).spawn(move || serve(stream));
             }
-            // Out of descriptors, for example: what is open may soon be closed.
+            // For example, no file descriptors are left; open connections may soon close.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
@@ -90,7 +91,7 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
             stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
             return stream.shutdown(std::net::Shutdown::Both);
         };
-        // The head and the first piece leave in one call, as from any server worth its name.
+        // The head and the first piece are sent in one call, as other servers do.
         let mut head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
         let mut sent = 0;
         while !head.is_empty() || sent < bytes {

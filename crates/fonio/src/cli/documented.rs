@@ -9,8 +9,8 @@ use fonio_testing::markdown;
 use super::Cli;
 use crate::commands::mount::as_mount_helper;
 
-/// Why a command of a document is not valid. Parts of a command, such as `fonio report`, are valid, and so are placeholders
-/// in capitals.
+/// Returns why a command of a document is not valid. Parts of a command, such as `fonio report`, are valid, and so are
+/// placeholders in capitals.
 fn objection(words: &[String]) -> Option<String> {
     let error = Cli::try_parse_from(as_mount_helper(words.iter().map(Into::into))).err()?;
     let value = match error.get(ContextKind::InvalidValue) {

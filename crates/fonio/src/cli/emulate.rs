@@ -1,4 +1,4 @@
-//! `fonio device emulate`.
+//! The command line of `fonio device emulate`.
 
 use std::path::PathBuf;
 
@@ -86,7 +86,7 @@ pub enum Tear {
     Sector,
 }
 
-/// Accepts the empty path, which stands for a temporary directory.
+/// Accepts the empty path, which means a temporary directory.
 fn any_path(text: &str) -> Result<PathBuf, String> {
     Ok(text.into())
 }

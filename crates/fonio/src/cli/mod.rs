@@ -1,4 +1,4 @@
-//! The command line: its words only; `commands` holds what they do.
+//! Defines the command line; `commands` implements it.
 
 #[cfg(test)]
 mod documented;

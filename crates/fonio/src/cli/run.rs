@@ -1,4 +1,4 @@
-//! `fonio run` and `fonio fix`.
+//! The command lines of `fonio run` and `fonio fix`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -154,16 +154,16 @@ pub struct SetupArgs {
 }
 
 impl SetupArgs {
-    /// Where a workload runs if nothing is said.
+    /// Where a workload runs by default.
     pub const ON_DEFAULT: &str = ".";
 }
 
-/// How often each setup is run.
+/// Number of runs of each setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     /// This many times.
     Times(u32),
-    /// As the spread of a pilot demands.
+    /// As many as the spread of a pilot requires.
     Auto,
 }
 
@@ -183,7 +183,7 @@ fn parse_cpu(text: &str) -> Result<CpuShare, String> {
     text.parse().map_err(|error: fonio_host::HostError| error.to_string())
 }
 
-/// `10%:500ms`.
+/// Parses `10%:500ms`.
 fn parse_quiet(text: &str) -> Result<Quiet, String> {
     let (share, time) = text.split_once(':').ok_or("write a share and a time, such as 10%:500ms")?;
     let percent = share.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());

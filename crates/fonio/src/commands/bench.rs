@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::signals;
 
-/// Says what will be written, measures, and gives the verdict.
+/// Announces what will be written, measures, and prints the verdict.
 pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
     let (Measurement { bench, out }, sets) = match what {
         BenchWhat::Device { measurement, sets } => (measurement, sets.clone()),
@@ -38,7 +38,7 @@ pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Measures, and keeps the result in `out`; `None` after `--dry-run`.
+/// Measures, and writes the result to `out`; returns `None` after `--dry-run`.
 pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option<Benchmark>> {
     let room = room_bytes(&bench.target)?;
     let tests = tests(bench, sets, room);
@@ -187,7 +187,7 @@ fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Result
     Ok(())
 }
 
-/// The time of n processes one after the other over that of all at once (Nguyen et al., section 4.5).
+/// Prints the time of n processes one after the other over that of all at once (Nguyen et al., section 4.5).
 fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     let tests: Vec<&TestResult> = benchmark.of(Set::Concurrency).collect();
     let alone = |result: &TestResult| {

@@ -12,7 +12,7 @@ use crate::commands::{record, report};
 use crate::exit::Exit;
 use crate::output::{self, Extent};
 
-/// Reads WHAT where it is a recording or a trace, else records it for a while; then gives the verdict.
+/// Reads WHAT if it is a recording or a trace, otherwise records for a while; then prints the verdict.
 pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
     let (input, temporary) = match arguments.what.as_deref() {
@@ -24,7 +24,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     };
     let kept = arguments.out.as_ref().map(|_| input.display().to_string());
     let explained = report::explain(&[input], &arguments.reading, &arguments.filter)?;
-    // The recording is read; where nobody asked to keep it, it goes.
+    // The recording has been read; it is removed unless the user wants to keep it.
     drop(temporary);
     let next = match (kept, arguments.what.as_deref().filter(|what| !is_to_be_recorded(what))) {
         (Some(kept), _) => {
@@ -40,7 +40,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     output::show(&explained, &arguments.output, &budgets, extent, colour)
 }
 
-/// Devices, and folders that are neither a recording nor hold a trace, are recorded.
+/// Returns whether to record: for devices, and for folders that neither are a recording nor contain a trace.
 fn is_to_be_recorded(what: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_device = what.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
@@ -73,10 +73,11 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
     Ok((summary.out, temporary))
 }
 
-/// Begins the name of a temporary recording; then comes the process that made it.
+/// Prefix of a temporary recording's name; the id of the process that made it follows.
 const PREFIX: &str = "fonio-check-";
 
-/// Removes temporary recordings of processes that were killed. What cannot be removed is another user's, or gone.
+/// Removes temporary recordings of processes that were killed. Removal fails only if another user owns one or it is
+/// gone.
 fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {

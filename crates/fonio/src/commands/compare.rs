@@ -29,7 +29,7 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
     let named: Vec<_> = explained
         .iter()
         .map(|(name, side)| Named {
-            // One recording is called what it is.
+            // A side with one recording has the name of the recording.
             name: if let [only] = side.as_slice() { only.name.clone() } else { name.clone() },
             value: side.iter().map(|one| Named { name: one.name.clone(), value: &one.analysis }).collect(),
         })
@@ -50,7 +50,7 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
             colour,
         )?;
     }
-    // A budget on a comparison is a budget on each recording in it.
+    // A budget on a comparison applies to each recording in it.
     let mut exit = Exit::Fine;
     for one in explained.iter().flat_map(|(_, side)| side) {
         let outcome = output::verdict(one, &budgets)?;
@@ -59,7 +59,7 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What is compared: each input by itself, or all that are before with all that are after.
+/// Returns the sides to compare: each input alone, or all inputs before and all after the change.
 fn sides(arguments: &Compare) -> Result<Vec<(String, Vec<PathBuf>)>> {
     let Compare { inputs, before, after, .. } = arguments;
     if !inputs.is_empty() {

@@ -1,4 +1,4 @@
-//! `fonio device`: the device models and what they are worth.
+//! `fonio device`: the device models and their accuracy.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -76,7 +76,7 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
     let mut unpublished = Vec::new();
     for name in names {
         let mut profile = load(name)?;
-        // A changed file stands for the device that it is named after.
+        // A changed file is a profile of the device that it is named after.
         if let Some(stem) = Path::new(name).file_stem().and_then(|stem| stem.to_str()) {
             let about = profile.about().to_owned();
             profile.rename(stem, &about);
@@ -122,7 +122,7 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Writes how many predictions agree, then every class with its counts.
+/// Writes the number of predictions that agree, then every class with its counts.
 fn write_headline(out: &mut impl Write, checks: &[&Check]) -> io::Result<()> {
     let tally = |class| Tally::of(class, checks.iter().copied());
     let Tally { checks: predicted, within } = tally(Class::Predicted);
@@ -176,7 +176,7 @@ fn check_json(check: &Check) -> Value {
     })
 }
 
-/// A shipped profile by its name, or one from a file.
+/// Loads a shipped profile by its name, or a profile from a file.
 fn load(name: &str) -> Result<Profile> {
     if let Some(profile) = Profile::shipped(name) {
         return Ok(profile);
@@ -189,7 +189,7 @@ fn load(name: &str) -> Result<Profile> {
 }
 
 fn write_json(out: &mut impl Write, value: &Value) -> Result<()> {
-    // As an I/O error, so that a reader who has seen enough is not an error.
+    // Converted to an I/O error, so that a closed pipe is not reported as an error.
     serde_json::to_writer_pretty(&mut *out, value).map_err(io::Error::from)?;
     writeln!(out)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `fonio device emulate`: an emulated device, for as long as it is wanted.
+//! `fonio device emulate`: runs an emulated device until the user or the workload ends it.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use crate::cli::emulate::{self as arguments, Emulate};
 use crate::exit::Exit;
 use crate::signals;
 
-/// How often it is looked whether the user or the serving process has ended it.
+/// Interval of checks whether the user or the serving process has ended the device.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The hidden command with which this program becomes the serving process.
+/// Runs this program as the serving process, for the hidden command.
 pub fn serve() -> Result<Exit> {
     fonio_emulator::serve()?;
     Ok(Exit::Fine)
@@ -76,9 +76,9 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
 }
 
 fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Result<Options> {
-    // Any profile does where only the way to it is measured; this one is slow enough for every machine.
+    // Any profile works if only the I/O path is measured; this one is slow enough for every machine.
     let profile = arguments.profile.clone().unwrap_or_else(|| "kingston".to_owned());
-    // Says what is wrong with it before anything is begun.
+    // Reports an invalid profile before anything is begun.
     profile::device(&profile, ByteCount(arguments.size), arguments.seed)?;
     for text in &arguments.fault {
         text.parse::<Fault>()?;
@@ -100,7 +100,7 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
         }
         log => log.clone(),
     };
-    // The serving process has a working folder of its own mind: paths are made whole here.
+    // The serving process has another working directory, so paths are made absolute here.
     let whole = |path: Option<PathBuf>| path.map(std::path::absolute).transpose();
     Ok(Options {
         serve: ServeConfig {
@@ -203,7 +203,7 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
         writeln!(out, "{}", json!({ "ready": ready }))?;
         return Ok(out.flush()?);
     }
-    // Two devices in one have no line of their own.
+    // Two devices combined in one have no description of their own.
     let about = profile::load(&options.serve.profile)
         .map_or_else(|_| options.serve.profile.clone(), |profile| profile.about().to_owned());
     let place = match (emulated.device(), &options.nbd) {

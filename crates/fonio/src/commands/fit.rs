@@ -16,14 +16,14 @@ use crate::cli::Fit;
 use crate::commands::bench;
 use crate::exit::Exit;
 
-/// A fit that misses one of its own tests by more describes another device: blind fits of four cards predicted even the
-/// held-back tests within 12 % (docs/devices.md).
+/// A fit that misses one of its own tests by more than this describes another device: blind fits of four cards
+/// predicted even the held-back tests within 12 % (docs/devices.md).
 const GOOD_PERCENT: f64 = 20.0;
 
-/// What a fit is made from.
+/// The sets of tests that a fit uses.
 const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
 
-/// Fits a profile to a device or to a benchmark of one, or holds a profile against one.
+/// Fits a profile to a device or to a benchmark of one, or compares a profile with a benchmark.
 pub fn run(arguments: &Fit) -> Result<Exit> {
     let against = arguments.against.as_deref().map(read).transpose()?;
     if let Some(path) = &arguments.profile {
@@ -158,7 +158,7 @@ fn show_predictions(predictions: &[Prediction], as_json: bool, out: &mut impl Wr
     Ok(())
 }
 
-/// The largest error, in percent.
+/// Returns the largest error in percent.
 fn worst(predictions: &[Prediction]) -> f64 {
     predictions.iter().map(|one| 100.0 * one.error().abs()).fold(0.0, f64::max)
 }

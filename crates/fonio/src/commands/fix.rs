@@ -1,4 +1,4 @@
-//! `fonio fix`: the fixes that there are; applying those that are settings of the machine, and taking them back.
+//! `fonio fix`: lists the fixes; applies and undoes those that are settings of the machine.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,22 +13,22 @@ use crate::cli::run::Fix;
 use crate::commands::run;
 use crate::exit::Exit;
 
-/// What was applied or taken back, for `--json`.
+/// A setting that was applied or restored, for `--json`.
 #[derive(Serialize)]
 struct Done<'a> {
     /// `applied`, `restored`, `nothing_left`, `changed_since`, or with --dry-run `would_apply`, `would_restore`.
     outcome: &'a str,
     #[serde(flatten)]
     setting: &'a Applied,
-    /// What is in force, where somebody else has changed it.
+    /// The current value, if somebody else has changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<String>,
-    /// The line that makes it last over boots, and where that stands.
+    /// Where to put a line that makes the setting permanent, and the line.
     #[serde(skip_serializing_if = "Option::is_none")]
     permanent: Option<(String, String)>,
 }
 
-/// Lists the fixes, proves, applies or takes back.
+/// Lists the fixes, proves them, applies one or undoes them.
 pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
     if let Some(workload) = &arguments.prove {
         return run::prove(workload, arguments, colour);
@@ -42,7 +42,7 @@ pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
     }
 }
 
-/// The fixes that the flags leave over.
+/// Returns the fixes that the flags leave.
 pub(super) fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static Listed> {
     let (safe, no_hardware) = (arguments.safe, arguments.no_hardware);
     FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware))

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
 
-/// Launches, and says where the time went.
+/// Launches the command, and prints where the time went.
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     let (how, at) = (&arguments.launch, &arguments.setup);
     let mut places = Vec::new();

@@ -16,7 +16,7 @@ use crate::progress::Estimate;
 /// From the study's baseline to the default of `fonio mount`.
 const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=writeback", "mode=auto"];
 
-/// Measures each layer and says where most is lost.
+/// Measures each layer and names the one that loses most.
 pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     let stop = begin()?;
     let roles = roles()?;
@@ -73,7 +73,7 @@ fn show(found: &Layers, colour: bool, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// A rate as a share of that of the layer below, with the interval where there is one.
+/// Formats a rate as a share of the rate of the layer below, with the interval if there is one.
 fn share(change: &Change) -> String {
     let percent = |share: f64| format!("{:.0}", share * 100.0);
     match (change.ratio, change.low.zip(change.high)) {

@@ -1,4 +1,4 @@
-//! Manual pages and completions, made from the command line's own definition.
+//! Generates manual pages and completions from the definition of the command line.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn completions(shell: Shell) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// The command line with the names of workloads, fixes and profiles, which it takes beside files.
+/// Adds the names of workloads, fixes and profiles, which the command line accepts in addition to files.
 fn with_names(command: Command) -> Command {
     let workloads: Vec<&str> = shipped().iter().map(|workload| workload.name).collect();
     let fixes: Vec<&str> = FIXES.iter().map(|fix| fix.name).collect();

@@ -11,10 +11,10 @@ use fonio_bfuse::{Mount as Mounted, Options, Report, daemon, report};
 use crate::cli::mount::Mount;
 use crate::exit::Exit;
 
-/// The names under which mount(8) looks for us: `mount -t fonio` or `-t fuse.fonio`, and fstab.
+/// The names under which mount(8) starts us: for `mount -t fonio` or `-t fuse.fonio`, and for fstab.
 const HELPERS: [&str; 2] = ["mount.fonio", "mount.fuse.fonio"];
 
-/// The arguments, with `mount` before them where we were started as mount(8)'s helper.
+/// Returns the arguments, with `mount` inserted if mount(8) started us as its helper.
 pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
     let name = arguments.first().map(Path::new).and_then(Path::file_name);
@@ -24,18 +24,18 @@ pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsStrin
     arguments
 }
 
-/// Mounts, or asks a mount.
+/// Mounts a directory, or prints the statistics of a mount.
 pub fn run(arguments: &Mount) -> Result<Exit> {
     if arguments.source == Path::new("stats") {
         return stats(&arguments.dir, arguments.json);
     }
     let mut lists = arguments.options.clone();
     if arguments.as_helper {
-        // `mount -f` asks for everything but the mount.
+        // `mount -f` does everything except the mount.
         if arguments.foreground {
             return Ok(Exit::Fine);
         }
-        // mount(8) hands on what differs from its own defaults, and these are among them.
+        // mount(8) passes only options that differ from its own defaults, which include these two.
         lists.insert(0, "suid,dev".to_owned());
     }
     let options = Options::parse(lists.iter().map(String::as_str))?;
@@ -43,7 +43,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         Mounted::remount(&arguments.dir, &options)?;
     } else if arguments.foreground {
         serve(arguments, options, |mounted| {
-            // Who started us may have closed the stream; the mount stands all the same.
+            // The parent may have closed the stream; the mount exists nevertheless.
             let _ = writeln!(io::stdout(), "{}", announcement(mounted));
         })?;
     } else if arguments.daemon {
@@ -58,7 +58,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         child.args(["mount", "--daemon"]).args(lists.iter().flat_map(|list| ["-o", list]));
         child.arg("--").arg(&arguments.source).arg(&arguments.dir);
         match daemon::start_in_background(child)? {
-            // mount(8) says nothing where all is well.
+            // mount(8) prints nothing on success.
             Some(_) if arguments.as_helper && !arguments.verbose => {}
             Some(line) => writeln!(io::stdout(), "{line}")?,
             None => bail!("{} is not mounted", arguments.dir.display()),

@@ -9,8 +9,8 @@ use fonio_record::{Progress, RecordError, RecordOptions, RecordSummary, Selector
 use crate::cli::Record;
 use crate::exit::{self, Exit};
 
-/// Records, says what was recorded, and names the next command. The exit code is that of the recorded command, so that a
-/// script can put `fonio record --` before any command.
+/// Records, prints a summary of the recording and the next command. The exit code is that of the recorded command, so
+/// that a script can put `fonio record --` before any command.
 pub fn run(arguments: &Record) -> Result<Exit> {
     match record(arguments) {
         Err(error) if !arguments.command.is_empty() => {
@@ -54,7 +54,7 @@ fn record(arguments: &Record) -> Result<Exit> {
         (Some(0), ..) => Exit::Fine,
         (Some(code), ..) => Exit::Command(code as u8),
         (None, Some(signal), _) => Exit::Command(128 + signal as u8),
-        // Without an end of its own, a recording ends with Ctrl-C.
+        // A recording without a time limit normally ends with Ctrl-C, which is not an error then.
         (None, None, StopReason::Interrupted) if arguments.time.is_some() => Exit::Command(130),
         (None, None, StopReason::Terminated) => Exit::Command(143),
         _ => Exit::Fine,
@@ -64,7 +64,7 @@ fn record(arguments: &Record) -> Result<Exit> {
 /// Records with progress on standard error.
 pub fn capture(options: &RecordOptions) -> Result<RecordSummary> {
     let terminal = std::io::stderr().is_terminal();
-    // A watched command may use the terminal itself, so the line of progress stays away then.
+    // A recorded command may use the terminal itself, so the progress line is not shown then.
     let live = terminal && options.command.is_none();
     let summary = fonio_record::record(options, &mut |progress| match progress {
         Progress::Note(note) => eprintln!("{}{note}", if live { "\r\x1b[Knote: " } else { "note: " }),

@@ -31,7 +31,7 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     output::show(&explained, &arguments.output, &budgets, extent, colour)
 }
 
-/// Analyses what `input` names.
+/// Analyses the recording or trace that `input` names.
 pub fn explain(input: &[PathBuf], reading: &Reading, filters: &FilterArgs) -> Result<Explained> {
     let subject = Subject::resolve(input)?;
     let name = subject.name();

@@ -28,7 +28,7 @@ use crate::output;
 use crate::progress::Estimate;
 use crate::signals;
 
-/// The workload that takes Mobibench's options.
+/// The workload that accepts Mobibench's options.
 const MOBIBENCH: &str = "mobibench";
 
 /// The roles in which a run starts this program; none is for people.
@@ -51,7 +51,7 @@ pub enum Role {
     },
 }
 
-/// Plays a role.
+/// Runs a role.
 pub fn play(role: &Role) -> Result<Exit> {
     match role {
         Role::Http { address } => serve_http(*address)?,
@@ -95,7 +95,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     measure(&workload, &setup, &tried, colour)
 }
 
-/// Proves fixes on a workload.
+/// Measures fixes on a workload.
 pub fn prove(name: &str, arguments: &Fix, colour: Colour) -> Result<Exit> {
     let workload = &Workload::load(name)?;
     let best = arguments.best;
@@ -117,18 +117,18 @@ pub fn prove(name: &str, arguments: &Fix, colour: Colour) -> Result<Exit> {
 struct Tried<'a> {
     candidates: &'a [Candidate],
     refusal: Refusal,
-    /// Measure only this many, the fastest.
+    /// Measure only this many of the fixes, the fastest.
     best: Option<usize>,
 }
 
-/// What to do with a fix that means nothing for a setup.
+/// What to do with a fix that does not apply to a setup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Refusal {
     Error,
     LeaveOut,
 }
 
-/// Returns the flag that SIGINT and SIGTERM set. Undoes what a killed run left behind.
+/// Returns the flag that SIGINT and SIGTERM set. Cleans up after runs that were killed.
 pub(super) fn begin() -> Result<Arc<AtomicBool>> {
     let stop = signals::watch()?;
     let recovery = Ledger::recover(&Ledger::default_dir())?;
@@ -141,7 +141,7 @@ pub(super) fn begin() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// `--repeat auto`: gains within 25 percent, for three minutes at most.
+/// `--repeat auto`: gains known within 25 percent, for three minutes at most.
 const AUTO_FACTOR: f64 = 1.25;
 const AUTO_BUDGET: Duration = Duration::from_secs(180);
 
@@ -194,7 +194,7 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
     let text = summarise(&series, &out)?;
     let page = page(arguments, &out);
     let explained = first.document();
-    // The terminal shows the findings and the fixes; the page has the other questions.
+    // The terminal shows only the findings and the fixes; the HTML page also has the other questions.
     let short = Document { sections: Vec::new(), provenance: Vec::new(), ..explained.clone() };
     output::write_html(&document(&series, Some(explained)), Some(&page))?;
     if arguments.json {
@@ -207,15 +207,15 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
     Ok(if valid { Exit::Fine } else { Exit::NotValid })
 }
 
-/// Where the HTML report goes.
+/// Returns the path of the HTML report.
 pub(super) fn page(arguments: &SetupArgs, out: &Path) -> PathBuf {
     arguments.html.clone().unwrap_or_else(|| out.join("report.html"))
 }
 
-/// The default name of the directory of a series' results.
+/// The default name of a series' results directory.
 const RESULTS: &str = "fonio-runs";
 
-/// A directory that no other series has used or uses: the one that was named, or the first free one.
+/// Creates a directory that no other series uses: the one that the user named, or the first free one.
 pub(super) fn results_directory(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(named) = named {
         fs::create_dir_all(named).with_context(|| format!("cannot create {}", named.display()))?;
@@ -229,7 +229,7 @@ pub(super) fn results_directory(named: Option<&Path>) -> Result<PathBuf> {
     }
     for number in 1_u32.. {
         let name = if number == 1 { RESULTS.to_owned() } else { format!("{RESULTS}-{number}") };
-        // Who creates it has it: two that start at once get two.
+        // Creating the directory claims it: two series that start at the same time get different ones.
         match fs::create_dir(&name) {
             Ok(()) => return Ok(name.into()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -239,7 +239,7 @@ pub(super) fn results_directory(named: Option<&Path>) -> Result<PathBuf> {
     unreachable!("a directory holds fewer than 2^32 names")
 }
 
-/// Writes `summary.json`, and gives it.
+/// Writes `summary.json` and returns its text.
 pub(super) fn summarise(series: &impl serde::Serialize, out: &Path) -> Result<String> {
     let summary = out.join("summary.json");
     let text = serde_json::to_string_pretty(series)?;
@@ -262,7 +262,7 @@ pub(super) fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Resu
             Storage::Device { path: path.to_owned(), confirmation }
         }
         _ => {
-            // A profile that is wrong is reported before anything is begun.
+            // An invalid profile is reported before anything is begun.
             fonio_emulator::profile::device(place, ByteCount(arguments.size), arguments.seed)
                 .with_context(|| format!("{place} is neither a directory nor a block device"))?;
             Storage::Profile(place.to_owned())

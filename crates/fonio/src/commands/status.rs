@@ -1,4 +1,4 @@
-//! Bare `fonio`: the status card.
+//! `fonio` without a command: the status card.
 
 use std::io::{self, Write};
 
@@ -14,10 +14,10 @@ use crate::output;
 /// Processes and cgroups listed under "writes now".
 const WRITERS_SHOWN: usize = 5;
 
-/// A file system from this fullness on is worth a warning: flash slows down and wears faster when it is nearly full.
+/// A file system this full gets a warning: flash slows down and wears faster when it is nearly full.
 const NEARLY_FULL_PERCENT: u64 = 90;
 
-/// Looks at the machine for less than a second and prints the card.
+/// Examines the machine for less than a second and prints the card.
 pub fn run(json: bool, colour: Colour) -> Result<Exit> {
     let status = status();
     let mut out = io::stdout().lock();
@@ -86,7 +86,7 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// Devices with something to say: real ones first, then what is stacked on them and mounted.
+/// Returns the devices to show: real ones, and stacked ones that are mounted; empty ones are left out.
 fn shown(status: &Status) -> impl Iterator<Item = &StorageDevice> {
     status.devices.iter().filter(|device| {
         let real = !matches!(

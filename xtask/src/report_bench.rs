@@ -70,7 +70,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }),
         ("btt -i X.bin", {
             let mut command = Command::new("btt");
-            command.arg("-i").arg(&merged);
+            // It writes files with names of its own into the current directory.
+            command.arg("-i").arg(&merged).current_dir(&dir);
             command
         }),
         ("fonio report X --html", {

@@ -157,22 +157,36 @@ fn paired(logarithms: &[f64], level: f64) -> Change {
     Change::of_ratio(bounds, level)
 }
 
-/// The number of rounds that would bring the interval of a run time's ratio within `factor` of the ratio, estimated
-/// from the rounds of a pilot: at least the pilot's number, at most `most`. `None` for a pilot of fewer than three
-/// rounds.
-pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, most: usize) -> Option<usize> {
+/// Returns how many rounds bring the interval of a run time's ratio within `factor` of the ratio, judged from the rounds of
+/// a pilot: at least as many as the pilot had, at most `most`. `None` for a pilot of fewer than three rounds.
+///
+/// `together` is the number of ratios that are tested together: the interval is as strict as Holm's method may demand of
+/// it. A pilot of few rounds shows too small a spread as easily as too large a one, so the planning takes the upper end of
+/// the spread's one-sided 80 percent interval (Browne 1995 advises this for sample sizes from pilots).
+pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, together: usize, most: usize) -> Option<usize> {
     let ratios: Vec<f64> = base.iter().zip(fix).map(|(base, fix)| libm::log(fix / base)).collect();
     if ratios.len() < RUNS_MIN {
         return None;
     }
-    let variance = variance_of_mean(&ratios) * ratios.len() as f64;
+    let freedom = ratios.len() as f64 - 1.0;
+    let variance =
+        variance_of_mean(&ratios) * ratios.len() as f64 * freedom / chi_squared_lower_fifth(freedom);
+    let level = crate::statistics::FAMILY_LEVEL / together.max(1) as f64;
     let wanted = libm::log(factor);
     let enough = |rounds: &usize| {
         let rounds = *rounds as f64;
-        student::two_sided(crate::statistics::FAMILY_LEVEL, rounds - 1.0) * (variance / rounds).sqrt()
-            <= wanted
+        student::two_sided(level, rounds - 1.0) * (variance / rounds).sqrt() <= wanted
     };
     Some((ratios.len()..most).find(enough).unwrap_or(most.max(ratios.len())))
+}
+
+/// The 20 percent quantile of the chi-squared distribution (Wilson and Hilferty 1931; within 1 percent from 2 degrees of
+/// freedom on).
+fn chi_squared_lower_fifth(freedom: f64) -> f64 {
+    const NORMAL_LOWER_FIFTH: f64 = -0.841_621;
+    let spread = 2.0 / (9.0 * freedom);
+    let root = 1.0 - spread + NORMAL_LOWER_FIFTH * spread.sqrt();
+    freedom * root * root * root
 }
 
 /// The mean of runs, with half of its 95 percent interval (Student's t) if there are at least three.
@@ -327,11 +341,16 @@ mod tests {
     #[test]
     fn rounds_by_a_pilot() {
         let base = [10.0, 10.0, 10.0];
-        assert_eq!(rounds_needed(&base, &[5.0, 5.0, 5.0], 1.25, 20), Some(3));
-        // Ratios that spread by 0.2: t * 0.2 / root(n) below 0.223 from 6 rounds on.
+        assert_eq!(rounds_needed(&base, &[5.0, 5.0, 5.0], 1.25, 1, 20), Some(3));
+        // Ratios that spread by 0.2, or by 0.42 with the pilot's uncertainty: t * 0.42 / root(n) is below 0.223 from 17
+        // rounds on.
         let fix: Vec<f64> = [-0.2f64, 0.0, 0.2].iter().map(|value| 10.0 * libm::exp(*value)).collect();
-        assert_eq!(rounds_needed(&base, &fix, 1.25, 20), Some(6));
-        assert_eq!(rounds_needed(&base, &fix, 1.25, 4), Some(4));
-        assert_eq!(rounds_needed(&base[..2], &fix[..2], 1.25, 4), None);
+        assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 40), Some(17));
+        assert!(rounds_needed(&base, &fix, 1.25, 2, 40) > Some(17), "two ratios need stricter intervals");
+        assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 4), Some(4));
+        assert_eq!(rounds_needed(&base[..2], &fix[..2], 1.25, 1, 4), None);
+        // Tables: 0.446 for 2 degrees of freedom, 2.343 for 5.
+        assert!((chi_squared_lower_fifth(2.0) - 0.446).abs() < 0.01);
+        assert!((chi_squared_lower_fifth(5.0) - 2.343).abs() < 0.02);
     }
 }

@@ -238,6 +238,7 @@ fn file_name(arm: &str, round: u32) -> String {
 #[cfg(test)]
 mod tests {
     use fonio_analysis::Answer;
+    use fonio_core::Random;
 
     use super::*;
 
@@ -297,6 +298,35 @@ mod tests {
         assert_eq!(run(1.01, long), 3);
         assert!(run(1.5, long) > 3);
         assert_eq!(run(1.5, Duration::ZERO), 3);
+    }
+
+    /// Eight equal arms, in fixed rounds and after a pilot. Student's t holds for normal logarithms; those of real runs
+    /// have a longer tail above, which this noise has too.
+    #[test]
+    fn equal_arms_are_called_different_in_at_most_5_percent_of_plans() {
+        const PLANS: u64 = 400;
+        let arms: Vec<Arm<()>> = (0..8)
+            .map(|at| Arm { name: at.to_string(), compared_with: (at > 0).then_some(0), setup: () })
+            .collect();
+        let pilot = Rounds::Pilot { factor: 1.25, budget: Duration::from_secs(3600) };
+        for rounds in [Rounds::Fixed(3), Rounds::Fixed(5), pilot] {
+            let mut claimed = 0;
+            for seed in 0..PLANS {
+                let stop = AtomicBool::new(false);
+                let plan = Plan { arms: &arms, rounds, seed, stop: &stop };
+                let mut random = Random::new(seed);
+                let mut uniform = || random.uniform();
+                let measure = &mut |_: &Trial<'_, ()>| {
+                    let noise = uniform() + uniform() + uniform() - 1.5;
+                    let tail = if uniform() < 0.1 { uniform() } else { 0.0 };
+                    Ok(Took((0.2 * noise + 0.5 * tail).exp()))
+                };
+                let results = plan.run(&mut |_| {}, measure).expect("no trial fails");
+                let changes = run_times(&arms, &results).into_iter().filter_map(|times| times.change);
+                claimed += u64::from(changes.into_iter().any(|change| change.is_claimed()));
+            }
+            assert!(claimed * 20 <= PLANS, "{rounds:?}: a difference in {claimed} of {PLANS} plans");
+        }
     }
 
     #[test]

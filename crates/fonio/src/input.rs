@@ -101,7 +101,8 @@ impl Subject {
         }
     }
 
-    /// Pushes every row into `sink`, requests and bios in the order of their tables.
+    /// Pushes every row into `sink`, requests and bios in the order of their tables. A trace is read on a second
+    /// processor, ahead of `sink`, if there is one.
     pub fn pour(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
             Subject::Recording(recording) => {
@@ -114,10 +115,13 @@ impl Subject {
                 Ok(recording.meta().clone())
             }
             Subject::Trace(trace) => {
-                let mut sequencer = Sequencer::new(sink, SequencerOptions::default());
-                let meta = trace.pour(reading, &mut sequencer)?;
-                sequencer.finish()?;
-                Ok(meta)
+                // The rows are put in order before they are handed over: that divides the work about equally.
+                hand_over(sink, |sink| {
+                    let mut sequencer = Sequencer::new(sink, SequencerOptions::default());
+                    let meta = trace.read(reading, &mut sequencer)?;
+                    sequencer.finish()?;
+                    Ok(meta)
+                })
             }
         }
     }
@@ -125,18 +129,13 @@ impl Subject {
     /// Like [`pour`](Subject::pour), for a sink that orders the rows itself.
     pub fn pour_unordered(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
-            Subject::Trace(trace) => trace.pour(reading, sink),
+            Subject::Trace(trace) => hand_over(sink, |sink| trace.read(reading, sink)),
             recording @ Subject::Recording(_) => recording.pour(reading, sink),
         }
     }
 }
 
 impl Trace {
-    /// Reads and assembles the trace ahead of `sink`, on a second processor if there is one.
-    fn pour(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
-        hand_over(sink, |sink| self.read(reading, sink))
-    }
-
     fn read(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         let done = Arc::new(AtomicU64::new(0));
         let mut total = Some(0);

@@ -1,0 +1,138 @@
+//! The errors of this crate.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a guest could not be prepared, started or used.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A program that this needs is not installed.
+    #[error("`{program}` is not installed; on Debian: apt-get install --no-install-recommends {package}")]
+    ProgramMissing {
+        /// The program.
+        program: &'static str,
+        /// Debian's package that contains it.
+        package: &'static str,
+    },
+    /// A program failed.
+    #[error("`{command}` failed: {complaint}")]
+    ProgramFailed {
+        /// The command line.
+        command: String,
+        /// What it printed to standard error.
+        complaint: String,
+    },
+    /// This machine's configuration of apt names no mirror of Debian.
+    #[error(
+        "apt's configuration here names no mirror of Debian; set FONIO_DEBIAN_MIRROR to the address of one, as in \
+         a line of sources.list"
+    )]
+    NoMirror,
+    /// Debian's keys are missing, without which no download can be verified.
+    #[error("Debian's keys are not in {}; on Debian: apt-get install debian-archive-keyring", path.display())]
+    NoKeys {
+        /// Where they should be.
+        path: PathBuf,
+    },
+    /// The archive cannot be reached, and no earlier copy of its lists is there.
+    #[error("Debian's archive cannot be read: {complaint}; is the network up?")]
+    Unreachable {
+        /// What apt said.
+        complaint: String,
+    },
+    /// The text is not the name of a kernel.
+    #[error("`{text}` is no kernel; write a series or a version, as in lab:6.12, lab:6.12.117 or lab:newest")]
+    NotAKernel {
+        /// The text.
+        text: String,
+    },
+    /// The archive has no such kernel.
+    #[error("Debian's archive has no kernel {wanted}; it has {}", have.join(", "))]
+    NoKernel {
+        /// What was asked for.
+        wanted: String,
+        /// The series that the archive has.
+        have: Vec<String>,
+    },
+    /// A kernel has no module of this name.
+    #[error("Linux {kernel} of Debian has no module {module}; `fonio lab list` shows other kernels")]
+    NoModule {
+        /// The kernel.
+        kernel: String,
+        /// The module.
+        module: String,
+    },
+    /// A module's file is not what it should be.
+    #[error("{} is no kernel module that can be read: {reason}", path.display())]
+    BadModule {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A library that a program needs is missing.
+    #[error("{program} needs the library {library}, which is not there")]
+    NoLibrary {
+        /// The program.
+        program: String,
+        /// The library.
+        library: String,
+    },
+    /// Guests of this machine's architecture are not supported.
+    #[error("guests are of x86-64 so far, and this machine is not")]
+    Architecture,
+    /// The machine has too little free memory for the guest.
+    #[error("the guest needs {needs} MiB of memory, and {free} MiB are free")]
+    Memory {
+        /// The guest's memory.
+        needs: u64,
+        /// What is free.
+        free: u64,
+    },
+    /// The guest ended before its command did.
+    #[error("the guest with Linux {kernel} ended {when}; its console is in {}{}", console.display(), last(lines))]
+    GuestEnded {
+        /// The kernel.
+        kernel: String,
+        /// How far it came.
+        when: &'static str,
+        /// The file with everything that its console said.
+        console: PathBuf,
+        /// The last lines of it.
+        lines: Vec<String>,
+    },
+    /// The user asked the program to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// What came back from the guest is not what was sent.
+    #[error("the files from the guest cannot be read: {reason}")]
+    BadFiles {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A system call failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    System {
+        /// What was done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl LabError {
+    /// For `map_err`: the error of a system call.
+    pub(crate) fn system(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> LabError {
+        let path = path.as_ref().to_owned();
+        move |source| LabError::System { action, path, source }
+    }
+}
+
+fn last(lines: &[String]) -> String {
+    match lines {
+        [] => String::new(),
+        lines => format!(", at the end:\n  {}", lines.join("\n  ")),
+    }
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/busybox sh
+# The first program of a guest: prepares the system, runs the command, hands its files over, and ends the guest.
+/usr/bin/busybox --install -s /usr/bin 2>/dev/null
+export PATH=/usr/bin:/usr/sbin HOME=/root TERM=linux
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev 2>/dev/null
+mkdir -p /dev/shm /dev/pts
+mount -t devpts pts /dev/pts
+mount -t tmpfs shm /dev/shm
+mount -t tmpfs run /run
+mount -t tmpfs tmp /tmp
+mount -t tracefs trace /sys/kernel/tracing
+mount -t cgroup2 cgroup /sys/fs/cgroup
+hostname lab
+ip link set lo up
+for module in /modules/*.ko; do
+    test ! -f "$module" || insmod "$module" || echo "the module $module is not loaded"
+done
+
+# The device of a port of the host.
+port() {
+    for port in /sys/class/virtio-ports/*; do
+        test "$(cat "$port/name")" != "$1" || echo "/dev/${port##*/}"
+    done
+}
+
+if test ! -f /etc/fonio/command; then
+    cd /root
+    setsid cttyhack sh
+    poweroff -f
+fi
+
+exec 3>"$(port fonio.control)"
+echo "begin $(uname -r) $(cut -d ' ' -f 1 /proc/uptime)" >&3
+cd "$(cat /etc/fonio/folder)"
+sh /etc/fonio/command </dev/null >"$(port fonio.out)" 2>"$(port fonio.err)"
+code=$?
+echo "done $code $(cut -d ' ' -f 1 /proc/uptime)" >&3
+while read -r path; do
+    test ! -e "$path" || echo "${path#/}"
+done </etc/fonio/bring >/run/bring
+tar -cf - -C / -T /run/bring >"$(port fonio.files)"
+echo "end" >&3
+sync
+poweroff -f

@@ -1,0 +1,201 @@
+//! Debian's kernels.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::{LabError, version};
+
+/// A kernel in Debian's archive: a generic one, not one for clouds, which lacks file systems, nor the real-time one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kernel {
+    /// Its series: `6.12`.
+    pub series: String,
+    /// Debian's version of it: `6.12.117-1~deb12u1`.
+    pub version: String,
+    /// Its package.
+    pub package: String,
+    /// Bytes to download.
+    pub download_bytes: u64,
+    /// Whether its files are on this machine.
+    pub fetched: bool,
+}
+
+/// A kernel as a user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The newest kernel of the archive.
+    Newest,
+    /// The newest of a series, or a version: `6.12`, `6.12.117`.
+    Version(String),
+}
+
+impl FromStr for Wanted {
+    type Err = LabError;
+
+    /// Accepts `lab:6.12`, `6.12`, `6.12.117`, `newest` and `lab`, which is the kernel that the laboratory is tested with.
+    fn from_str(text: &str) -> Result<Wanted, LabError> {
+        let name = text.strip_prefix("lab:").unwrap_or(text);
+        let is_version = name.split('.').count() >= 2
+            && name.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+        match name {
+            "lab" => Ok(Wanted::default()),
+            "newest" => Ok(Wanted::Newest),
+            _ if is_version => Ok(Wanted::Version(name.to_owned())),
+            _ => Err(LabError::NotAKernel { text: text.to_owned() }),
+        }
+    }
+}
+
+impl Default for Wanted {
+    /// 6.12, Debian 13's kernel: the oldest that has ublk.
+    fn default() -> Wanted {
+        Wanted::Version("6.12".to_owned())
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::Newest => f.write_str("newest"),
+            Wanted::Version(version) => f.write_str(version),
+        }
+    }
+}
+
+impl Wanted {
+    /// The newest of `kernels` that is meant.
+    pub(crate) fn choose<'a>(&self, kernels: &'a [Kernel]) -> Option<&'a Kernel> {
+        let meant = |kernel: &&Kernel| match self {
+            Wanted::Newest => true,
+            Wanted::Version(wanted) => {
+                let upstream = kernel.version.split('-').next().unwrap_or_default();
+                upstream == wanted
+                    || upstream.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.starts_with('.'))
+            }
+        };
+        kernels.iter().filter(meant).max_by(|a, b| newer(a, b))
+    }
+}
+
+fn newer(a: &Kernel, b: &Kernel) -> Ordering {
+    version::compare(&a.version, &b.version)
+}
+
+/// Returns the kernels that are listed in the output of `apt-cache dumpavail` for `architecture`, the oldest first;
+/// packages that only depend on a kernel are not among them.
+pub(crate) fn listed(text: &str, architecture: &str) -> Vec<Kernel> {
+    let mut kernels: Vec<Kernel> =
+        text.split("\n\n").filter_map(|paragraph| from_paragraph(paragraph, architecture)).collect();
+    kernels.sort_by(newer);
+    kernels.dedup();
+    kernels
+}
+
+fn from_paragraph(paragraph: &str, architecture: &str) -> Option<Kernel> {
+    let field = |name: &str| {
+        paragraph.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::trim))
+    };
+    let package = field("Package")?;
+    let release = package.strip_prefix("linux-image-")?.strip_suffix(architecture)?.strip_suffix('-')?;
+    let is_generic = !["cloud", "rt", "unsigned", "dbg"]
+        .iter()
+        .any(|flavour| release.split('-').any(|part| part == *flavour));
+    let version = field("Version")?;
+    let upstream = version.split('-').next()?;
+    let mut numbers = upstream.split('.');
+    let series = format!("{}.{}", numbers.next()?, numbers.next()?);
+    // `linux-image-6.12-amd64` only depends on the newest one.
+    let is_whole =
+        release.split(['.', '-', '+']).take_while(|part| part.bytes().all(|b| b.is_ascii_digit())).count()
+            > 2;
+    (is_generic && is_whole && release.starts_with(|first: char| first.is_ascii_digit())).then(|| Kernel {
+        series,
+        version: version.to_owned(),
+        package: package.to_owned(),
+        download_bytes: field("Size").and_then(|size| size.parse().ok()).unwrap_or_default(),
+        fetched: false,
+    })
+}
+
+/// The files of a kernel on this machine.
+#[derive(Clone, Debug)]
+pub struct KernelFiles {
+    /// What `uname -r` prints in the guest.
+    pub release: String,
+    /// The compressed kernel, as a boot loader takes it.
+    pub image: PathBuf,
+    /// The folder of its modules.
+    pub modules: PathBuf,
+}
+
+impl KernelFiles {
+    /// Finds the files in an unpacked package.
+    pub(crate) fn in_package(files: &Path) -> Result<KernelFiles, LabError> {
+        let folder = files.join("lib/modules");
+        // From Debian 13 on, everything is below /usr.
+        let folder = if folder.exists() { folder } else { files.join("usr/lib/modules") };
+        let mut entries = fs::read_dir(&folder).map_err(LabError::system("read", &folder))?;
+        let entry = entries.next().transpose().map_err(LabError::system("read", &folder))?;
+        let entry = entry.ok_or_else(|| {
+            LabError::system("find modules in", &folder)(std::io::ErrorKind::NotFound.into())
+        })?;
+        let release = entry.file_name().to_string_lossy().into_owned();
+        let image = files.join(format!("boot/vmlinuz-{release}"));
+        Ok(KernelFiles { modules: folder.join(&release), release, image })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AVAILABLE: &str = "Package: linux-image-6.12-amd64\nVersion: 6.12.117-1~deb12u1\nSize: 1480\n\n\
+        Package: linux-image-6.12.94+deb13-amd64\nVersion: 6.12.94-1\nSize: 100\n\n\
+        Package: linux-image-6.12.117+deb12-amd64\nSize: 107179464\nVersion: 6.12.117-1~deb12u1\n\n\
+        Package: linux-image-6.12.117+deb12-cloud-amd64\nVersion: 6.12.117-1~deb12u1\nSize: 100\n\n\
+        Package: linux-image-6.1.0-56-amd64\nVersion: 6.1.192-2\nSize: 100\n\n\
+        Package: linux-image-6.1.0-56-rt-amd64\nVersion: 6.1.192-2\nSize: 100\n\n\
+        Package: linux-image-7.3.4+deb13-amd64\nVersion: 7.3.4-1~bpo13+1\nSize: 100\n\n\
+        Package: linux-image-amd64\nVersion: 6.1.192-2\nSize: 100\n\nPackage: linuxlogo\nVersion: 6.12-1\n";
+
+    #[test]
+    fn only_generic_kernels_in_order() {
+        let kernels = listed(AVAILABLE, "amd64");
+        let names: Vec<_> =
+            kernels.iter().map(|kernel| (kernel.series.as_str(), kernel.package.as_str())).collect();
+        assert_eq!(
+            names,
+            [
+                ("6.1", "linux-image-6.1.0-56-amd64"),
+                ("6.12", "linux-image-6.12.94+deb13-amd64"),
+                ("6.12", "linux-image-6.12.117+deb12-amd64"),
+                ("7.3", "linux-image-7.3.4+deb13-amd64"),
+            ]
+        );
+        assert_eq!(kernels[2].download_bytes, 107_179_464);
+    }
+
+    #[test]
+    fn the_newest_that_is_meant() {
+        let kernels = listed(AVAILABLE, "amd64");
+        for (text, version) in [
+            ("lab:6.12", Some("6.12.117-1~deb12u1")),
+            ("lab", Some("6.12.117-1~deb12u1")),
+            ("6.12.94", Some("6.12.94-1")),
+            ("lab:6.1", Some("6.1.192-2")),
+            ("newest", Some("7.3.4-1~bpo13+1")),
+            ("6.11", None),
+        ] {
+            let wanted: Wanted = text.parse().expect(text);
+            assert_eq!(wanted.choose(&kernels).map(|kernel| kernel.version.as_str()), version, "{text}");
+        }
+        for text in ["", "lab:", "6", "6.", "6.12-rc1", "bookworm"] {
+            assert!(text.parse::<Wanted>().is_err(), "{text}");
+        }
+    }
+}

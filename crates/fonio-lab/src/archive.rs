@@ -120,11 +120,14 @@ impl Archive {
             let mebibytes = kernel.download_bytes >> 20;
             announce(&format!("fetching Linux {} from Debian ({mebibytes} MiB) …", kernel.version));
             let scratch = self.scratch()?;
-            let package = format!("{}={}", kernel.package, kernel.version);
-            self.fetch(self.apt("apt-get").args(["download", &package]).current_dir(scratch.path()))?;
-            let archive = only_in(scratch.path())?;
-            let unpacked = scratch.path().join("files");
-            programs::output(Command::new("dpkg").arg("-x").args([&archive, &unpacked]), "dpkg")?;
+            let packages = [&kernel.package].into_iter().chain(&kernel.parts);
+            let packages: Vec<String> =
+                packages.map(|package| format!("{package}={}", kernel.version)).collect();
+            self.fetch(self.apt("apt-get").arg("download").args(packages).current_dir(scratch.path()))?;
+            let unpacked = self.folder.join("fetching/files");
+            for archive in entries(scratch.path())? {
+                programs::output(Command::new("dpkg").arg("-x").args([&archive, &unpacked]), "dpkg")?;
+            }
             fs::rename(&unpacked, &files).map_err(LabError::system("make", &files))?;
         }
         let kernel = Kernel { fetched: true, ..kernel.clone() };
@@ -321,11 +324,9 @@ fn own_c_library() -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-fn only_in(folder: &Path) -> Result<PathBuf, LabError> {
-    let mut entries = fs::read_dir(folder).map_err(LabError::system("read", folder))?;
-    let entry = entries.next().transpose().map_err(LabError::system("read", folder))?;
-    let missing = || LabError::system("find the download in", folder)(std::io::ErrorKind::NotFound.into());
-    entry.map(|entry| entry.path()).ok_or_else(missing)
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
+    let entries = fs::read_dir(folder).map_err(LabError::system("read", folder))?;
+    entries.map(|entry| Ok(entry.map_err(LabError::system("read", folder))?.path())).collect()
 }
 
 fn touch(path: &Path) -> Result<(), LabError> {

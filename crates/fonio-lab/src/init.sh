@@ -9,7 +9,6 @@ mkdir -p /dev/shm /dev/pts
 mount -t devpts pts /dev/pts
 mount -t tmpfs shm /dev/shm
 mount -t tmpfs run /run
-mount -t tmpfs tmp /tmp
 mount -t tracefs trace /sys/kernel/tracing
 mount -t cgroup2 cgroup /sys/fs/cgroup
 hostname lab
@@ -33,7 +32,7 @@ fi
 
 exec 3>"$(port fonio.control)"
 echo "begin $(uname -r) $(cut -d ' ' -f 1 /proc/uptime)" >&3
-cd "$(cat /etc/fonio/folder)"
+cd "$(cat /etc/fonio/folder)" || exit
 sh /etc/fonio/command </dev/null >"$(port fonio.out)" 2>"$(port fonio.err)"
 code=$?
 echo "done $code $(cut -d ' ' -f 1 /proc/uptime)" >&3

@@ -1,6 +1,7 @@
 //! Debian's kernels.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ pub struct Kernel {
     pub version: String,
     /// Its package.
     pub package: String,
+    /// Further packages with parts of it: from 6.19 on, its package only depends on those.
+    pub parts: Vec<String>,
     /// Bytes to download.
     pub download_bytes: u64,
     /// Whether its files are on this machine.
@@ -87,39 +90,65 @@ fn newer(a: &Kernel, b: &Kernel) -> Ordering {
 }
 
 /// Returns the kernels that are listed in the output of `apt-cache dumpavail` for `architecture`, the oldest first;
-/// packages that only depend on a kernel are not among them.
+/// packages that only depend on the newest kernel of a series are not among them.
 pub(crate) fn listed(text: &str, architecture: &str) -> Vec<Kernel> {
+    let paragraphs = || text.split("\n\n").map(Paragraph).filter(|paragraph| paragraph.has_part_of_kernel());
+    let sizes: BTreeMap<(&str, &str), u64> = paragraphs()
+        .filter_map(|paragraph| {
+            let size = paragraph.field("Size")?.parse().ok()?;
+            Some(((paragraph.field("Package")?, paragraph.field("Version")?), size))
+        })
+        .collect();
     let mut kernels: Vec<Kernel> =
-        text.split("\n\n").filter_map(|paragraph| from_paragraph(paragraph, architecture)).collect();
+        paragraphs().filter_map(|paragraph| paragraph.kernel(architecture, &sizes)).collect();
     kernels.sort_by(newer);
     kernels.dedup();
     kernels
 }
 
-fn from_paragraph(paragraph: &str, architecture: &str) -> Option<Kernel> {
-    let field = |name: &str| {
-        paragraph.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::trim))
-    };
-    let package = field("Package")?;
-    let release = package.strip_prefix("linux-image-")?.strip_suffix(architecture)?.strip_suffix('-')?;
-    let is_generic = !["cloud", "rt", "unsigned", "dbg"]
-        .iter()
-        .any(|flavour| release.split('-').any(|part| part == *flavour));
-    let version = field("Version")?;
-    let upstream = version.split('-').next()?;
-    let mut numbers = upstream.split('.');
-    let series = format!("{}.{}", numbers.next()?, numbers.next()?);
-    // `linux-image-6.12-amd64` only depends on the newest one.
-    let is_whole =
-        release.split(['.', '-', '+']).take_while(|part| part.bytes().all(|b| b.is_ascii_digit())).count()
-            > 2;
-    (is_generic && is_whole && release.starts_with(|first: char| first.is_ascii_digit())).then(|| Kernel {
-        series,
-        version: version.to_owned(),
-        package: package.to_owned(),
-        download_bytes: field("Size").and_then(|size| size.parse().ok()).unwrap_or_default(),
-        fetched: false,
-    })
+/// The description of a package.
+#[derive(Clone, Copy)]
+struct Paragraph<'a>(&'a str);
+
+impl<'a> Paragraph<'a> {
+    fn has_part_of_kernel(self) -> bool {
+        self.0.trim_start().starts_with("Package: linux-")
+    }
+
+    fn field(self, name: &str) -> Option<&'a str> {
+        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::trim))
+    }
+
+    fn kernel(self, architecture: &str, sizes: &BTreeMap<(&str, &str), u64>) -> Option<Kernel> {
+        let package = self.field("Package")?;
+        let release = package.strip_prefix("linux-image-")?.strip_suffix(architecture)?.strip_suffix('-')?;
+        let flavours = ["cloud", "rt", "unsigned", "dbg"];
+        let is_generic = !release.split('-').any(|part| flavours.contains(&part));
+        let version = self.field("Version")?;
+        let mut numbers = version.split('-').next()?.split('.');
+        let series = format!("{}.{}", numbers.next()?, numbers.next()?);
+        // `linux-image-6.12-amd64` only depends on the newest of its series.
+        let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_generic || release.split(['.', '-', '+']).take_while(is_number).count() < 3 {
+            return None;
+        }
+        let depends = self.field("Depends").unwrap_or_default().split(", ");
+        let names = depends.filter_map(|depends| depends.split(' ').next());
+        let parts: Vec<String> = names
+            .filter(|name| name.starts_with("linux-binary-") || name.starts_with("linux-modules-"))
+            .map(str::to_owned)
+            .collect();
+        let all = parts.iter().map(String::as_str).chain([package]);
+        let download_bytes = all.filter_map(|name| sizes.get(&(name, version))).sum();
+        Some(Kernel {
+            series,
+            version: version.to_owned(),
+            package: package.to_owned(),
+            parts,
+            download_bytes,
+            fetched: false,
+        })
+    }
 }
 
 /// The files of a kernel on this machine.
@@ -160,7 +189,11 @@ mod tests {
         Package: linux-image-6.12.117+deb12-cloud-amd64\nVersion: 6.12.117-1~deb12u1\nSize: 100\n\n\
         Package: linux-image-6.1.0-56-amd64\nVersion: 6.1.192-2\nSize: 100\n\n\
         Package: linux-image-6.1.0-56-rt-amd64\nVersion: 6.1.192-2\nSize: 100\n\n\
-        Package: linux-image-7.3.4+deb13-amd64\nVersion: 7.3.4-1~bpo13+1\nSize: 100\n\n\
+        Package: linux-image-7.3.4+deb13-amd64\nVersion: 7.3.4-1~bpo13+1\nSize: 1900\n\
+        Depends: dracut | initramfs-tools (>= 0.120), linux-binary-7.3.4+deb13-amd64 (= 7.3.4-1~bpo13+1), \
+        linux-modules-7.3.4+deb13-amd64 (= 7.3.4-1~bpo13+1)\n\n\
+        Package: linux-binary-7.3.4+deb13-amd64\nVersion: 7.3.4-1~bpo13+1\nSize: 20000\n\n\
+        Package: linux-modules-7.3.4+deb13-amd64\nVersion: 7.3.4-1~bpo13+1\nSize: 300000\n\n\
         Package: linux-image-amd64\nVersion: 6.1.192-2\nSize: 100\n\nPackage: linuxlogo\nVersion: 6.12-1\n";
 
     #[test]
@@ -177,7 +210,8 @@ mod tests {
                 ("7.3", "linux-image-7.3.4+deb13-amd64"),
             ]
         );
-        assert_eq!(kernels[2].download_bytes, 107_179_464);
+        assert_eq!((kernels[2].download_bytes, kernels[2].parts.len()), (107_179_464, 0));
+        assert_eq!((kernels[3].download_bytes, kernels[3].parts.len()), (321_900, 2));
     }
 
     #[test]

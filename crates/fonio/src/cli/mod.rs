@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod documented;
 pub mod emulate;
+pub mod lab;
 pub mod mount;
 pub mod run;
 
@@ -80,6 +81,9 @@ pub enum Command {
     Run(Box<run::Run>),
     /// List the fixes, measure them on a workload, apply or undo them. Example: sudo fonio fix --prove webbench
     Fix(Box<run::Fix>),
+    /// Guests with Debian's kernels, for `fonio run --in lab:6.12` and the like. Example: fonio lab list
+    #[command(subcommand)]
+    Lab(lab::Lab),
     /// Run as one of the helper processes of `run`.
     #[command(hide = true)]
     Role {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fonio_experiment::Candidate;
 use fonio_host::{CpuShare, Filesystem, LinkRates};
+use fonio_lab::Wanted;
 use fonio_record::Quiet;
 
 use fonio_core::quantity::{parse_bytes, parse_duration};
@@ -104,6 +105,10 @@ pub struct SetupArgs {
     /// commas.
     #[arg(long, value_name = "PLACE", value_delimiter = ',', default_value = SetupArgs::ON_DEFAULT)]
     pub on: Vec<String>,
+    /// Run everything in a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest. Its clock does not
+    /// depend on what else this machine does.
+    #[arg(long = "in", value_name = "lab:KERNEL", value_parser = parse_kernel)]
+    pub guest: Option<Wanted>,
     /// Confirm that this block device may be overwritten.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
@@ -173,6 +178,10 @@ fn parse_repeat(text: &str) -> Result<Repeat, String> {
         _ if text == "auto" => Ok(Repeat::Auto),
         _ => Err("write a whole number from 1 to 1000, or auto".to_owned()),
     }
+}
+
+fn parse_kernel(text: &str) -> Result<Wanted, String> {
+    text.parse().map_err(|error: fonio_lab::LabError| error.to_string())
 }
 
 fn parse_candidate(text: &str) -> Result<Candidate, String> {

@@ -22,7 +22,7 @@ use fonio_workload::definition::{Workload, shipped};
 
 use crate::cli::Colour;
 use crate::cli::run::{Fix, Repeat, Run, SetupArgs};
-use crate::commands::{fix, launch};
+use crate::commands::{fix, lab, launch};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
@@ -63,6 +63,9 @@ pub fn play(role: &Role) -> Result<Exit> {
 
 /// Runs a workload.
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
+    if let Some(kernel) = &arguments.setup.guest {
+        return lab::run_in_guest(kernel, &arguments.setup);
+    }
     if arguments.launch.launch {
         return launch::run(arguments, colour);
     }
@@ -97,6 +100,9 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
 
 /// Measures fixes on a workload.
 pub fn prove(name: &str, arguments: &Fix, colour: Colour) -> Result<Exit> {
+    if let Some(kernel) = &arguments.setup.guest {
+        return lab::run_in_guest(kernel, &arguments.setup);
+    }
     let workload = &Workload::load(name)?;
     let best = arguments.best;
     if let Some(candidate) = &arguments.name {

@@ -1,0 +1,309 @@
+//! `fonio lab`, and the option `--in` of other commands: guests with Debian's kernels.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use fonio_lab::{Archive, Guest, Initramfs, Shape, Task, Userland, Wanted, stripped};
+use serde::Serialize;
+
+use crate::cli::lab::Lab;
+use crate::cli::run::SetupArgs;
+use crate::commands::run;
+use crate::exit::Exit;
+use crate::signals;
+
+/// Memory of a guest; all its files, and the data of its emulated devices, are in it.
+const MEMORY_MIB: u64 = 3072;
+/// Packages of every guest: a shell, and what this program needs.
+const BASE: &[&str] = &["busybox-static", "libc6", "libgcc-s1", "mount"];
+/// Modules of every guest, if its kernel has them as modules: devices, schedulers, and checksums that file systems ask for
+/// by the name of the algorithm.
+const MODULES: &[&str] = &[
+    "loop",
+    "ublk_drv",
+    "bfq",
+    "kyber-iosched",
+    "mq-deadline",
+    "crc32c_generic",
+    "crc32c_cryptoapi",
+    "ext4",
+];
+
+/// What a word of the command line needs in the guest.
+struct Needs {
+    /// The word: the name of a file system, of a command, or an option.
+    word: &'static str,
+    packages: &'static [&'static str],
+    tools: &'static [&'static str],
+    modules: &'static [&'static str],
+}
+
+const NEEDS: &[Needs] = &[
+    Needs { word: "xfs", packages: &["xfsprogs"], tools: &["mkfs.xfs"], modules: &["xfs"] },
+    Needs { word: "btrfs", packages: &["btrfs-progs"], tools: &["mkfs.btrfs"], modules: &["btrfs"] },
+    Needs { word: "f2fs", packages: &["f2fs-tools"], tools: &["mkfs.f2fs"], modules: &["f2fs"] },
+    Needs { word: "nilfs2", packages: &["nilfs-tools"], tools: &["mkfs.nilfs2"], modules: &["nilfs2"] },
+    Needs {
+        word: "vfat",
+        packages: &["dosfstools"],
+        tools: &["mkfs.vfat"],
+        modules: &["nls_ascii", "nls_cp437", "nls_iso8859-1", "nls_utf8", "vfat"],
+    },
+    Needs { word: "--link", packages: &["iproute2"], tools: &["ip", "tc"], modules: &["veth", "sch_tbf"] },
+    Needs { word: "bench", packages: &["fio"], tools: &["fio"], modules: &[] },
+];
+
+/// Runs `fonio lab`.
+pub fn run(command: &Lab) -> Result<Exit> {
+    match command {
+        Lab::List { all, json } => list(*all, *json)?,
+        Lab::Fetch { kernels } => fetch(kernels)?,
+        Lab::Shell { kernel } => shell(kernel)?,
+    }
+    Ok(Exit::Fine)
+}
+
+fn announce(text: &str) {
+    eprintln!("{text}");
+}
+
+/// `fonio lab list --json`.
+#[derive(Serialize)]
+struct Listing<'a> {
+    /// Where fetched files are.
+    folder: &'a Path,
+    kernels: &'a [fonio_lab::Kernel],
+}
+
+fn list(all: bool, json: bool) -> Result<()> {
+    let archive = Archive::open()?;
+    let mut kernels = archive.kernels(&announce)?;
+    if !all {
+        // The oldest come first.
+        kernels.reverse();
+        let mut last = String::new();
+        kernels.retain(|kernel| {
+            let is_newest = kernel.series != last;
+            last.clone_from(&kernel.series);
+            is_newest || kernel.fetched
+        });
+        kernels.reverse();
+    }
+    let mut out = io::stdout().lock();
+    if json {
+        let listing = Listing { folder: archive.folder(), kernels: &kernels };
+        return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&listing)?)?);
+    }
+    writeln!(out, "{:<10} {:<24} {:>12}", "KERNEL", "DEBIAN'S VERSION", "")?;
+    for kernel in &kernels {
+        let state = match kernel.fetched {
+            true => "on this machine".to_owned(),
+            false => format!("{} MiB to fetch", kernel.download_bytes >> 20),
+        };
+        writeln!(out, "lab:{:<6} {:<24} {state:>16}", kernel.series, kernel.version)?;
+    }
+    writeln!(out, "\nFetched files are in {}.", archive.folder().display())?;
+    writeln!(out, "Next: `fonio run webbench --on ridata --in lab:6.12`, or `fonio lab shell`.")?;
+    Ok(())
+}
+
+fn fetch(kernels: &[Wanted]) -> Result<()> {
+    let archive = Archive::open()?;
+    for wanted in kernels {
+        let (kernel, _) = archive.kernel(wanted, &announce)?;
+        println!("Linux {} is on this machine.", kernel.version);
+    }
+    let mut packages = BASE.to_vec();
+    packages.push("e2fsprogs");
+    packages.extend(NEEDS.iter().flat_map(|needs| needs.packages));
+    archive.userland(&packages, &announce)?;
+    println!("The programs of guests are on this machine.");
+    Ok(())
+}
+
+fn shell(wanted: &Wanted) -> Result<()> {
+    ensure!(io::stdin().is_terminal(), "a shell needs a terminal; to run a command in a guest, use --in");
+    let archive = Archive::open()?;
+    let everything: Vec<&Needs> = NEEDS.iter().filter(|needs| needs.word != "bench").collect();
+    let guest = guest(&archive, wanted, Shape::Test, &everything)?;
+    Ok(fonio_lab::shell(guest, &archive)?)
+}
+
+/// Prepares a guest with this program.
+fn guest(archive: &Archive, wanted: &Wanted, shape: Shape, needs: &[&Needs]) -> Result<Guest> {
+    let (_, kernel) = archive.kernel(wanted, &announce)?;
+    let mut packages = BASE.to_vec();
+    packages.push("e2fsprogs");
+    packages.extend(needs.iter().flat_map(|needs| needs.packages));
+    let userland = archive.userland(&packages, &announce)?;
+    let mut files = Initramfs::new(&userland)?;
+    let tools = ["mount", "umount", "mkfs.ext4", "mkfs.ext3"].iter();
+    for tool in tools.chain(needs.iter().flat_map(|needs| needs.tools)) {
+        files.add_tool(tool)?;
+    }
+    add_own_program(archive, &userland, &mut files)?;
+    let modules = needs.iter().flat_map(|needs| needs.modules).copied().collect();
+    Ok(Guest { kernel, shape, memory_mib: MEMORY_MIB, modules, wishes: MODULES.to_vec(), files })
+}
+
+/// Adds this program, without its debug information, which is several times as large as the program.
+fn add_own_program(archive: &Archive, _userland: &Userland, files: &mut Initramfs) -> Result<()> {
+    let program = std::env::current_exe().context("cannot find the fonio executable")?;
+    let modified = fs::metadata(&program)?.modified()?.duration_since(std::time::UNIX_EPOCH)?;
+    let copy = archive.folder().join(format!("fonio-{}", modified.as_nanos()));
+    if !copy.exists() {
+        for old in fs::read_dir(archive.folder())?.flatten() {
+            if old.file_name().to_string_lossy().starts_with("fonio-") {
+                // Another process may be using it, and may have removed it.
+                let _ = fs::remove_file(old.path());
+            }
+        }
+        let scratch = tempfile::Builder::new().prefix("fonio-").tempfile_in(archive.folder())?;
+        stripped(&program, scratch.path())?;
+        scratch.persist(&copy)?;
+    }
+    Ok(files.add_program(&copy, Path::new("usr/bin/fonio"))?)
+}
+
+/// Runs this command line in a guest with the kernel `wanted`, without its option `--in`; brings the results back.
+pub fn run_in_guest(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
+    let stop = signals::watch()?;
+    check(setup)?;
+    let archive = Archive::open()?;
+    let here = std::env::current_dir().context("cannot find the current directory")?;
+    let mut words: Vec<String> = Vec::new();
+    for word in without_in(std::env::args_os().skip(1)) {
+        let text = word.into_string();
+        words.push(text.map_err(|word| anyhow::anyhow!("{word:?} is not UTF-8, which guests need"))?);
+    }
+    let out = run::results_directory(setup.out.as_deref())?;
+    if setup.out.is_none() {
+        let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
+        words.splice(at..at, ["--output".to_owned(), out.display().to_string()]);
+    }
+    let result = in_guest(&archive, wanted, setup, &here, &words, &out, &stop);
+    // Not there if the command failed.
+    let _ = fs::remove_dir(&out);
+    result
+}
+
+fn in_guest(
+    archive: &Archive,
+    wanted: &Wanted,
+    setup: &SetupArgs,
+    here: &Path,
+    words: &[String],
+    out: &Path,
+    stop: &std::sync::atomic::AtomicBool,
+) -> Result<Exit> {
+    let needs = needs_of(words);
+    let mut guest = guest(archive, wanted, Shape::Bench, &needs)?;
+    for input in words.iter().flat_map(|word| word.split(',')).map(|word| here.join(word)) {
+        if input.is_file() && !input.starts_with(here.join(out)) {
+            guest.files.add_copy(&input, &input)?;
+        }
+    }
+    let mut command =
+        vec!["env".to_owned(), "USER=root".to_owned(), format!("COLUMNS={}", columns()), "fonio".to_owned()];
+    command.extend_from_slice(words);
+    let mut bring = vec![here.join(out)];
+    bring.extend(setup.html.as_ref().map(|page| here.join(page)));
+    // Beside the results, so that they are only renamed.
+    let parent = bring[0].parent().unwrap_or(here);
+    let staging = tempfile::Builder::new().prefix(".fonio-lab-").tempdir_in(parent);
+    let staging = staging.with_context(|| format!("cannot write into {}", parent.display()))?;
+    let task = Task { words: &command, folder: here, bring: &bring, to: staging.path() };
+    let release = guest.kernel.release.clone();
+    let ended = guest.run(archive, &task, stop, &announce)?;
+    for path in &bring {
+        let brought = staging.path().join(path.strip_prefix("/").unwrap_or(path));
+        if brought.exists() {
+            if path.is_dir() {
+                fs::remove_dir(path).with_context(|| format!("cannot replace {}", path.display()))?;
+            }
+            fs::rename(&brought, path).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    eprintln!(
+        "In a guest with Linux {release}: {:.1} s by its clock; {:.1} s on this machine, of which {:.1} s to boot.",
+        ended.took_s, ended.host_s, ended.booted_host_s
+    );
+    Ok(if ended.code == 0 { Exit::Fine } else { Exit::Command(ended.code) })
+}
+
+/// Refuses what a guest cannot do.
+fn check(setup: &SetupArgs) -> Result<()> {
+    for place in &setup.on {
+        if Path::new(place).is_dir() || place.starts_with("/dev/") {
+            bail!(
+                "a guest has no disk of this machine: {place} is not there; name an emulated device, for example --on ridata \
+                 (`fonio device list`)"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The needs of a command line, by its words.
+fn needs_of(words: &[String]) -> Vec<&'static Needs> {
+    let parts: Vec<&str> = words.iter().flat_map(|word| word.split([',', '=', '+'])).collect();
+    NEEDS.iter().filter(|needs| parts.contains(&needs.word)).collect()
+}
+
+/// The command line without `--in KERNEL`.
+fn without_in(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let (mut kept, mut words) = (Vec::new(), words);
+    while let Some(word) = words.next() {
+        if word == "--" {
+            kept.push(word);
+            kept.extend(words);
+            break;
+        } else if word == "--in" {
+            // Its value.
+            words.next();
+        } else if !word.to_string_lossy().starts_with("--in=") {
+            kept.push(word);
+        }
+    }
+    kept
+}
+
+/// The width of this terminal.
+fn columns() -> usize {
+    terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_guest_gets_the_command_line_without_the_guest() {
+        for (given, expected) in [
+            ("run webbench --in lab:6.12 --on ridata", "run webbench --on ridata"),
+            ("run --in=lab webbench", "run webbench"),
+            ("run --launch --in lab -- sh --in x", "run --launch -- sh --in x"),
+        ] {
+            let kept = without_in(words(given).into_iter().map(OsString::from));
+            assert_eq!(
+                kept.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn a_guest_gets_what_the_command_line_needs() {
+        let names = |text: &str| needs_of(&words(text)).iter().map(|needs| needs.word).collect::<Vec<_>>();
+        assert_eq!(names("run webbench --fs ext4,nilfs2 --on ridata"), ["nilfs2"]);
+        assert_eq!(names("fix f2fs --prove webbench --link wifi"), ["f2fs", "--link"]);
+        assert_eq!(names("run webbench --fs=vfat"), ["vfat"]);
+    }
+}

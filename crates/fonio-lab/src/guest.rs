@@ -22,6 +22,8 @@ use crate::{Archive, Initramfs, KernelFiles, LabError, programs};
 const QEMU: &str = "qemu-system-x86_64";
 const QEMU_PACKAGE: &str = "qemu-system-x86";
 const INIT: &str = include_str!("init.sh");
+/// The drivers of the ports; in some kernels they are modules.
+const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 /// Lines of the console in an error.
 const LINES_SHOWN: usize = 8;
 /// Memory that must be free beside the guest's own.
@@ -266,7 +268,8 @@ impl Guest {
         if free < self.memory_mib + SPARE_MIB {
             return Err(LabError::Memory { needs: self.memory_mib + SPARE_MIB, free });
         }
-        let modules = Modules::of(&self.kernel)?.for_all(&self.modules, &self.wishes)?;
+        let needed = [PORT_MODULES, &self.modules].concat();
+        let modules = Modules::of(&self.kernel)?.for_all(&needed, &self.wishes)?;
         for (number, module) in modules.into_iter().enumerate() {
             let path = format!("modules/{number:03}-{}.ko", module.name);
             self.files.add_bytes(&path, 0o644, module.bytes);

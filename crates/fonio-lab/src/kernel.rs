@@ -135,7 +135,9 @@ impl<'a> Paragraph<'a> {
         let depends = self.field("Depends").unwrap_or_default().split(", ");
         let names = depends.filter_map(|depends| depends.split(' ').next());
         let parts: Vec<String> = names
-            .filter(|name| name.starts_with("linux-binary-") || name.starts_with("linux-modules-"))
+            .filter(|name| {
+                name.starts_with("linux-") && name.ends_with(&format!("-{release}-{architecture}"))
+            })
             .map(str::to_owned)
             .collect();
         let all = parts.iter().map(String::as_str).chain([package]);
@@ -174,8 +176,10 @@ impl KernelFiles {
             LabError::system("find modules in", &folder)(std::io::ErrorKind::NotFound.into())
         })?;
         let release = entry.file_name().to_string_lossy().into_owned();
+        let modules = folder.join(&release);
         let image = files.join(format!("boot/vmlinuz-{release}"));
-        Ok(KernelFiles { modules: folder.join(&release), release, image })
+        let image = if image.exists() { image } else { modules.join("vmlinuz") };
+        Ok(KernelFiles { release, image, modules })
     }
 }
 

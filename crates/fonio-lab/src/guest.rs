@@ -135,9 +135,17 @@ impl Drop for Place {
 /// A line of the guest's control port.
 #[derive(Debug, PartialEq)]
 enum Event {
-    Begun { uptime: f64 },
-    Done { code: u8, uptime: f64 },
-    End,
+    Begun {
+        uptime: f64,
+    },
+    Done {
+        code: u8,
+        uptime: f64,
+    },
+    /// The files have been sent, from so many of the paths.
+    End {
+        paths: usize,
+    },
 }
 
 impl Event {
@@ -148,7 +156,7 @@ impl Event {
             ["done", code, uptime] => {
                 Some(Event::Done { code: code.parse().ok()?, uptime: uptime.parse().ok()? })
             }
-            ["end"] => Some(Event::End),
+            ["end", paths] => Some(Event::End { paths: paths.parse().ok()? }),
             _ => None,
         }
     }
@@ -203,8 +211,8 @@ impl Guest {
         }
         let [control, out, err, files] = <[UnixStream; 4]>::try_from(streams).expect("four ports");
         let copies = [
-            thread::spawn(move || io::copy(&mut &out, &mut io::stdout())),
-            thread::spawn(move || io::copy(&mut &err, &mut io::stderr())),
+            thread::spawn(move || pass_on(&out, &mut io::stdout())),
+            thread::spawn(move || pass_on(&err, &mut io::stderr())),
         ];
         let mut unpack = Command::new("tar");
         unpack.args(["-xf", "-", "-C"]).arg(command.to).stdin(std::os::fd::OwnedFd::from(files));
@@ -221,12 +229,12 @@ impl Guest {
                 }
             }
         });
-        let (mut begun, mut done, mut ended) = (None, None, false);
-        while !ended {
+        let (mut begun, mut done, mut sent) = (None, None, None);
+        while sent.is_none() {
             match events.recv_timeout(Duration::from_millis(100)) {
                 Ok(Event::Begun { uptime }) => begun = Some((uptime, began.elapsed().as_secs_f64())),
                 Ok(Event::Done { code, uptime }) => done = Some((code, uptime)),
-                Ok(Event::End) => ended = true,
+                Ok(Event::End { paths }) => sent = Some(paths),
                 Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
                 Err(_) => break,
             }
@@ -234,7 +242,7 @@ impl Guest {
         if stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted);
         }
-        let (Some((booted_s, booted_host_s)), Some((code, uptime)), true) = (begun, done, ended) else {
+        let (Some((booted_s, booted_host_s)), Some((code, uptime)), Some(sent)) = (begun, done, sent) else {
             machine.wait(stop)?;
             let when = match (begun, done) {
                 (None, _) => "before it was ready",
@@ -248,8 +256,8 @@ impl Guest {
         copies.into_iter().for_each(|copy| drop(copy.join()));
         io::stdout().flush().map_err(LabError::system("write to", "standard output"))?;
         let unpacked = unpacking.wait_with_output().map_err(LabError::system("wait for", "tar"))?;
-        // An empty archive is none for tar, but no mistake.
-        if !unpacked.status.success() && !command.bring.is_empty() {
+        // For tar, nothing is no archive.
+        if !unpacked.status.success() && sent > 0 {
             let reason = String::from_utf8_lossy(&unpacked.stderr).trim().to_owned();
             return Err(LabError::BadFiles { reason });
         }
@@ -419,6 +427,14 @@ fn free_mib() -> Option<u64> {
     Some(kib >> 10)
 }
 
+/// Copies the output of a guest. If nobody reads ours any more (`| head`), the rest is dropped: a guest whose output is not
+/// taken would wait for ever.
+fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
+    if io::copy(&mut from, to).is_err() {
+        let _ = io::copy(&mut from, &mut io::sink());
+    }
+}
+
 /// A word as a shell reads it back unchanged.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -440,7 +456,7 @@ mod tests {
     fn lines_of_the_control_port() {
         assert_eq!(Event::parse("begin 6.12.1-amd64 2.71"), Some(Event::Begun { uptime: 2.71 }));
         assert_eq!(Event::parse("done 3 9.5"), Some(Event::Done { code: 3, uptime: 9.5 }));
-        assert_eq!(Event::parse("end"), Some(Event::End));
+        assert_eq!(Event::parse("end 2"), Some(Event::End { paths: 2 }));
         assert_eq!(Event::parse("done 300 9.5"), None);
     }
 }

@@ -36,10 +36,11 @@ cd "$(cat /etc/fonio/folder)" || exit
 sh /etc/fonio/command </dev/null >"$(port fonio.out)" 2>"$(port fonio.err)"
 code=$?
 echo "done $code $(cut -d ' ' -f 1 /proc/uptime)" >&3
+set --
 while read -r path; do
-    test ! -e "$path" || echo "${path#/}"
-done </etc/fonio/bring >/run/bring
-tar -cf - -C / -T /run/bring >"$(port fonio.files)"
-echo "end" >&3
+    test ! -e "$path" || set -- "$@" "${path#/}"
+done </etc/fonio/bring
+test $# = 0 || tar -cf - -C / "$@" >"$(port fonio.files)"
+echo "end $#" >&3
 sync
 poweroff -f

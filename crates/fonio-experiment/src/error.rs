@@ -31,6 +31,14 @@ pub enum ExperimentError {
         /// The reason.
         reason: &'static str,
     },
+    /// A list has the same value twice.
+    #[error("{option} names {value} twice")]
+    NamedTwice {
+        /// The option of the command line.
+        option: &'static str,
+        /// The value.
+        value: String,
+    },
     /// An error of the test bed.
     #[error(transparent)]
     Host(#[from] HostError),

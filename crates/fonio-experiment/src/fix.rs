@@ -3,7 +3,7 @@
 //! | fix | study |
 //! |---|---|
 //! | places in memory, no sync, PCM, RAID-0 | Kim, Agrawal, Ungureanu (TOS 2012), sections 5.1 to 5.5 |
-//! | WAL, commit interval, noatime, scheduler | common advice, measured here |
+//! | WAL, commit interval, noatime, scheduler, log-structured file systems | common advice, measured here |
 
 use fonio_host::{Filesystem, Setting};
 use fonio_workload::definition::{Journal, Synchronous, Workload};
@@ -200,7 +200,9 @@ pub const FIXES: &[Fix] = &[
         source: "ext4's documentation",
         needs_hardware: false,
         real: Real::Setting(|| Setting::CommitInterval(30)),
-        change: |setup, _| mount_option(setup, "commit=30", &[Filesystem::Ext4, Filesystem::Ext3]),
+        change: |setup, _| {
+            mount_option(setup, "commit=30", |of| matches!(of, Filesystem::Ext4 | Filesystem::Ext3))
+        },
     },
     Fix {
         name: "noatime",
@@ -209,7 +211,7 @@ pub const FIXES: &[Fix] = &[
         source: "mount's documentation",
         needs_hardware: false,
         real: Real::Setting(|| Setting::NoAccessTimes),
-        change: |setup, _| mount_option(setup, "noatime", &Filesystem::ALL),
+        change: |setup, _| mount_option(setup, "noatime", Filesystem::has_access_times),
     },
     Fix {
         name: "bfq",
@@ -228,6 +230,33 @@ pub const FIXES: &[Fix] = &[
         needs_hardware: false,
         real: Real::Setting(|| Setting::Scheduler("mq-deadline".to_owned())),
         change: |setup, _| scheduler(setup, "mq-deadline"),
+    },
+    Fix {
+        name: "f2fs",
+        does: "F2FS, a log-structured file system for flash; the device has to be reformatted",
+        // fsync_mode=posix, and DEF_CP_INTERVAL of fs/f2fs/f2fs.h: 60 s, and later while the device is busy.
+        loses: Loss::Recent(
+            "A power cut loses no synced file, but can lose unsynced changes of about the last minute. Unlike on ext4, syncing one file does not make earlier renames of others durable.",
+        ),
+        source: "F2FS's documentation",
+        needs_hardware: false,
+        real: Real::ByHand(
+            "Reformatting destroys the data on the device. Back them up, unmount the device, run mkfs.f2fs -f DEVICE, write the type f2fs into its line of /etc/fstab, mount it, and restore the data.",
+        ),
+        change: |setup, _| another_filesystem(setup, Filesystem::F2fs),
+    },
+    Fix {
+        name: "nilfs2",
+        does: "NILFS2, a log-structured file system with checkpoints, measured without its cleaner; the device has to be reformatted",
+        // A checkpoint every few seconds and at every sync, with order=relaxed and with order=strict; ext4's default
+        // keeps unsynced data for longer.
+        loses: Loss::Nothing,
+        source: "NILFS2's documentation",
+        needs_hardware: false,
+        real: Real::ByHand(
+            "Reformatting destroys the data on the device. Back them up, unmount the device, run mkfs.nilfs2 -f DEVICE, write the type nilfs2 into its line of /etc/fstab, mount it (which starts nilfs_cleanerd, the daemon that frees space), and restore the data.",
+        ),
+        change: |setup, _| another_filesystem(setup, Filesystem::Nilfs2),
     },
 ];
 
@@ -333,11 +362,11 @@ fn another_device(setup: &mut Setup, profile: impl FnOnce(&str) -> String) -> Re
     }
 }
 
-fn mount_option(setup: &mut Setup, option: &str, on: &[Filesystem]) -> Result<(), &'static str> {
+fn mount_option(setup: &mut Setup, option: &str, has: fn(Filesystem) -> bool) -> Result<(), &'static str> {
     if !setup.owns_filesystem() {
         return Err("fonio does not remount the file system of a directory");
     }
-    if !on.contains(&setup.filesystem) {
+    if !has(setup.filesystem) {
         return Err("the file system does not have this option");
     }
     setup.mount_options.push(option.to_owned());
@@ -350,6 +379,17 @@ fn scheduler(setup: &mut Setup, name: &str) -> Result<(), &'static str> {
             "fonio run does not change the device of a directory; `fonio fix NAME --apply PATH` does",
         );
     }
-    setup.scheduler = name.to_owned();
+    setup.scheduler = Some(name.to_owned());
+    Ok(())
+}
+
+fn another_filesystem(setup: &mut Setup, filesystem: Filesystem) -> Result<(), &'static str> {
+    if !setup.owns_filesystem() {
+        return Err("fonio does not format the device of a directory");
+    }
+    if !setup.mount_options.is_empty() {
+        return Err("the mount options are those of another file system");
+    }
+    setup.filesystem = filesystem;
     Ok(())
 }

@@ -15,6 +15,7 @@ mod error;
 pub mod fix;
 mod launch;
 mod layers;
+mod matrix;
 mod report;
 mod run;
 mod series;
@@ -31,6 +32,7 @@ pub use launch::{
     PartKind, launch_document, launch_series,
 };
 pub use layers::{Layer, LayerResult, Layers, LayersOptions, measure_layers};
+pub use matrix::{Combination, Matrix};
 pub use report::document;
 pub use run::{Run, RunOptions, run_once};
 pub use series::{RunFigures, Series, Variation, VariationResult, fastest, run_series, variations};

@@ -10,6 +10,7 @@ use fonio_report::document::{
     Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
 };
 
+use crate::matrix::BESIDE;
 use crate::series::{RunFigures, Series, VariationResult};
 use crate::trial::RunTimes;
 
@@ -104,6 +105,9 @@ fn shown(series: &Series) -> (Tone, String) {
             Tone::Notice,
             format!("{took}; the only fixes shown to be faster can lose or corrupt data at a power cut."),
         ),
+        _ if others.iter().all(|variation| variation.power_cut.is_none()) => {
+            (Tone::Plain, format!("{took}; no other setup was shown to be faster."))
+        }
         _ => (Tone::Plain, format!("{took}; no tested fix was shown to be faster.")),
     }
 }
@@ -126,13 +130,22 @@ fn faster(variation: &VariationResult) -> Option<(f64, f64, f64)> {
     Some((1.0 / change.high?, 1.0 / change.ratio?, 1.0 / change.low?))
 }
 
+/// Returns the setups' names for tables, where they must be short. If all setups are on one place and differ in their file
+/// systems or schedulers, the place is left out; the title names it.
+fn labels(series: &Series) -> Vec<&str> {
+    let names = series.variations.iter().map(|variation| variation.name.as_str());
+    let place = names.clone().next().and_then(|first| Some(first.split_once(BESIDE)?.0)).unwrap_or_default();
+    let beside = |name| str::strip_prefix(name, place)?.strip_prefix(BESIDE);
+    names.clone().map(beside).collect::<Option<Vec<&str>>>().unwrap_or_else(|| names.collect())
+}
+
 fn section(series: &Series) -> Section {
     let tried = series.variations.len() - usize::from(!series.variations.is_empty());
     let faster = series.variations.iter().filter(|variation| answer(variation) == Answer::Lower).count();
     let (question, said) = match tried {
         0 => (
             "How long did it take?",
-            "Only one setup was run; add --fix or another --on to compare.".to_owned(),
+            "Only one setup was run; to compare, add --fix or another --on, --fs or --scheduler.".to_owned(),
         ),
         _ => (
             "What would make it faster?",
@@ -142,7 +155,8 @@ fn section(series: &Series) -> Section {
     let mut notes: Vec<String> = series
         .variations
         .iter()
-        .filter_map(|variation| Some(format!("{}: {}", variation.name, variation.power_cut.as_ref()?)))
+        .zip(labels(series))
+        .filter_map(|(variation, label)| Some(format!("{label}: {}", variation.power_cut.as_ref()?)))
         .collect();
     if tried > 0 {
         notes.push(
@@ -163,7 +177,7 @@ fn section(series: &Series) -> Section {
 }
 
 fn table(series: &Series) -> Table {
-    let row = |variation: &VariationResult| {
+    let row = |(variation, label): (&VariationResult, &str)| {
         let runs = variation.runs.len() as f64;
         let mean = |value: fn(&RunFigures) -> f64| variation.runs.iter().map(value).sum::<f64>() / runs;
         let judgement = match answer(variation) {
@@ -184,7 +198,7 @@ fn table(series: &Series) -> Table {
         // A mean over only some of the runs would be taken for the mean of all.
         let busy: Option<f64> = variation.runs.iter().map(|run| run.busy_share).sum();
         vec![
-            Cell::Name(variation.name.clone()),
+            Cell::Name(label.to_owned()),
             times(variation),
             gain,
             judgement,
@@ -209,7 +223,7 @@ fn table(series: &Series) -> Table {
             Column::new("Flushes").or_drop(),
             Column::noted("Busy", "Time with a request in flight, over the run time.").or_drop(),
         ],
-        rows: series.variations.iter().map(row).collect(),
+        rows: series.variations.iter().zip(labels(series)).map(row).collect(),
         ..Table::default()
     }
 }
@@ -247,10 +261,7 @@ fn figure(series: &Series) -> Option<Figure> {
         caption: "Shorter is better.".into(),
         plot: Plot::Interval,
         x: Axis::linear("Run time", Unit::S),
-        y: Axis::categories(
-            "Setup",
-            series.variations.iter().map(|variation| variation.name.clone()).collect(),
-        ),
+        y: Axis::categories("Setup", labels(series).into_iter().map(str::to_owned).collect()),
         z: None,
         series: curves.into_iter().filter(|curve| !curve.x.is_empty()).collect(),
         marks: Vec::new(),
@@ -327,7 +338,25 @@ mod tests {
             of(vec![result("c", true, &BASE)]),
             "web on card took 10 s; no tested fix was shown to be faster."
         );
+        assert_eq!(
+            of(vec![VariationResult { power_cut: None, ..result("disk", true, &BASE) }]),
+            "web on card took 10 s; no other setup was shown to be faster."
+        );
         assert!(of(vec![result("c", true, &[5.0])]).contains("--repeat 3"));
+    }
+
+    #[test]
+    fn labels_leave_out_a_place_that_all_setups_have() {
+        for (names, expected) in [
+            (&["card", "card, wal"][..], &["card", "card, wal"][..]),
+            (&["card with ext4", "card with ext4, wal", "card with xfs"], &["ext4", "ext4, wal", "xfs"]),
+            (&["a with none", "b with none"], &["a with none", "b with none"]),
+            (&["card with a hole", "disk"], &["card with a hole", "disk"]),
+            (&[], &[]),
+        ] {
+            let variations = names.iter().map(|name| result(name, true, &BASE)).collect();
+            assert_eq!(labels(&Series { variations, ..series(Vec::new()) }), expected);
+        }
     }
 
     #[test]

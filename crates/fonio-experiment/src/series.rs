@@ -25,18 +25,21 @@ pub struct Variation {
 }
 
 /// Returns the arms of a comparison: each of `setups` unchanged, and with each of `candidates`. A fix is compared with
-/// its own setup without the fix, each further setup with the first one. `refused` is called for a fix that does not
-/// apply to a setup: an error ends the planning, `Ok` leaves the fix out.
+/// its own setup without the fix, each further setup with the first one. `possible` checks whether this machine can make a
+/// setup, as [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup, that is not
+/// possible, or that makes one of `setups`: an error ends the planning, `Ok` leaves the fix out.
 ///
 /// # Errors
 ///
-/// The error of `refused`.
+/// The error of `possible` for one of `setups`, and the error of `refused`.
 pub fn variations(
     setups: &[(String, Setup)],
     candidates: &[Candidate],
     workload: &Workload,
+    possible: &dyn Fn(&Setup) -> Result<(), ExperimentError>,
     refused: &mut dyn FnMut(ExperimentError) -> Result<(), ExperimentError>,
 ) -> Result<Vec<Arm<Variation>>, ExperimentError> {
+    setups.iter().try_for_each(|(_, plain)| possible(plain))?;
     let mut arms: Vec<Arm<Variation>> = Vec::new();
     for (name, plain) in setups {
         let base = arms.len();
@@ -47,7 +50,14 @@ pub fn variations(
         });
         for candidate in candidates {
             let mut setup = plain.clone();
-            match candidate.apply(&mut setup, workload) {
+            let applied = candidate.apply(&mut setup, workload).and_then(|()| {
+                if setups.iter().any(|(_, plain)| *plain == setup) {
+                    let reason = "the plan already has this setup";
+                    return Err(ExperimentError::NotApplicable { fix: candidate.name(), reason });
+                }
+                possible(&setup)
+            });
+            match applied {
                 Ok(()) => arms.push(Arm {
                     name: format!("{name}, {}", candidate.name()),
                     compared_with: Some(base),
@@ -254,6 +264,8 @@ pub fn fastest(arms: &[Arm<Variation>], once: &Series, count: usize) -> Vec<Arm<
 
 #[cfg(test)]
 mod tests {
+    use fonio_host::{Filesystem, HostError};
+
     use super::*;
     use crate::setup::Storage;
 
@@ -305,7 +317,7 @@ mod tests {
         let setups = [("card".to_owned(), card), (".".to_owned(), folder)];
         let candidates = ["wal-full", "noatime"].map(|name| Candidate::parse(name).expect("it is listed"));
         let mut refused = Vec::new();
-        let arms = variations(&setups, &candidates, &workload, &mut |error| {
+        let arms = variations(&setups, &candidates, &workload, &|_| Ok(()), &mut |error| {
             refused.push(error.to_string());
             Ok(())
         });
@@ -320,8 +332,48 @@ mod tests {
         ];
         assert_eq!(named, expected);
         assert!(refused.len() == 1 && refused[0].contains("noatime"), "{refused:?}");
-        let strict = variations(&setups, &candidates, &workload, &mut Err);
+        let strict = variations(&setups, &candidates, &workload, &|_| Ok(()), &mut Err);
         assert!(matches!(strict, Err(ExperimentError::NotApplicable { .. })));
+    }
+
+    /// Plans fixes on setups with these file systems, on a kernel without NILFS2. Returns the arms and what was left out.
+    fn planned(
+        filesystems: &[Filesystem],
+        fixes: &[&str],
+    ) -> Result<(Vec<String>, Vec<String>), ExperimentError> {
+        let workload = Workload::load("webbench").expect("it is shipped");
+        let plain = Setup::on(Storage::Profile("ridata".to_owned()));
+        let setups: Vec<_> = filesystems
+            .iter()
+            .map(|filesystem| (filesystem.to_string(), Setup { filesystem: *filesystem, ..plain.clone() }))
+            .collect();
+        let candidates: Vec<_> = fixes.iter().map(|name| Candidate::parse(name).expect("listed")).collect();
+        let has = |setup: &Setup| match setup.filesystem {
+            Filesystem::Nilfs2 => {
+                let (release, what) = ("6.18.0".to_owned(), "nilfs2".to_owned());
+                Err(HostError::NotInKernel { release, what }.into())
+            }
+            _ => Ok(()),
+        };
+        let mut left_out = Vec::new();
+        let arms = variations(&setups, &candidates, &workload, &has, &mut |error| {
+            left_out.push(error.to_string());
+            Ok(())
+        })?;
+        Ok((arms.into_iter().map(|arm| arm.name).collect(), left_out))
+    }
+
+    #[test]
+    fn a_fix_that_the_kernel_or_the_plan_refuses_is_left_out() {
+        use Filesystem::{Ext4, F2fs, Nilfs2};
+        let (arms, left_out) = planned(&[Ext4], &["f2fs", "nilfs2"]).expect("fixes may be left out");
+        assert_eq!(arms, ["ext4", "ext4, f2fs"]);
+        assert_eq!(left_out, ["this kernel (6.18.0) has no nilfs2"]);
+        let (arms, left_out) = planned(&[Ext4, F2fs], &["f2fs"]).expect("fixes may be left out");
+        assert_eq!(arms, ["ext4", "f2fs"]);
+        assert_eq!(left_out, ["the fix f2fs cannot be tried here: the plan already has this setup"; 2]);
+        let refused = planned(&[Ext4, Nilfs2], &[]).expect_err("a setup is not left out");
+        assert_eq!(refused.to_string(), "this kernel (6.18.0) has no nilfs2");
     }
 
     #[test]

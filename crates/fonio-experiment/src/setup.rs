@@ -7,6 +7,8 @@ use fonio_core::ByteCount;
 use fonio_host::{Confirmation, CpuShare, Filesystem, LinkRates};
 use fonio_workload::Overrides;
 
+use crate::error::ExperimentError;
+
 /// The storage that a workload runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
@@ -43,8 +45,8 @@ pub struct Setup {
     pub filesystem: Filesystem,
     /// Mount options, separated by commas.
     pub mount_options: Vec<String>,
-    /// The I/O scheduler.
-    pub scheduler: String,
+    /// The I/O scheduler; `None` for none on an emulated device, and for the current one on a block device.
+    pub scheduler: Option<String>,
     /// The link to the server; loopback if there is none.
     pub link: Option<LinkRates>,
     /// Directories of the workload that are on another medium.
@@ -58,14 +60,14 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns the plain setup on `storage`: ext4, no scheduler, no link, 2 GiB.
+    /// Returns the plain setup on `storage`: ext4, no chosen scheduler, no link, 2 GiB.
     pub fn on(storage: Storage) -> Setup {
         Setup {
             storage,
             size: ByteCount(2 << 30),
             filesystem: Filesystem::Ext4,
             mount_options: Vec::new(),
-            scheduler: "none".to_owned(),
+            scheduler: None,
             link: None,
             moved: BTreeMap::new(),
             at_floor: false,
@@ -77,5 +79,20 @@ impl Setup {
     /// Returns whether the file system is made for the workload, so that its options can be chosen.
     pub fn owns_filesystem(&self) -> bool {
         !matches!(self.storage, Storage::Directory(_))
+    }
+
+    /// Checks that the running kernel has the file system and the scheduler of the setup.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotInKernel`](fonio_host::HostError::NotInKernel) in [`ExperimentError::Host`].
+    pub fn check_kernel(&self) -> Result<(), ExperimentError> {
+        if self.owns_filesystem() {
+            self.filesystem.check_kernel()?;
+        }
+        if let Some(scheduler) = &self.scheduler {
+            fonio_host::check_scheduler(scheduler)?;
+        }
+        Ok(())
     }
 }

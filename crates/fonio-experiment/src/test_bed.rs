@@ -21,6 +21,9 @@ use crate::setup::{Medium, Setup, Storage};
 /// Size of a place in memory: more than any workload writes. Memory is only used as data are written.
 const MEMORY_PLACE: u64 = 1 << 30;
 
+/// The scheduler of an emulated device if the setup has none.
+const NO_SCHEDULER: &str = "none";
+
 /// How this program starts itself in its other roles: its file, and the arguments of each role.
 #[derive(Clone, Debug)]
 pub struct Roles {
@@ -102,8 +105,15 @@ impl TestBed {
             _ => {
                 let dir = bed.base(setup, seed, roles)?;
                 bed.unpace()?;
+                let how: &[&str] = if setup.filesystem.has_unix_files() {
+                    &["-a"]
+                } else {
+                    // Owners cannot be kept, and symbolic links become the files that they name.
+                    &["-rL", "--preserve=timestamps"]
+                };
                 for path in with {
-                    let words = [OsStr::new("-a"), OsStr::new("--"), path.as_os_str(), dir.as_os_str()];
+                    let mut words: Vec<&OsStr> = how.iter().map(OsStr::new).collect();
+                    words.extend([OsStr::new("--"), path.as_os_str(), dir.as_os_str()]);
                     fonio_host::run("cp", "coreutils", &words)?;
                 }
                 dir
@@ -228,6 +238,9 @@ impl TestBed {
             }
             Storage::Device { path, confirmation } => {
                 fonio_host::check_empty(path, *confirmation)?;
+                if let Some(scheduler) = &setup.scheduler {
+                    fonio_host::borrow_scheduler(path, scheduler, self.ledger())?;
+                }
                 setup.filesystem.make(path)?;
                 let options = setup.mount_options.join(",");
                 let (dir, _) = fonio_host::mount(self.ledger(), path, setup.filesystem, None, &options)?;
@@ -289,7 +302,7 @@ impl TestBed {
             confirmation: Confirmation::NamedTwice,
             mount: Some(PathBuf::new()),
             mount_options: mount_options.to_owned(),
-            scheduler: setup.scheduler.clone(),
+            scheduler: setup.scheduler.clone().unwrap_or_else(|| NO_SCHEDULER.to_owned()),
             at_floor: setup.at_floor,
             state_dir: Ledger::default_dir(),
         };

@@ -27,8 +27,26 @@ pub enum HostError {
         command: String,
         /// Its exit status.
         status: String,
-        /// The end of what it wrote to standard error.
+        /// The end of what it wrote to standard error, or if that is nothing, to standard output.
         output: String,
+    },
+    /// A program needs a file that does not exist.
+    #[error("{program} needs {}, which does not exist; to make it: {remedy}", path.display())]
+    FileMissing {
+        /// The program's name.
+        program: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The command that makes the file.
+        remedy: &'static str,
+    },
+    /// The running kernel has no such file system or scheduler, and no module of it.
+    #[error("this kernel ({release}) has no {what}")]
+    NotInKernel {
+        /// The kernel's release, such as `6.18.0`.
+        release: String,
+        /// The file system's name, or `scheduler` and the scheduler's name.
+        what: String,
     },
     /// Only root may do this.
     #[error("{needs} needs root")]

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use fonio_system::MountTable;
 use rustix::fs::OFlags;
 
-use crate::{HostError, program};
+use crate::{HostError, kernel, program};
 
 /// A file system that the test bed can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,15 @@ pub enum Filesystem {
     Xfs,
     /// btrfs, with one copy of data and metadata.
     Btrfs,
+    /// F2FS, a log-structured file system for flash. Its kernel thread cleans when the device is idle, as on phones.
+    F2fs,
+    /// NILFS2, a log-structured file system with checkpoints. It is mounted without its cleaner daemon, so overwritten
+    /// data keep their space: a run must not write more than the device holds. See [`Filesystem::mount_flags`].
+    Nilfs2,
+    /// FAT32 with long names, as on memory cards. Files have no owners, permissions, symbolic links or hard links, and
+    /// hold at most 4 GiB less one byte; names that differ only in case are the same file, and `"*:<>?\|` are not allowed
+    /// in names. Times of change have a resolution of two seconds.
+    Vfat,
 }
 
 /// Blocks of one page, even on a small device, for which mke2fs would choose 1 KiB. The size of the device then does
@@ -35,6 +44,14 @@ const EXT_OPTIONS: &[&str] = &["-q", "-F", "-b", "4096", "-E", "lazy_itable_init
 /// only the first then has a changed inode to journal.
 const EXT3_OPTIONS: &[&str] =
     &["-q", "-F", "-b", "4096", "-I", "128", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+
+/// FAT32 whatever the size of the device, and clusters of eight sectors: 4 KiB on most devices, the blocks of the other
+/// file systems. By default, mkfs.vfat makes FAT16 on a small device, and clusters of up to 32 KiB. `-I` allows a device
+/// without a partition table.
+const VFAT_OPTIONS: &[&str] = &["-I", "-F", "32", "-s", "8"];
+
+/// The list of mounts that mkfs.nilfs2 reads before it writes (`_PATH_MOUNTED` of the C library).
+const MTAB: &str = "/etc/mtab";
 
 /// How the user confirmed that a device may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +64,15 @@ pub enum Confirmation {
 
 impl Filesystem {
     /// All file systems.
-    pub const ALL: [Filesystem; 4] = [Filesystem::Ext4, Filesystem::Ext3, Filesystem::Xfs, Filesystem::Btrfs];
+    pub const ALL: [Filesystem; 7] = [
+        Filesystem::Ext4,
+        Filesystem::Ext3,
+        Filesystem::Xfs,
+        Filesystem::Btrfs,
+        Filesystem::F2fs,
+        Filesystem::Nilfs2,
+        Filesystem::Vfat,
+    ];
 
     /// The name of the kernel's driver that mounts it.
     pub fn kernel_name(self) -> &'static str {
@@ -57,7 +82,41 @@ impl Filesystem {
             Filesystem::Ext3 => "ext3",
             Filesystem::Xfs => "xfs",
             Filesystem::Btrfs => "btrfs",
+            Filesystem::F2fs => "f2fs",
+            Filesystem::Nilfs2 => "nilfs2",
+            Filesystem::Vfat => "vfat",
         }
+    }
+
+    /// The flags of the `mount` program that it needs.
+    ///
+    /// For NILFS2, `-i`: without it, `mount` calls mount.nilfs2, which starts the daemon nilfs_cleanerd. The daemon would
+    /// outlive a killed run and keep the mount in use. By default, it frees nothing that is younger than one hour
+    /// (`protection_period` of nilfs_cleanerd.conf), which is longer than a run, so it would not change a measurement.
+    pub fn mount_flags(self) -> &'static [&'static str] {
+        match self {
+            Filesystem::Nilfs2 => &["-i"],
+            _ => &[],
+        }
+    }
+
+    /// Whether its files have owners, permissions and symbolic links.
+    pub fn has_unix_files(self) -> bool {
+        self != Filesystem::Vfat
+    }
+
+    /// Whether it records when a file was read. NILFS2 does not (`Documentation/filesystems/nilfs2.rst`).
+    pub fn has_access_times(self) -> bool {
+        self != Filesystem::Nilfs2
+    }
+
+    /// Checks that the running kernel can mount it.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotInKernel`].
+    pub fn check_kernel(self) -> Result<(), HostError> {
+        kernel::check_filesystem(self.kernel_name())
     }
 
     /// Makes the file system on `device`. Unless the device is new, the caller has checked it with [`check_empty`].
@@ -67,14 +126,22 @@ impl Filesystem {
     ///
     /// # Errors
     ///
-    /// [`HostError::ProgramMissing`] and [`HostError::ProgramFailed`].
+    /// [`HostError::ProgramMissing`], [`HostError::FileMissing`] and [`HostError::ProgramFailed`].
     pub fn make(self, device: &Path) -> Result<(), HostError> {
         let (program, package, options): (_, _, &[&str]) = match self {
             Filesystem::Ext4 => ("mkfs.ext4", "e2fsprogs", EXT_OPTIONS),
             Filesystem::Ext3 => ("mkfs.ext3", "e2fsprogs", EXT3_OPTIONS),
             Filesystem::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
             Filesystem::Btrfs => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f", "-d", "single", "-m", "single"]),
+            // With `-q`, it would not print the reason of a failure.
+            Filesystem::F2fs => ("mkfs.f2fs", "f2fs-tools", &["-f"]),
+            Filesystem::Nilfs2 => ("mkfs.nilfs2", "nilfs-tools", &["-q", "-f"]),
+            Filesystem::Vfat => ("mkfs.vfat", "dosfstools", VFAT_OPTIONS),
         };
+        if self == Filesystem::Nilfs2 && !Path::new(MTAB).exists() {
+            let remedy = "ln -s /proc/self/mounts /etc/mtab";
+            return Err(HostError::FileMissing { program, path: MTAB.into(), remedy });
+        }
         let mut arguments: Vec<&OsStr> = options.iter().map(OsStr::new).collect();
         arguments.push(device.as_os_str());
         program::run(program, package, &arguments).map(|_| ())
@@ -88,6 +155,9 @@ impl fmt::Display for Filesystem {
             Filesystem::Ext3 => "ext3",
             Filesystem::Xfs => "xfs",
             Filesystem::Btrfs => "btrfs",
+            Filesystem::F2fs => "f2fs",
+            Filesystem::Nilfs2 => "nilfs2",
+            Filesystem::Vfat => "vfat",
         })
     }
 }
@@ -95,10 +165,10 @@ impl fmt::Display for Filesystem {
 impl FromStr for Filesystem {
     type Err = String;
     fn from_str(name: &str) -> Result<Filesystem, String> {
-        Filesystem::ALL
-            .into_iter()
-            .find(|filesystem| filesystem.to_string() == name)
-            .ok_or_else(|| format!("no file system `{name}`; there are ext4, ext3, xfs and btrfs"))
+        Filesystem::ALL.into_iter().find(|filesystem| filesystem.to_string() == name).ok_or_else(|| {
+            let known = Filesystem::ALL.map(|filesystem| filesystem.to_string()).join(", ");
+            format!("no file system `{name}`; there are {known}")
+        })
     }
 }
 
@@ -175,7 +245,8 @@ mod tests {
         for filesystem in Filesystem::ALL {
             assert_eq!(filesystem.to_string().parse(), Ok(filesystem));
         }
-        assert!("vfat".parse::<Filesystem>().is_err());
+        let refused = "fat".parse::<Filesystem>().expect_err("it is called vfat");
+        assert_eq!(refused, "no file system `fat`; there are ext4, ext3, xfs, btrfs, f2fs, nilfs2, vfat");
     }
 
     #[test]

@@ -20,7 +20,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// separated by commas; empty for the defaults. Returns the folder and the ledger's entry of the mount.
 ///
 /// The `mount` program does it in a separate process, because a process that serves the device itself, or is about to
-/// be killed, must not wait for the mount.
+/// be killed, must not wait for the mount. It starts no daemon ([`Filesystem::mount_flags`]).
 ///
 /// # Errors
 ///
@@ -39,6 +39,7 @@ pub fn mount(
     let source = device.to_string_lossy().into_owned();
     let entry = ledger.begin(Step::Mount { dir: dir.clone(), source })?;
     let mut arguments = vec![OsStr::new("-t"), OsStr::new(filesystem.kernel_name())];
+    arguments.extend(filesystem.mount_flags().iter().map(OsStr::new));
     if !options.is_empty() {
         arguments.extend([OsStr::new("-o"), OsStr::new(options)]);
     }

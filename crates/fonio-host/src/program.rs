@@ -36,7 +36,9 @@ pub fn run<S: AsRef<OsStr>>(
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
-    let complaint = String::from_utf8_lossy(&out.stderr);
+    // Some programs, such as mkfs.f2fs, print errors on standard output.
+    let is_silent = out.stderr.trim_ascii().is_empty();
+    let complaint = String::from_utf8_lossy(if is_silent { &out.stdout } else { &out.stderr });
     let mut from = complaint.len().saturating_sub(COMPLAINT_BYTES_MAX);
     while !complaint.is_char_boundary(from) {
         from += 1;
@@ -58,6 +60,8 @@ mod tests {
         assert_eq!(run("echo", "coreutils", &["a", "b"]).expect("echo"), "a b\n");
         let failed = run("sh", "dash", &["-c", "echo no >&2; exit 3"]).expect_err("it fails");
         assert_eq!(failed.to_string(), "`sh -c echo no >&2; exit 3` failed (exit status: 3): no");
+        let failed = run("sh", "dash", &["-c", "echo no; exit 3"]).expect_err("it fails");
+        assert_eq!(failed.to_string(), "`sh -c echo no; exit 3` failed (exit status: 3): no");
         let missing = run::<&str>("fonio-no-such-program", "none", &[]).expect_err("it is missing");
         assert!(matches!(missing, HostError::ProgramMissing { .. }));
     }

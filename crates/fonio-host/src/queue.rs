@@ -1,10 +1,10 @@
 //! A block device's queue: scheduler, depth, largest request.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::HostError;
 use crate::ledger::{Entry, Ledger, Step};
+use crate::{HostError, Setting, kernel, settings};
 
 /// The smallest depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`), and therefore that of
 /// a loop device.
@@ -58,8 +58,13 @@ impl Queue {
     ///
     /// [`HostError::NoScheduler`] or [`HostError::System`].
     pub fn set_scheduler(&self, name: &str) -> Result<(), HostError> {
-        let offered = scheduler_names(&self.read("scheduler")?);
-        if !offered.iter().any(|offered| offered == name) {
+        let has = |offered: &[String]| offered.iter().any(|offered| offered == name);
+        let mut offered = self.schedulers()?.1;
+        if !has(&offered) {
+            kernel::load_scheduler(name);
+            offered = self.schedulers()?.1;
+        }
+        if !has(&offered) {
             let device = self.device.clone();
             return Err(HostError::NoScheduler { device, wanted: name.to_owned(), offered });
         }
@@ -131,6 +136,17 @@ impl Queue {
     pub fn set_discard_max(&self, bytes: u64) -> Result<(), HostError> {
         self.write("discard_max_bytes", &bytes.to_string())
     }
+}
+
+/// Sets the scheduler of the disk whose node or partition `path` is, and notes the old one in the ledger; undoing the
+/// entry restores it.
+///
+/// # Errors
+///
+/// [`HostError::NotSettable`] if `path` is not on a disk with a scheduler; otherwise those of [`Queue::set_scheduler`].
+pub fn borrow_scheduler(path: &Path, name: &str, ledger: &mut Ledger) -> Result<Entry, HostError> {
+    let disk = settings::disk_of(path, &Setting::Scheduler(name.to_owned()))?;
+    Queue::of(&disk).borrow_scheduler(name, ledger)
 }
 
 /// The names in sysfs's list of schedulers, in which brackets mark the one in use.

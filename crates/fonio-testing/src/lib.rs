@@ -62,6 +62,7 @@ needs! {
     DirectIo "direct_io" "The temporary folder's file system has direct I/O."
     InodeFlags "inode_flags" "The build directory's file system has inode flags, such as append-only."
     Mkfs "mkfs" "The programs of e2fsprogs are installed."
+    Filesystems "filesystems" "The kernel has XFS, btrfs, F2FS, NILFS2 and VFAT, and the programs that make them are installed."
     Sqlite3 "sqlite3" "The program sqlite3 is installed."
     Fio "fio" "The program fio is installed."
     Blktrace "blktrace" "The programs blkparse and btt are installed."
@@ -111,6 +112,7 @@ impl Need {
             | Need::Disk
             | Need::DirectIo
             | Need::InodeFlags
+            | Need::Filesystems
             | Need::Duckdb
             | Need::Shared => None,
         }

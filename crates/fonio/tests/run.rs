@@ -8,8 +8,9 @@ use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::cargo_bin_cmd;
 use fonio_core::{Mark, RowSink, ignore_rows};
+use fonio_host::{Filesystem, Ledger, LoopDevice, LoopOptions};
 use fonio_recording::{Recording, Tables};
-use fonio_testing::{Need, has};
+use fonio_testing::{Need, has, skip, skip_part};
 
 fn fonio(arguments: &[&str]) -> Output {
     cargo_bin_cmd!("fonio").args(arguments).output().unwrap()
@@ -91,6 +92,10 @@ fn what_does_not_exist_is_named() {
             "no-such-card is neither a directory nor a block device",
         ),
         (&["run", "webbench", "--on", ".", "--scheduler", "bfq"], "a directory keeps its file system"),
+        (&["run", "webbench", "--on", ".", "--fs", "ext4"], "a directory keeps its file system"),
+        (&["run", "webbench", "--on", "ridata", "--fs", "fat"], "there are ext4, ext3, xfs, btrfs, f2fs"),
+        (&["run", "webbench", "--on", "ridata", "--fs", "xfs,ext4,xfs"], "--fs names xfs twice"),
+        (&["run", "--launch", "--on", "ridata,ridata", "--", "true"], "--on names ridata twice"),
         (&["run", "webbench", "--on", ".", "--scale", "0"], "scale"),
         (&["run", "webbench", "--cpu", "2"], "2 is not a share of a processor"),
         (&["run", "webbench", "--", "x"], "need --launch"),
@@ -100,6 +105,7 @@ fn what_does_not_exist_is_named() {
         (&["run", "--launch", "--until-idle=10", "--", "true"], "such as 10%:500ms"),
         (&["run", "--launch", "--with", "x", "--on", ".", "--", "true"], "copy the files there yourself"),
         (&["fix", "wal-normal", "--apply", "."], "PRAGMA journal_mode=WAL"),
+        (&["fix", "f2fs", "--apply", "."], "mkfs.f2fs -f DEVICE"),
         (&["fix", "commit-30s", "--apply", "/proc"], "it is proc, and only ext4 has it"),
         (&["fix", "noatime", "--apply", "/no/such/folder"], "cannot find /no/such/folder"),
     ] {
@@ -107,6 +113,107 @@ fn what_does_not_exist_is_named() {
         assert_eq!(out.status.code(), Some(2), "{arguments:?}");
         assert!(text(&out.stderr).contains(says), "{arguments:?}: {}", text(&out.stderr));
     }
+}
+
+#[test]
+fn what_the_kernel_lacks_is_refused_before_anything_is_measured() {
+    if !can_emulate() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("runs");
+    let out = out.to_str().unwrap();
+    let refused = |what: &[&str], lacks: &str, guest: Option<String>| {
+        let run = fonio(&[what, &["-o", out]].concat());
+        let said = text(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{said}");
+        assert!(
+            said.starts_with("fonio: this kernel (") && said.contains(&format!(" has no {lacks}")),
+            "{said}"
+        );
+        assert_eq!(said.trim().split_once("; in a guest: ").map(|(_, line)| line.to_owned()), guest);
+        assert!(!Path::new(out).exists(), "nothing was begun");
+    };
+    for filesystem in Filesystem::ALL.iter().filter(|filesystem| filesystem.check_kernel().is_err()) {
+        let name = filesystem.to_string();
+        let both = format!("ext4,{name}");
+        let guest = |words: &str| Some(format!("fonio {words} -o {out} --in lab:6.12"));
+        refused(
+            &["run", "webbench", "--on", "ridata", "--fs", &both],
+            &name,
+            guest(&format!("run webbench --on ridata --fs {both}")),
+        );
+        if ["f2fs", "nilfs2"].contains(&name.as_str()) {
+            let words = ["fix", &name, "--prove", "webbench", "--on", "ridata"];
+            refused(&words, &name, guest(&words.join(" ")));
+        }
+    }
+    if fonio_host::check_scheduler("no-such").is_ok() {
+        return skip_part(Need::Scheduler, "no device shows which schedulers this kernel has");
+    }
+    let words = ["run", "webbench", "--on", "ridata", "--scheduler", "none,no-such"];
+    refused(&words, "scheduler no-such", None);
+}
+
+/// Returns the names of the setups, and the file system and scheduler in the first recording of each.
+fn recorded(series: &serde_json::Value) -> Vec<[String; 3]> {
+    let variations = series["variations"].as_array().unwrap().iter();
+    variations
+        .map(|variation| {
+            let name = variation["name"].as_str().unwrap().to_owned();
+            let recording = variation["runs"][0]["recording"].as_str().unwrap();
+            let recording = Recording::open(Path::new(recording)).unwrap();
+            let meta = recording.meta();
+            let disk = meta.devices.iter().find(|device| !device.mounts.is_empty()).unwrap();
+            [name, disk.mounts[0].fs.clone(), disk.scheduler.clone().unwrap()]
+        })
+        .collect()
+}
+
+#[test]
+fn file_systems_and_schedulers_form_a_matrix() {
+    if !can_emulate() {
+        return;
+    }
+    if let Err(error) = fonio_host::check_scheduler("mq-deadline") {
+        return skip(Need::Scheduler, error);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let common = ["run", "maps", "--scale", "0.02", "--pace", "0", "--fs", "ext4,ext3", "--json", "-o"];
+    let out = dir.path().join("emulated");
+    let setup = ["--on", "sd_a2", "--size", "64MiB", "--scheduler", "none,mq-deadline", "--repeat", "1"];
+    let run = fonio(&[&common[..], &[out.to_str().unwrap()], &setup].concat());
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let expected = [
+        ["sd_a2 with ext4 and none", "ext4", "none"],
+        ["sd_a2 with ext4 and mq-deadline", "ext4", "mq-deadline"],
+        ["sd_a2 with ext3 and none", "ext3", "none"],
+        ["sd_a2 with ext3 and mq-deadline", "ext3", "mq-deadline"],
+    ];
+    assert_eq!(recorded(&serde_json::from_slice(&run.stdout).unwrap()), expected);
+
+    // A blank block device, which every run formats again; afterwards its scheduler is the one from before.
+    let mut ledger = Ledger::open(&dir.path().join("state")).unwrap();
+    let backing = dir.path().join("image");
+    fs::File::create(&backing).unwrap().set_len(64 << 20).unwrap();
+    let device = LoopDevice::attach(&mut ledger, &backing, &LoopOptions::default()).unwrap();
+    device.queue().set_scheduler("none").unwrap();
+    let node = device.path().to_str().unwrap().to_owned();
+    let out = dir.path().join("device");
+    let setup = ["--on", &node, "--scheduler", "mq-deadline", "--repeat", "2"];
+    let run = fonio(&[&common[..], &[out.to_str().unwrap()], &setup].concat());
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let named = |filesystem: &str| {
+        [format!("{node} with {filesystem}"), filesystem.to_owned(), "mq-deadline".to_owned()]
+    };
+    assert_eq!(recorded(&serde_json::from_slice(&run.stdout).unwrap()), [named("ext4"), named("ext3")]);
+    assert_eq!(device.queue().schedulers().unwrap().0, "none");
+    // Now it holds data.
+    let again = dir.path().join("again");
+    let run = fonio(&[&common[..], &[again.to_str().unwrap()], &setup].concat());
+    assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
+    assert!(text(&run.stderr).contains("name it twice"), "{}", text(&run.stderr));
+    device.detach(&mut ledger).unwrap();
 }
 
 #[test]

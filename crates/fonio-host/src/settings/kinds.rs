@@ -277,7 +277,7 @@ fn mount_of(path: &Path) -> Result<MountPoint, HostError> {
 }
 
 /// The name in `/sys/block` of the disk that contains a path, or whose node or partition the path is.
-fn disk_of(path: &Path, setting: &Setting) -> Result<String, HostError> {
+pub(crate) fn disk_of(path: &Path, setting: &Setting) -> Result<String, HostError> {
     let numbers = |rdev: u64| format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
     let node = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;

@@ -14,6 +14,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::HostError;
+pub(crate) use kinds::disk_of;
 pub use kinds::{Setting, Target};
 
 const RECORD: &str = "settings.json";

@@ -72,6 +72,7 @@ const BLOCKED_IN: Table = &[
             "f2fs_issue_flush",
             "f2fs_wait_on_page_writeback",
             "f2fs_issue_checkpoint",
+            "nilfs_segctor_sync",
             // FUSE.
             "request_wait_answer",
             "fuse_wait_on_page_writeback",
@@ -188,6 +189,8 @@ const WOKEN_BY: Table = &[
             "kjournald2",
             "xlog_ioend_work",
             "xfs_buf_ioend",
+            "issue_flush_thread",
+            "nilfs_segctor_thread",
             "wb_workfn",
             "fuse_request_end",
             "request_end",

@@ -32,7 +32,7 @@ pub struct Emulate {
     /// Serve the device through NBD on this Unix socket, for a virtual machine; needs no root.
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["filesystem", "mount", "power_cuts", "floor"])]
     pub nbd: Option<PathBuf>,
-    /// Make this file system on the device: ext4, ext3, xfs, btrfs.
+    /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
     #[arg(long = "fs", value_name = "NAME")]
     pub filesystem: Option<fonio_host::Filesystem>,
     /// Mount the file system on this directory. Without DIR, on a temporary one.

@@ -115,14 +115,16 @@ pub struct SetupArgs {
     /// Size of an emulated device.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
-    /// Make this file system on the device: ext4, ext3, xfs, btrfs.
-    #[arg(long = "fs", value_name = "NAME", default_value = "ext4")]
-    pub filesystem: Filesystem,
+    /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat. Separate several by commas.
+    /// Default: ext4.
+    #[arg(long = "fs", value_name = "NAME", value_delimiter = ',')]
+    pub filesystem: Vec<Filesystem>,
     /// Mount options, separated by commas.
     #[arg(long, value_name = "OPTIONS", value_delimiter = ',')]
     pub mount_options: Vec<String>,
-    /// Use this I/O scheduler. Separate several by commas.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "none")]
+    /// Use this I/O scheduler. Separate several by commas. Default: none on an emulated device, the current one on a block
+    /// device.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scheduler: Vec<String>,
     /// Limit the workload to this share of one processor, such as 0.25, to imitate a phone's slow processor. The workload
     /// runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25), which makes single latencies coarser.

@@ -90,6 +90,9 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
         _ => bail!("--image can be given twice only with the same file, to let it be overwritten"),
     };
     let cutting = arguments.power_cuts.is_some();
+    if let Some(filesystem) = arguments.filesystem.filter(|_| cutting || arguments.mount.is_some()) {
+        filesystem.check_kernel()?;
+    }
     let capacity = ByteCount(arguments.size);
     let log = match &arguments.log {
         None if cutting => {

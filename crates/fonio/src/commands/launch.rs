@@ -7,7 +7,8 @@ use fonio_experiment::{Arm, CacheState, LaunchOptions, Rounds, Storage, launch_d
 
 use crate::cli::Colour;
 use crate::cli::run::{Repeat, Run};
-use crate::commands::run::{begin, page, plain_name, results_directory, roles, setup, summarise};
+use crate::commands::kernel;
+use crate::commands::run::{begin, page, results_directory, roles, setups, summarise};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
@@ -15,20 +16,20 @@ use crate::progress::Estimate;
 /// Launches the command, and prints where the time went.
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     let (how, at) = (&arguments.launch, &arguments.setup);
-    let mut places = Vec::new();
-    for place in &at.on {
-        for scheduler in &at.scheduler {
-            let setup = setup(place, scheduler, at)?;
-            if matches!(setup.storage, Storage::Directory(_)) && !how.with.is_empty() {
-                bail!(
-                    "--with copies files to a device that fonio formats; {place} is a directory: copy the files there yourself"
-                );
-            }
-            let compared_with = (!places.is_empty()).then_some(0);
-            places.push(Arm { name: plain_name(place, scheduler, at), compared_with, setup });
-        }
-    }
     let stop = begin()?;
+    let mut places = Vec::new();
+    for (name, setup) in setups(at)? {
+        if let (Storage::Directory(place), false) = (&setup.storage, how.with.is_empty()) {
+            bail!(
+                "--with copies files to a device that fonio formats; {} is a directory: copy the files there yourself",
+                place.display()
+            );
+        }
+        let compared_with = (!places.is_empty()).then_some(0);
+        places.push(Arm { name, compared_with, setup });
+    }
+    let made = places.iter().try_for_each(|place| place.setup.check_kernel());
+    made.map_err(|error| kernel::explain(error, places.iter().map(|place| &place.setup)))?;
     let roles = roles()?;
     let options = LaunchOptions {
         command: &arguments.arguments,

@@ -9,6 +9,7 @@ pub mod export;
 pub mod fit;
 pub mod fix;
 pub mod import;
+pub mod kernel;
 pub mod lab;
 pub mod launch;
 pub mod layers;

@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use fonio_core::ByteCount;
 use fonio_experiment::{
-    Arm, Candidate, Roles, Rounds, RunOptions, Setup, Storage, Variation, do_task, document, fastest,
-    run_series, serve_http, start_task, variations,
+    Arm, Candidate, Combination, Matrix, Roles, Rounds, RunOptions, Setup, Storage, Variation, do_task,
+    document, fastest, run_series, serve_http, start_task, variations,
 };
 use fonio_host::{Confirmation, Ledger};
 use fonio_report::Document;
@@ -22,7 +22,7 @@ use fonio_workload::definition::{Workload, shipped};
 
 use crate::cli::Colour;
 use crate::cli::run::{Fix, Repeat, Run, SetupArgs};
-use crate::commands::{fix, lab, launch};
+use crate::commands::{fix, kernel, lab, launch};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
@@ -153,19 +153,16 @@ const AUTO_BUDGET: Duration = Duration::from_secs(180);
 
 fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
     let stop = begin()?;
-    let mut setups = Vec::new();
-    for place in &arguments.on {
-        for scheduler in &arguments.scheduler {
-            setups.push((plain_name(place, scheduler, arguments), setup(place, scheduler, arguments)?));
-        }
-    }
-    let mut arms = variations(&setups, tried.candidates, workload, &mut |error| match tried.refusal {
+    let setups = setups(arguments)?;
+    let mut refused = |error| match tried.refusal {
         Refusal::Error => Err(error),
         Refusal::LeaveOut => {
             eprintln!("left out: {error}");
             Ok(())
         }
-    })?;
+    };
+    let planned = variations(&setups, tried.candidates, workload, &Setup::check_kernel, &mut refused);
+    let mut arms = planned.map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))?;
     let roles = roles()?;
     let options = RunOptions {
         workload,
@@ -253,11 +250,19 @@ pub(super) fn summarise(series: &impl serde::Serialize, out: &Path) -> Result<St
     Ok(text)
 }
 
-pub(super) fn plain_name(place: &str, scheduler: &str, arguments: &SetupArgs) -> String {
-    if arguments.scheduler.len() > 1 { format!("{place} with {scheduler}") } else { place.to_owned() }
+/// Returns every combination of the places, file systems and schedulers, with its name.
+pub(super) fn setups(arguments: &SetupArgs) -> Result<Vec<(String, Setup)>> {
+    let matrix = Matrix {
+        places: &arguments.on,
+        filesystems: &arguments.filesystem,
+        schedulers: &arguments.scheduler,
+    };
+    let combinations = matrix.combinations()?.into_iter();
+    combinations.map(|of| Ok((of.name.clone(), setup(&of, arguments)?))).collect()
 }
 
-pub(super) fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Result<Setup> {
+fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
+    let place = of.place;
     let path = Path::new(place);
     let kind = std::fs::metadata(path).ok().map(|metadata| metadata.file_type());
     let storage = match kind {
@@ -265,7 +270,9 @@ pub(super) fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Resu
         Some(kind) if kind.is_block_device() => {
             let twice = arguments.erase.as_deref() == Some(path);
             let confirmation = if twice { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
-            Storage::Device { path: path.to_owned(), confirmation }
+            // Checked before anything is written: each run leaves its file system on the device to the next.
+            fonio_host::check_empty(path, confirmation)?;
+            Storage::Device { path: path.to_owned(), confirmation: Confirmation::NamedTwice }
         }
         _ => {
             // An invalid profile is reported before anything is begun.
@@ -275,19 +282,21 @@ pub(super) fn setup(place: &str, scheduler: &str, arguments: &SetupArgs) -> Resu
         }
     };
     let in_folder = matches!(storage, Storage::Directory(_));
-    if in_folder && (!arguments.mount_options.is_empty() || scheduler != "none") {
+    let chosen = !arguments.mount_options.is_empty() || of.filesystem.is_some() || of.scheduler.is_some();
+    if in_folder && chosen {
         bail!(
-            "a directory keeps its file system and device; --mount-options and --scheduler need a device or a profile"
+            "a directory keeps its file system and device; --fs, --mount-options and --scheduler need a device or a profile"
         );
     }
+    let plain = Setup::on(storage);
     Ok(Setup {
         size: ByteCount(arguments.size),
-        filesystem: arguments.filesystem,
+        filesystem: of.filesystem.unwrap_or(plain.filesystem),
         mount_options: arguments.mount_options.clone(),
-        scheduler: scheduler.to_owned(),
+        scheduler: of.scheduler.map(str::to_owned),
         link: arguments.link,
         cpu: arguments.cpu,
-        ..Setup::on(storage)
+        ..plain
     })
 }
 

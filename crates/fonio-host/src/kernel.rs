@@ -1,0 +1,100 @@
+//! Finds out what the running kernel has before it is needed: file systems and I/O schedulers, built in or as modules.
+
+use std::fs;
+
+use rustix::io::Errno;
+use rustix::mount::{FsOpenFlags, fsopen};
+
+use crate::{HostError, program, scheduler_names};
+
+/// Checks that the kernel has the file system `name`. Asks the kernel to open it, as a mount would: the kernel then loads
+/// the module if there is one. Where this is not allowed or not possible (without root; before Linux 5.2), the mount
+/// itself will show it.
+///
+/// # Errors
+///
+/// [`HostError::NotInKernel`].
+pub(crate) fn check_filesystem(name: &str) -> Result<(), HostError> {
+    match fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC) {
+        Err(Errno::NODEV) => Err(not_in_kernel(name)),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the kernel has the I/O scheduler `name`: that some device offers it, after its module was loaded if there
+/// is one. If no device here has schedulers, the device that needs it will show it.
+///
+/// # Errors
+///
+/// [`HostError::NotInKernel`].
+pub fn check_scheduler(name: &str) -> Result<(), HostError> {
+    if offers(&offered(), name) {
+        return Ok(());
+    }
+    load_scheduler(name);
+    if offers(&offered(), name) { Ok(()) } else { Err(not_in_kernel(&format!("scheduler {name}"))) }
+}
+
+/// Loads the module of the scheduler `name`, if there is one: the kernel lists only schedulers that it has loaded.
+pub(crate) fn load_scheduler(name: &str) {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    if name.chars().all(is_name) {
+        // The alias by which the kernel itself would ask for the module (`block/elevator.c`). Without the program or the
+        // module, the scheduler stays unlisted, and the caller reports that.
+        let _ = program::run("modprobe", "kmod", &["-q", "--", &format!("{name}-iosched")]);
+    }
+}
+
+/// The lists of schedulers of all block devices.
+fn offered() -> Vec<Vec<String>> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let list = |path| fs::read_to_string(path).ok().map(|list| scheduler_names(&list));
+    devices.filter_map(|device| list(device.path().join("queue/scheduler"))).collect()
+}
+
+/// Whether a device offers the scheduler, or none shows which schedulers there are: devices without a request queue
+/// offer only `none`.
+fn offers(lists: &[Vec<String>], name: &str) -> bool {
+    let nothing_known = lists.iter().flatten().all(|offered| offered == "none");
+    nothing_known || lists.iter().flatten().any(|offered| offered == name)
+}
+
+fn not_in_kernel(what: &str) -> HostError {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    HostError::NotInKernel { release, what: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_is_listed_is_there() {
+        let listed = fs::read_to_string("/proc/filesystems").expect("proc");
+        for name in listed.lines().filter_map(|line| line.split_whitespace().last()) {
+            check_filesystem(name).expect(name);
+        }
+        if rustix::process::geteuid().is_root() {
+            let refused = check_filesystem("no-such-fs").expect_err("there is none of that name").to_string();
+            assert!(
+                refused.starts_with("this kernel (") && refused.ends_with(") has no no-such-fs"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn schedulers_are_known_from_the_devices_that_have_a_choice() {
+        let lists = |lists: &[&str]| lists.iter().map(|list| scheduler_names(list)).collect::<Vec<_>>();
+        for (devices, name, expected) in [
+            (&[][..], "bfq", true),
+            (&["none"], "bfq", true),
+            (&["none", "[none] mq-deadline"], "bfq", false),
+            (&["none", "[none] mq-deadline"], "mq-deadline", true),
+            (&["[mq-deadline] kyber bfq none"], "bfq", true),
+            (&["[mq-deadline] none"], "none", true),
+        ] {
+            assert_eq!(offers(&lists(devices), name), expected, "{devices:?} {name}");
+        }
+    }
+}

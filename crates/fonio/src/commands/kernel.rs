@@ -1,0 +1,113 @@
+//! Explains that the running kernel lacks a file system or a scheduler, with the line that runs the same command in a
+//! guest that has it.
+
+use std::ffi::OsString;
+
+use fonio_experiment::{ExperimentError, Setup, Storage};
+use fonio_host::{Filesystem, HostError};
+
+/// The option that runs a command in a guest with another kernel.
+const IN: &str = "--in";
+
+/// A guest whose kernel has all file systems and schedulers that fonio knows.
+const GUEST: &str = "lab:6.12";
+
+/// The schedulers of Linux. Another name is a mistake, which a guest does not mend.
+const SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
+
+/// Turns `error` into that of the command line. If a guest can run `setups`, adds the line that does so.
+pub fn explain<'a>(error: ExperimentError, setups: impl IntoIterator<Item = &'a Setup>) -> anyhow::Error {
+    // A guest does not have the machine's directories and devices.
+    let moves = setups.into_iter().all(|setup| matches!(setup.storage, Storage::Profile(_)));
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match &error {
+        ExperimentError::Host(HostError::NotInKernel { what, .. }) if moves && guest_has(what) => {
+            match in_guest(&words) {
+                Some(line) => anyhow::anyhow!("{error}; in a guest: {line}"),
+                None => error.into(),
+            }
+        }
+        _ => error.into(),
+    }
+}
+
+fn guest_has(what: &str) -> bool {
+    match what.strip_prefix("scheduler ") {
+        Some(scheduler) => SCHEDULERS.contains(&scheduler),
+        None => Filesystem::ALL.iter().any(|filesystem| filesystem.kernel_name() == what),
+    }
+}
+
+/// Returns the command line for a shell that runs fonio with `words` in a guest; `None` if they name a guest already.
+fn in_guest(words: &[OsString]) -> Option<String> {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    // What follows `--` is the arguments of another command.
+    let own = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    if words[..own].iter().any(|word| word == IN || word.starts_with("--in=")) {
+        return None;
+    }
+    let before = words[..own].iter().map(|word| quoted(word));
+    let after = words[own..].iter().map(|word| quoted(word));
+    let guest = [IN.to_owned(), GUEST.to_owned()];
+    let line = std::iter::once("fonio".to_owned()).chain(before).chain(guest).chain(after);
+    Some(line.collect::<Vec<_>>().join(" "))
+}
+
+/// Returns `word` as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,=+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_runs_the_same_command() {
+        for (words, expected) in [
+            (
+                &["run", "webbench", "--on", "ridata", "--fs", "nilfs2"][..],
+                Some("fonio run webbench --on ridata --fs nilfs2 --in lab:6.12"),
+            ),
+            (
+                &["run", "--launch", "--fs", "f2fs", "--", "sh", "-c", "echo 'a b'", ""],
+                Some(r"fonio run --launch --fs f2fs --in lab:6.12 -- sh -c 'echo '\''a b'\''' ''"),
+            ),
+            (&["run", "webbench", "--in", "lab:4.4", "--fs", "f2fs"], None),
+            (&["run", "webbench", "--in=lab:4.4"], None),
+            (&["run", "--launch", "--", "x", "--in"], Some("fonio run --launch --in lab:6.12 -- x --in")),
+        ] {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            assert_eq!(in_guest(&words).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn a_guest_is_named_only_where_it_helps() {
+        for (what, expected) in [
+            ("nilfs2", true),
+            ("ext3", true),
+            ("scheduler bfq", true),
+            ("scheduler no-such", false),
+            ("zfs", false),
+        ] {
+            assert_eq!(guest_has(what), expected, "{what}");
+        }
+        let lacks = |what: &str| {
+            let (release, what) = ("6.18.0".to_owned(), what.to_owned());
+            ExperimentError::from(HostError::NotInKernel { release, what })
+        };
+        let on = |storage| [Setup::on(storage)];
+        let profile = on(Storage::Profile("ridata".to_owned()));
+        let said = explain(lacks("f2fs"), &profile).to_string();
+        assert!(said.starts_with("this kernel (6.18.0) has no f2fs; in a guest: fonio "), "{said}");
+        let directory = on(Storage::Directory("/".into()));
+        assert_eq!(explain(lacks("f2fs"), &directory).to_string(), "this kernel (6.18.0) has no f2fs");
+        let said = explain(lacks("scheduler no-such"), &profile).to_string();
+        assert_eq!(said, "this kernel (6.18.0) has no scheduler no-such");
+    }
+}

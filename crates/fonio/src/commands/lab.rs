@@ -29,6 +29,7 @@ const MODULES: &[&str] = &[
     "mq-deadline",
     "crc32c_generic",
     "crc32c_cryptoapi",
+    "crc32_generic",
     "ext4",
 ];
 

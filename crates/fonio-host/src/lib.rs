@@ -1,6 +1,6 @@
 //! The test bed: makes the devices, mounts and settings that a workload needs on a Linux host, and removes them.
 //!
-//! It makes loop devices and file systems on them, mounts them, and sets schedulers and queue depths. Every change that
+//! It makes loop devices, ublk devices, and file systems on them, mounts them, and sets schedulers and queue depths. Every change that
 //! outlives a process is written into a [`Ledger`] first. The ledger undoes the changes when it is dropped; if the
 //! process was killed, [`Ledger::recover`] in the next process does.
 //!
@@ -29,6 +29,7 @@ mod opened;
 mod program;
 mod queue;
 mod settings;
+mod ublk;
 
 pub use caches::{cached_bytes, drop_device_cache, drop_file_cache};
 pub use cpu_share::{ConfinedCpu, CpuShare};
@@ -42,3 +43,4 @@ pub use opened::{OpenWatch, Opened};
 pub use program::run;
 pub use queue::{Queue, scheduler_names};
 pub use settings::{Applied, Setting, Settings, Target, Undone};
+pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};

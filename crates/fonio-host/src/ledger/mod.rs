@@ -55,6 +55,13 @@ pub enum Step {
         /// The backing file, as the kernel shows it in `loop/backing_file`.
         backing: PathBuf,
     },
+    /// A ublk device was added.
+    Ublk {
+        /// Its number: N of `/dev/ublkbN`.
+        number: u32,
+        /// The number that the kernel stores with it, by which we recognise it as ours.
+        tag: u64,
+    },
     /// A file system was mounted.
     Mount {
         /// The mount point.

@@ -4,13 +4,15 @@ use std::path::Path;
 
 use fonio_host::{HostError, Ledger, LoopDevice, LoopOptions, UBLK_DEPTH_MAX, UblkDevice, UblkOptions};
 use fonio_sim::device::Limits;
+use serde::Serialize;
 
 /// The queue depths of a loop device.
 const LOOP_DEPTH_MIN: u32 = 4;
 const LOOP_DEPTH_MAX: u32 = 128;
 
 /// The kernel's driver of the block device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Through {
     /// A loop device on a file of our FUSE file system. Every kernel has it. Its queue depth is 4 to 128.
     Loop,

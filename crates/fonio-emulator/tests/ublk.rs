@@ -28,6 +28,8 @@ fn options(dir: &Path, depth: u32) -> Options {
         .expect("profile");
     options.serve.profile = profile.display().to_string();
     options.through = Some(Through::Ublk);
+    // The tests must also pass on machines that are too slow for the device, such as guests of an emulator.
+    options.at_floor = true;
     (options.filesystem, options.mount) = (None, None);
     options
 }
@@ -176,6 +178,28 @@ fn a_file_system_keeps_its_files() {
 }
 
 #[test]
+fn stopping_writes_back_what_the_kernel_has_cached() {
+    if !can_make_ublk_devices() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("dir");
+    let image = dir.path().join("image");
+    let mut options = options(dir.path(), 1);
+    options.serve.image = Some(image.clone());
+    let emulated = Emulated::start(&options, bed::server()).expect("start");
+    let device = emulated.device().expect("device").to_owned();
+    let file = OpenOptions::new().write(true).open(&device).expect("open");
+    file.write_all_at(&[7; 100_000], 8 * MIB).expect("write");
+    // The file is still open, as that of a mounted file system would be.
+    emulated.stop().expect("stop");
+    drop(file);
+    nothing_is_left(dir.path(), &device);
+    let mut seen = [0; 100_000];
+    File::open(&image).and_then(|image| image.read_exact_at(&mut seen, 8 * MIB)).expect("read");
+    assert!(seen == [7; 100_000]);
+}
+
+#[test]
 fn faults_reach_the_host() {
     if !can_make_ublk_devices() {
         return;
@@ -190,6 +214,44 @@ fn faults_reach_the_host() {
     assert!(emulated.report().expect("report").failed >= 1);
     drop(file);
     emulated.stop().expect("stop");
+}
+
+fn kill_server(emulated: &mut Emulated) {
+    let server = rustix::process::Pid::from_raw(emulated.server_pid().cast_signed()).expect("a process");
+    rustix::process::kill_process(server, rustix::process::Signal::KILL).expect("kill");
+    while emulated.runs() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
+    if !can_make_ublk_devices() {
+        return;
+    }
+    for (delay, is_killed) in [("1s", false), ("1000s", true)] {
+        let dir = tempfile::tempdir().expect("dir");
+        let mut options = options(dir.path(), 1);
+        options.serve.faults = vec![format!("delay:op=read,range=4M-5M,add={delay}")];
+        let mut emulated = Emulated::start(&options, bed::server()).expect("start");
+        let device = emulated.device().expect("device").to_owned();
+        let file = open_direct(&device, 0);
+        // The second request waits in the kernel, because the device takes one at a time.
+        let readers = [4 * MIB, 9 * MIB].map(|offset| {
+            let file = file.try_clone().expect("clone");
+            std::thread::spawn(move || file.read_exact_at(&mut Page([0; 4096]).0, offset).is_ok())
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        drop(file);
+        if is_killed {
+            kill_server(&mut emulated);
+        }
+        assert_eq!(emulated.stop().is_err(), is_killed);
+        for reader in readers {
+            assert_eq!(reader.join().expect("no panic"), !is_killed);
+        }
+        nothing_is_left(dir.path(), &device);
+    }
 }
 
 /// First the serving process is killed, then its owner, in another process.
@@ -208,7 +270,9 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     };
     // Leaves data in the page cache that the device has not seen.
     let write = |emulated: &Emulated| {
-        let file = emulated.mount_dir().map_or(emulated.device().expect("device").to_owned(), |dir| dir.join("file"));
+        let file = emulated
+            .mount_dir()
+            .map_or(emulated.device().expect("device").to_owned(), |dir| dir.join("file"));
         fs::write(file, [7; 100_000]).expect("write");
     };
     if let Some(dir) = std::env::var_os("FONIO_TEST_STATE") {
@@ -225,11 +289,7 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
         Emulated::start(&with_file_system(options(dir.path(), 1)), bed::server()).expect("start");
     let device = emulated.device().expect("device").to_owned();
     write(&emulated);
-    let server = rustix::process::Pid::from_raw(emulated.server_pid().cast_signed()).expect("a process");
-    rustix::process::kill_process(server, rustix::process::Signal::KILL).expect("kill");
-    while emulated.runs() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    kill_server(&mut emulated);
     assert!(emulated.stop().is_err(), "there is nobody left to report");
     nothing_is_left(dir.path(), &device);
 

@@ -1,8 +1,8 @@
 //! The test bed: makes the devices, mounts and settings that a workload needs on a Linux host, and removes them.
 //!
-//! It makes loop devices, ublk devices, and file systems on them, mounts them, and sets schedulers and queue depths. Every change that
-//! outlives a process is written into a [`Ledger`] first. The ledger undoes the changes when it is dropped; if the
-//! process was killed, [`Ledger::recover`] in the next process does.
+//! It makes loop devices, ublk devices, and file systems on them, mounts them, and sets schedulers and queue depths.
+//! Every change that outlives a process is written into a [`Ledger`] first. The ledger undoes the changes when it is
+//! dropped; if the process was killed, [`Ledger::recover`] in the next process does.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), fonio_host::HostError> {

@@ -113,7 +113,8 @@ impl Descriptors {
         let map_bytes = table_bytes.next_multiple_of(rustix::param::page_size());
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: the kernel chooses the address, so no memory of ours is replaced.
-        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), map_bytes, ProtFlags::READ, flags, node, 0) };
+        let start =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), map_bytes, ProtFlags::READ, flags, node, 0) };
         Ok(Descriptors { start: start?.cast(), map_bytes, depth })
     }
 
@@ -149,7 +150,11 @@ mod tests {
         assert_eq!((write.offset(), write.bytes()), (1536, 4096));
         let kinds = [0, 2, 3, 5, 4].map(|op| of(op).kind());
         let known = [Kind::Read, Kind::Flush, Kind::Discard, Kind::WriteZeroes].map(Some);
-        assert_eq!((&kinds[..4], kinds[4]), (known.as_slice(), None), "write same is not used by current kernels");
+        assert_eq!(
+            (&kinds[..4], kinds[4]),
+            (known.as_slice(), None),
+            "write same is not used by current kernels"
+        );
     }
 
     #[test]

@@ -24,6 +24,9 @@ use crate::pacer;
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// The result of an offer that the driver cancelled (`UBLK_IO_RES_ABORT`).
+const CANCELLED: i32 = -libc::ENODEV;
+
 /// The answer to a failed request.
 const FAILED: i32 = -libc::EIO;
 
@@ -86,13 +89,17 @@ impl Queue {
             queue.push(FETCH, tag, 0);
         }
         queue.ring.submit()?;
-        Ok(queue)
+        // The device has not started, so an offer completes only with an error.
+        match queue.completed() {
+            Some((_, result)) => Err(io::Error::from_raw_os_error(-result)),
+            None => Ok(queue),
+        }
     }
 
     /// Serves until the device is stopped.
     fn run(&mut self) -> io::Result<()> {
         while self.cancelled < self.depth {
-            self.take();
+            self.take()?;
             let next = self.disk.complete_due();
             self.answer();
             self.wait(next)?;
@@ -101,20 +108,28 @@ impl Queue {
     }
 
     /// Passes the requests that have arrived to the model.
-    fn take(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// The driver's error if it refuses an answer.
+    fn take(&mut self) -> io::Result<()> {
         while let Some((tag, result)) = self.completed() {
-            if result < 0 {
+            if result == CANCELLED {
                 self.cancelled += 1;
                 continue;
+            }
+            if result < 0 {
+                return Err(io::Error::from_raw_os_error(-result));
             }
             let descriptor = self.descriptors.get(tag);
             if self.submit(tag, &descriptor).is_err() {
                 lock(&self.finished).push(Finished { tag, moved: 0, outcome: Err(Failure) });
             }
         }
+        Ok(())
     }
 
-    /// The tag of the next completed offer, and its result, which is negative if the driver cancelled it.
+    /// The tag of the next completed offer, and its result.
     fn completed(&mut self) -> Option<(u16, i32)> {
         let completed = self.ring.completion().next()?;
         Some((u16::try_from(completed.user_data()).expect("a tag"), completed.result()))
@@ -149,7 +164,9 @@ impl Queue {
         for Finished { tag, moved, outcome } in finished {
             let result = match outcome {
                 Ok(data) if data.is_empty() => moved.cast_signed(),
-                Ok(data) => self.node.write_all_at(&data, data_offset(tag)).map_or(FAILED, |()| moved.cast_signed()),
+                Ok(data) => {
+                    self.node.write_all_at(&data, data_offset(tag)).map_or(FAILED, |()| moved.cast_signed())
+                }
                 Err(Failure) => FAILED,
             };
             self.push(COMMIT_AND_FETCH, tag, result);
@@ -157,7 +174,8 @@ impl Queue {
     }
 
     fn push(&mut self, code: u32, tag: u16, result: i32) {
-        let command = opcode::UringCmd16::new(Fd(self.node.as_raw_fd()), code).cmd(Answer::bytes(tag, result));
+        let command =
+            opcode::UringCmd16::new(Fd(self.node.as_raw_fd()), code).cmd(Answer::bytes(tag, result));
         let entry = command.build().user_data(tag.into());
         // SAFETY: the command has no buffer, and the node is open until after the ring is closed.
         let pushed = unsafe { self.ring.submission().push(&entry) };
@@ -183,7 +201,9 @@ impl Queue {
             }
         };
         match waited {
-            Err(error) if !matches!(Errno::from_io_error(&error), Some(Errno::TIME | Errno::INTR)) => Err(error),
+            Err(error) if !matches!(Errno::from_io_error(&error), Some(Errno::TIME | Errno::INTR)) => {
+                Err(error)
+            }
             _ => Ok(()),
         }
     }

@@ -127,7 +127,9 @@ impl Control {
             Err(error) => return Err(HostError::system("open", NODE)(error)),
         };
         let ring = IoUring::builder().build(1).map_err(|error| HostError::NoUblk {
-            reason: format!("io_uring cannot be used: {error}; allow it with `sysctl kernel.io_uring_disabled=0`"),
+            reason: format!(
+                "io_uring cannot be used: {error}; allow it with `sysctl kernel.io_uring_disabled=0`"
+            ),
         })?;
         Ok(Control { ring, node })
     }

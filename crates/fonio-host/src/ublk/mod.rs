@@ -104,7 +104,8 @@ impl UblkDevice {
 
     fn prepare(&self, info: &DevInfo, options: &UblkOptions) -> Result<(), HostError> {
         if info.flags & FLAG_USER_COPY == 0 {
-            let reason = "the kernel's ublk driver is older than Linux 6.5; use a loop device (--through loop)";
+            let reason =
+                "the kernel's ublk driver is older than Linux 6.5; use a loop device (--through loop)";
             return Err(HostError::NoUblk { reason: reason.to_owned() });
         }
         let set = Control::open()?.set_params(self.number, &params(options));
@@ -261,7 +262,10 @@ mod tests {
     #[test]
     fn the_kernel_gets_the_limits_of_the_device() {
         let full = params(&options());
-        assert_eq!((full.basic.attributes, full.basic.sectors_max, full.basic.device_sectors), (12, 1024, 131_072));
+        assert_eq!(
+            (full.basic.attributes, full.basic.sectors_max, full.basic.device_sectors),
+            (12, 1024, 131_072)
+        );
         assert_eq!((full.discard.granularity, full.discard.sectors_max), (4096, 8_388_607));
         // Without a volatile cache every write is durable, and the kernel accepts no FUA.
         let plain = params(&UblkOptions { volatile_cache: false, discard_granularity: None, ..options() });

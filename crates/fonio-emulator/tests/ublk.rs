@@ -192,8 +192,8 @@ fn stopping_writes_back_what_the_kernel_has_cached() {
     file.write_all_at(&[7; 100_000], 8 * MIB).expect("write");
     // The file is still open, as that of a mounted file system would be.
     emulated.stop().expect("stop");
-    drop(file);
     nothing_is_left(dir.path(), &device);
+    assert!(file.write_all_at(&[7; 4096], 0).and_then(|()| file.sync_all()).is_err());
     let mut seen = [0; 100_000];
     File::open(&image).and_then(|image| image.read_exact_at(&mut seen, 8 * MIB)).expect("read");
     assert!(seen == [7; 100_000]);

@@ -43,8 +43,9 @@ const START_WITHIN: Duration = Duration::from_secs(30);
 /// How long to wait for requests in flight; those of a slow device can take seconds each.
 const STOP_WITHIN: Duration = Duration::from_secs(120);
 
-/// How long to wait until the server has closed the character node, which it does as soon as the device is stopped.
-const DELETE_WITHIN: Duration = Duration::from_secs(10);
+/// How long to wait until the server has closed the character node, which it does as soon as the device is stopped, and
+/// until all users have closed the block device.
+const DELETE_WITHIN: Duration = Duration::from_secs(2);
 
 /// The properties of a ublk device. Its logical blocks have 512 bytes, and it counts as not rotating.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +150,11 @@ impl UblkDevice {
     }
 }
 
+/// The character node in sysfs, which exists until the device is deleted.
+fn sysfs(number: u32) -> PathBuf {
+    format!("/sys/class/ublk-char/ublkc{number}").into()
+}
+
 /// A number that no other process uses until the machine is started again.
 fn own_tag() -> u64 {
     let own = ProcessId::own();
@@ -158,7 +164,7 @@ fn own_tag() -> u64 {
 /// Adds a device with a free number.
 fn add(ledger: &mut Ledger, tag: u64, options: &UblkOptions) -> Result<(u32, DevInfo, Entry), HostError> {
     for number in NUMBER_FIRST..=NUMBER_LAST {
-        if Path::new(&format!("/sys/class/ublk-char/ublkc{number}")).exists() {
+        if sysfs(number).exists() {
             continue;
         }
         let entry = ledger.begin(Step::Ublk { number, tag })?;
@@ -238,10 +244,11 @@ pub(crate) fn remove(number: u32, tag: u64) -> Result<(), HostError> {
         Err(error) => return Err(HostError::system("stop", path)(error.into())),
     }
     match Control::open()?.delete(number, DELETE_WITHIN) {
-        Ok(()) | Err(Errno::NODEV) => {}
-        Err(error) => return Err(HostError::system("delete", path)(error.into())),
+        Ok(()) | Err(Errno::NODEV) => Ok(()),
+        // It is deleted, and the kernel frees it when its last user closes it, such as a file system that is still mounted.
+        Err(Errno::TIMEDOUT) if !sysfs(number).exists() => Ok(()),
+        Err(error) => Err(HostError::system("delete", path)(error.into())),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod bed;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fonio_emulator::{Emulated, Kind, Log, Options, Through};
@@ -14,9 +15,14 @@ use rustix::ioctl::{self, Opcode, Setter};
 
 const MIB: u64 = 1 << 20;
 
+/// Held during each test, because the numbers of devices are reused: a device that is left over could not be told from that
+/// of another test.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 #[track_caller]
-fn can_make_ublk_devices() -> bool {
-    has(&[Need::Root, Need::Ublk])
+fn ublk_devices() -> Option<MutexGuard<'static, ()>> {
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    has(&[Need::Root, Need::Ublk]).then_some(turn)
 }
 
 /// A ublk device of 64 MiB with constant times and this queue depth, without a file system.
@@ -63,9 +69,7 @@ fn discard(device: &File, offset: u64, bytes: u64) {
 
 #[test]
 fn the_queue_has_the_limits_of_the_device_and_its_commands_arrive() {
-    if !can_make_ublk_devices() {
-        return;
-    }
+    let Some(_turn) = ublk_devices() else { return };
     for depth in [1_u32, 2, 32] {
         let dir = tempfile::tempdir().expect("dir");
         let mut options = options(dir.path(), depth);
@@ -137,9 +141,7 @@ fn the_queue_has_the_limits_of_the_device_and_its_commands_arrive() {
 
 #[test]
 fn every_scheduler_of_the_kernel_can_be_chosen_and_a_wrong_one_leaves_nothing_behind() {
-    if !can_make_ublk_devices() {
-        return;
-    }
+    let Some(_turn) = ublk_devices() else { return };
     let dir = tempfile::tempdir().expect("dir");
     let mut options = options(dir.path(), 1);
     options.scheduler = "no-such-scheduler".to_owned();
@@ -159,9 +161,7 @@ fn every_scheduler_of_the_kernel_can_be_chosen_and_a_wrong_one_leaves_nothing_be
 
 #[test]
 fn a_file_system_keeps_its_files() {
-    if !can_make_ublk_devices() || !has(&[Need::Mkfs]) {
-        return;
-    }
+    let Some(_turn) = ublk_devices().filter(|_| has(&[Need::Mkfs])) else { return };
     let dir = tempfile::tempdir().expect("dir");
     let mut options = options(dir.path(), 2);
     (options.filesystem, options.mount) = (Some(fonio_host::Filesystem::Ext4), Some(PathBuf::new()));
@@ -179,9 +179,7 @@ fn a_file_system_keeps_its_files() {
 
 #[test]
 fn stopping_writes_back_what_the_kernel_has_cached() {
-    if !can_make_ublk_devices() {
-        return;
-    }
+    let Some(_turn) = ublk_devices() else { return };
     let dir = tempfile::tempdir().expect("dir");
     let image = dir.path().join("image");
     let mut options = options(dir.path(), 1);
@@ -201,9 +199,7 @@ fn stopping_writes_back_what_the_kernel_has_cached() {
 
 #[test]
 fn faults_reach_the_host() {
-    if !can_make_ublk_devices() {
-        return;
-    }
+    let Some(_turn) = ublk_devices() else { return };
     let dir = tempfile::tempdir().expect("dir");
     let mut options = options(dir.path(), 1);
     options.serve.faults = vec!["error:op=read,range=4M-5M".to_owned()];
@@ -226,9 +222,7 @@ fn kill_server(emulated: &mut Emulated) {
 
 #[test]
 fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
-    if !can_make_ublk_devices() {
-        return;
-    }
+    let Some(_turn) = ublk_devices() else { return };
     for (delay, is_killed) in [("1s", false), ("1000s", true)] {
         let dir = tempfile::tempdir().expect("dir");
         let mut options = options(dir.path(), 1);
@@ -236,20 +230,25 @@ fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
         let mut emulated = Emulated::start(&options, bed::server()).expect("start");
         let device = emulated.device().expect("device").to_owned();
         let file = open_direct(&device, 0);
-        // The second request waits in the kernel, because the device takes one at a time.
-        let readers = [4 * MIB, 9 * MIB].map(|offset| {
+        let read = |offset| {
             let file = file.try_clone().expect("clone");
             std::thread::spawn(move || file.read_exact_at(&mut Page([0; 4096]).0, offset).is_ok())
-        });
-        std::thread::sleep(Duration::from_millis(200));
+        };
+        let first = read(4 * MIB);
+        let in_flight = || fs::read_to_string(sysfs(&device).join("inflight")).expect("inflight");
+        while in_flight().split_whitespace().next() == Some("0") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // This request waits in the kernel, because the device takes one at a time, or it finds no device any more.
+        let second = read(9 * MIB);
         drop(file);
         if is_killed {
             kill_server(&mut emulated);
         }
         assert_eq!(emulated.stop().is_err(), is_killed);
-        for reader in readers {
-            assert_eq!(reader.join().expect("no panic"), !is_killed);
-        }
+        assert_eq!(first.join().expect("no panic"), !is_killed);
+        let second = second.join().expect("no panic");
+        assert!(!(is_killed && second));
         nothing_is_left(dir.path(), &device);
     }
 }
@@ -257,9 +256,7 @@ fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
 /// First the serving process is killed, then its owner, in another process.
 #[test]
 fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
-    if !can_make_ublk_devices() {
-        return;
-    }
+    let Some(_turn) = ublk_devices() else { return };
     let with_file_system = |mut options: Options| {
         if fonio_testing::find_program("mkfs.ext4").is_some() {
             (options.filesystem, options.mount) = (Some(fonio_host::Filesystem::Ext4), Some(PathBuf::new()));

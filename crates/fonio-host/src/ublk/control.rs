@@ -119,8 +119,8 @@ impl Control {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let reason = format!(
                     "there is no {NODE}; load the driver with `modprobe ublk_drv` (Linux 6.5 or later with \
-                     CONFIG_BLK_DEV_UBLK), run the command in the laboratory (--in lab:6.12), or use a loop device \
-                     (--through loop)"
+                     CONFIG_BLK_DEV_UBLK), use a loop device (--through loop), or run the workload in a guest that has \
+                     ublk (fonio run --in lab:6.12)"
                 );
                 return Err(HostError::NoUblk { reason });
             }

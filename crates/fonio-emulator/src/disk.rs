@@ -1,4 +1,4 @@
-//! The emulated device: the model gives the time, the image holds the data. Front ends (FUSE, NBD) pass commands to it and
+//! The emulated device: the model gives the time, the image holds the data. Front ends (FUSE, NBD, ublk) pass commands to it and
 //! get a call when each is complete.
 
 use std::path::Path;
@@ -117,7 +117,7 @@ pub(crate) struct DiskReport {
 }
 
 impl Disk {
-    /// Creates a device. `idle_at` is when the model finishes the commands that it got before.
+    /// Creates a device. `idle_at` is when the model finishes the commands that it got before; `pacer` completes commands.
     pub(crate) fn new(
         device: Box<dyn Device>,
         image: Image,
@@ -125,6 +125,7 @@ impl Disk {
         log: Option<&Path>,
         dilate: f64,
         idle_at: Timestamp,
+        pacer: Pacer,
     ) -> Result<Disk, EmulatorError> {
         let limits = device.limits().clone();
         let log = log.map(|path| {
@@ -143,7 +144,6 @@ impl Disk {
             serial: 0,
             failed: 0,
         };
-        let pacer = Pacer::start().map_err(EmulatorError::system("start", "the pacing thread"))?;
         Ok(Disk { limits, image, started: Instant::now(), dilate, state: Mutex::new(state), pacer })
     }
 
@@ -190,6 +190,12 @@ impl Disk {
             failed: state.failed,
             log_error: state.log_error.clone(),
         }
+    }
+
+    /// Completes the commands that are due, on this thread, and returns when the next one is due. Only for a front end that
+    /// has no pacing thread.
+    pub(crate) fn complete_due(&self) -> Option<Instant> {
+        self.pacer.run_due()
     }
 
     /// Accepts a command. `done` is called exactly once when the command is complete, on this thread or another.

@@ -4,27 +4,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fonio_core::Nanos;
-use fonio_host::{Confirmation, Entry, Filesystem, HostError, Ledger, LoopDevice, LoopOptions, Step};
+use fonio_host::{Confirmation, Entry, Filesystem, HostError, Ledger, Step};
 use fonio_sim::device::Limits;
 
 use crate::EmulatorError;
-use crate::floor::{Floor, LONG_DELAY, Overheads, OverheadsByTime, SHORT_DELAY};
+use crate::block_device::{BlockDevice, Through};
+use crate::floor::{Floor, LONG_DELAY, Overheads, OverheadsByTime, SHORT_DELAY, has_ublk};
 use crate::fuse;
 use crate::report::ServeReport;
 use crate::serve::{Front, Order, ServeConfig};
 use crate::server::Server;
 
-/// The queue depths of a loop device.
-const LOOP_DEPTH_MIN: u32 = 4;
-const LOOP_DEPTH_MAX: u32 = 128;
-
-/// Options of an emulated device. [`Options::nbd`] determines [`ServeConfig::front`].
+/// Options of an emulated device. [`Options::nbd`] and [`Options::through`] determine [`ServeConfig::front`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The device.
     pub serve: ServeConfig,
     /// Serve a virtual machine on this Unix socket instead of creating a block device.
     pub nbd: Option<PathBuf>,
+    /// The driver of the block device; by default ublk where it can be used, otherwise loop.
+    pub through: Option<Through>,
     /// Create this file system on the block device before the timing starts.
     pub filesystem: Option<Filesystem>,
     /// Whether the file system may overwrite any contents of the image: the user confirmed the path.
@@ -48,7 +47,7 @@ pub struct Emulated {
     // Dropped first: the ledger undoes everything while the device is still served, then ends the serving process.
     ledger: Ledger,
     server: Option<Server>,
-    device: Option<LoopDevice>,
+    device: Option<BlockDevice>,
     mounted: Option<(PathBuf, Entry)>,
     floor: Option<Floor>,
     overheads: Option<OverheadsByTime>,
@@ -81,7 +80,13 @@ impl Emulated {
                 ledger.begin(Step::File { path: socket.clone() })?;
                 Front::Nbd(socket)
             }
-            None => Front::Fuse(fuse_dir(&mut ledger)?),
+            None => match options.through.unwrap_or_else(usual) {
+                Through::Loop => Front::Fuse(fuse_dir(&mut ledger)?),
+                Through::Ublk => {
+                    fonio_host::check_ublk()?;
+                    Front::Ublk
+                }
+            },
         };
         let server = Server::start(&mut ledger, command, &serve)?;
         let mut emulated = Emulated {
@@ -98,24 +103,29 @@ impl Emulated {
                 emulated.depth = emulated.limits().depth;
                 emulated.server()?.order(&Order::Pace(OverheadsByTime::default()))?;
             }
-            Front::Fuse(dir) => emulated.make_block_device(&dir.join(fuse::FILE_NAME), options)?,
+            Front::Fuse(dir) => {
+                let (file, limits) = (dir.join(fuse::FILE_NAME), emulated.limits().clone());
+                let ledger = &mut emulated.ledger;
+                let device = BlockDevice::on_file(ledger, &file, &limits, &options.scheduler)?;
+                emulated.prepare(device, options)?;
+            }
+            Front::Ublk => {
+                let (pid, limits) = (emulated.server_pid(), emulated.limits().clone());
+                let Emulated { ledger, server, .. } = &mut emulated;
+                let server = server.as_mut().expect("it was started above");
+                let serve = |number| server.order(&Order::ServeUblk(number));
+                let device = BlockDevice::served(ledger, &limits, &options.scheduler, pid, serve)?;
+                emulated.prepare(device, options)?;
+            }
         }
         Ok(emulated)
     }
 
-    fn make_block_device(&mut self, file: &Path, options: &Options) -> Result<(), EmulatorError> {
-        let loop_options = LoopOptions { direct_io: true, ..LoopOptions::default() };
-        let device = LoopDevice::attach(&mut self.ledger, file, &loop_options)?;
-        let (node, queue) = (device.path().to_owned(), device.queue());
+    /// Measures the block device, makes and mounts the file system, and starts the timing.
+    fn prepare(&mut self, device: BlockDevice, options: &Options) -> Result<(), EmulatorError> {
+        let node = device.path().to_owned();
+        self.depth = device.depth;
         self.device = Some(device);
-        let limits = self.limits().clone();
-        self.depth = limits.depth.clamp(LOOP_DEPTH_MIN, LOOP_DEPTH_MAX);
-        queue.set_depth(self.depth, &options.scheduler)?;
-        queue.set_request_max_kib(limits.command_max.0 >> 10)?;
-        queue.set_volatile_cache(limits.volatile_cache)?;
-        if limits.discard_granularity.is_none() {
-            queue.set_discard_max(0)?;
-        }
         let floor = Floor::measure(&node)?;
         self.floor = Some(floor);
         self.refuse_below(&floor, options)?;
@@ -159,7 +169,12 @@ impl Emulated {
 
     /// The block device; `None` with NBD.
     pub fn device(&self) -> Option<&Path> {
-        self.device.as_ref().map(LoopDevice::path)
+        self.device.as_ref().map(BlockDevice::path)
+    }
+
+    /// The driver of the block device; `None` with NBD.
+    pub fn through(&self) -> Option<Through> {
+        self.device.as_ref().map(BlockDevice::through)
     }
 
     /// The directory of the mount.
@@ -272,6 +287,11 @@ impl Emulated {
     fn server(&mut self) -> Result<&mut Server, EmulatorError> {
         self.server.as_mut().ok_or_else(|| EmulatorError::ServerGone { complaint: String::new() })
     }
+}
+
+/// The driver that is used if the user asks for none.
+fn usual() -> Through {
+    if has_ublk() { Through::Ublk } else { Through::Loop }
 }
 
 /// Creates a directory in which the serving process mounts the FUSE file system. The ledger gets both entries first.

@@ -11,10 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::EmulatorError;
 
-/// Whether this kernel has ublk, a driver for block devices in user space that would replace loop device and FUSE. fonio
-/// does not use it yet.
+/// Whether this process can make ublk devices. fonio then uses them instead of loop devices on FUSE files.
 pub fn has_ublk() -> bool {
-    Path::new("/dev/ublk-control").exists()
+    fonio_host::check_ublk().is_ok()
 }
 
 /// The largest measured command; the cost of longer ones is extrapolated.

@@ -1,16 +1,17 @@
 //! Serves a device model of `fonio-sim` in real time as a block device.
 //!
 //! The model says when a command completes, and the wall clock says when this time has come; there is no second model. The
-//! path of a command: loop device → FUSE file ([`serve()`]) → model and image → pacing thread → back. Virtual machines use
-//! NBD instead.
+//! path of a command: ublk device → [`serve()`] → model and image → back at the time of the model. Where the kernel has no
+//! ublk, a loop device on a FUSE file takes its place. Virtual machines use NBD instead.
 //!
-//! There are two processes. The owner ([`Emulated`]) creates loop device, file system and mount, and undoes them. The
+//! There are two processes. The owner ([`Emulated`]) creates block device, file system and mount, and undoes them. The
 //! serving process ([`serve()`]) must never wait for the device that it serves.
 //!
 //! In addition: faults on demand ([`Fault`]), a log of all writes ([`Log`]), and the images that a power cut could leave
 //! ([`PowerCuts`]).
 
 mod awake;
+mod block_device;
 mod clock;
 mod cuts;
 mod disk;
@@ -29,8 +30,10 @@ pub mod profile;
 mod report;
 mod serve;
 mod server;
+mod ublk;
 mod workload;
 
+pub use block_device::Through;
 pub use cuts::{Cut, CutImages, Tear};
 pub use emulator::{Emulated, Options};
 pub use error::EmulatorError;

@@ -1,11 +1,13 @@
 //! Completes commands at their time.
 //!
-//! One thread holds the commands that will complete, ordered by time. It sleeps until shortly before the first is due (on
+//! Usually one thread holds the commands that will complete, ordered by time. It sleeps until shortly before the first is due (on
 //! the kernel's high-resolution timer, with the smallest possible slack), and then polls the clock. A command that becomes
-//! due before all others wakes it.
+//! due before all others wakes it. A front end whose only thread accepts and answers all commands does the same itself, with
+//! [`Pacer::driven`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,6 +17,16 @@ use crate::lateness::Lateness;
 /// How long before a deadline the thread polls the clock: the measured wake-up time of a thread with the highest priority,
 /// in a virtual machine with two busy CPUs.
 const SPIN: Duration = Duration::from_micros(25);
+
+/// The same on a machine with one processor, where nothing else can run while a thread polls: the measured wake-up time in
+/// a virtual machine that simulates its processor.
+const SPIN_ALONE: Duration = Duration::from_micros(5);
+
+/// How long before a deadline a thread polls the clock, on this machine.
+pub(crate) fn poll_time() -> Duration {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    if processors > 1 { SPIN } else { SPIN_ALONE }
+}
 
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -67,6 +79,27 @@ impl Pacer {
         Ok(Pacer { shared, thread: Some(thread) })
     }
 
+    /// Has no thread: the thread that schedules all actions also calls [`Pacer::run_due`].
+    pub(crate) fn driven() -> Pacer {
+        Pacer { shared: Arc::default(), thread: None }
+    }
+
+    /// Runs all actions that are due, and returns the time of the next one.
+    pub(crate) fn run_due(&self) -> Option<Instant> {
+        loop {
+            let mut waiting = lock(&self.shared.0);
+            let first = waiting.heap.peek_mut()?;
+            let (at, now) = (first.0.at, Instant::now());
+            if now < at {
+                return Some(at);
+            }
+            let Reverse(due) = PeekMut::pop(first);
+            waiting.lateness.add(now.saturating_duration_since(at));
+            drop(waiting);
+            (due.action)();
+        }
+    }
+
     /// Schedules `action` for the instant `at`; an action in the past runs at once.
     pub(crate) fn schedule(&self, at: Instant, action: impl FnOnce() + Send + 'static) {
         let mut waiting = lock(&self.shared.0);
@@ -87,7 +120,7 @@ impl Pacer {
 }
 
 impl Drop for Pacer {
-    /// Runs all waiting actions at once, and ends the thread.
+    /// Runs all waiting actions at once, and ends the thread. Without a thread, drops them.
     fn drop(&mut self) {
         lock(&self.shared.0).stopping = true;
         self.shared.1.notify_one();
@@ -156,6 +189,23 @@ mod tests {
         }
         let order: Vec<u64> = receiver.iter().take(5).collect();
         assert_eq!(order, [0, 3, 3, 6, 9]);
+    }
+
+    #[test]
+    fn a_driven_pacer_runs_what_is_due_on_the_callers_thread() {
+        let pacer = Pacer::driven();
+        assert_eq!(pacer.run_due(), None);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let start = Instant::now();
+        let later = start + Duration::from_secs(3600);
+        for (at, name) in [(later, "later"), (start, "second"), (start - Duration::from_millis(1), "first")] {
+            let sender = sender.clone();
+            pacer.schedule(at, move || sender.send((name, thread::current().id())).expect("a receiver"));
+        }
+        assert_eq!(pacer.run_due(), Some(later));
+        let own = thread::current().id();
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [("first", own), ("second", own)]);
+        assert_eq!(pacer.lateness().figures().commands, 2);
     }
 
     #[test]

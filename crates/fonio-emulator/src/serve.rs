@@ -24,8 +24,9 @@ use crate::disk::Disk;
 use crate::faults::{Fault, Faults};
 use crate::floor::OverheadsByTime;
 use crate::image::Image;
+use crate::pacer::Pacer;
 use crate::report::ServeReport;
-use crate::{EmulatorError, fuse, nbd, profile};
+use crate::{EmulatorError, fuse, nbd, profile, ublk};
 
 /// The configuration of the serving process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -59,6 +60,8 @@ pub enum Front {
     Fuse(PathBuf),
     /// Through NBD on this Unix socket.
     Nbd(PathBuf),
+    /// As a ublk device, which the owner makes after it has heard of the device's limits. [`Order::ServeUblk`] names it.
+    Ublk,
 }
 
 /// An order of the owner. The answer to it means that it is in effect.
@@ -71,6 +74,8 @@ pub enum Order {
     Unpace,
     /// From now on, answer at the time of the model, minus the latency of the I/O path.
     Pace(OverheadsByTime),
+    /// Open the ublk device of this number and take its requests.
+    ServeUblk(u32),
     /// Write a mark into the log.
     Mark(String),
     /// Return the statistics.
@@ -139,7 +144,12 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     };
     let faults = config.faults.iter().map(|text| text.parse()).collect::<Result<Vec<Fault>, _>>()?;
     let faults = Faults::new(&faults, config.seed);
-    let disk = Arc::new(Disk::new(device, image, faults, config.log.as_deref(), config.dilate, idle_at)?);
+    let pacer = match config.front {
+        Front::Ublk => Pacer::driven(),
+        _ => Pacer::start().map_err(EmulatorError::system("start", "the pacing thread"))?,
+    };
+    let log = config.log.as_deref();
+    let disk = Arc::new(Disk::new(device, image, faults, log, config.dilate, idle_at, pacer)?);
     let mut session = None;
     match &config.front {
         Front::Fuse(dir) => {
@@ -147,6 +157,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
             session = Some(mounted.map_err(EmulatorError::system("mount a FUSE file system on", dir))?);
         }
         Front::Nbd(socket) => listen(&disk, socket)?,
+        Front::Ublk => {}
     }
     say(out, &Answer::Ready { limits, fastest_ns, cpus_awake: awake.is_some() })?;
     for line in lines {
@@ -163,6 +174,11 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
             }
             Order::Pace(overheads) => {
                 disk.pace(overheads);
+                Answer::Done
+            }
+            Order::ServeUblk(number) => {
+                let node = format!("/dev/ublkc{number}");
+                ublk::serve(&disk, number).map_err(EmulatorError::system("serve", node))?;
                 Answer::Done
             }
             Order::Mark(name) => {
@@ -212,7 +228,7 @@ fn become_a_server() {
 }
 
 /// Gives this thread, and the threads that it will start, priority over all ordinary threads, because a real device does
-/// not wait for a CPU. The pacing thread polls the clock for only a few microseconds per command, so no other thread
+/// not wait for a CPU. The thread that paces polls the clock for only a few microseconds per command, so no other thread
 /// starves.
 fn run_before_all_others() {
     // SAFETY: `sched_param` is plain numbers, for which zero is a value.

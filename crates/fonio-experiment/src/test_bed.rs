@@ -298,6 +298,7 @@ impl TestBed {
                 front: Front::Fuse(PathBuf::new()),
             },
             nbd: None,
+            through: None,
             filesystem: Some(filesystem),
             confirmation: Confirmation::NamedTwice,
             mount: Some(PathBuf::new()),

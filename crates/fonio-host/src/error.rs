@@ -70,9 +70,17 @@ pub enum HostError {
         /// The process or file system that uses it.
         by: String,
     },
-    /// No free loop device number was found.
-    #[error("no free number for a loop device between {from} and {to}")]
-    NoLoopNumber {
+    /// The kernel's ublk driver cannot be used.
+    #[error("ublk devices cannot be made here: {reason}")]
+    NoUblk {
+        /// The reason, and what helps.
+        reason: String,
+    },
+    /// No free number for a device was found.
+    #[error("no free number for a {device} device between {from} and {to}")]
+    NoNumber {
+        /// The kind of device.
+        device: &'static str,
         /// The first number tried.
         from: u32,
         /// The last number tried.

@@ -1,8 +1,8 @@
 //! The test bed: makes the devices, mounts and settings that a workload needs on a Linux host, and removes them.
 //!
-//! It makes loop devices and file systems on them, mounts them, and sets schedulers and queue depths. Every change that
-//! outlives a process is written into a [`Ledger`] first. The ledger undoes the changes when it is dropped; if the
-//! process was killed, [`Ledger::recover`] in the next process does.
+//! It makes loop devices, ublk devices, and file systems on them, mounts them, and sets schedulers and queue depths.
+//! Every change that outlives a process is written into a [`Ledger`] first. The ledger undoes the changes when it is
+//! dropped; if the process was killed, [`Ledger::recover`] in the next process does.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), fonio_host::HostError> {
@@ -30,6 +30,7 @@ mod opened;
 mod program;
 mod queue;
 mod settings;
+mod ublk;
 
 pub use caches::{cached_bytes, drop_device_cache, drop_file_cache};
 pub use cpu_share::{ConfinedCpu, CpuShare};
@@ -44,3 +45,4 @@ pub use opened::{OpenWatch, Opened};
 pub use program::run;
 pub use queue::{Queue, borrow_scheduler, scheduler_names};
 pub use settings::{Applied, Setting, Settings, Target, Undone};
+pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};

@@ -15,8 +15,9 @@ use rustix::ioctl::{self, IntegerSetter, NoArg, Opcode, Setter};
 
 use crate::{Entry, HostError, Ledger, Queue, Step};
 
-const NUMBER_FIRST: u32 = 700;
-const NUMBER_LAST: u32 = 1699;
+/// The first number of our loop devices and ublk devices.
+pub(crate) const NUMBER_FIRST: u32 = 700;
+pub(crate) const NUMBER_LAST: u32 = 1699;
 
 /// Number of attempts while a device is still busy after its last user has gone, or while its node is missing.
 const TRIES: u32 = 200;
@@ -83,7 +84,7 @@ impl LoopDevice {
     ///
     /// # Errors
     ///
-    /// [`HostError::NotRoot`], [`HostError::NoLoopNumber`], or [`HostError::System`], also if `options` ask for direct
+    /// [`HostError::NotRoot`], [`HostError::NoNumber`], or [`HostError::System`], also if `options` ask for direct
     /// I/O and the backing file does not support it.
     pub fn attach(
         ledger: &mut Ledger,
@@ -182,7 +183,7 @@ fn add(ledger: &mut Ledger, backing: &Path) -> Result<(u32, Entry), HostError> {
             }
         }
     }
-    Err(HostError::NoLoopNumber { from: NUMBER_FIRST, to: NUMBER_LAST })
+    Err(HostError::NoNumber { device: "loop", from: NUMBER_FIRST, to: NUMBER_LAST })
 }
 
 fn bind(number: u32, file: &File, options: &LoopOptions) -> Result<PathBuf, HostError> {
@@ -217,7 +218,7 @@ fn bind(number: u32, file: &File, options: &LoopOptions) -> Result<PathBuf, Host
 }
 
 /// Opens the node. udev or devtmpfs makes it a moment after the device.
-fn open_node(path: &Path) -> Result<File, HostError> {
+pub(crate) fn open_node(path: &Path) -> Result<File, HostError> {
     let mut last = None;
     for _ in 0..TRIES {
         match OpenOptions::new().read(true).write(true).open(path) {

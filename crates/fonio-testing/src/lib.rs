@@ -48,6 +48,7 @@ needs! {
     Root "root" "The tests run as root, which may mount, record and make devices."
     Fuse "fuse" "The kernel has FUSE (`/dev/fuse`)."
     Loop "loop" "The kernel makes loop devices (`/dev/loop-control`)."
+    Ublk "ublk" "The kernel makes ublk devices (`/dev/ublk-control`; Linux 6.5 or later)."
     Tracefs "tracefs" "The kernel traces block I/O through tracefs instances."
     Cgroup "cgroup" "Control groups can be made that limit processors and memory."
     Namespace "namespace" "Network namespaces with links of a given rate can be made, and overlay mounts in a mount namespace."
@@ -89,6 +90,7 @@ impl Need {
             Need::Root => (!is_root()).then(|| "the tests do not run as root".to_owned()),
             Need::Fuse => file("/dev/fuse"),
             Need::Loop => file("/dev/loop-control"),
+            Need::Ublk => file("/dev/ublk-control"),
             Need::Schedstat => file("/proc/self/schedstat"),
             Need::WakeUp => file("/dev/cpu_dma_latency"),
             Need::Mkfs => programs(&["mkfs.ext3", "mkfs.ext4"]),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fonio_core::ByteCount;
-use fonio_emulator::{Front, Options, ServeConfig};
+use fonio_emulator::{Front, Options, ServeConfig, Through};
 use fonio_host::{Confirmation, Filesystem};
 use fonio_testing::{Need, has};
 
@@ -34,6 +34,7 @@ pub fn options(state: &Path, mib: u64) -> Options {
             front: Front::Fuse(PathBuf::new()),
         },
         nbd: None,
+        through: Some(Through::Loop),
         filesystem: Some(Filesystem::Ext4),
         confirmation: Confirmation::NamedOnce,
         mount: Some(PathBuf::new()),

@@ -55,6 +55,13 @@ pub enum Step {
         /// The backing file, as the kernel shows it in `loop/backing_file`.
         backing: PathBuf,
     },
+    /// A ublk device was added.
+    Ublk {
+        /// Its number: N of `/dev/ublkbN`.
+        number: u32,
+        /// The number that the kernel stores with it, by which we recognise it as ours.
+        tag: u64,
+    },
     /// A file system was mounted.
     Mount {
         /// The mount point.
@@ -368,13 +375,15 @@ mod tests {
                 step: Step::Loop { number: 300, backing: "/run/fonio/7-0.disk/disk".into() },
             },
             Line::End { at: 0 },
+            Line::Begin { at: 1, step: Step::Ublk { number: 700, tag: 38_654_705_671 } },
         ]
         .map(|line| serde_json::to_string(&line).expect("JSON"))
         .join("\n");
         expect![[r#"
             {"owner":{"pid":7,"started_ticks":9}}
             {"begin":{"at":0,"step":{"kind":"loop","number":300,"backing":"/run/fonio/7-0.disk/disk"}}}
-            {"end":{"at":0}}"#]]
+            {"end":{"at":0}}
+            {"begin":{"at":1,"step":{"kind":"ublk","number":700,"tag":38654705671}}}"#]]
         .assert_eq(&text);
     }
 

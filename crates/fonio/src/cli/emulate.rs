@@ -32,6 +32,10 @@ pub struct Emulate {
     /// Serve the device through NBD on this Unix socket, for a virtual machine; needs no root.
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["filesystem", "mount", "power_cuts", "floor"])]
     pub nbd: Option<PathBuf>,
+    /// Driver of the block device. Default: ublk if the kernel has it, otherwise loop. ublk has the profile's queue depth and
+    /// FUA; a loop device has a depth of at least 4.
+    #[arg(long, value_enum, value_name = "DRIVER", conflicts_with = "nbd")]
+    pub through: Option<Through>,
     /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
     #[arg(long = "fs", value_name = "NAME")]
     pub filesystem: Option<fonio_host::Filesystem>,
@@ -75,6 +79,15 @@ pub struct Emulate {
     /// the device until Ctrl-C.
     #[arg(last = true, value_name = "WORKLOAD")]
     pub workload: Vec<String>,
+}
+
+/// The drivers of `--through`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Through {
+    /// A loop device on a file of a FUSE file system.
+    Loop,
+    /// A ublk device (`modprobe ublk_drv`, Linux 6.5 or later).
+    Ublk,
 }
 
 /// The units of `--tear`.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use fonio_core::{ByteCount, Nanos};
 use fonio_emulator::{
     Emulated, Fault, Front, Log, Options, PowerCutOptions, PowerCuts, ServeConfig, ServeReport, Tear,
-    WorkloadEnd, profile,
+    Through, WorkloadEnd, profile,
 };
 use fonio_host::{Confirmation, Filesystem, Ledger, Step};
 use serde_json::json;
@@ -118,6 +118,10 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
             front: Front::Fuse(PathBuf::new()),
         },
         nbd: arguments.nbd.clone(),
+        through: arguments.through.map(|through| match through {
+            arguments::Through::Loop => Through::Loop,
+            arguments::Through::Ublk => Through::Ublk,
+        }),
         filesystem: arguments.filesystem.or(cutting.then_some(Filesystem::Ext4)),
         confirmation,
         mount: arguments.mount.clone().or(cutting.then(PathBuf::new)),
@@ -162,10 +166,15 @@ fn micros(nanos: Nanos) -> String {
 
 fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
     let floor = emulated.floor().copied().unwrap_or_default();
+    let through = emulated.through();
     emulated.stop()?;
     let mut out = io::stdout().lock();
     if arguments.json {
-        writeln!(out, "{}", json!({ "floor": floor, "ublk": fonio_emulator::has_ublk() }))?;
+        writeln!(
+            out,
+            "{}",
+            json!({ "floor": floor, "through": through, "ublk": fonio_emulator::has_ublk() })
+        )?;
         return Ok(Exit::Fine);
     }
     writeln!(out, "Shortest latency that this machine can emulate, one command at a time (median):")?;
@@ -179,8 +188,14 @@ fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
         writeln!(out, "  {what:<14} {:>9}", micros(nanos))?;
     }
     writeln!(out, "99th percentile of 4 KiB reads: {}.", micros(floor.read_4k_p99_ns))?;
-    let ublk = if fonio_emulator::has_ublk() { "has ublk, which fonio does not use" } else { "has no ublk" };
-    writeln!(out, "The I/O path is a loop device over FUSE; this kernel {ublk}.")?;
+    let path = match through {
+        Some(Through::Ublk) => "a ublk device",
+        _ if fonio_emulator::has_ublk() => {
+            "a loop device over FUSE; this kernel also has ublk, which is faster"
+        }
+        _ => "a loop device over FUSE; a kernel with ublk (`modprobe ublk_drv`) is faster",
+    };
+    writeln!(out, "The I/O path is {path}.")?;
     Ok(Exit::Fine)
 }
 
@@ -190,6 +205,7 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
         let ready = json!({
             "profile": options.serve.profile,
             "device": emulated.device(),
+            "through": emulated.through(),
             "nbd": options.nbd,
             "mount": emulated.mount_dir(),
             "bytes": options.serve.capacity,

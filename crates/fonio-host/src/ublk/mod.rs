@@ -1,0 +1,289 @@
+//! Makes ublk devices: block devices whose requests the kernel hands to a process.
+//!
+//! Two processes take part. This module sends the commands that add, start, stop and delete a device. The process that
+//! serves the requests opens the device's character node `/dev/ublkcN`, see `fonio-emulator`.
+//!
+//! 1. [`UblkDevice::add`] writes the ledger and adds the device; the character node appears.
+//! 2. The server opens this node and offers to take requests.
+//! 3. [`UblkDevice::start`] makes the block device `/dev/ublkbN`.
+//! 4. [`UblkDevice::detach`], or the ledger of a killed owner, stops and deletes it. If the server was killed, the kernel
+//!    has removed the block device already, and the character node remains until the device is deleted.
+//!
+//! The kernel keeps one number for the owner's use with each device. We store a tag there that is different for each owner,
+//! so that the ledger never deletes the device of another program.
+
+mod control;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fonio_core::{ByteCount, SECTOR_BYTES};
+use fonio_system::ProcessId;
+use rustix::io::Errno;
+
+use crate::loop_device::{NUMBER_FIRST, NUMBER_LAST, open_node};
+use crate::{Entry, HostError, Ledger, Queue, Step};
+use control::{Basic, Control, DevInfo, Discard, Params};
+
+/// The largest queue depth of a ublk device (`UBLK_MAX_QUEUE_DEPTH` of linux/ublk_cmd.h).
+pub const UBLK_DEPTH_MAX: u32 = 4096;
+
+/// The largest request of a ublk device: `UBLK_IO_BUF_BITS` of linux/ublk_cmd.h is 25.
+const COMMAND_MAX: u64 = 1 << 25;
+
+/// The smallest limit of requests that the kernel accepts: one page.
+const COMMAND_MIN: u64 = 4096;
+
+/// The server copies the data itself, with read and write on the character node (`UBLK_F_USER_COPY`).
+const FLAG_USER_COPY: u64 = 1 << 7;
+
+/// How long to wait for the server's first offers, and for the requests of the partition scan, which are answered at once.
+const START_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long to wait for requests in flight; those of a slow device can take seconds each.
+const STOP_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long to wait until the server has closed the character node, which it does as soon as the device is stopped, and
+/// until all users have closed the block device.
+const DELETE_WITHIN: Duration = Duration::from_secs(2);
+
+/// The properties of a ublk device. Its logical blocks have 512 bytes, and it counts as not rotating.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UblkOptions {
+    /// Its size.
+    pub capacity: ByteCount,
+    /// The number of requests that the kernel sends before the first is answered; limited to 1 to [`UBLK_DEPTH_MAX`].
+    pub depth: u32,
+    /// The largest read or write; limited to 4 KiB to 32 MiB.
+    pub command_max: ByteCount,
+    /// Whether the kernel sends flushes.
+    pub volatile_cache: bool,
+    /// Whether the kernel sends writes with forced unit access instead of a write and a flush.
+    pub fua: bool,
+    /// The unit of a discard; `None` if the kernel must not send discards.
+    pub discard_granularity: Option<ByteCount>,
+}
+
+/// A ublk device that we added. Undoing its ledger deletes it.
+#[derive(Debug)]
+pub struct UblkDevice {
+    number: u32,
+    path: PathBuf,
+    entry: Entry,
+}
+
+/// Checks that ublk devices can be made here.
+///
+/// # Errors
+///
+/// [`HostError::NoUblk`] if the driver is not loaded or this process may not use io_uring.
+pub fn check_ublk() -> Result<(), HostError> {
+    Control::open().map(drop)
+}
+
+impl UblkDevice {
+    /// Adds a device with one hardware queue. It has no block device until it is started.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotRoot`], [`HostError::NoUblk`], [`HostError::NoNumber`], or [`HostError::System`].
+    pub fn add(ledger: &mut Ledger, options: &UblkOptions) -> Result<UblkDevice, HostError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(HostError::NotRoot { needs: "a ublk device" });
+        }
+        check_ublk()?;
+        let tag = own_tag();
+        let (number, info, entry) = add(ledger, tag, options)?;
+        let device = UblkDevice { number, path: format!("/dev/ublkb{number}").into(), entry };
+        let prepared = device.prepare(&info, options);
+        if prepared.is_err() {
+            // The first error is returned. If this fails too, the ledger keeps the device.
+            let _ = ledger.undo(entry);
+        }
+        prepared.map(|()| device)
+    }
+
+    fn prepare(&self, info: &DevInfo, options: &UblkOptions) -> Result<(), HostError> {
+        if info.flags & FLAG_USER_COPY == 0 {
+            let reason =
+                "the kernel's ublk driver is older than Linux 6.5; use a loop device (--through loop)";
+            return Err(HostError::NoUblk { reason: reason.to_owned() });
+        }
+        let set = Control::open()?.set_params(self.number, &params(options));
+        set.map_err(|error| HostError::system("set the limits of", &self.path)(error.into()))
+    }
+
+    /// Makes the block device, after the process `server` has opened the character node and offered to take as many
+    /// requests as the queue is deep.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`], also if the server does not answer the first requests.
+    pub fn start(&self, server: u32) -> Result<(), HostError> {
+        let started = Control::open()?.start(self.number, server, START_WITHIN);
+        started.map_err(|error| HostError::system("start", &self.path)(error.into()))?;
+        open_node(&self.path).map(drop)
+    }
+
+    /// The block device's node, such as `/dev/ublkb700`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The device's number: N of `/dev/ublkbN` and `/dev/ublkcN`.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The device's queue.
+    pub fn queue(&self) -> Queue {
+        Queue::of(&format!("ublkb{}", self.number))
+    }
+
+    /// Stops and deletes the device. Its server must end its service when the kernel cancels its offers.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
+        ledger.undo(self.entry)
+    }
+}
+
+/// The character node in sysfs, which exists until the device is deleted.
+fn sysfs(number: u32) -> PathBuf {
+    format!("/sys/class/ublk-char/ublkc{number}").into()
+}
+
+/// A number that no other process uses until the machine is started again.
+fn own_tag() -> u64 {
+    let own = ProcessId::own();
+    own.started_ticks << 32 | u64::from(own.pid)
+}
+
+/// Adds a device with a free number.
+fn add(ledger: &mut Ledger, tag: u64, options: &UblkOptions) -> Result<(u32, DevInfo, Entry), HostError> {
+    for number in NUMBER_FIRST..=NUMBER_LAST {
+        if sysfs(number).exists() {
+            continue;
+        }
+        let entry = ledger.begin(Step::Ublk { number, tag })?;
+        let mut info = DevInfo {
+            hardware_queues: 1,
+            depth: u16::try_from(options.depth.clamp(1, UBLK_DEPTH_MAX)).expect("the maximum fits"),
+            command_bytes_max: u32::try_from(command_max(options)).expect("the maximum fits"),
+            number,
+            flags: FLAG_USER_COPY,
+            owner_tag: tag,
+            ..DevInfo::default()
+        };
+        match Control::open()?.add(&mut info) {
+            Ok(()) => return Ok((number, info, entry)),
+            Err(Errno::EXIST) => ledger.end(entry)?,
+            Err(error) => {
+                ledger.end(entry)?;
+                return Err(HostError::system("add a ublk device through", control::NODE)(error.into()));
+            }
+        }
+    }
+    Err(HostError::NoNumber { device: "ublk", from: NUMBER_FIRST, to: NUMBER_LAST })
+}
+
+fn command_max(options: &UblkOptions) -> u64 {
+    options.command_max.0.clamp(COMMAND_MIN, COMMAND_MAX) / COMMAND_MIN * COMMAND_MIN
+}
+
+fn params(options: &UblkOptions) -> Params {
+    const BLOCK_SHIFT: u8 = SECTOR_BYTES.ilog2() as u8;
+    /// The longest discard whose bytes a request can count.
+    const SECTORS_MAX: u32 = u32::MAX / SECTOR_BYTES as u32;
+    let sectors = |bytes: u64| u32::try_from(bytes / SECTOR_BYTES).unwrap_or(SECTORS_MAX);
+    let attribute = |present: bool, bit: u32| if present { bit } else { 0 };
+    let granularity = options.discard_granularity;
+    Params {
+        length: size_of::<Params>() as u32,
+        types: control::PARAMS_BASIC | control::PARAMS_DISCARD,
+        basic: Basic {
+            attributes: attribute(options.volatile_cache, control::ATTRIBUTE_VOLATILE_CACHE)
+                | attribute(options.volatile_cache && options.fua, control::ATTRIBUTE_FUA),
+            logical_block_shift: BLOCK_SHIFT,
+            physical_block_shift: BLOCK_SHIFT,
+            optimal_io_shift: BLOCK_SHIFT,
+            minimal_io_shift: BLOCK_SHIFT,
+            sectors_max: sectors(command_max(options)),
+            chunk_sectors: 0,
+            device_sectors: options.capacity.0 / SECTOR_BYTES,
+            virtual_boundary_mask: 0,
+        },
+        discard: Discard {
+            alignment: 0,
+            granularity: granularity
+                .map_or(SECTOR_BYTES as u32, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
+            sectors_max: if granularity.is_some() { SECTORS_MAX } else { 0 },
+            write_zeroes_sectors_max: SECTORS_MAX,
+            segments_max: 1,
+            reserved: 0,
+        },
+    }
+}
+
+/// Stops and deletes the device `number` if `tag` shows that it is ours.
+pub(crate) fn remove(number: u32, tag: u64) -> Result<(), HostError> {
+    // Without the driver there is no device.
+    if !Path::new(control::NODE).exists() {
+        return Ok(());
+    }
+    let path = PathBuf::from(format!("/dev/ublkc{number}"));
+    match Control::open()?.info(number) {
+        Ok(info) if info.owner_tag == tag => {}
+        Ok(_) | Err(Errno::NODEV) => return Ok(()),
+        Err(error) => return Err(HostError::system("look at", path)(error.into())),
+    }
+    match Control::open()?.stop(number, STOP_WITHIN) {
+        Ok(()) | Err(Errno::NODEV) => {}
+        Err(error) => return Err(HostError::system("stop", path)(error.into())),
+    }
+    match Control::open()?.delete(number, DELETE_WITHIN) {
+        Ok(()) | Err(Errno::NODEV) => Ok(()),
+        // It is deleted, and the kernel frees it when its last user closes it, such as a file system that is still mounted.
+        Err(Errno::TIMEDOUT) if !sysfs(number).exists() => Ok(()),
+        Err(error) => Err(HostError::system("delete", path)(error.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> UblkOptions {
+        UblkOptions {
+            capacity: ByteCount(64 << 20),
+            depth: 1,
+            command_max: ByteCount(512 << 10),
+            volatile_cache: true,
+            fua: true,
+            discard_granularity: Some(ByteCount(4096)),
+        }
+    }
+
+    #[test]
+    fn the_kernel_gets_the_limits_of_the_device() {
+        let full = params(&options());
+        assert_eq!(
+            (full.basic.attributes, full.basic.sectors_max, full.basic.device_sectors),
+            (12, 1024, 131_072)
+        );
+        assert_eq!((full.discard.granularity, full.discard.sectors_max), (4096, 8_388_607));
+        // Without a volatile cache every write is durable, and the kernel accepts no FUA.
+        let plain = params(&UblkOptions { volatile_cache: false, discard_granularity: None, ..options() });
+        assert_eq!((plain.basic.attributes, plain.discard.sectors_max), (0, 0));
+        assert_eq!((plain.discard.granularity, plain.discard.write_zeroes_sectors_max), (512, 8_388_607));
+    }
+
+    #[test]
+    fn the_largest_request_is_whole_pages_within_the_drivers_limits() {
+        for (wanted, given) in [(0, 4096), (6000, 4096), (1 << 20, 1 << 20), (1 << 40, 1 << 25)] {
+            assert_eq!(command_max(&UblkOptions { command_max: ByteCount(wanted), ..options() }), given);
+        }
+    }
+}

@@ -156,8 +156,18 @@ impl Initramfs {
     /// The libraries of a program: what the userland's loader finds for it.
     fn libraries(&self, program: &Path) -> Result<Vec<PathBuf>, LabError> {
         let loader = self.userland.root.join(LOADER);
+        // Some packages keep libraries in folders of their own, which their programs name with a path. On this machine, that
+        // path could lead to another version.
+        let libraries = self.userland.root.join(LIBRARIES);
+        let mut search = libraries.clone().into_os_string();
+        for entry in fs::read_dir(&libraries).map_err(LabError::system("read", &libraries))?.flatten() {
+            if entry.path().is_dir() {
+                search.push(":");
+                search.push(entry.path());
+            }
+        }
         let mut list = Command::new(&loader);
-        list.arg("--library-path").arg(self.userland.root.join(LIBRARIES)).arg("--list").arg(program);
+        list.arg("--inhibit-cache").arg("--library-path").arg(search).arg("--list").arg(program);
         let out = list.output().map_err(LabError::system("start", &loader))?;
         let text = String::from_utf8_lossy(&out.stdout);
         let complaint = String::from_utf8_lossy(&out.stderr);
@@ -165,6 +175,13 @@ impl Initramfs {
             return Err(LabError::NoLibrary {
                 program: program.display().to_string(),
                 library: library.to_owned(),
+            });
+        }
+        let elsewhere = found(&text).find(|library| !library.starts_with(&self.userland.root));
+        if let Some(library) = elsewhere {
+            return Err(LabError::NoLibrary {
+                program: program.display().to_string(),
+                library: library.display().to_string(),
             });
         }
         Ok(found(&text).map(Path::to_owned).collect())

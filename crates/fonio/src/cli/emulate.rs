@@ -19,6 +19,9 @@ pub struct Emulate {
     /// The profile: a name of `fonio device list`, or a TOML file.
     #[arg(required_unless_present = "floor")]
     pub profile: Option<String>,
+    /// Run the device and the command in a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest.
+    #[arg(long = "in", value_name = "lab:KERNEL", value_parser = super::run::parse_kernel)]
+    pub guest: Option<fonio_lab::Wanted>,
     /// Size of the device, such as 2GiB.
     #[arg(long, value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,

@@ -182,7 +182,7 @@ fn parse_repeat(text: &str) -> Result<Repeat, String> {
     }
 }
 
-fn parse_kernel(text: &str) -> Result<Wanted, String> {
+pub(super) fn parse_kernel(text: &str) -> Result<Wanted, String> {
     text.parse().map_err(|error: fonio_lab::LabError| error.to_string())
 }
 

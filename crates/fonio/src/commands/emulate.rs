@@ -17,6 +17,7 @@ use fonio_host::{Confirmation, Filesystem, Ledger, Step};
 use serde_json::json;
 
 use crate::cli::emulate::{self as arguments, Emulate};
+use crate::commands::lab;
 use crate::exit::Exit;
 use crate::signals;
 
@@ -31,6 +32,9 @@ pub fn serve() -> Result<Exit> {
 
 /// Emulates a device until the workload ends or the user stops it.
 pub fn run(arguments: &Emulate) -> Result<Exit> {
+    if let Some(kernel) = &arguments.guest {
+        return lab::run_emulated(kernel, arguments);
+    }
     let stop = signals::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let state_dir = Ledger::default_dir();

@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use fonio_lab::{Archive, Guest, Initramfs, Shape, Task, Userland, Wanted, stripped};
+use fonio_lab::{Archive, Guest, Initramfs, Shape, Task, Wanted, stripped};
 use serde::Serialize;
 
+use crate::cli::emulate::Emulate;
 use crate::cli::lab::Lab;
 use crate::cli::run::SetupArgs;
 use crate::commands::run;
@@ -54,7 +55,8 @@ const NEEDS: &[Needs] = &[
         modules: &["nls_ascii", "nls_cp437", "nls_iso8859-1", "nls_utf8", "vfat"],
     },
     Needs { word: "--link", packages: &["iproute2"], tools: &["ip", "tc"], modules: &["veth", "sch_tbf"] },
-    Needs { word: "bench", packages: &["fio"], tools: &["fio"], modules: &[] },
+    Needs { word: "sqlite3", packages: &["sqlite3"], tools: &["sqlite3"], modules: &[] },
+    Needs { word: "fio", packages: &["fio"], tools: &["fio"], modules: &[] },
 ];
 
 /// Runs `fonio lab`.
@@ -128,7 +130,7 @@ fn fetch(kernels: &[Wanted]) -> Result<()> {
 fn shell(wanted: &Wanted) -> Result<()> {
     ensure!(io::stdin().is_terminal(), "a shell needs a terminal; to run a command in a guest, use --in");
     let archive = Archive::open()?;
-    let everything: Vec<&Needs> = NEEDS.iter().filter(|needs| needs.word != "bench").collect();
+    let everything: Vec<&Needs> = NEEDS.iter().collect();
     let guest = guest(&archive, wanted, Shape::Test, &everything)?;
     Ok(fonio_lab::shell(guest, &archive)?)
 }
@@ -145,13 +147,13 @@ fn guest(archive: &Archive, wanted: &Wanted, shape: Shape, needs: &[&Needs]) -> 
     for tool in tools.chain(needs.iter().flat_map(|needs| needs.tools)) {
         files.add_tool(tool)?;
     }
-    add_own_program(archive, &userland, &mut files)?;
+    add_own_program(archive, &mut files)?;
     let modules = needs.iter().flat_map(|needs| needs.modules).copied().collect();
     Ok(Guest { kernel, shape, memory_mib: MEMORY_MIB, modules, wishes: MODULES.to_vec(), files })
 }
 
 /// Adds this program, without its debug information, which is several times as large as the program.
-fn add_own_program(archive: &Archive, _userland: &Userland, files: &mut Initramfs) -> Result<()> {
+fn add_own_program(archive: &Archive, files: &mut Initramfs) -> Result<()> {
     let program = std::env::current_exe().context("cannot find the fonio executable")?;
     let modified = fs::metadata(&program)?.modified()?.duration_since(std::time::UNIX_EPOCH)?;
     let copy = archive.folder().join(format!("fonio-{}", modified.as_nanos()));
@@ -170,62 +172,91 @@ fn add_own_program(archive: &Archive, _userland: &Userland, files: &mut Initramf
 }
 
 /// Runs this command line in a guest with the kernel `wanted`, without its option `--in`; brings the results back.
-pub fn run_in_guest(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
-    let stop = signals::watch()?;
-    check(setup)?;
-    let archive = Archive::open()?;
-    let here = std::env::current_dir().context("cannot find the current directory")?;
-    let mut words: Vec<String> = Vec::new();
-    for word in without_in(std::env::args_os().skip(1)) {
-        let text = word.into_string();
-        words.push(text.map_err(|word| anyhow::anyhow!("{word:?} is not UTF-8, which guests need"))?);
+pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
+    for place in &setup.on {
+        if Path::new(place).is_dir() || place.starts_with("/dev/") {
+            bail!(
+                "a guest has no disk of this machine: {place} is not there; name an emulated device, for example --on \
+                 ridata (`fonio device list`)"
+            );
+        }
     }
+    let mut words = own_words()?;
     let out = run::results_directory(setup.out.as_deref())?;
     if setup.out.is_none() {
         let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
         words.splice(at..at, ["--output".to_owned(), out.display().to_string()]);
     }
-    let result = in_guest(&archive, wanted, setup, &here, &words, &out, &stop);
-    // Not there if the command failed.
+    let mut bring = vec![out.clone()];
+    bring.extend(setup.html.clone());
+    let result = in_guest(wanted, &words, &bring);
+    // The directory that the guest's results replace; it is still there, and empty, if the command failed.
     let _ = fs::remove_dir(&out);
     result
 }
 
-fn in_guest(
-    archive: &Archive,
-    wanted: &Wanted,
-    setup: &SetupArgs,
-    here: &Path,
-    words: &[String],
-    out: &Path,
-    stop: &std::sync::atomic::AtomicBool,
-) -> Result<Exit> {
-    let needs = needs_of(words);
-    let mut guest = guest(archive, wanted, Shape::Bench, &needs)?;
+/// Runs `fonio device emulate` in a guest.
+pub fn run_emulated(wanted: &Wanted, arguments: &Emulate) -> Result<Exit> {
+    if arguments.nbd.is_some() || !arguments.image.is_empty() {
+        bail!(
+            "in a guest, a device cannot be served to others, nor keep its data in a file; leave out --nbd and --image"
+        );
+    }
+    if arguments.workload.is_empty() && !arguments.floor {
+        bail!("a guest ends with its command: write one after `--`");
+    }
+    in_guest(wanted, &own_words()?, arguments.log.as_slice())
+}
+
+/// This command line without `--in`.
+fn own_words() -> Result<Vec<String>> {
+    let text = |word: OsString| {
+        word.into_string().map_err(|word| anyhow::anyhow!("{word:?} is not UTF-8, which guests need"))
+    };
+    without_in(std::env::args_os().skip(1)).into_iter().map(text).collect()
+}
+
+/// Runs fonio with `words` in a guest, in this directory. Files that the command line names are there too. The files and
+/// directories `bring` come back.
+fn in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit> {
+    let stop = signals::watch()?;
+    let archive = Archive::open()?;
+    let here = std::env::current_dir().context("cannot find the current directory")?;
+    let mut guest = guest(&archive, wanted, Shape::Bench, &needs_of(words))?;
+    let bring: Vec<PathBuf> = bring.iter().map(|path| here.join(path)).collect();
     for input in words.iter().flat_map(|word| word.split(',')).map(|word| here.join(word)) {
-        if input.is_file() && !input.starts_with(here.join(out)) {
+        if !input.is_file() || bring.iter().any(|path| input.starts_with(path)) {
+            continue;
+        }
+        if is_program(&input)? {
+            guest.files.add_program(&input, &input)?;
+        } else {
             guest.files.add_copy(&input, &input)?;
         }
     }
-    let mut command =
-        vec!["env".to_owned(), "USER=root".to_owned(), format!("COLUMNS={}", columns()), "fonio".to_owned()];
+    let mut command = vec!["env".to_owned(), format!("COLUMNS={}", columns()), "fonio".to_owned()];
     command.extend_from_slice(words);
-    let mut bring = vec![here.join(out)];
-    bring.extend(setup.html.as_ref().map(|page| here.join(page)));
+    let parent = bring.first().and_then(|path| path.parent()).unwrap_or(&here).to_owned();
     // Beside the results, so that they are only renamed.
-    let parent = bring[0].parent().unwrap_or(here);
-    let staging = tempfile::Builder::new().prefix(".fonio-lab-").tempdir_in(parent);
+    let staging = match bring.is_empty() {
+        true => tempfile::tempdir(),
+        false => tempfile::Builder::new().prefix(".fonio-lab-").tempdir_in(&parent),
+    };
     let staging = staging.with_context(|| format!("cannot write into {}", parent.display()))?;
-    let task = Task { words: &command, folder: here, bring: &bring, to: staging.path() };
+    let task = Task { words: &command, folder: &here, bring: &bring, to: staging.path() };
     let release = guest.kernel.release.clone();
-    let ended = guest.run(archive, &task, stop, &announce)?;
+    let ended = guest.run(&archive, &task, &stop, &announce)?;
     for path in &bring {
         let brought = staging.path().join(path.strip_prefix("/").unwrap_or(path));
-        if brought.exists() {
-            if path.is_dir() {
-                fs::remove_dir(path).with_context(|| format!("cannot replace {}", path.display()))?;
-            }
-            fs::rename(&brought, path).with_context(|| format!("cannot write {}", path.display()))?;
+        if !brought.exists() {
+            continue;
+        }
+        if path.is_dir() {
+            fs::remove_dir(path).with_context(|| format!("cannot replace {}", path.display()))?;
+        }
+        // An HTML page may lie on another file system than the results.
+        if fs::rename(&brought, path).is_err() {
+            fs::copy(&brought, path).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
     eprintln!(
@@ -235,22 +266,18 @@ fn in_guest(
     Ok(if ended.code == 0 { Exit::Fine } else { Exit::Command(ended.code) })
 }
 
-/// Refuses what a guest cannot do.
-fn check(setup: &SetupArgs) -> Result<()> {
-    for place in &setup.on {
-        if Path::new(place).is_dir() || place.starts_with("/dev/") {
-            bail!(
-                "a guest has no disk of this machine: {place} is not there; name an emulated device, for example --on ridata \
-                 (`fonio device list`)"
-            );
-        }
-    }
-    Ok(())
+/// Whether the file is a program for Linux, not a script or data.
+fn is_program(path: &Path) -> Result<bool> {
+    let mut start = [0; 4];
+    let mut file = fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let read =
+        io::Read::read(&mut file, &mut start).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(start[..read] == *b"\x7fELF")
 }
 
 /// The needs of a command line, by its words.
 fn needs_of(words: &[String]) -> Vec<&'static Needs> {
-    let parts: Vec<&str> = words.iter().flat_map(|word| word.split([',', '=', '+'])).collect();
+    let parts: Vec<&str> = words.iter().flat_map(|word| word.split([',', '=', '+', ' '])).collect();
     NEEDS.iter().filter(|needs| parts.contains(&needs.word)).collect()
 }
 

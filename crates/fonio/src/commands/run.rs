@@ -64,7 +64,7 @@ pub fn play(role: &Role) -> Result<Exit> {
 /// Runs a workload.
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     if let Some(kernel) = &arguments.setup.guest {
-        return lab::run_in_guest(kernel, &arguments.setup);
+        return lab::run_setup(kernel, &arguments.setup);
     }
     if arguments.launch.launch {
         return launch::run(arguments, colour);
@@ -101,7 +101,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
 /// Measures fixes on a workload.
 pub fn prove(name: &str, arguments: &Fix, colour: Colour) -> Result<Exit> {
     if let Some(kernel) = &arguments.setup.guest {
-        return lab::run_in_guest(kernel, &arguments.setup);
+        return lab::run_setup(kernel, &arguments.setup);
     }
     let workload = &Workload::load(name)?;
     let best = arguments.best;

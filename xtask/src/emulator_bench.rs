@@ -32,8 +32,7 @@ const PHONE: &str = "samsung_s5";
 
 /// Runs the benchmark on the named cards, or on all of them and the phone.
 pub fn run(cards: &[String]) -> Result<()> {
-    let mut names: Vec<&str> = published::CARDS.iter().map(|card| card.name).collect();
-    names.push(PHONE);
+    let mut names = names();
     if let Some(unknown) = cards.iter().find(|card| !names.contains(&card.as_str())) {
         bail!("there is no published card `{unknown}`; there are {}", names.join(", "));
     }
@@ -67,6 +66,11 @@ pub fn run(cards: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// The published cards and the phone.
+pub fn names() -> Vec<&'static str> {
+    published::CARDS.iter().map(|card| card.name).chain([PHONE]).collect()
+}
+
 fn is_near(name: &str, published: f64, measured: f64) -> bool {
     let off = (measured - published).abs();
     match name {
@@ -75,7 +79,8 @@ fn is_near(name: &str, published: f64, measured: f64) -> bool {
     }
 }
 
-fn experiments(name: &str) -> Vec<(String, Protocol, f64)> {
+/// The published experiments with a device: name, protocol, number.
+pub fn experiments(name: &str) -> Vec<(String, Protocol, f64)> {
     match published::CARDS.iter().find(|card| card.name == name) {
         Some(card) => card.phone_numbers().into(),
         None => {
@@ -87,41 +92,62 @@ fn experiments(name: &str) -> Vec<(String, Protocol, f64)> {
 }
 
 /// The result of an experiment.
-struct Measured {
+pub struct Measured {
     /// By fio's clock, in the experiment's unit.
-    figure: f64,
+    pub figure: f64,
     /// By the model's clock, for the same requests.
-    model: f64,
-    requests: u64,
+    pub model: f64,
+    pub requests: u64,
 }
 
 fn measure(fonio: &Path, name: &str, protocol: &Protocol) -> Result<Measured> {
     let options = Options { written: Some(protocol.prepare.0), ..Options::bare(name, CAPACITY) };
     let emulated = Emulated::start(fonio, &options)?;
-    let direction = match (protocol.order, protocol.op) {
-        (Order::Sequential, Op::Read) => "read",
-        (Order::Sequential, _) => "write",
-        (Order::Random, Op::Read) => "randread",
-        (Order::Random, _) => "randwrite",
-    };
     let mut fio = emulated::before_all_others(Path::new("fio"));
-    fio.args(["--name=emulated", "--ioengine=psync", "--direct=1", "--iodepth=1", "--output-format=json"])
-        .args(["--norandommap", "--random_generator=tausworthe64"])
-        .arg(format!("--filename={}", emulated.device))
-        .arg(format!("--rw={direction}"))
-        .arg(format!("--bs={}", protocol.request.0))
-        .arg(format!("--size={}", protocol.range.0))
-        .arg(format!("--number_ios={}", protocol.count))
-        .arg(format!("--runtime={RUNTIME_SECONDS}"));
+    fio.arg(format!("--filename={}", emulated.device)).args(fio_arguments(protocol));
     let out = fio.output().context("cannot start fio")?;
     if !out.status.success() {
         bail!("fio failed: {}", String::from_utf8_lossy(&out.stderr));
     }
     let said: Value = serde_json::from_slice(&out.stdout).context("fio gave no JSON")?;
-    let side = &said["jobs"][0][if direction.ends_with("read") { "read" } else { "write" }];
+    figures(protocol, &said, emulated.busy_ns()?)
+}
+
+fn direction(protocol: &Protocol) -> &'static str {
+    match (protocol.order, protocol.op) {
+        (Order::Sequential, Op::Read) => "read",
+        (Order::Sequential, _) => "write",
+        (Order::Random, Op::Read) => "randread",
+        (Order::Random, _) => "randwrite",
+    }
+}
+
+/// fio's arguments for an experiment, without the device.
+pub fn fio_arguments(protocol: &Protocol) -> Vec<String> {
+    let fixed = [
+        "--name=emulated",
+        "--ioengine=psync",
+        "--direct=1",
+        "--iodepth=1",
+        "--output-format=json",
+        "--norandommap",
+        "--random_generator=tausworthe64",
+    ];
+    let mut arguments: Vec<String> = fixed.map(str::to_owned).into();
+    arguments.push(format!("--rw={}", direction(protocol)));
+    arguments.push(format!("--bs={}", protocol.request.0));
+    arguments.push(format!("--size={}", protocol.range.0));
+    arguments.push(format!("--number_ios={}", protocol.count));
+    arguments.push(format!("--runtime={RUNTIME_SECONDS}"));
+    arguments
+}
+
+/// The result, from what fio printed and from the time that the model was busy.
+pub fn figures(protocol: &Protocol, said: &Value, busy_ns: u64) -> Result<Measured> {
+    let side = &said["jobs"][0][if direction(protocol).ends_with("read") { "read" } else { "write" }];
     let requests = side["total_ios"].as_u64().context("fio counts its requests")?;
     let bytes = side["io_bytes"].as_u64().context("fio counts its bytes")? as f64;
-    let busy_ns = emulated.busy_ns()? as f64;
+    let busy_ns = busy_ns as f64;
     let (figure, model) = match protocol.gives {
         Gives::Response => {
             (side["lat_ns"]["mean"].as_f64().map(|nanos| nanos / 1e3), busy_ns / 1e3 / requests as f64)

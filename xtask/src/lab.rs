@@ -1,0 +1,286 @@
+//! `cargo xtask lab test`: what guests promise, measured.
+//!
+//! *Repeatable*: the same jobs on an idle machine and beside two busy loops. *Mixed load*: a reader beside two writers,
+//! started at sixteen different times. *Model*: fio's figures of emulated cards in a guest beside the model's.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use fonio_sim::measure::Gives;
+use serde_json::Value;
+
+use crate::emulator_bench::{self, Measured};
+use crate::{process, tools};
+
+/// Runs of each job, with and without busy loops.
+const RUNS: usize = 5;
+/// The promise: run times by the guest's clock differ by no more.
+const REPEATABLE_WITHIN: f64 = 0.01;
+/// The promise: fio's figures differ from the model's by no more.
+const MODEL_WITHIN: f64 = 0.05;
+/// The promise: the time until a guest runs its command, in seconds of this machine.
+const BOOT_S: f64 = 20.0;
+const STARTS: u32 = 16;
+/// The device of the jobs, whose writes are the most uneven.
+const CARD: &str = "ridata";
+const KERNEL: &str = "lab:6.12";
+
+/// Writes of 4 KiB at random places.
+const FIO_JOB: &str = "fio --name=job --output-format=json --ioengine=psync --direct=1 --filename=$FONIO_DEVICE \
+    --rw=randwrite --bs=4k --size=64m --number_ios=300 --randseed=1";
+
+/// `cargo xtask lab test [repeatable] [mixed] [model]`.
+pub fn run(arguments: &[String]) -> Result<()> {
+    const PARTS: [&str; 3] = ["repeatable", "mixed", "model"];
+    let [what, parts @ ..] = arguments else { bail!("write `cargo xtask lab test`") };
+    ensure!(what == "test", "there is only `cargo xtask lab test`");
+    if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
+        bail!("there is no part `{unknown}`; there are {}", PARTS.join(", "));
+    }
+    tools::ensure(&[tools::BUILD, tools::GUEST])?;
+    let fonio = process::build_fonio()?;
+    process::run(Command::new(&fonio).args(["lab", "fetch"]))?;
+    let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    let mut broken = 0;
+    if wants("repeatable") {
+        broken += repeatable(&fonio)?;
+    }
+    if wants("mixed") {
+        mixed(&fonio)?;
+    }
+    if wants("model") {
+        broken += model(&fonio)?;
+    }
+    ensure!(broken == 0, "{broken} of the promises do not hold, marked *");
+    Ok(())
+}
+
+/// Busy loops beside a guest; they end when this is dropped.
+struct BusyLoops(Vec<Child>);
+
+impl BusyLoops {
+    fn start() -> Result<BusyLoops> {
+        let spin = || {
+            let mut shell = process::bound_to_this(Path::new("sh"));
+            shell.args(["-c", "while :; do :; done"]).spawn().context("cannot start a busy loop")
+        };
+        Ok(BusyLoops(vec![spin()?, spin()?]))
+    }
+}
+
+impl Drop for BusyLoops {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Runs both jobs several times, idle and beside busy loops. Returns the number of broken promises.
+fn repeatable(fonio: &Path) -> Result<u32> {
+    println!(
+        "The same jobs {RUNS} times on this machine as it is, and {RUNS} times beside two busy loops, by the guest's clock:\n"
+    );
+    println!("{:<28} {:>10} {:>10} {:>10} {:>8}", "", "least", "median", "most", "spread");
+    let mut boots = [Vec::new(), Vec::new()];
+    let (mut jobs, mut workloads) = (Vec::new(), Vec::new());
+    for (at, boots) in boots.iter_mut().enumerate() {
+        let _busy = (at == 1).then(BusyLoops::start).transpose()?;
+        for _ in 0..RUNS {
+            process::check_signals()?;
+            let (text, boot) = emulated(fonio, CARD, 0, FIO_JOB)?;
+            let (_, fio) = parts_of(&text)?;
+            jobs.push(
+                fio[0]["jobs"][0]["write"]["lat_ns"]["mean"].as_f64().context("fio gives latencies")? / 1e3,
+            );
+            boots.push(boot);
+            workloads.push(workload(fonio)?);
+        }
+    }
+    let mut broken = 0;
+    for (name, unit, values) in
+        [("fio, 4 KiB random writes", "µs", jobs), ("webbench, a tenth of it", "s", workloads)]
+    {
+        let spread = spread(&values);
+        let [least, median, most] = spread.points;
+        let is_broken = spread.share > REPEATABLE_WITHIN;
+        broken += u32::from(is_broken);
+        println!(
+            "{:<28} {least:>10.3} {median:>10.3} {most:>10.3} {:>7.3} %{}",
+            format!("{name} [{unit}]"),
+            spread.share * 100.0,
+            mark(is_broken)
+        );
+    }
+    for (name, boots) in ["boot, idle [s, here]", "boot, beside loops [s, here]"].iter().zip(&boots) {
+        let spread = spread(boots);
+        let [least, median, most] = spread.points;
+        let is_broken = name.contains("idle") && median > BOOT_S;
+        broken += u32::from(is_broken);
+        println!("{name:<28} {least:>10.1} {median:>10.1} {most:>10.1}{}", mark(is_broken));
+    }
+    println!(
+        "\nPromised: run times within {:.0} %, a boot in {BOOT_S:.0} s on an idle machine.\n",
+        REPEATABLE_WITHIN * 100.0
+    );
+    Ok(broken)
+}
+
+/// A reader beside two writers at depth 1, sixteen times with other think times.
+fn mixed(fonio: &Path) -> Result<()> {
+    println!(
+        "A reader beside two writers on {CARD}, {STARTS} starts with other random think times (mean response, ms):\n"
+    );
+    println!("{:<28} {:>10} {:>10} {:>10} {:>8}", "", "least", "median", "most", "spread");
+    for scheduler in ["none", "mq-deadline", "kyber", "bfq"] {
+        process::check_signals()?;
+        let script = format!(
+            "echo {scheduler} >/sys/block/$(basename $FONIO_DEVICE)/queue/scheduler; seed=0; \
+             while test $seed -lt {STARTS}; do seed=$((seed + 1)); \
+             fio --output-format=json --randseed=$seed --filename=$FONIO_DEVICE --ioengine=psync --direct=1 --bs=4k \
+             --size=64m --runtime=3 --time_based --rate_process=poisson \
+             --name=reader --rw=randread --rate_iops=100 \
+             --name=writer --rw=write --offset=64m --rate_iops=20 --numjobs=2; done"
+        );
+        let (text, _) = emulated(fonio, CARD, 256 << 20, &script)?;
+        let (_, fio) = parts_of(&text)?;
+        ensure!(fio.len() == STARTS as usize, "{} of {STARTS} starts gave a result", fio.len());
+        for (job, side) in [("reader", "read"), ("writer", "write")] {
+            let of_start = |start: &Value| {
+                let jobs = start["jobs"].as_array().map_or(&[][..], Vec::as_slice);
+                let means = jobs.iter().filter(|one| one["jobname"] == job);
+                let means: Vec<f64> = means.filter_map(|one| one[side]["clat_ns"]["mean"].as_f64()).collect();
+                means.iter().sum::<f64>() / means.len() as f64 / 1e6
+            };
+            let values: Vec<f64> = fio.iter().map(of_start).collect();
+            let spread = spread(&values);
+            let [least, median, most] = spread.points;
+            println!(
+                "{:<28} {least:>10.3} {median:>10.3} {most:>10.3} {:>7.1} %",
+                format!("{scheduler}, {job}"),
+                spread.share * 100.0
+            );
+        }
+    }
+    println!(
+        "\nThe spread is that of the load, not of the guest: a comparison of schedulers must cover it.\n"
+    );
+    Ok(())
+}
+
+/// The published experiments of each card, in a guest. Returns the number of broken promises.
+fn model(fonio: &Path) -> Result<u32> {
+    println!("fio in a guest beside the model, for the same requests:\n");
+    println!(
+        "{:<44} {:>10} {:>10} {:>7} {:>9} {:>9}",
+        "", "model", "measured", "ratio", "requests", "server"
+    );
+    let mut broken = 0;
+    for name in emulator_bench::names() {
+        for (what, protocol, _) in emulator_bench::experiments(name) {
+            process::check_signals()?;
+            let words = emulator_bench::fio_arguments(&protocol).join(" ");
+            let script = format!("fio --filename=$FONIO_DEVICE {words}");
+            let (text, _) = emulated(fonio, name, protocol.prepare.0, &script)?;
+            let (report, fio) = parts_of(&text)?;
+            let busy_ns = report["busy_ns"].as_u64().context("the report has the busy time")?;
+            let cpu_ns = report["cpu_ns"].as_f64().context("the report has the processor time")?;
+            let Measured { figure, model, requests } =
+                emulator_bench::figures(&protocol, &fio[0], busy_ns).with_context(|| what.clone())?;
+            let is_broken = (figure / model - 1.0).abs() > MODEL_WITHIN;
+            broken += u32::from(is_broken);
+            let unit = if protocol.gives == Gives::Response { "µs" } else { "MB/s" };
+            println!(
+                "{:<44} {model:>10.3} {figure:>10.3} {:>7.3} {requests:>9} {:>6.1} µs{}",
+                format!("{what} [{unit}]"),
+                figure / model,
+                cpu_ns / 1e3 / requests as f64,
+                mark(is_broken)
+            );
+        }
+    }
+    println!(
+        "\nPromised: within {:.0} %. The server's processor time for each request is part of the guest's processor.\n",
+        MODEL_WITHIN * 100.0
+    );
+    Ok(broken)
+}
+
+fn mark(is_broken: bool) -> &'static str {
+    if is_broken { " *" } else { "" }
+}
+
+/// Runs `script` on an emulated device in a guest. Returns what it printed, and the seconds until it began.
+fn emulated(fonio: &Path, profile: &str, written: u64, script: &str) -> Result<(String, f64)> {
+    let mut command = process::bound_to_this(fonio);
+    command.args(["device", "emulate", profile, "--json", "--in", KERNEL, &format!("--written={written}B")]);
+    in_guest(command.args(["--", "sh", "-c", script]))
+}
+
+/// Runs a tenth of a workload in a guest, and returns its run time.
+fn workload(fonio: &Path) -> Result<f64> {
+    let folder = tempfile::tempdir_in(process::scratch("lab")?)?;
+    let mut command = process::bound_to_this(fonio);
+    command.current_dir(folder.path()).args(["run", "webbench", "--on", CARD, "--in", KERNEL]);
+    let (text, _) = in_guest(command.args(["--scale", "0.1", "--repeat", "1", "--json"]))?;
+    let said: Value = serde_json::from_str(&text).context("fonio gave no JSON")?;
+    said["variations"][0]["runs"][0]["wall_s"].as_f64().context("a run has a time")
+}
+
+/// Runs fonio in a guest. Returns its output, and the seconds of this machine until the guest was ready.
+fn in_guest(command: &mut Command) -> Result<(String, f64)> {
+    let out = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
+    process::check_signals()?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{} failed:\n{said}", process::shown(command));
+    let boot = said.lines().find_map(|line| line.rsplit_once("of which ")?.1.strip_suffix(" s to boot."));
+    let boot =
+        boot.and_then(|boot| boot.parse().ok()).context("fonio says how long the guest took to boot")?;
+    Ok((String::from_utf8(out.stdout)?, boot))
+}
+
+/// The report of the device, and what fio said, from the output of `fonio device emulate --json`.
+fn parts_of(text: &str) -> Result<(Value, Vec<Value>)> {
+    let (own, fio): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.starts_with("{\"ready\"") || line.starts_with("{\"end\""));
+    let end = own.last().context("the device reports at its end")?;
+    let end: Value = serde_json::from_str(end)?;
+    let fio = fio.join("\n");
+    let fio = serde_json::Deserializer::from_str(&fio).into_iter().collect::<Result<Vec<Value>, _>>();
+    Ok((end["end"]["report"].clone(), fio.context("fio gave no JSON")?))
+}
+
+/// Least, median and most of some values, and the distance of least and most over the median.
+struct Spread {
+    points: [f64; 3],
+    share: f64,
+}
+
+fn spread(values: &[f64]) -> Spread {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let [least, most] = [sorted[0], sorted[sorted.len() - 1]];
+    let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+    Spread { points: [least, median, most], share: (most - least) / median }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fio_between_the_devices_lines() {
+        let text = "{\"ready\":{}}\n{\n  \"jobs\": []\n}\n{\n  \"jobs\": [1]\n}\n{\"end\":{\"report\":{\"busy_ns\":7}}}\n";
+        let (report, fio) = parts_of(text).expect("parts");
+        assert_eq!((report["busy_ns"].as_u64(), fio.len()), (Some(7), 2));
+        assert!(parts_of("").is_err());
+    }
+
+    #[test]
+    fn spreads() {
+        let spread = spread(&[3.0, 1.0, 2.0, 2.0]);
+        assert_eq!((spread.points, spread.share), ([1.0, 2.0, 3.0], 1.0));
+    }
+}

@@ -13,13 +13,13 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use fonio_lab::{Archive, Guest, Initramfs, Shape, Task};
 
-use crate::virtual_machine::{Guest, KERNELS};
 use crate::{emulated, fuse_suites, process, tools};
 
 const MODES: [&str; 5] =
@@ -35,6 +35,9 @@ const OPERATIONS: &str = "1000000";
 /// Number of these operations in a guest, which is about twenty times slower.
 const GUEST_OPERATIONS: &str = "20000";
 const GUEST_FILES: &str = "100000";
+const GUEST_MEMORY_MIB: u64 = 3072;
+/// Kernels without and with passthrough of whole files.
+const KERNELS: [&str; 2] = ["6.1", "6.12"];
 
 /// Runs the parts, or one side of a part as a program that the emulator starts.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -90,10 +93,13 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of the mount in virtual machines.
+/// Runs the tests of the mount in guests with other kernels.
 fn on_other_kernels() -> Result<()> {
-    process::outlive_signals()?;
-    let guest = Guest::new()?;
+    let stop = fonio_system::signals::watch(&fonio_system::signals::ENDING)?;
+    tools::ensure(&[tools::GUEST])?;
+    let folder = tempfile::tempdir_in(process::scratch("guest")?)?;
+    // By their places in a guest.
+    let mut programs: Vec<(PathBuf, PathBuf)> = Vec::new();
     let mut built = process::cargo();
     built.args(["test", "--release", "--package", "fonio-bfuse", "--test", "mounts", "--test", "sequences"]);
     let output = built.args(["--no-run", "--message-format", "json"]).stderr(Stdio::inherit()).output()?;
@@ -108,7 +114,8 @@ fn on_other_kernels() -> Result<()> {
         let message: serde_json::Value = serde_json::from_str(line).context("cargo's messages are JSON")?;
         let Some(program) = message["executable"].as_str() else { continue };
         let name = message["target"]["name"].as_str().context("cargo names what it builds")?;
-        guest.add(Path::new(program), &Path::new("tests/deps").join(name))?;
+        let copy = fonio_lab::stripped(Path::new(program), &folder.path().join(name))?;
+        programs.push((copy, Path::new("tests/deps").join(name)));
         let _ = write!(
             script,
             " && FONIO_BFUSE_FILES={GUEST_FILES} FONIO_BFUSE_OPERATIONS={GUEST_OPERATIONS} /tests/deps/{name}"
@@ -122,11 +129,30 @@ fn on_other_kernels() -> Result<()> {
         "--example",
         "mount",
     ]))?;
-    guest.add(&process::target().join("release/examples/mount"), Path::new("tests/examples/mount"))?;
+    let mount = process::target().join("release/examples/mount");
+    programs
+        .push((fonio_lab::stripped(&mount, &folder.path().join("mount"))?, "tests/examples/mount".into()));
+    let archive = Archive::open()?;
+    let announce = |text: &str| println!("{text}");
+    let userland = archive.userland(&["busybox-static", "libc6", "libgcc-s1"], &announce)?;
     for kernel in KERNELS {
-        process::check_signals()?;
-        println!("{kernel}:");
-        guest.run(kernel, &["fs/fuse/fuse.ko"], &script)?;
+        let (_, kernel) = archive.kernel(&kernel.parse()?, &announce)?;
+        let mut files = Initramfs::new(&userland)?;
+        for (program, place) in &programs {
+            files.add_program(program, place)?;
+        }
+        let guest = Guest {
+            kernel,
+            shape: Shape::Test,
+            memory_mib: GUEST_MEMORY_MIB,
+            modules: vec!["fuse"],
+            wishes: vec![],
+            files,
+        };
+        let words = ["sh", "-c", &script].map(str::to_owned);
+        let task = Task { words: &words, folder: Path::new("/root"), bring: &[], to: folder.path() };
+        let ended = guest.run(&archive, &task, &stop, &announce)?;
+        ensure!(ended.code == 0, "the tests failed with exit code {}", ended.code);
     }
     Ok(())
 }

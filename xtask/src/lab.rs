@@ -40,6 +40,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let fonio = process::build_fonio()?;
+    process::outlive_signals()?;
     process::run(Command::new(&fonio).args(["lab", "fetch"]))?;
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     let mut broken = 0;

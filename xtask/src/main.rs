@@ -24,7 +24,6 @@ mod tally;
 mod test;
 mod tidy;
 mod tools;
-mod virtual_machine;
 
 use std::process::ExitCode;
 

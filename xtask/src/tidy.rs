@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
     ("fonio-host", &["fonio-core", "fonio-system"]),
+    ("fonio-lab", &[]),
     ("fonio-workload", &["fonio-core"]),
     ("fonio-bfuse", &["fonio-core", "fonio-system"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system"]),
@@ -58,6 +59,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-emulator",
             "fonio-workload",
             "fonio-experiment",
+            "fonio-lab",
             "fonio-system",
         ],
     ),
@@ -65,6 +67,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "xtask",
         &[
+            "fonio-lab",
             "fonio-core",
             "fonio-analysis",
             "fonio-report",

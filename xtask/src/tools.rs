@@ -37,6 +37,7 @@ pub const TEST: &[Tool] = &[
     tool("blkparse", "blktrace", "reading generated traces"),
     tool("fusermount3", "fuse3", "mounting as a user"),
     tool("qemu-io", "qemu-utils", "clients of emulated network block devices"),
+    tool("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
     tool("python3", "python3 python3-venv", "the documented queries in DuckDB"),
 ];
 
@@ -69,10 +70,10 @@ pub const PAPER: &[Tool] = &[
     tool("fio", "fio", "raw rates"),
 ];
 
-/// For virtual machines.
+/// For guests with other kernels.
 pub const GUEST: &[Tool] = &[
-    tool("qemu-system-x86_64", "qemu-system-x86", "virtual machines"),
-    tool("strip", "binutils", "the programs of virtual machines"),
+    tool("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
+    tool("strip", "binutils", "the programs of guests"),
 ];
 
 /// All groups.

@@ -35,7 +35,7 @@ pub enum LabError {
         path: PathBuf,
     },
     /// The archive cannot be reached, and no earlier copy of its lists is there.
-    #[error("Debian's archive cannot be read: {complaint}; is the network up?")]
+    #[error("Debian's archive cannot be read ({complaint}); is the network up?")]
     Unreachable {
         /// What apt said.
         complaint: String,

@@ -331,6 +331,20 @@ pub struct Task<'a> {
     pub to: &'a Path,
 }
 
+/// Checks that this machine can start guests, before anything is fetched for one.
+///
+/// # Errors
+///
+/// If QEMU or `setpriv` is not installed.
+pub fn check() -> Result<(), LabError> {
+    for (program, package) in [(QEMU, QEMU_PACKAGE), ("setpriv", "util-linux")] {
+        if !in_path(program) {
+            return Err(LabError::ProgramMissing { program, package });
+        }
+    }
+    Ok(())
+}
+
 /// Boots a guest with a shell on this terminal, until the shell exits.
 ///
 /// # Errors
@@ -340,7 +354,7 @@ pub fn shell(mut guest: Guest, archive: &Archive) -> Result<(), LabError> {
     let place = Place::new(archive)?;
     let mut machine = guest.machine(&place)?;
     machine.args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
-    let status = machine.status().map_err(|error| qemu_missing(&machine, error))?;
+    let status = machine.status().map_err(LabError::system("start", QEMU))?;
     if status.success() { Ok(()) } else { Err(guest.ended_early(archive, &place, "with an error")) }
 }
 
@@ -352,10 +366,7 @@ impl Machine {
         // In a process group of its own: Ctrl-C is for this process, which ends the guest.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        if !in_path(QEMU) {
-            return Err(LabError::ProgramMissing { program: QEMU, package: QEMU_PACKAGE });
-        }
-        command.spawn().map(Machine).map_err(|error| qemu_missing(&command, error))
+        command.spawn().map(Machine).map_err(LabError::system("start", QEMU))
     }
 
     /// Waits for QEMU to connect to a socket.
@@ -409,13 +420,6 @@ impl Drop for Machine {
         // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-fn qemu_missing(command: &Command, error: io::Error) -> LabError {
-    match error.kind() {
-        io::ErrorKind::NotFound => LabError::ProgramMissing { program: "setpriv", package: "util-linux" },
-        _ => LabError::system("start", command.get_program())(error),
     }
 }
 

@@ -18,7 +18,7 @@ mod version;
 
 pub use archive::{Archive, Userland};
 pub use error::LabError;
-pub use guest::{Ended, Guest, Shape, Task, shell};
+pub use guest::{Ended, Guest, Shape, Task, check, shell};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelFiles, Wanted};
 pub use programs::stripped;

@@ -69,6 +69,7 @@ needs! {
     Blktrace "blktrace" "The programs blkparse and btt are installed."
     Fusermount "fusermount" "The program fusermount3 is installed, and users may open `/dev/fuse`."
     Qemu "qemu" "The programs qemu-io and qemu-img are installed."
+    Guests "guests" "QEMU for x86-64 is installed, and Debian's archive can be reached."
     Node "node" "The program node is installed."
     Npm "npm" "The program npm is installed, and its registry can be reached."
     Duckdb "duckdb" "A Python interpreter has DuckDB's package."
@@ -99,6 +100,7 @@ impl Need {
             Need::Blktrace => programs(&["blkparse", "btt"]),
             Need::Fusermount => programs(&["fusermount3"]),
             Need::Qemu => programs(&["qemu-io", "qemu-img"]),
+            Need::Guests => programs(&["qemu-system-x86_64"]),
             Need::Node => programs(&["node"]),
             Need::Npm => programs(&["npm"]),
             Need::PhoneTrace => variable("FONIO_MOBIGEN_TRACE"),

@@ -129,6 +129,7 @@ fn fetch(kernels: &[Wanted]) -> Result<()> {
 
 fn shell(wanted: &Wanted) -> Result<()> {
     ensure!(io::stdin().is_terminal(), "a shell needs a terminal; to run a command in a guest, use --in");
+    fonio_lab::check()?;
     let archive = Archive::open()?;
     let everything: Vec<&Needs> = NEEDS.iter().collect();
     let guest = guest(&archive, wanted, Shape::Test, &everything)?;
@@ -220,6 +221,7 @@ fn own_words() -> Result<Vec<String>> {
 /// directories `bring` come back.
 fn in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit> {
     let stop = signals::watch()?;
+    fonio_lab::check()?;
     let archive = Archive::open()?;
     let here = std::env::current_dir().context("cannot find the current directory")?;
     let mut guest = guest(&archive, wanted, Shape::Bench, &needs_of(words))?;
@@ -236,13 +238,12 @@ fn in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit
     }
     let mut command = vec!["env".to_owned(), format!("COLUMNS={}", columns()), "fonio".to_owned()];
     command.extend_from_slice(words);
-    let parent = bring.first().and_then(|path| path.parent()).unwrap_or(&here).to_owned();
-    // Beside the results, so that they are only renamed.
-    let staging = match bring.is_empty() {
-        true => tempfile::tempdir(),
-        false => tempfile::Builder::new().prefix(".fonio-lab-").tempdir_in(&parent),
+    // In the directory of the results, so that they are only renamed, and a killed run leaves nothing elsewhere.
+    let staging = match bring.first().filter(|path| path.is_dir()) {
+        Some(results) => tempfile::Builder::new().prefix(".guest-").tempdir_in(results),
+        None => tempfile::tempdir(),
     };
-    let staging = staging.with_context(|| format!("cannot write into {}", parent.display()))?;
+    let staging = staging.context("cannot create a directory for the files from the guest")?;
     let task = Task { words: &command, folder: &here, bring: &bring, to: staging.path() };
     let release = guest.kernel.release.clone();
     let ended = guest.run(&archive, &task, &stop, &announce)?;
@@ -252,10 +253,15 @@ fn in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit
             continue;
         }
         if path.is_dir() {
-            fs::remove_dir(path).with_context(|| format!("cannot replace {}", path.display()))?;
-        }
-        // An HTML page may lie on another file system than the results.
-        if fs::rename(&brought, path).is_err() {
+            for entry in
+                fs::read_dir(&brought).with_context(|| format!("cannot read {}", brought.display()))?
+            {
+                let entry = entry?;
+                let place = path.join(entry.file_name());
+                fs::rename(entry.path(), &place)
+                    .with_context(|| format!("cannot write {}", place.display()))?;
+            }
+        } else {
             fs::copy(&brought, path).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }

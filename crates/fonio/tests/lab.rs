@@ -14,7 +14,8 @@ fn in_guest(arguments: &[&str]) -> Option<Output> {
         skip(Need::Guests, said.trim().to_owned());
         return None;
     }
-    let left: Vec<_> = dir.path().read_dir().expect("the folder").flatten().map(|entry| entry.file_name()).collect();
+    let left: Vec<_> =
+        dir.path().read_dir().expect("the folder").flatten().map(|entry| entry.file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
     Some(out)
 }
@@ -26,7 +27,8 @@ fn a_guest_has_other_file_systems_and_hands_on_output_and_exit_code() {
     }
     let script = "echo in the guest; grep \" $FONIO_MOUNT nilfs2 \" /proc/mounts; cat /sys/block/ublkb*/queue/nr_requests; \
                   echo to standard error >&2; exit 7";
-    let arguments = ["device", "emulate", "ridata", "--in", "lab:6.12", "--size", "256MiB", "--fs", "nilfs2", "--mount"];
+    let arguments =
+        ["device", "emulate", "ridata", "--in", "lab:6.12", "--size", "256MiB", "--fs", "nilfs2", "--mount"];
     let Some(out) = in_guest(&[&arguments[..], &["--", "sh", "-c", script]].concat()) else { return };
     let (said, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(said.contains("in the guest\n/dev/ublkb"), "{said}\n{errors}");
@@ -43,8 +45,11 @@ fn a_guests_device_loses_its_power() {
     }
     let write = "for i in 1 2 3 4 5 6 7 8; do echo line $i >>$FONIO_MOUNT/file; sync; done";
     let check = "grep -q 'line 1' $FONIO_MOUNT/file || ! test -e $FONIO_MOUNT/file";
-    let arguments = ["device", "emulate", "ridata", "--in", "lab:6.12", "--size", "64MiB", "--power-cuts", "2"];
-    let Some(out) = in_guest(&[&arguments[..], &["--check", check, "--", "sh", "-c", write]].concat()) else { return };
+    let arguments =
+        ["device", "emulate", "ridata", "--in", "lab:6.12", "--size", "64MiB", "--power-cuts", "2"];
+    let Some(out) = in_guest(&[&arguments[..], &["--check", check, "--", "sh", "-c", write]].concat()) else {
+        return;
+    };
     let errors = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(0), "{}\n{errors}", String::from_utf8_lossy(&out.stdout));
 }

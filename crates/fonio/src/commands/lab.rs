@@ -281,10 +281,15 @@ fn is_program(path: &Path) -> Result<bool> {
     Ok(start[..read] == *b"\x7fELF")
 }
 
-/// The needs of a command line, by its words.
+/// The needs of a command line, by its words. `fix` without a name tries all fixes, so it needs what they need.
 fn needs_of(words: &[String]) -> Vec<&'static Needs> {
     let parts: Vec<&str> = words.iter().flat_map(|word| word.split([',', '=', '+', ' '])).collect();
-    NEEDS.iter().filter(|needs| parts.contains(&needs.word)).collect()
+    let of_fixes = ["f2fs", "nilfs2"];
+    let is_fix = parts.first() == Some(&"fix");
+    NEEDS
+        .iter()
+        .filter(|needs| parts.contains(&needs.word) || is_fix && of_fixes.contains(&needs.word))
+        .collect()
 }
 
 /// The command line without `--in KERNEL`.
@@ -337,7 +342,8 @@ mod tests {
     fn a_guest_gets_what_the_command_line_needs() {
         let names = |text: &str| needs_of(&words(text)).iter().map(|needs| needs.word).collect::<Vec<_>>();
         assert_eq!(names("run webbench --fs ext4,nilfs2 --on ridata"), ["nilfs2"]);
-        assert_eq!(names("fix f2fs --prove webbench --link wifi"), ["f2fs", "--link"]);
+        assert_eq!(names("fix --prove webbench --link wifi"), ["f2fs", "nilfs2", "--link"]);
+        assert_eq!(names("device emulate ridata -- sh -c fio\u{20}--name=x"), ["fio"]);
         assert_eq!(names("run webbench --fs=vfat"), ["vfat"]);
     }
 }

@@ -41,7 +41,9 @@ pub use faults::Fault;
 pub use floor::{Floor, Line, Overheads, OverheadsByTime, has_ublk};
 pub use lateness::LatenessFigures;
 pub use log::{Kind, Log, Record};
-pub use power_cuts::{CutOutcome, PowerCutOptions, PowerCuts, WORKLOAD_BEGINS, WORKLOAD_ENDS, scratch};
+pub use power_cuts::{
+    CutOutcome, PowerCutOptions, PowerCuts, RecoveryDevice, WORKLOAD_BEGINS, WORKLOAD_ENDS, scratch,
+};
 pub use report::ServeReport;
 pub use serve::{Answer, Front, Order, ServeConfig, serve};
 pub use workload::WorkloadEnd;

@@ -3,15 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use fonio_host::{Filesystem, HostError, Ledger, LoopDevice, LoopOptions, Step};
 use fonio_sim::Random;
 use fonio_system::procfs;
 use serde::{Deserialize, Serialize};
 
-use crate::EmulatorError;
 use crate::cuts::{Cut, CutImages, Tear};
+use crate::emulator::{Emulated, Options};
 use crate::log::Log;
+use crate::{EmulatorError, ServeConfig};
 
 /// The mark in the log at the start of the workload.
 pub const WORKLOAD_BEGINS: &str = "workload begins";
@@ -21,9 +23,18 @@ pub const WORKLOAD_ENDS: &str = "workload ends";
 /// Largest part of a check's output that is kept.
 const SAID_BYTES_MAX: usize = 1000;
 
+/// The device on which the images of power cuts are mounted.
+#[derive(Clone, Copy)]
+pub struct RecoveryDevice<'a> {
+    /// The options of the device that lost its power.
+    pub options: &'a Options,
+    /// Returns the command for its serving process, as for [`Emulated::start`].
+    pub server: &'a dyn Fn() -> Command,
+}
+
 /// How to cut the power and to check the images.
-#[derive(Clone, Debug)]
-pub struct PowerCutOptions {
+#[derive(Clone)]
+pub struct PowerCutOptions<'a> {
     /// Number of cuts.
     pub count: u32,
     /// Seed for the moments, and for the units that survive.
@@ -37,10 +48,12 @@ pub struct PowerCutOptions {
     pub check: String,
     /// Directory for the images, one at a time; it needs twice the space of the data.
     pub scratch: PathBuf,
+    /// Mount each image on this device, with the model's timing; `None` for a loop device as fast as this machine.
+    pub recovery: Option<RecoveryDevice<'a>>,
 }
 
 /// The results of all cuts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerCuts {
     /// The seed that determines everything.
     pub seed: u64,
@@ -50,6 +63,9 @@ pub struct PowerCuts {
     pub survived: u32,
     /// The cuts with a failed check.
     pub failures: Vec<CutOutcome>,
+    /// Seconds that mounting after each cut took on the emulated device, in which the file system recovers; empty without
+    /// [`PowerCutOptions::recovery`].
+    pub recovery_s: Vec<f64>,
 }
 
 /// A cut with a failed check.
@@ -76,7 +92,7 @@ impl PowerCuts {
     pub fn run(
         ledger: &mut Ledger,
         log: &Log,
-        options: &PowerCutOptions,
+        options: &PowerCutOptions<'_>,
         stop: &dyn Fn() -> bool,
     ) -> Result<PowerCuts, EmulatorError> {
         let from = log.mark(WORKLOAD_BEGINS)?.unwrap_or(0);
@@ -88,7 +104,13 @@ impl PowerCuts {
         let image = options.scratch.join(format!("fonio-{}-cut", std::process::id()));
         let base_entry = ledger.begin(Step::File { path: base.clone() })?;
         let mut images = CutImages::new(log, options.tear, &base)?;
-        let mut done = PowerCuts { seed: options.seed, cuts: 0, survived: 0, failures: Vec::new() };
+        let mut done = PowerCuts {
+            seed: options.seed,
+            cuts: 0,
+            survived: 0,
+            failures: Vec::new(),
+            recovery_s: Vec::new(),
+        };
         for cut in Cut::plan(from..to, options.count, Random::new(options.seed).next_u64()) {
             if stop() {
                 break;
@@ -96,7 +118,7 @@ impl PowerCuts {
             let entry = ledger.begin(Step::File { path: image.clone() })?;
             images.make(cut, &image)?;
             done.cuts += 1;
-            match check(ledger, cut, &image, options)? {
+            match check(ledger, cut, &image, options, &mut done.recovery_s)? {
                 None => done.survived += 1,
                 Some(outcome) => done.failures.push(outcome),
             }
@@ -112,21 +134,55 @@ fn check(
     ledger: &mut Ledger,
     cut: Cut,
     image: &Path,
-    options: &PowerCutOptions,
+    options: &PowerCutOptions<'_>,
+    recovery_s: &mut Vec<f64>,
 ) -> Result<Option<CutOutcome>, EmulatorError> {
-    let device = LoopDevice::attach(ledger, image, &LoopOptions::default())?;
-    let outcome = match fonio_host::mount(ledger, device.path(), options.filesystem, None, "") {
+    let Some(recovery) = options.recovery else {
+        let device = LoopDevice::attach(ledger, image, &LoopOptions::default())?;
+        let outcome = mount_and_ask(ledger, cut, image, device.path(), options, &mut || Ok(()))?;
+        device.detach(ledger)?;
+        return Ok(outcome);
+    };
+    let serve = ServeConfig {
+        image: Some(image.to_owned()),
+        log: None,
+        faults: Vec::new(),
+        ..recovery.options.serve.clone()
+    };
+    let bare = Options { serve, filesystem: None, mount: None, ..recovery.options.clone() };
+    let mut emulated = Emulated::start(&bare, (recovery.server)())?;
+    let device = emulated.device().expect("it is a block device").to_owned();
+    let began = Instant::now();
+    let outcome = mount_and_ask(ledger, cut, image, &device, options, &mut || {
+        recovery_s.push(began.elapsed().as_secs_f64());
+        // Only recovery is measured, not the check.
+        emulated.unpace()
+    })?;
+    emulated.stop()?;
+    Ok(outcome)
+}
+
+/// Mounts the image on `device`, calls `mounted`, and runs the check; `None` if it succeeds.
+fn mount_and_ask(
+    ledger: &mut Ledger,
+    cut: Cut,
+    image: &Path,
+    device: &Path,
+    options: &PowerCutOptions<'_>,
+    mounted: &mut dyn FnMut() -> Result<(), EmulatorError>,
+) -> Result<Option<CutOutcome>, EmulatorError> {
+    let outcome = match fonio_host::mount(ledger, device, options.filesystem, None, "") {
         Err(HostError::ProgramFailed { output, .. }) => {
             Some(CutOutcome { cut, mounted: false, exit_code: None, said: tail(output.as_bytes()) })
         }
         Err(error) => return Err(error.into()),
         Ok((dir, entry)) => {
+            mounted()?;
             let outcome = ask(&options.check, &dir, image, cut)?;
             ledger.undo(entry)?;
             outcome
         }
     };
-    device.detach(ledger)?;
     Ok(outcome)
 }
 

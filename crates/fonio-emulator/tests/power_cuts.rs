@@ -68,6 +68,7 @@ fn survivors(sync: &str, turns: u32, tear: Tear) -> PowerCuts {
         filesystem: Filesystem::Ext4,
         check: CHECK.to_owned(),
         scratch: scratch(log.capacity.0),
+        recovery: None,
     };
     let mut ledger = Ledger::open(&state.path().join("state")).expect("ledger");
     let cuts = PowerCuts::run(&mut ledger, &log, &options, &|| false).expect("cuts");

@@ -247,7 +247,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "nilfs2",
-        does: "NILFS2, a log-structured file system with checkpoints, measured without its cleaner; the device has to be reformatted",
+        does: "NILFS2, a log-structured file system with checkpoints, the device has to be reformatted",
         // A checkpoint every few seconds and at every sync, with order=relaxed and with order=strict; ext4's default
         // keeps unsynced data for longer.
         loses: Loss::Nothing,

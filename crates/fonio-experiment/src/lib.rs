@@ -12,6 +12,7 @@
 
 mod analysed;
 mod error;
+mod filling;
 pub mod fix;
 mod launch;
 mod layers;

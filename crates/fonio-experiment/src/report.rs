@@ -47,6 +47,9 @@ fn amount(series: &Series) -> String {
     } else {
         format!("{} of the full amount of work, {repeated}", Unit::Share.format(series.scale))
     };
+    if let Some(share) = series.full {
+        amount = format!("{amount}, on file systems filled to {}", Unit::Share.format(share));
+    }
     if let Some(share) = series.cpu_share {
         amount = format!("{amount}, {}", confined(share));
     }
@@ -176,7 +179,14 @@ fn section(series: &Series) -> Section {
     }
 }
 
+/// Returns the bytes for files on a setup's empty file system.
+fn usable(variation: &VariationResult) -> Option<u64> {
+    variation.runs.first()?.usable_bytes
+}
+
 fn table(series: &Series) -> Table {
+    // Setups with the same file system have the same space.
+    let shows_usable = series.variations.windows(2).any(|pair| usable(&pair[0]) != usable(&pair[1]));
     let row = |(variation, label): (&VariationResult, &str)| {
         let runs = variation.runs.len() as f64;
         let mean = |value: fn(&RunFigures) -> f64| variation.runs.iter().map(value).sum::<f64>() / runs;
@@ -197,7 +207,7 @@ fn table(series: &Series) -> Table {
         };
         // A mean over only some of the runs would be taken for the mean of all.
         let busy: Option<f64> = variation.runs.iter().map(|run| run.busy_share).sum();
-        vec![
+        let mut cells = vec![
             Cell::Name(label.to_owned()),
             times(variation),
             gain,
@@ -206,23 +216,31 @@ fn table(series: &Series) -> Table {
             Cell::Number(mean(|run| run.write_bytes as f64), Unit::Bytes),
             Cell::Number(mean(|run| run.flushes as f64).round(), Unit::Count),
             Cell::known(busy.map(|busy| busy / runs), Unit::Share),
-        ]
+        ];
+        if shows_usable {
+            cells.push(Cell::known(usable(variation).map(|bytes| bytes as f64), Unit::Bytes));
+        }
+        cells
     };
+    let mut columns = vec![
+        Column::new("Setup"),
+        Column::noted("Run time", "Mean of the runs, with the shortest and the longest."),
+        Column::noted(
+            "Speed",
+            "Run time without the fix over run time with it, in the same round: geometric mean and interval.",
+        ),
+        Column::new("Answer"),
+        Column::noted("Requests", "To the devices under test, mean of the runs."),
+        Column::new("Written").or_drop(),
+        Column::new("Flushes").or_drop(),
+        Column::noted("Busy", "Time with a request in flight, over the run time.").or_drop(),
+    ];
+    if shows_usable {
+        columns.push(Column::noted("Space", "For files, on the empty file system.").or_drop());
+    }
     Table {
         caption: "Run times".into(),
-        columns: vec![
-            Column::new("Setup"),
-            Column::noted("Run time", "Mean of the runs, with the shortest and the longest."),
-            Column::noted(
-                "Speed",
-                "Run time without the fix over run time with it, in the same round: geometric mean and interval.",
-            ),
-            Column::new("Answer"),
-            Column::noted("Requests", "To the devices under test, mean of the runs."),
-            Column::new("Written").or_drop(),
-            Column::new("Flushes").or_drop(),
-            Column::noted("Busy", "Time with a request in flight, over the run time.").or_drop(),
-        ],
+        columns,
         rows: series.variations.iter().zip(labels(series)).map(row).collect(),
         ..Table::default()
     }
@@ -295,6 +313,7 @@ mod tests {
             spans_s: std::collections::BTreeMap::new(),
             files: std::collections::BTreeMap::new(),
             database_bytes: std::collections::BTreeMap::new(),
+            usable_bytes: None,
             fetched_bytes: 0,
             valid: true,
             recording: std::path::PathBuf::new(),
@@ -318,7 +337,7 @@ mod tests {
     fn series(others: Vec<VariationResult>) -> Series {
         let mut variations = vec![result("card", true, &BASE)];
         variations.extend(others);
-        Series { workload: "web".to_owned(), scale: 0.1, seed: 1, cpu_share: None, variations }
+        Series { workload: "web".to_owned(), scale: 0.1, seed: 1, cpu_share: None, full: None, variations }
     }
 
     #[test]

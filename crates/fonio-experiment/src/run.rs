@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use fonio_core::{Mark, RowSink, Timestamp};
+use fonio_core::{ByteCount, Mark, RowSink, Timestamp};
 use fonio_emulator::ServeReport;
 use fonio_host::{ConfinedCpu, Entry, Step};
 use fonio_record::{Progress, RecordOptions, StopReason, record_with};
@@ -44,6 +44,8 @@ pub struct RunOptions<'a> {
 pub struct Run {
     /// What the workload did, and its run time.
     pub outcome: Outcome,
+    /// The bytes for files on the file system that was made for the run, when it was empty; `None` in a directory.
+    pub usable: Option<ByteCount>,
     /// The recording's directory.
     pub recording: PathBuf,
     /// The recording's analysis.
@@ -82,6 +84,9 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         // The preparation was not confined. The ledger removes the group with the test bed.
         ConfinedCpu::make(bed.ledger(), share)?.add(worker.child.id())?;
     }
+    if let Some(share) = setup.full {
+        bed.fill(share, options.seed, options.stop)?;
+    }
     bed.forget_caches()?;
     bed.pace()?;
     check_stop(options.stop)?;
@@ -90,9 +95,9 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     check_stop(options.stop)?;
     let Some(TaskResult { marks, outcome }) = finished else { return Err(worker.failure()) };
     worker.end(&mut bed)?;
-    let devices = bed.reports()?;
+    let (devices, usable) = (bed.reports()?, bed.usable());
     bed.close()?;
-    Ok(Run { outcome, recording: out.to_owned(), analysed: Analysed::of(out)?, marks, devices })
+    Ok(Run { outcome, usable, recording: out.to_owned(), analysed: Analysed::of(out)?, marks, devices })
 }
 
 /// Starts the prepared task under the recorder and waits for its end. Returns `None` if the task wrote no result.

@@ -81,6 +81,8 @@ pub struct Series {
     pub seed: u64,
     /// The share of one processor that the workload's process could use; `None` if it was not confined.
     pub cpu_share: Option<CpuShare>,
+    /// The share of the file system that was filled before each run; `None` if it was not.
+    pub full: Option<f64>,
     /// The result of each setup.
     pub variations: Vec<VariationResult>,
 }
@@ -134,6 +136,8 @@ pub struct RunFigures {
     pub files: BTreeMap<String, FilesOutcome>,
     /// Size of each of the workload's databases at the end, in bytes.
     pub database_bytes: BTreeMap<String, u64>,
+    /// Bytes for files on the file system that was made for the run, when it was empty; `None` in a directory.
+    pub usable_bytes: Option<u64>,
     /// Bytes of HTTP bodies received.
     pub fetched_bytes: u64,
     /// Whether the measurement is valid.
@@ -171,6 +175,7 @@ impl RunFigures {
                 .iter()
                 .map(|(name, database)| (name.clone(), database.bytes))
                 .collect(),
+            usable_bytes: run.usable.map(|bytes| bytes.0),
             fetched_bytes: run.outcome.amounts.bytes_fetched,
             valid: analysis.validity.ok,
             recording: run.recording.clone(),
@@ -218,6 +223,7 @@ pub fn run_series(
         scale: options.scale,
         seed: options.seed,
         cpu_share: arms[0].setup.setup.cpu,
+        full: arms[0].setup.setup.full,
         variations: results(arms, runs),
     };
     Ok((series, first.expect("a plan has at least one trial")))
@@ -302,6 +308,7 @@ mod tests {
             scale: 1.0,
             seed: 1,
             cpu_share: None,
+            full: None,
             variations: [5.0, 4.0, 1.0, 9.0, 8.0, 7.0].map(result).into(),
         };
         let kept = fastest(&arms, &once, 1);

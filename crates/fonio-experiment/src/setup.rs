@@ -49,6 +49,8 @@ pub struct Setup {
     pub scheduler: Option<String>,
     /// The link to the server; loopback if there is none.
     pub link: Option<LinkRates>,
+    /// The share of the file system that is filled before each run; `None` to leave it empty.
+    pub full: Option<f64>,
     /// Directories of the workload that are on another medium.
     pub moved: BTreeMap<String, Medium>,
     /// Whether a device faster than this machine can emulate runs at the machine's speed.
@@ -69,6 +71,7 @@ impl Setup {
             mount_options: Vec::new(),
             scheduler: None,
             link: None,
+            full: None,
             moved: BTreeMap::new(),
             at_floor: false,
             cpu: None,

@@ -6,16 +6,18 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
 
 use fonio_core::ByteCount;
 use fonio_emulator::ServeReport;
 use fonio_emulator::{Emulated, Front, Options, ServeConfig};
-use fonio_host::{Confirmation, Filesystem, Ledger, Link, Step};
+use fonio_host::{Cleaner, Confirmation, Filesystem, Ledger, Link, Step};
 use fonio_record::Selector;
 use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
 
 use crate::error::ExperimentError;
+use crate::filling::{Space, fill};
 use crate::setup::{Medium, Setup, Storage};
 
 /// Size of a place in memory: more than any workload writes. Memory is only used as data are written.
@@ -47,6 +49,9 @@ pub struct Roles {
 pub struct TestBed {
     // Ends first, because it uses the others.
     server: Option<Child>,
+    cleaner: Option<Cleaner>,
+    /// The root of the file system that was made for the workload, and the bytes for files on it.
+    made: Option<(PathBuf, ByteCount)>,
     devices: Vec<(String, Emulated)>,
     /// `None` after the test bed is closed.
     ledger: Option<Ledger>,
@@ -96,6 +101,7 @@ impl TestBed {
         with: &[PathBuf],
         seed: u64,
         roles: &Roles,
+        stop: &AtomicBool,
     ) -> Result<TestBed, ExperimentError> {
         let mut bed = TestBed::bare()?;
         let dir = match &setup.storage {
@@ -116,6 +122,9 @@ impl TestBed {
                     words.extend([OsStr::new("--"), path.as_os_str(), dir.as_os_str()]);
                     fonio_host::run("cp", "coreutils", &words)?;
                 }
+                if let Some(share) = setup.full {
+                    bed.fill(share, seed, stop)?;
+                }
                 dir
             }
         };
@@ -135,6 +144,8 @@ impl TestBed {
         make_tree(&mut ledger, &scratch)?;
         Ok(TestBed {
             server: None,
+            cleaner: None,
+            made: None,
             devices: Vec::new(),
             ledger: Some(ledger),
             places: BTreeMap::new(),
@@ -162,6 +173,24 @@ impl TestBed {
     /// Returns a folder for the run's own small files, which is not on the device under test.
     pub fn scratch(&self) -> &Path {
         &self.scratch
+    }
+
+    /// Returns the bytes for files on the file system that was made for the workload, when it was empty; `None` in a
+    /// directory.
+    pub fn usable(&self) -> Option<ByteCount> {
+        self.made.as_ref().map(|(_, bytes)| *bytes)
+    }
+
+    /// Fills the file system that was made for the workload to `share`. The devices should be unpaced.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError`] if a file cannot be written or removed, or if `stop` becomes true.
+    pub fn fill(&self, share: f64, seed: u64, stop: &AtomicBool) -> Result<(), ExperimentError> {
+        match &self.made {
+            Some((root, _)) => fill(root, share, seed, stop),
+            None => Ok(()),
+        }
     }
 
     /// Returns the ledger, for processes that must not outlive the test bed.
@@ -217,6 +246,7 @@ impl TestBed {
     /// [`ExperimentError`]; the ledgers keep what remains for the next start.
     pub fn close(mut self) -> Result<(), ExperimentError> {
         self.stop_server();
+        self.cleaner = None;
         for (_, device) in std::mem::take(&mut self.devices) {
             device.stop()?;
         }
@@ -245,14 +275,29 @@ impl TestBed {
                 let options = setup.mount_options.join(",");
                 let (dir, _) = fonio_host::mount(self.ledger(), path, setup.filesystem, None, &options)?;
                 self.watched.push(Selector::Device(path.clone().into()));
+                self.is_made(setup, path, &dir)?;
                 Ok(dir)
             }
             Storage::Profile(profile) => {
                 let (size, filesystem) = (setup.size, setup.filesystem);
                 let options = setup.mount_options.join(",");
-                self.emulate(profile, size, filesystem, &options, setup, seed, roles)
+                let dir = self.emulate(profile, size, filesystem, &options, setup, seed, roles)?;
+                let device = self.devices.last().and_then(|(_, device)| device.device());
+                let device = device.expect("it is a block device").to_owned();
+                self.is_made(setup, &device, &dir)?;
+                Ok(dir)
             }
         }
+    }
+
+    /// Notes that the file system of the setup was made on `device` and mounted on `dir`, and starts its cleaner.
+    fn is_made(&mut self, setup: &Setup, device: &Path, dir: &Path) -> Result<(), ExperimentError> {
+        self.made = Some((dir.to_owned(), Space::of(dir)?.free));
+        if setup.filesystem == Filesystem::Nilfs2 {
+            let settings = self.scratch.join("nilfs_cleanerd.conf");
+            self.cleaner = Some(Cleaner::start(self.ledger(), device, dir, &settings)?);
+        }
+        Ok(())
     }
 
     fn medium(
@@ -364,6 +409,7 @@ impl TestBed {
 impl Drop for TestBed {
     fn drop(&mut self) {
         self.stop_server();
+        self.cleaner = None;
     }
 }
 

@@ -27,8 +27,8 @@ pub enum Filesystem {
     Btrfs,
     /// F2FS, a log-structured file system for flash. Its kernel thread cleans when the device is idle, as on phones.
     F2fs,
-    /// NILFS2, a log-structured file system with checkpoints. It is mounted without its cleaner daemon, so overwritten
-    /// data keep their space: a run must not write more than the device holds. See [`Filesystem::mount_flags`].
+    /// NILFS2, a log-structured file system with checkpoints. Overwritten data keep their space until its cleaner frees
+    /// it, which runs only if it is started ([`Cleaner`](crate::Cleaner)).
     Nilfs2,
     /// FAT32 with long names, as on memory cards. Files have no owners, permissions, symbolic links or hard links, and
     /// hold at most 4 GiB less one byte; names that differ only in case are the same file, and `"*:<>?\|` are not allowed
@@ -74,7 +74,7 @@ impl Filesystem {
         Filesystem::Vfat,
     ];
 
-    /// The name of the kernel's driver that mounts it.
+    /// The name of the kernel's driver that mounts it; also its name on the command line.
     pub fn kernel_name(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "ext4",
@@ -91,8 +91,7 @@ impl Filesystem {
     /// The flags of the `mount` program that it needs.
     ///
     /// For NILFS2, `-i`: without it, `mount` calls mount.nilfs2, which starts the daemon nilfs_cleanerd. The daemon would
-    /// outlive a killed run and keep the mount in use. By default, it frees nothing that is younger than one hour
-    /// (`protection_period` of nilfs_cleanerd.conf), which is longer than a run, so it would not change a measurement.
+    /// outlive a killed run and keep the mount in use.
     pub fn mount_flags(self) -> &'static [&'static str] {
         match self {
             Filesystem::Nilfs2 => &["-i"],
@@ -150,15 +149,7 @@ impl Filesystem {
 
 impl fmt::Display for Filesystem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Filesystem::Ext4 => "ext4",
-            Filesystem::Ext3 => "ext3",
-            Filesystem::Xfs => "xfs",
-            Filesystem::Btrfs => "btrfs",
-            Filesystem::F2fs => "f2fs",
-            Filesystem::Nilfs2 => "nilfs2",
-            Filesystem::Vfat => "vfat",
-        })
+        f.write_str(self.kernel_name())
     }
 }
 

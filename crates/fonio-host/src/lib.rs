@@ -18,6 +18,7 @@
 //! ```
 
 mod caches;
+mod cleaner;
 mod cpu_share;
 mod error;
 mod filesystem;
@@ -33,6 +34,7 @@ mod settings;
 mod ublk;
 
 pub use caches::{cached_bytes, drop_device_cache, drop_file_cache};
+pub use cleaner::Cleaner;
 pub use cpu_share::{ConfinedCpu, CpuShare};
 pub use error::HostError;
 pub use filesystem::{Confirmation, Filesystem, check_empty, claim};

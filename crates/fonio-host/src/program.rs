@@ -22,12 +22,7 @@ pub fn run<S: AsRef<OsStr>>(
     arguments: &[S],
 ) -> Result<String, HostError> {
     let mut command = Command::new(program);
-    // Users' PATH often lacks the folders that contain mkfs.
-    if let Some(path) = std::env::var_os("PATH") {
-        let mut path = path;
-        path.push(":/usr/local/sbin:/usr/sbin:/sbin");
-        command.env("PATH", path);
-    }
+    find_in_system(&mut command);
     command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null());
     let out = command.output().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => HostError::ProgramMissing { program: program.to_owned(), package },
@@ -49,6 +44,14 @@ pub fn run<S: AsRef<OsStr>>(
         status: out.status.to_string(),
         output: complaint[from..].trim().to_owned(),
     })
+}
+
+/// Lets `command` be found in the folders that contain mkfs, which users' PATH often lacks.
+pub(crate) fn find_in_system(command: &mut Command) {
+    if let Some(mut path) = std::env::var_os("PATH") {
+        path.push(":/usr/local/sbin:/usr/sbin:/sbin");
+        command.env("PATH", path);
+    }
 }
 
 #[cfg(test)]

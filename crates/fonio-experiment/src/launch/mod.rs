@@ -127,7 +127,7 @@ fn launch_once(
     opened: &mut BTreeSet<PathBuf>,
     notes: &mut Notes,
 ) -> Result<(LaunchFigures, Analysed), ExperimentError> {
-    let mut bed = TestBed::for_command(setup, options.with, options.seed, options.roles)?;
+    let mut bed = TestBed::for_command(setup, options.with, options.seed, options.roles, options.stop)?;
     let is_made = !matches!(setup.storage, Storage::Directory(_));
     if is_made || opened.is_empty() {
         *opened = first_launch(&mut bed, options, notes)?;

@@ -66,6 +66,9 @@ pub struct Emulate {
     /// Shell command that checks the file system in $FONIO_MOUNT (image: $FONIO_IMAGE) and exits with 0 if it is intact.
     #[arg(long, value_name = "COMMAND", requires = "power_cuts")]
     pub check: Option<String>,
+    /// Mount the file system after each power cut on a device with the model's timing, and report how long that takes.
+    #[arg(long, requires = "power_cuts")]
+    pub recovery: bool,
     /// Unit at which a power cut tears unflushed writes.
     #[arg(long, value_enum, default_value_t = Tear::Page, requires = "power_cuts")]
     pub tear: Tear,

@@ -126,6 +126,10 @@ pub struct SetupArgs {
     /// device.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scheduler: Vec<String>,
+    /// Fill the file system to this share before each run, such as 0.9, as on a device in use: files are written until it
+    /// is full, and random ones are deleted.
+    #[arg(long, value_name = "SHARE", value_parser = parse_full)]
+    pub full: Option<f64>,
     /// Limit the workload to this share of one processor, such as 0.25, to imitate a phone's slow processor. The workload
     /// runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25), which makes single latencies coarser.
     #[arg(long, value_name = "SHARE", value_parser = parse_cpu)]
@@ -192,6 +196,11 @@ fn parse_candidate(text: &str) -> Result<Candidate, String> {
 
 fn parse_cpu(text: &str) -> Result<CpuShare, String> {
     text.parse().map_err(|error: fonio_host::HostError| error.to_string())
+}
+
+fn parse_full(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| *share > 0.0 && *share < 1.0);
+    share.ok_or_else(|| "write a share between 0 and 1, such as 0.9".to_owned())
 }
 
 /// Parses `10%:500ms`.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fonio_core::{ByteCount, Nanos};
 use fonio_emulator::{
-    Emulated, Fault, Front, Log, Options, PowerCutOptions, PowerCuts, ServeConfig, ServeReport, Tear,
-    Through, WorkloadEnd, profile,
+    Emulated, Fault, Front, Log, Options, PowerCutOptions, PowerCuts, RecoveryDevice, ServeConfig,
+    ServeReport, Tear, Through, WorkloadEnd, profile,
 };
 use fonio_host::{Confirmation, Filesystem, Ledger, Step};
 use serde_json::json;
@@ -47,7 +47,8 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
     }
     let mut ledger = Ledger::open(&state_dir)?;
     let options = options(arguments, state_dir, &mut ledger)?;
-    let mut emulated = Emulated::start(&options, server()?)?;
+    let program = std::env::current_exe().context("cannot find the fonio executable")?;
+    let mut emulated = Emulated::start(&options, server(&program))?;
     if arguments.floor {
         return tell_floor(arguments, emulated);
     }
@@ -67,7 +68,9 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
         bail!("the log of writes is incomplete: {why}");
     }
     let cuts = match (arguments.power_cuts, &options.serve.log) {
-        (Some(count), Some(log)) if !stopped() => Some(cut(arguments, count, log, &mut ledger, &stopped)?),
+        (Some(count), Some(log)) if !stopped() => {
+            Some(cut(arguments, count, log, &options, &program, &mut ledger, &stopped)?)
+        }
         _ => None,
     };
     ledger.close()?;
@@ -136,20 +139,24 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
     })
 }
 
-fn server() -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("cannot find the fonio executable")?);
+/// Returns the command that starts this program as the serving process.
+fn server(program: &Path) -> Command {
+    let mut command = Command::new(program);
     command.args(["device", "serve"]);
-    Ok(command)
+    command
 }
 
 fn cut(
     arguments: &Emulate,
     count: u32,
     log: &Path,
+    device: &Options,
+    program: &Path,
     ledger: &mut Ledger,
     stopped: &dyn Fn() -> bool,
 ) -> Result<PowerCuts> {
     let log = Log::open(log)?;
+    let server = || server(program);
     let options = PowerCutOptions {
         count,
         seed: arguments.seed,
@@ -160,6 +167,7 @@ fn cut(
         filesystem: arguments.filesystem.unwrap_or(Filesystem::Ext4),
         check: arguments.check.clone().unwrap_or_default(),
         scratch: fonio_emulator::scratch(log.capacity.0),
+        recovery: arguments.recovery.then_some(RecoveryDevice { options: device, server: &server }),
     };
     Ok(PowerCuts::run(ledger, &log, &options, stopped)?)
 }
@@ -345,6 +353,18 @@ fn tell_end(
     }
     let Some(cuts) = cuts else { return Ok(()) };
     writeln!(out, "Power cuts survived: {} of {} (seed {}).", cuts.survived, cuts.cuts, cuts.seed)?;
+    let mut recovery_s = cuts.recovery_s.clone();
+    recovery_s.sort_by(f64::total_cmp);
+    if let (Some(shortest), Some(longest)) = (recovery_s.first(), recovery_s.last()) {
+        let median = recovery_s[recovery_s.len() / 2];
+        writeln!(
+            out,
+            "Mounting after a power cut took {:.0} ms (median; {:.0} to {:.0} ms).",
+            median * 1e3,
+            shortest * 1e3,
+            longest * 1e3
+        )?;
+    }
     for failure in &cuts.failures {
         let what = match (failure.mounted, failure.exit_code) {
             (false, _) => "not mountable".to_owned(),

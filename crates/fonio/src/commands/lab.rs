@@ -47,7 +47,12 @@ const NEEDS: &[Needs] = &[
     Needs { word: "xfs", packages: &["xfsprogs"], tools: &["mkfs.xfs"], modules: &["xfs"] },
     Needs { word: "btrfs", packages: &["btrfs-progs"], tools: &["mkfs.btrfs"], modules: &["btrfs"] },
     Needs { word: "f2fs", packages: &["f2fs-tools"], tools: &["mkfs.f2fs"], modules: &["f2fs"] },
-    Needs { word: "nilfs2", packages: &["nilfs-tools"], tools: &["mkfs.nilfs2"], modules: &["nilfs2"] },
+    Needs {
+        word: "nilfs2",
+        packages: &["nilfs-tools"],
+        tools: &["mkfs.nilfs2", "nilfs_cleanerd"],
+        modules: &["nilfs2"],
+    },
     Needs {
         word: "vfat",
         packages: &["dosfstools"],

@@ -282,10 +282,13 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
         }
     };
     let in_folder = matches!(storage, Storage::Directory(_));
-    let chosen = !arguments.mount_options.is_empty() || of.filesystem.is_some() || of.scheduler.is_some();
+    let chosen = !arguments.mount_options.is_empty()
+        || of.filesystem.is_some()
+        || of.scheduler.is_some()
+        || arguments.full.is_some();
     if in_folder && chosen {
         bail!(
-            "a directory keeps its file system and device; --fs, --mount-options and --scheduler need a device or a profile"
+            "a directory keeps its file system and device; --fs, --mount-options, --scheduler and --full need a device or a profile"
         );
     }
     let plain = Setup::on(storage);
@@ -295,6 +298,7 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
         mount_options: arguments.mount_options.clone(),
         scheduler: of.scheduler.map(str::to_owned),
         link: arguments.link,
+        full: arguments.full,
         cpu: arguments.cpu,
         ..plain
     })

@@ -1,0 +1,78 @@
+//! NILFS2's cleaner, which frees the space of overwritten and deleted data.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use fonio_system::ProcessId;
+
+use crate::{HostError, Ledger, Step, program};
+
+const PROGRAM: &str = "nilfs_cleanerd";
+const PACKAGE: &str = "nilfs-tools";
+
+/// Debian's settings, except for the first: by default, nothing is freed that is younger than an hour. A nearly full file
+/// system would then be full for the whole run.
+const SETTINGS: &str = "\
+protection_period 0
+min_clean_segments 10%
+max_clean_segments 20%
+clean_check_interval 10
+selection_policy timestamp
+nsegments_per_clean 2
+mc_nsegments_per_clean 4
+cleaning_interval 5
+mc_cleaning_interval 1
+retry_interval 60
+min_reclaimable_blocks 10%
+mc_min_reclaimable_blocks 1%
+use_set_suinfo
+use_mmap
+log_priority info
+";
+
+/// A running nilfs_cleanerd; it is ended when this is dropped.
+#[derive(Debug)]
+pub struct Cleaner(Child);
+
+impl Cleaner {
+    /// Starts the cleaner of the NILFS2 on `device`, which is mounted on `dir`. It may free data at once; otherwise it has
+    /// Debian's settings, which are written to the new file `settings`: it begins when less than a tenth of the device is
+    /// free.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::ProgramMissing`], or [`HostError::System`] if it cannot be started.
+    pub fn start(
+        ledger: &mut Ledger,
+        device: &Path,
+        dir: &Path,
+        settings: &Path,
+    ) -> Result<Cleaner, HostError> {
+        fs::write(settings, SETTINGS).map_err(HostError::system("write", settings))?;
+        let mut command = Command::new(PROGRAM);
+        program::find_in_system(&mut command);
+        command.arg("-n").arg("-c").args([settings, device, dir]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => {
+                HostError::ProgramMissing { program: PROGRAM.to_owned(), package: PACKAGE }
+            }
+            _ => HostError::system("start", PROGRAM)(source),
+        })?;
+        let cleaner = Cleaner(child);
+        if let Some(id) = ProcessId::of(cleaner.0.id()) {
+            ledger.begin(Step::Process { id, leads_group: false })?;
+        }
+        Ok(cleaner)
+    }
+}
+
+impl Drop for Cleaner {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

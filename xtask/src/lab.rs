@@ -1,7 +1,8 @@
 //! `cargo xtask lab test`: what guests promise, measured.
 //!
 //! *Repeatable*: the same jobs on an idle machine and beside two busy loops. *Mixed load*: a reader beside two writers,
-//! started at sixteen different times. *Model*: fio's figures of emulated cards in a guest beside the model's.
+//! started at sixteen different times. *Model*: fio's figures of emulated cards in a guest beside the model's. *Equal*:
+//! comparisons of equal devices, which should find no difference.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -30,9 +31,16 @@ const KERNEL: &str = "lab:6.12";
 const FIO_JOB: &str = "fio --name=job --output-format=json --ioengine=psync --direct=1 --filename=$FONIO_DEVICE \
     --rw=randwrite --bs=4k --size=64m --number_ios=300 --randseed=1";
 
-/// `cargo xtask lab test [repeatable] [mixed] [model]`.
+/// Plans that compare equal devices, and how many of them may claim a difference: each does with a probability of at most
+/// 5 %, and more than 3 of 20 do with a probability of at most 1.6 %.
+const EQUAL_PLANS: u64 = 20;
+const EQUAL_CLAIMS: u32 = 3;
+/// Equal devices in each plan.
+const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
+
+/// `cargo xtask lab test [repeatable] [mixed] [model] [equal]`.
 pub fn run(arguments: &[String]) -> Result<()> {
-    const PARTS: [&str; 3] = ["repeatable", "mixed", "model"];
+    const PARTS: [&str; 4] = ["repeatable", "mixed", "model", "equal"];
     let [what, parts @ ..] = arguments else { bail!("write `cargo xtask lab test`") };
     ensure!(what == "test", "there is only `cargo xtask lab test`");
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
@@ -52,6 +60,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     if wants("model") {
         broken += model(&fonio)?;
+    }
+    if wants("equal") {
+        broken += equal(&fonio)?;
     }
     ensure!(broken == 0, "{broken} of the promises do not hold, marked *");
     Ok(())
@@ -207,6 +218,56 @@ fn model(fonio: &Path) -> Result<u32> {
         MODEL_WITHIN * 100.0
     );
     Ok(broken)
+}
+
+/// Compares equal devices many times. Returns the number of broken promises.
+fn equal(fonio: &Path) -> Result<u32> {
+    println!("A tenth of webbench on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n", EQUALS.len());
+    println!("{:<28} {:>10} {:>14} {:>26}", "", "plans", "with a claim", "largest difference");
+    let mut claims = 0;
+    for (at, card) in [CARD, "transcend"].into_iter().enumerate() {
+        let plans = (0..EQUAL_PLANS).filter(|plan| *plan as usize % 2 == at);
+        let (mut of_card, mut count, mut largest) = (0, 0, 0.0_f64);
+        for plan in plans {
+            process::check_signals()?;
+            // Each round adds one to the seed.
+            let answers = plan_of_equals(fonio, card, 1 + plan * 100)?;
+            count += 1;
+            of_card += u32::from(answers.iter().any(|(claimed, _)| *claimed));
+            largest = answers.iter().map(|(_, ratio)| ratio.ln().abs()).fold(largest, f64::max);
+        }
+        println!("{card:<28} {count:>10} {of_card:>14} {:>24.2} %", (largest.exp() - 1.0) * 100.0);
+        claims += of_card;
+    }
+    let is_broken = claims > EQUAL_CLAIMS;
+    println!(
+        "\nPromised: a difference is claimed in at most {EQUAL_CLAIMS} of {EQUAL_PLANS} plans.{}\n",
+        mark(is_broken)
+    );
+    Ok(u32::from(is_broken))
+}
+
+/// Compares copies of a device. For each but the first, returns whether a difference was claimed, and the measured ratio
+/// of run times.
+fn plan_of_equals(fonio: &Path, card: &str, seed: u64) -> Result<Vec<(bool, f64)>> {
+    let folder = tempfile::tempdir_in(process::scratch("lab")?)?;
+    let shown = Command::new(fonio).args(["device", "show", card, "--toml"]).output()?;
+    ensure!(shown.status.success(), "fonio cannot show {card}");
+    let files = EQUALS.map(|name| format!("{name}.toml"));
+    for file in &files {
+        std::fs::write(folder.path().join(file), &shown.stdout)?;
+    }
+    let mut command = process::bound_to_this(fonio);
+    command.current_dir(folder.path()).args(["run", "webbench", "--in", KERNEL, "--on", &files.join(",")]);
+    let (text, _) = in_guest(command.args(["--scale", "0.1", "--seed", &seed.to_string(), "--json"]))?;
+    let said: Value = serde_json::from_str(&text).context("fonio gave no JSON")?;
+    let variations = said["variations"].as_array().context("a plan has setups")?;
+    let answer = |variation: &Value| {
+        let change = &variation["change"];
+        let answer = change["answer"].as_str().context("a comparison has an answer")?;
+        Ok((["lower", "higher"].contains(&answer), change["ratio"].as_f64().context("it has a ratio")?))
+    };
+    variations.iter().skip(1).map(answer).collect()
 }
 
 fn mark(is_broken: bool) -> &'static str {

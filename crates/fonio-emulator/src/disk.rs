@@ -1,5 +1,5 @@
-//! The emulated device: the model gives the time, the image holds the data. Front ends (FUSE, NBD, ublk) pass commands to it and
-//! get a call when each is complete.
+//! The emulated device: the model gives the time, the image holds the data. Front ends (FUSE, NBD, ublk) pass commands to
+//! it and get a call when each is complete.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

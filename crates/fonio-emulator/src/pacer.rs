@@ -1,9 +1,9 @@
 //! Completes commands at their time.
 //!
-//! Usually one thread holds the commands that will complete, ordered by time. It sleeps until shortly before the first is due (on
-//! the kernel's high-resolution timer, with the smallest possible slack), and then polls the clock. A command that becomes
-//! due before all others wakes it. A front end whose only thread accepts and answers all commands does the same itself, with
-//! [`Pacer::driven`].
+//! Usually one thread holds the commands that will complete, ordered by time. It sleeps until shortly before the first is
+//! due (on the kernel's high-resolution timer, with the smallest possible slack), and then polls the clock. A command that
+//! becomes due before all others wakes it. A front end whose only thread accepts and answers all commands does the same
+//! itself, with [`Pacer::driven`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -4,7 +4,6 @@
 use fonio_analysis::Answer;
 use fonio_analysis::interval::RUNS_MIN;
 use fonio_core::Unit;
-use fonio_host::CpuShare;
 use fonio_report::Document;
 use fonio_report::document::{
     Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
@@ -42,24 +41,12 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
 fn amount(series: &Series) -> String {
     let runs = series.variations.iter().map(|variation| variation.runs.len()).max().unwrap_or(0);
     let repeated = if runs == 1 { "run once".to_owned() } else { format!("run {runs} times each") };
-    let mut amount = if series.scale == 1.0 {
+    let amount = if series.scale == 1.0 {
         repeated
     } else {
         format!("{} of the full amount of work, {repeated}", Unit::Share.format(series.scale))
     };
-    if let Some(share) = series.full {
-        amount = format!("{amount}, on file systems filled to {}", Unit::Share.format(share));
-    }
-    if let Some(share) = series.cpu_share {
-        amount = format!("{amount}, {}", confined(share));
-    }
-    amount
-}
-
-/// Returns a sentence on the share of a processor.
-pub(crate) fn confined(share: CpuShare) -> String {
-    let period_ms = share.period().as_secs_f64() * 1e3;
-    format!("confined to {share} of one processor in periods of {period_ms:.1} ms")
+    format!("{amount}{}", series.conditions.told())
 }
 
 fn verdict(series: &Series) -> Verdict {
@@ -292,6 +279,7 @@ mod tests {
     use fonio_report::{TerminalStyle, render_terminal};
 
     use super::*;
+    use crate::setup::Conditions;
 
     const BASE: [f64; 3] = [10.0, 10.1, 9.9];
 
@@ -337,7 +325,13 @@ mod tests {
     fn series(others: Vec<VariationResult>) -> Series {
         let mut variations = vec![result("card", true, &BASE)];
         variations.extend(others);
-        Series { workload: "web".to_owned(), scale: 0.1, seed: 1, cpu_share: None, full: None, variations }
+        Series {
+            workload: "web".to_owned(),
+            scale: 0.1,
+            seed: 1,
+            conditions: Conditions { cpu_share: None, dilate: 1.0, full: None },
+            variations,
+        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fonio_host::CpuShare;
 use fonio_workload::definition::Workload;
 use fonio_workload::{FilesOutcome, Mark};
 use serde::{Deserialize, Serialize};
@@ -12,7 +11,7 @@ use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::fix::{Candidate, Loss};
 use crate::run::{Run, RunOptions, run_once};
-use crate::setup::Setup;
+use crate::setup::{Conditions, Setup};
 use crate::trial::{Arm, Plan, Rounds, RunTimes, Timed, Trial, run_times};
 
 /// A setup as it is, or with a fix.
@@ -79,10 +78,9 @@ pub struct Series {
     pub scale: f64,
     /// The seed of content and device model in the first round; it increases by one with each round.
     pub seed: u64,
-    /// The share of one processor that the workload's process could use; `None` if it was not confined.
-    pub cpu_share: Option<CpuShare>,
-    /// The share of the file system that was filled before each run; `None` if it was not.
-    pub full: Option<f64>,
+    /// What all setups have in common.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// The result of each setup.
     pub variations: Vec<VariationResult>,
 }
@@ -222,8 +220,7 @@ pub fn run_series(
         workload: options.workload.name.clone(),
         scale: options.scale,
         seed: options.seed,
-        cpu_share: arms[0].setup.setup.cpu,
-        full: arms[0].setup.setup.full,
+        conditions: Conditions::of(&arms[0].setup.setup),
         variations: results(arms, runs),
     };
     Ok((series, first.expect("a plan has at least one trial")))
@@ -307,8 +304,7 @@ mod tests {
             workload: String::new(),
             scale: 1.0,
             seed: 1,
-            cpu_share: None,
-            full: None,
+            conditions: Conditions::of(&setup),
             variations: [5.0, 4.0, 1.0, 9.0, 8.0, 7.0].map(result).into(),
         };
         let kept = fastest(&arms, &once, 1);
@@ -389,11 +385,12 @@ mod tests {
             workload: "web".to_owned(),
             scale: 0.5,
             seed: 7,
-            cpu_share: None,
+            conditions: Conditions { cpu_share: None, dilate: 2.5, full: Some(0.9) },
             variations: vec![result(2.0)],
         };
         let text = serde_json::to_string(&series).expect("it can be written");
         assert!(text.contains(r#""wall_s":2.0"#), "run times stand beside the name: {text}");
+        assert!(text.contains(r#""full":0.9"#), "so do conditions: {text}");
         assert_eq!(serde_json::from_str::<Series>(&text).expect("it can be read"), series);
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use fonio_core::ByteCount;
+use fonio_core::{ByteCount, Unit};
 use fonio_host::{Confirmation, CpuShare, Filesystem, LinkRates};
 use fonio_workload::Overrides;
+use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 
@@ -41,6 +42,8 @@ pub struct Setup {
     pub storage: Storage,
     /// The size of an emulated device.
     pub size: ByteCount,
+    /// The factor by which emulated devices are slower than their models.
+    pub dilate: f64,
     /// The file system to make on a device; unused for a folder, which already has one.
     pub filesystem: Filesystem,
     /// Mount options, separated by commas.
@@ -61,12 +64,44 @@ pub struct Setup {
     pub overrides: Overrides,
 }
 
+/// What all setups of a plan have in common, beside their storage.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// The share of one processor that the process under test could use; `None` if it was not confined.
+    pub cpu_share: Option<CpuShare>,
+    /// The factor by which emulated devices were slower than their models.
+    pub dilate: f64,
+    /// The share of the file system that was filled before each run; `None` if it was not.
+    pub full: Option<f64>,
+}
+
+impl Conditions {
+    /// Returns the conditions of a setup.
+    pub fn of(setup: &Setup) -> Conditions {
+        Conditions { cpu_share: setup.cpu, dilate: setup.dilate, full: setup.full }
+    }
+
+    /// Returns what is unusual, as parts of a sentence that each follow a comma.
+    pub(crate) fn told(self) -> String {
+        let dilated = (self.dilate != 1.0)
+            .then(|| format!(", on emulated devices {} times slower than their models", self.dilate));
+        let filled =
+            self.full.map(|share| format!(", on file systems filled to {}", Unit::Share.format(share)));
+        let confined = self.cpu_share.map(|share| {
+            let period_ms = share.period().as_secs_f64() * 1e3;
+            format!(", confined to {share} of one processor in periods of {period_ms:.1} ms")
+        });
+        [dilated, filled, confined].into_iter().flatten().collect()
+    }
+}
+
 impl Setup {
     /// Returns the plain setup on `storage`: ext4, no chosen scheduler, no link, 2 GiB.
     pub fn on(storage: Storage) -> Setup {
         Setup {
             storage,
             size: ByteCount(2 << 30),
+            dilate: 1.0,
             filesystem: Filesystem::Ext4,
             mount_options: Vec::new(),
             scheduler: None,

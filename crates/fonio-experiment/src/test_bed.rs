@@ -336,7 +336,7 @@ impl TestBed {
                 // A used card has no part that was never written.
                 written: size,
                 seed,
-                dilate: 1.0,
+                dilate: setup.dilate,
                 image: None,
                 log: None,
                 faults: Vec::new(),

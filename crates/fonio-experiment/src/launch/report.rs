@@ -7,7 +7,6 @@ use fonio_report::Document;
 use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
 
 use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
-use crate::report::confined;
 
 /// Returns the report on `series`. `explained` is the report on the first launch's recording; its questions follow.
 pub fn launch_document(series: &LaunchSeries, explained: Option<Document>) -> Document {
@@ -32,16 +31,13 @@ fn amount(series: &LaunchSeries) -> String {
         CacheState::Warm => "warm",
     };
     let count = series.places.iter().map(|place| place.runs.len()).max().unwrap_or(0);
-    let mut amount = if count == 1 {
+    let amount = if count == 1 {
         format!("1 {cache} launch")
     } else {
         let each = if series.places.len() > 1 { " in each place" } else { "" };
         format!("{count} {cache} launches{each}")
     };
-    if let Some(share) = series.cpu_share {
-        amount = format!("{amount}, {}", confined(share));
-    }
-    amount
+    format!("{amount}{}", series.conditions.told())
 }
 
 fn verdict(series: &LaunchSeries) -> Verdict {

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use fonio_analysis::Analysis;
 use fonio_analysis::launch::Parts;
-use fonio_host::CpuShare;
 use fonio_record::{RecordSummary, StopReason};
 use serde::{Deserialize, Serialize};
 
 use super::{CacheState, Dropped, LaunchOptions};
-use crate::setup::Setup;
+use crate::setup::{Conditions, Setup};
 use crate::trial::{Arm, RunTimes, Spread, Timed, run_times};
 
 /// The figures of one launch. The parts of the critical path sum to the run time.
@@ -170,8 +169,9 @@ pub struct LaunchSeries {
     pub command: Vec<String>,
     /// The state of the page cache when each launch began.
     pub cache: CacheState,
-    /// The share of one processor that the command could use; `None` if it was not confined.
-    pub cpu_share: Option<CpuShare>,
+    /// What all places have in common.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// The seed of the device model.
     pub seed: u64,
     /// The result of each place.
@@ -207,7 +207,7 @@ pub(super) fn series(
     LaunchSeries {
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         cache: options.cache,
-        cpu_share: places[0].setup.cpu,
+        conditions: Conditions::of(&places[0].setup),
         seed: options.seed,
         places: places.iter().zip(runs).zip(times).map(result).collect(),
     }

@@ -110,7 +110,7 @@ fn any_path(text: &str) -> Result<PathBuf, String> {
     Ok(text.into())
 }
 
-fn parse_dilation(text: &str) -> Result<f64, String> {
+pub(super) fn parse_dilation(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 1.0);
     factor.ok_or_else(|| "a dilation is a number that is at least 1".to_owned())
 }

@@ -115,6 +115,10 @@ pub struct SetupArgs {
     /// Size of an emulated device.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
+    /// Slow emulated devices down by this factor, if this machine is too slow to emulate them in real time. The processor
+    /// is not slowed down: compare run times only with those at the same factor.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = super::emulate::parse_dilation)]
+    pub dilate: f64,
     /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat. Separate several by commas.
     /// Default: ext4.
     #[arg(long = "fs", value_name = "NAME", value_delimiter = ',')]

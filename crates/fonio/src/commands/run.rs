@@ -281,6 +281,10 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
             Storage::Profile(place.to_owned())
         }
     };
+    ensure!(
+        arguments.dilate == 1.0 || matches!(storage, Storage::Profile(_)),
+        "--dilate slows down emulated devices, and {place} is not one"
+    );
     let in_folder = matches!(storage, Storage::Directory(_));
     let chosen = !arguments.mount_options.is_empty()
         || of.filesystem.is_some()
@@ -298,6 +302,7 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
         mount_options: arguments.mount_options.clone(),
         scheduler: of.scheduler.map(str::to_owned),
         link: arguments.link,
+        dilate: arguments.dilate,
         full: arguments.full,
         cpu: arguments.cpu,
         ..plain

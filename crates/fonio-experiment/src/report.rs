@@ -56,6 +56,8 @@ fn verdict(series: &Series) -> Verdict {
         .map(|variation| {
             format!("A measurement of {} is not valid. Do not draw conclusions from it.", variation.name)
         })
+        // The sentence above says one of them.
+        .chain(on_each_place(series).into_iter().filter(|told| !sentence.contains(told)))
         .collect();
     Verdict { tone, sentence, reasons }
 }
@@ -66,11 +68,12 @@ fn shown(series: &Series) -> (Tone, String) {
         return (Tone::Plain, "Nothing was run.".to_owned());
     };
     let took = format!("{} on {} took {}", series.workload, first.name, Unit::S.format(first.times.wall_s));
+    // That one place is faster than another says nothing about file systems, schedulers and fixes.
+    let within: Vec<_> = others.iter().filter(|variation| is_within_place(series, variation)).collect();
+    let compared = if within.is_empty() { others.iter().collect() } else { within };
     let best = |safe: bool| {
-        others
-            .iter()
-            .filter(|variation| answer(variation) == Answer::Lower && (!safe || variation.safe))
-            .max_by(|a, b| a.times.speedup.unwrap_or(0.0).total_cmp(&b.times.speedup.unwrap_or(0.0)))
+        let possible = compared.iter().copied().filter(|variation| !safe || variation.safe);
+        fastest_shown(possible)
     };
     let few = series.variations.iter().any(|variation| variation.runs.len() < RUNS_MIN);
     match (best(true), others.is_empty()) {
@@ -81,16 +84,7 @@ fn shown(series: &Series) -> (Tone, String) {
                 "{took}; fewer than three runs of each show no difference (--repeat 3, or --repeat auto)."
             ),
         ),
-        (Some(variation), _) => (
-            Tone::Notice,
-            format!(
-                "{took}; {} is {} times as fast as {} ({}).",
-                variation.name,
-                gain(variation),
-                variation.compared_with.as_deref().unwrap_or(&first.name),
-                Unit::S.format(variation.times.wall_s)
-            ),
-        ),
+        (Some(variation), _) => (Tone::Notice, format!("{took}; {}.", faster_than_base(variation))),
         (None, _) if best(false).is_some() => (
             Tone::Notice,
             format!("{took}; the only fixes shown to be faster can lose or corrupt data at a power cut."),
@@ -100,6 +94,52 @@ fn shown(series: &Series) -> (Tone, String) {
         }
         _ => (Tone::Plain, format!("{took}; no tested fix was shown to be faster.")),
     }
+}
+
+/// Returns, where there are several places with several setups each, a sentence on each place.
+fn on_each_place(series: &Series) -> Vec<String> {
+    let mut bases: Vec<&VariationResult> = Vec::new();
+    for variation in &series.variations {
+        if bases.iter().all(|base| base.place != variation.place) {
+            bases.push(variation);
+        }
+    }
+    let is_compared = |variation: &VariationResult| is_within_place(series, variation);
+    if bases.len() < 2 || !series.variations.iter().any(is_compared) {
+        return Vec::new();
+    }
+    let on_place = |base: &&VariationResult| {
+        let there = series.variations.iter().filter(|variation| variation.place == base.place);
+        match fastest_shown(there.filter(|variation| variation.safe && is_compared(variation))) {
+            Some(variation) => format!("{}.", faster_than_base(variation)),
+            None => format!("On {}, nothing was shown to be faster than {}.", base.place, base.name),
+        }
+    };
+    bases.iter().map(on_place).collect()
+}
+
+/// Returns whether the setup is compared with another one on the same place.
+fn is_within_place(series: &Series, variation: &VariationResult) -> bool {
+    let base = series.variations.iter().find(|base| variation.compared_with.as_ref() == Some(&base.name));
+    base.is_some_and(|base| base.place == variation.place)
+}
+
+/// Returns the setup with the greatest gain of those that were shown to be faster.
+fn fastest_shown<'a>(setups: impl Iterator<Item = &'a VariationResult>) -> Option<&'a VariationResult> {
+    setups
+        .filter(|variation| answer(variation) == Answer::Lower)
+        .max_by(|a, b| a.times.speedup.unwrap_or(0.0).total_cmp(&b.times.speedup.unwrap_or(0.0)))
+}
+
+/// Returns a part of a sentence on the gain of a setup.
+fn faster_than_base(variation: &VariationResult) -> String {
+    format!(
+        "{} is {} times as fast as {} ({})",
+        variation.name,
+        gain(variation),
+        variation.compared_with.as_deref().unwrap_or_default(),
+        Unit::S.format(variation.times.wall_s)
+    )
 }
 
 fn answer(variation: &VariationResult) -> Answer {
@@ -148,6 +188,13 @@ fn section(series: &Series) -> Section {
         .zip(labels(series))
         .filter_map(|(variation, label)| Some(format!("{label}: {}", variation.power_cut.as_ref()?)))
         .collect();
+    if !on_each_place(series).is_empty() {
+        notes.push(
+            "Setups on one place are compared with the first one there, and the first ones on further places with the \
+             first of all."
+                .into(),
+        );
+    }
     if tried > 0 {
         notes.push(
             "Each round runs every setup once, with the same seed. Speeds are compared within rounds. All intervals \
@@ -308,6 +355,7 @@ mod tests {
         };
         VariationResult {
             name: name.to_owned(),
+            place: "card".to_owned(),
             compared_with: (!is_base).then(|| "card".to_owned()),
             power_cut: (!is_base).then(|| "A power cut can lose data.".to_owned()),
             safe,
@@ -352,10 +400,33 @@ mod tests {
             "web on card took 10 s; no tested fix was shown to be faster."
         );
         assert_eq!(
-            of(vec![VariationResult { power_cut: None, ..result("disk", true, &BASE) }]),
+            of(vec![VariationResult {
+                power_cut: None,
+                place: "disk".to_owned(),
+                ..result("disk", true, &BASE)
+            }]),
             "web on card took 10 s; no other setup was shown to be faster."
         );
         assert!(of(vec![result("c", true, &[5.0])]).contains("--repeat 3"));
+    }
+
+    #[test]
+    fn a_faster_place_does_not_hide_what_is_faster_on_it() {
+        let on_disk = |name: &str, base: &str, times: &[f64]| VariationResult {
+            place: "disk".to_owned(),
+            compared_with: Some(base.to_owned()),
+            ..result(name, true, times)
+        };
+        // The disk is ten times as fast as the card, and a fix makes the card twice as fast.
+        let disk = on_disk("disk", "card", &[1.0, 1.01, 0.99]);
+        let slower = on_disk("disk, a", "disk", &[11.0, 11.1, 10.9]);
+        let series = series(vec![result("card, a", true, &[5.0, 5.1, 4.9]), disk, slower]);
+        let verdict = verdict(&series);
+        assert_eq!(
+            verdict.sentence,
+            "web on card took 10 s; card, a is 2.00 (1.95 to 2.05) times as fast as card (5 s)."
+        );
+        assert_eq!(verdict.reasons, ["On disk, nothing was shown to be faster than disk."]);
     }
 
     #[test]

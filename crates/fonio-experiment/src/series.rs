@@ -24,7 +24,8 @@ pub struct Variation {
 }
 
 /// Returns the arms of a comparison: each of `setups` unchanged, and with each of `candidates`. A fix is compared with
-/// its own setup without the fix, each further setup with the first one. `possible` checks whether this machine can make a
+/// its own setup without the fix; a further setup with the first one on the same storage, or else with the first of all.
+/// `possible` checks whether this machine can make a
 /// setup, as [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup, that is not
 /// possible, or that makes one of `setups`: an error ends the planning, `Ok` leaves the fix out.
 ///
@@ -42,9 +43,12 @@ pub fn variations(
     let mut arms: Vec<Arm<Variation>> = Vec::new();
     for (name, plain) in setups {
         let base = arms.len();
+        let plain_there =
+            |arm: &Arm<Variation>| arm.setup.loses.is_none() && arm.setup.setup.storage == plain.storage;
+        let first_there = arms.iter().position(plain_there);
         arms.push(Arm {
             name: name.clone(),
-            compared_with: (base > 0).then_some(0),
+            compared_with: first_there.or((base > 0).then_some(0)),
             setup: Variation { loses: None, setup: plain.clone() },
         });
         for candidate in candidates {
@@ -90,7 +94,10 @@ pub struct Series {
 pub struct VariationResult {
     /// The setup's name.
     pub name: String,
-    /// The name of the setup that it is compared with: the same setup without a fix, or the first one.
+    /// The directory, device or profile of the setup; of a setup with a fix, that without it.
+    pub place: String,
+    /// The name of the setup that it is compared with: the same setup without a fix, the first one on the same place, or
+    /// the first of all.
     pub compared_with: Option<String>,
     /// A sentence on what a power cut can lose with the fix; `None` without a fix.
     pub power_cut: Option<String>,
@@ -230,6 +237,7 @@ fn results(arms: &[Arm<Variation>], runs: Vec<Vec<RunFigures>>) -> Vec<Variation
     let times = run_times(arms, &runs);
     let result = |((arm, runs), times): ((&Arm<Variation>, Vec<RunFigures>), RunTimes)| VariationResult {
         name: arm.name.clone(),
+        place: place(arms, arm),
         compared_with: arm.compared_with.map(|at| arms[at].name.clone()),
         power_cut: arm.setup.loses.map(|loss| loss.sentence().to_owned()),
         safe: arm.setup.loses.is_none_or(Loss::is_safe),
@@ -237,6 +245,12 @@ fn results(arms: &[Arm<Variation>], runs: Vec<Vec<RunFigures>>) -> Vec<Variation
         runs,
     };
     arms.iter().zip(runs).zip(times).map(result).collect()
+}
+
+/// Returns the place of a setup: a fix may replace the device.
+fn place(arms: &[Arm<Variation>], arm: &Arm<Variation>) -> String {
+    let base = arm.compared_with.filter(|_| arm.setup.loses.is_some());
+    base.map_or(arm, |at| &arms[at]).setup.setup.storage.to_string()
 }
 
 /// Returns the `arms` that are worth repeating after each was run once: every setup without a fix, and the `count`
@@ -275,6 +289,7 @@ mod tests {
     fn result(wall_s: f64) -> VariationResult {
         VariationResult {
             name: String::new(),
+            place: String::new(),
             compared_with: None,
             power_cut: None,
             safe: true,
@@ -337,6 +352,24 @@ mod tests {
         assert!(refused.len() == 1 && refused[0].contains("noatime"), "{refused:?}");
         let strict = variations(&setups, &candidates, &workload, &|_| Ok(()), &mut Err);
         assert!(matches!(strict, Err(ExperimentError::NotApplicable { .. })));
+    }
+
+    #[test]
+    fn each_setup_is_compared_with_the_first_one_on_its_storage() {
+        let workload = Workload::load("webbench").expect("it is shipped");
+        let on = |profile: &str, filesystem| Setup {
+            filesystem,
+            ..Setup::on(Storage::Profile(profile.to_owned()))
+        };
+        let setups = [
+            ("a, ext4".to_owned(), on("a", Filesystem::Ext4)),
+            ("a, f2fs".to_owned(), on("a", Filesystem::F2fs)),
+            ("b, ext4".to_owned(), on("b", Filesystem::Ext4)),
+            ("b, f2fs".to_owned(), on("b", Filesystem::F2fs)),
+        ];
+        let arms = variations(&setups, &[], &workload, &|_| Ok(()), &mut Err).expect("it is planned");
+        let bases: Vec<_> = arms.iter().map(|arm| arm.compared_with).collect();
+        assert_eq!(bases, [None, Some(0), Some(0), Some(2)]);
     }
 
     /// Plans fixes on setups with these file systems, on a kernel without NILFS2. Returns the arms and what was left out.

@@ -1,6 +1,7 @@
 //! A setup: everything between a workload and the flash. A fix is a change of a setup.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use fonio_core::{ByteCount, Unit};
@@ -24,6 +25,15 @@ pub enum Storage {
     },
     /// A device emulated from this profile.
     Profile(String),
+}
+
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Storage::Directory(path) | Storage::Device { path, .. } => path.display().fmt(f),
+            Storage::Profile(name) => f.write_str(name),
+        }
+    }
 }
 
 /// The medium that one of a workload's directories is moved to.

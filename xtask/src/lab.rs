@@ -222,7 +222,7 @@ fn model(fonio: &Path) -> Result<u32> {
 
 /// Compares equal devices many times. Returns the number of broken promises.
 fn equal(fonio: &Path) -> Result<u32> {
-    println!("A tenth of webbench on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n", EQUALS.len());
+    println!("A twentieth of webbench on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n", EQUALS.len());
     println!("{:<28} {:>10} {:>14} {:>26}", "", "plans", "with a claim", "largest difference");
     let mut claims = 0;
     for (at, card) in [CARD, "transcend"].into_iter().enumerate() {
@@ -259,7 +259,7 @@ fn plan_of_equals(fonio: &Path, card: &str, seed: u64) -> Result<Vec<(bool, f64)
     }
     let mut command = process::bound_to_this(fonio);
     command.current_dir(folder.path()).args(["run", "webbench", "--in", KERNEL, "--on", &files.join(",")]);
-    let (text, _) = in_guest(command.args(["--scale", "0.1", "--seed", &seed.to_string(), "--json"]))?;
+    let (text, _) = in_guest(command.args(["--scale", "0.05", "--seed", &seed.to_string(), "--json"]))?;
     let said: Value = serde_json::from_str(&text).context("fonio gave no JSON")?;
     let variations = said["variations"].as_array().context("a plan has setups")?;
     let answer = |variation: &Value| {

@@ -136,7 +136,8 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
     })
 }
 
-fn server() -> Result<Command> {
+/// The command that starts the serving process.
+pub(super) fn server() -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("cannot find the fonio executable")?);
     command.args(["device", "serve"]);
     Ok(command)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use fonio_core::{Mark, RowSink, Timestamp};
+use fonio_core::{Mark, Nanos, RowSink, Timestamp};
 use fonio_emulator::ServeReport;
 use fonio_host::{ConfinedCpu, Entry, Step};
 use fonio_record::{Progress, RecordOptions, StopReason, record_with};
@@ -52,6 +52,8 @@ pub struct Run {
     pub marks: Vec<fonio_workload::Mark>,
     /// The report of each emulated device, with its profile.
     pub devices: Vec<(String, ServeReport)>,
+    /// The processor time that serving the emulated devices took during the run.
+    pub server_cpu: Nanos,
 }
 
 /// Runs the workload once and records to `out`.
@@ -84,6 +86,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     }
     bed.forget_caches()?;
     bed.pace()?;
+    let cpu_before = server_cpu(&bed.reports()?);
     check_stop(options.stop)?;
 
     let finished = record_task(&bed, options, socket, &result, out)?;
@@ -92,7 +95,13 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     worker.end(&mut bed)?;
     let devices = bed.reports()?;
     bed.close()?;
-    Ok(Run { outcome, recording: out.to_owned(), analysed: Analysed::of(out)?, marks, devices })
+    let server_cpu = Nanos(server_cpu(&devices) - cpu_before);
+    Ok(Run { outcome, recording: out.to_owned(), analysed: Analysed::of(out)?, marks, devices, server_cpu })
+}
+
+/// Nanoseconds of processor time that the serving processes have used since their start.
+fn server_cpu(devices: &[(String, ServeReport)]) -> u64 {
+    devices.iter().map(|(_, report)| report.cpu_ns.0).sum()
 }
 
 /// Starts the prepared task under the recorder and waits for its end. Returns `None` if the task wrote no result.

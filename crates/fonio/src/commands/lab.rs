@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::cli::emulate::Emulate;
 use crate::cli::lab::Lab;
 use crate::cli::run::SetupArgs;
-use crate::commands::run;
+use crate::commands::{bench_target, run};
 use crate::exit::Exit;
 use crate::signals;
 
@@ -36,7 +36,7 @@ const MODULES: &[&str] = &[
 
 /// What a word of the command line needs in the guest.
 struct Needs {
-    /// The word: the name of a file system, of a command, or an option.
+    /// The word: the name of a file system, of a command, or an option. With a colon at its end: the start of a word.
     word: &'static str,
     packages: &'static [&'static str],
     tools: &'static [&'static str],
@@ -61,7 +61,10 @@ const NEEDS: &[Needs] = &[
     },
     Needs { word: "--link", packages: &["iproute2"], tools: &["ip", "tc"], modules: &["veth", "sch_tbf"] },
     Needs { word: "sqlite3", packages: &["sqlite3"], tools: &["sqlite3"], modules: &[] },
-    Needs { word: "fio", packages: &["fio"], tools: &["fio"], modules: &[] },
+    // Benchmarks start fio with an option of setpriv that busybox does not have.
+    Needs { word: "fio", packages: &["fio", "util-linux"], tools: &["fio", "setpriv"], modules: &[] },
+    Needs { word: "md-raid0:", packages: &[], tools: &[], modules: &["md_mod", "raid0"] },
+    Needs { word: "mount", packages: &[], tools: &[], modules: &["fuse"] },
 ];
 
 /// Runs `fonio lab`.
@@ -70,6 +73,10 @@ pub fn run(command: &Lab) -> Result<Exit> {
         Lab::List { all, json } => list(*all, *json)?,
         Lab::Fetch { kernels } => fetch(kernels)?,
         Lab::Shell { kernel } => shell(kernel)?,
+        Lab::Run { kernel, with, bring, command } => {
+            let everything = NEEDS.iter().collect();
+            return in_guest(kernel, &Guests { words: command, needs: everything, with, bring });
+        }
     }
     Ok(Exit::Fine)
 }
@@ -180,12 +187,7 @@ fn add_own_program(archive: &Archive, files: &mut Initramfs) -> Result<()> {
 /// Runs this command line in a guest with the kernel `wanted`, without its option `--in`; brings the results back.
 pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
     for place in &setup.on {
-        if Path::new(place).is_dir() || place.starts_with("/dev/") {
-            bail!(
-                "a guest has no disk of this machine: {place} is not there; name an emulated device, for example --on \
-                 ridata (`fonio device list`)"
-            );
-        }
+        refuse_real(Path::new(place), "--on ridata")?;
     }
     let mut words = own_words()?;
     let out = run::results_directory(setup.out.as_deref())?;
@@ -195,10 +197,28 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
     }
     let mut bring = vec![out.clone()];
     bring.extend(setup.html.clone());
-    let result = in_guest(wanted, &words, &bring);
+    let result = fonio_in_guest(wanted, &words, &bring);
     // The directory that the guest's results replace; it is still there, and empty, if the command failed.
     let _ = fs::remove_dir(&out);
     result
+}
+
+/// Runs a benchmark of `target` in a guest. It writes the files `bring`.
+pub fn run_bench(wanted: &Wanted, target: &Path, bring: &[PathBuf]) -> Result<Exit> {
+    refuse_real(target, "ridata")?;
+    fonio_in_guest(wanted, &own_words()?, bring)
+}
+
+/// Refuses a directory or device of this machine.
+fn refuse_real(place: &Path, example: &str) -> Result<()> {
+    if bench_target::is_real(place) {
+        bail!(
+            "a guest has no disk of this machine: {} is not there; name an emulated device, for example {example} \
+             (`fonio device list`)",
+            place.display()
+        );
+    }
+    Ok(())
 }
 
 /// Runs `fonio device emulate` in a guest.
@@ -211,7 +231,7 @@ pub fn run_emulated(wanted: &Wanted, arguments: &Emulate) -> Result<Exit> {
     if arguments.workload.is_empty() && !arguments.floor {
         bail!("a guest ends with its command: write one after `--`");
     }
-    in_guest(wanted, &own_words()?, arguments.log.as_slice())
+    fonio_in_guest(wanted, &own_words()?, arguments.log.as_slice())
 }
 
 /// This command line without `--in`.
@@ -222,27 +242,42 @@ fn own_words() -> Result<Vec<String>> {
     without_in(std::env::args_os().skip(1)).into_iter().map(text).collect()
 }
 
-/// Runs fonio with `words` in a guest, in this directory. Files that the command line names are there too. The files and
-/// directories `bring` come back.
-fn in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit> {
+/// Runs fonio with `words` in a guest. The files and directories `bring` come back.
+fn fonio_in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit> {
+    let mut command = vec!["fonio".to_owned()];
+    command.extend_from_slice(words);
+    in_guest(wanted, &Guests { words: &command, needs: needs_of(words), with: &[], bring })
+}
+
+/// A command in a guest.
+struct Guests<'a> {
+    words: &'a [String],
+    needs: Vec<&'static Needs>,
+    /// Files and directories that are copied into the guest, besides those that `words` name.
+    with: &'a [PathBuf],
+    /// Files and directories that come back.
+    bring: &'a [PathBuf],
+}
+
+/// Runs a command in a guest, in this directory.
+fn in_guest(wanted: &Wanted, task: &Guests<'_>) -> Result<Exit> {
     let stop = signals::watch()?;
     fonio_lab::check()?;
     let archive = Archive::open()?;
     let here = std::env::current_dir().context("cannot find the current directory")?;
-    let mut guest = guest(&archive, wanted, Shape::Bench, &needs_of(words))?;
-    let bring: Vec<PathBuf> = bring.iter().map(|path| here.join(path)).collect();
-    for input in words.iter().flat_map(|word| word.split(',')).map(|word| here.join(word)) {
-        if !input.is_file() || bring.iter().any(|path| input.starts_with(path)) {
-            continue;
-        }
-        if is_program(&input)? {
+    let mut guest = guest(&archive, wanted, Shape::Bench, &task.needs)?;
+    let bring: Vec<PathBuf> = task.bring.iter().map(|path| here.join(path)).collect();
+    let named = task.words.iter().flat_map(|word| word.split(',')).map(|word| here.join(word));
+    let named = named.filter(|input| input.is_file() && !bring.iter().any(|path| input.starts_with(path)));
+    for input in named.chain(task.with.iter().map(|path| here.join(path))) {
+        if input.is_file() && is_program(&input)? {
             guest.files.add_program(&input, &input)?;
         } else {
             guest.files.add_copy(&input, &input)?;
         }
     }
-    let mut command = vec!["env".to_owned(), format!("COLUMNS={}", columns()), "fonio".to_owned()];
-    command.extend_from_slice(words);
+    let mut command = vec!["env".to_owned(), format!("COLUMNS={}", columns())];
+    command.extend_from_slice(task.words);
     // In the directory of the results, so that they are only renamed, and a killed run leaves nothing elsewhere.
     let staging = match bring.first().filter(|path| path.is_dir()) {
         Some(results) => tempfile::Builder::new().prefix(".guest-").tempdir_in(results),
@@ -286,15 +321,23 @@ fn is_program(path: &Path) -> Result<bool> {
     Ok(start[..read] == *b"\x7fELF")
 }
 
-/// The needs of a command line, by its words. `fix` without a name tries all fixes, so it needs what they need.
+/// The needs of a command line, by its words and by its command: `fix` without a name tries all fixes, so it needs what
+/// they need.
 fn needs_of(words: &[String]) -> Vec<&'static Needs> {
     let parts: Vec<&str> = words.iter().flat_map(|word| word.split([',', '=', '+', ' '])).collect();
-    let of_fixes = ["f2fs", "nilfs2"];
-    let is_fix = parts.first() == Some(&"fix");
-    NEEDS
-        .iter()
-        .filter(|needs| parts.contains(&needs.word) || is_fix && of_fixes.contains(&needs.word))
-        .collect()
+    let of_command: &[&str] = match parts[..] {
+        ["fix", ..] => &["f2fs", "nilfs2"],
+        ["bench", "layers", ..] => &["mount"],
+        ["bench", ..] | ["device", "fit", ..] => &["fio"],
+        _ => &[],
+    };
+    let names = |part: &&str, needs: &Needs| match needs.word.strip_suffix(':') {
+        Some(_) => part.starts_with(needs.word),
+        None => *part == needs.word,
+    };
+    let wants =
+        |needs: &&Needs| parts.iter().any(|part| names(part, needs)) || of_command.contains(&needs.word);
+    NEEDS.iter().filter(wants).collect()
 }
 
 /// The command line without `--in KERNEL`.
@@ -350,5 +393,8 @@ mod tests {
         assert_eq!(names("fix --prove webbench --link wifi"), ["f2fs", "nilfs2", "--link"]);
         assert_eq!(names("device emulate ridata -- sh -c fio\u{20}--name=x"), ["fio"]);
         assert_eq!(names("run webbench --fs=vfat"), ["vfat"]);
+        assert_eq!(names("bench device ridata"), ["fio"]);
+        assert_eq!(names("run webbench --on ridata,md-raid0:ridata+kingston"), ["md-raid0:"]);
+        assert_eq!(names("bench layers ridata --fs vfat"), ["vfat", "mount"]);
     }
 }

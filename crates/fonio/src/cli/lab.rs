@@ -1,7 +1,10 @@
 //! The command line of `fonio lab`.
 
-use clap::Subcommand;
-use fonio_lab::Wanted;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use fonio_core::quantity::parse_bytes;
+use fonio_lab::{Architecture, Wanted};
 
 /// `fonio lab`.
 #[derive(Debug, Subcommand)]
@@ -21,10 +24,50 @@ pub enum Lab {
         #[arg(value_name = "KERNEL", default_value = "lab")]
         kernels: Vec<Wanted>,
     },
-    /// Start a shell in a guest, on this terminal; `exit` ends the guest.
+    /// Start a shell in a guest, on this terminal. `exit` ends the guest; with --system, `poweroff` does.
     Shell {
         /// The kernel: 6.12, 6.12.117, newest.
         #[arg(value_name = "KERNEL", default_value = "lab")]
         kernel: Wanted,
+        /// The kind of guest.
+        #[command(flatten)]
+        kind: Kind,
     },
+    /// Run a command in a guest, as fast as this machine can. Example: fonio lab run --system 6.1 -- systemctl status
+    ///
+    /// The command's output and exit code are passed on. It runs in /root. Afterwards, the guest is removed.
+    Run {
+        /// The kernel: 6.12, 6.12.117, newest.
+        #[arg(value_name = "KERNEL", default_value = "lab")]
+        kernel: Wanted,
+        /// The kind of guest.
+        #[command(flatten)]
+        kind: Kind,
+        /// Copy FILE into the guest's /root before the command starts. Repeatable.
+        #[arg(long, value_name = "FILE")]
+        put: Vec<PathBuf>,
+        /// Print JSON, described in docs/lab.md: the exit code, times, and the output of the command.
+        #[arg(long)]
+        json: bool,
+        /// The command and its arguments.
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+}
+
+/// The kind of guest.
+#[derive(Debug, Args)]
+pub struct Kind {
+    /// Start a whole Debian with systemd on a disk, instead of a shell with a few programs in memory.
+    #[arg(long)]
+    pub system: bool,
+    /// The architecture of the guest: amd64 or arm64.
+    #[arg(long, value_name = "ARCHITECTURE", default_value = "amd64", requires = "system")]
+    pub arch: Architecture,
+    /// Debian packages that the guest has, besides a small base system. Example: --with podman,fio
+    #[arg(long, value_name = "PACKAGES", value_delimiter = ',', requires = "system")]
+    pub with: Vec<String>,
+    /// The guest's memory.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "system", default_value = "1GiB")]
+    pub memory: u64,
 }

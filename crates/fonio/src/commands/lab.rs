@@ -4,13 +4,17 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use fonio_lab::{Archive, Guest, Initramfs, Shape, Task, Wanted, stripped};
+use fonio_lab::{
+    Accelerator, Archive, Architecture, Guest, Initramfs, Shape, Streams, System, SystemOptions, Task, Wanted, stripped,
+};
 use serde::Serialize;
 
 use crate::cli::emulate::Emulate;
-use crate::cli::lab::Lab;
+use crate::cli::lab::{Kind, Lab};
 use crate::cli::run::SetupArgs;
 use crate::commands::run;
 use crate::exit::Exit;
@@ -69,7 +73,11 @@ pub fn run(command: &Lab) -> Result<Exit> {
     match command {
         Lab::List { all, json } => list(*all, *json)?,
         Lab::Fetch { kernels } => fetch(kernels)?,
-        Lab::Shell { kernel } => shell(kernel)?,
+        Lab::Shell { kernel, kind } => shell(kernel, kind)?,
+        Lab::Run { kernel, kind, put, json, command } if kind.system => {
+            return run_in_system(kernel, kind, put, *json, command);
+        }
+        Lab::Run { kernel, put, json, command, .. } => return run_in_memory(kernel, put, *json, command),
     }
     Ok(Exit::Fine)
 }
@@ -105,7 +113,7 @@ fn list(all: bool, json: bool) -> Result<()> {
         let listing = Listing { folder: archive.folder(), kernels: &kernels };
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&listing)?)?);
     }
-    writeln!(out, "{:<10} {:<24} {:>12}", "KERNEL", "DEBIAN'S VERSION", "")?;
+    writeln!(out, "{:<10} {:<24} {:>16}", "KERNEL", "DEBIAN'S VERSION", "STATE")?;
     for kernel in &kernels {
         let state = match kernel.fetched {
             true => "on this machine".to_owned(),
@@ -132,13 +140,149 @@ fn fetch(kernels: &[Wanted]) -> Result<()> {
     Ok(())
 }
 
-fn shell(wanted: &Wanted) -> Result<()> {
-    ensure!(io::stdin().is_terminal(), "a shell needs a terminal; to run a command in a guest, use --in");
-    fonio_lab::check()?;
+fn shell(wanted: &Wanted, kind: &Kind) -> Result<()> {
+    ensure!(io::stdin().is_terminal(), "a shell needs a terminal; to run a command, use `fonio lab run`");
+    fonio_lab::check_for(kind.arch)?;
     let archive = Archive::open()?;
+    if kind.system {
+        let stop = signals::watch()?;
+        let options = system_options(&archive, wanted, kind)?;
+        return Ok(fonio_lab::system_shell(&archive, &options, &announce, &stop)?);
+    }
     let everything: Vec<&Needs> = NEEDS.iter().collect();
     let guest = guest(&archive, wanted, Shape::Test, &everything)?;
-    Ok(fonio_lab::shell(guest, &archive)?)
+    Ok(fonio_lab::shell(guest, &archive, &announce)?)
+}
+
+/// `fonio lab run --json`.
+#[derive(Serialize)]
+struct Ran<'a> {
+    architecture: Architecture,
+    /// What `uname -r` prints in the guest.
+    kernel: &'a str,
+    /// What executed its instructions.
+    accelerator: Option<Accelerator>,
+    exit_code: u8,
+    /// Seconds from the start of the guest to the command.
+    boot_s: f64,
+    /// Seconds that the command took.
+    took_s: f64,
+    stdout: String,
+    stderr: String,
+}
+
+fn system_options(archive: &Archive, wanted: &Wanted, kind: &Kind) -> Result<SystemOptions> {
+    let mut files = Vec::new();
+    // This program is not of another architecture.
+    if Architecture::of_this_machine() == Some(kind.arch) {
+        files.push((own_program(archive)?, PathBuf::from("/usr/bin/fonio")));
+    }
+    Ok(SystemOptions {
+        kernel: wanted.clone(),
+        architecture: kind.arch,
+        packages: kind.with.clone(),
+        memory_mib: kind.memory >> 20,
+        disks: Vec::new(),
+        files,
+    })
+}
+
+/// The name of a file in the guest's /root.
+fn place_of(file: &Path) -> Result<PathBuf> {
+    let name = file.file_name().with_context(|| format!("{} has no file name", file.display()))?;
+    ensure!(file.is_file(), "{} is not a file", file.display());
+    Ok(Path::new("/root").join(name))
+}
+
+/// `fonio lab run --system`.
+fn run_in_system(wanted: &Wanted, kind: &Kind, put: &[PathBuf], json: bool, command: &[String]) -> Result<Exit> {
+    let stop = signals::watch()?;
+    fonio_lab::check_for(kind.arch)?;
+    let archive = Archive::open()?;
+    let mut options = system_options(&archive, wanted, kind)?;
+    for file in put {
+        options.files.push((file.clone(), place_of(file)?));
+    }
+    let mut system = System::start(&archive, &options, &announce, &stop)?;
+    let began = Instant::now();
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let exit_code = match json {
+        true => system.run_to(command, &mut stdout, &mut stderr)?,
+        false => system.run_to(command, &mut io::stdout(), &mut io::stderr())?,
+    };
+    if json {
+        let ran = Ran {
+            architecture: kind.arch,
+            kernel: system.release(),
+            accelerator: Some(system.accelerator()),
+            exit_code,
+            boot_s: system.booted().as_secs_f64(),
+            took_s: began.elapsed().as_secs_f64(),
+            stdout: String::from_utf8_lossy(&stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&stderr).into_owned(),
+        };
+        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ran)?)?;
+    }
+    // Nothing of the guest is kept, so that it need not shut down.
+    Ok(if exit_code == 0 { Exit::Fine } else { Exit::Command(exit_code) })
+}
+
+/// Collects the output of a command.
+#[derive(Clone, Default)]
+struct Collected(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Collected {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Collected {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+/// `fonio lab run` without `--system`.
+fn run_in_memory(wanted: &Wanted, put: &[PathBuf], json: bool, command: &[String]) -> Result<Exit> {
+    let stop = signals::watch()?;
+    fonio_lab::check()?;
+    let archive = Archive::open()?;
+    let mut guest = guest(&archive, wanted, Shape::Test, &needs_of(command))?;
+    for file in put {
+        let place = place_of(file)?;
+        if is_program(file)? {
+            guest.files.add_program(file, &place)?;
+        } else {
+            guest.files.add_copy(file, &place)?;
+        }
+    }
+    let release = guest.kernel.release.clone();
+    let nothing = tempfile::tempdir().context("cannot create a directory for the files from the guest")?;
+    let task = Task { words: command, folder: Path::new("/root"), bring: &[], to: nothing.path() };
+    if !json {
+        let ended = guest.run(&archive, &task, &stop, &announce)?;
+        return Ok(if ended.code == 0 { Exit::Fine } else { Exit::Command(ended.code) });
+    }
+    let (out, err) = (Collected::default(), Collected::default());
+    let streams = Streams { out: Box::new(out.clone()), err: Box::new(err.clone()) };
+    let ended = guest.run_to(&archive, &task, streams, &stop, &announce)?;
+    let ran = Ran {
+        architecture: Architecture::Amd64,
+        kernel: &release,
+        accelerator: ended.accelerator,
+        exit_code: ended.code,
+        boot_s: ended.booted_host_s,
+        took_s: ended.took_s,
+        stdout: out.text(),
+        stderr: err.text(),
+    };
+    writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ran)?)?;
+    Ok(if ended.code == 0 { Exit::Fine } else { Exit::Command(ended.code) })
 }
 
 /// Prepares a guest with this program.
@@ -155,11 +299,16 @@ fn guest(archive: &Archive, wanted: &Wanted, shape: Shape, needs: &[&Needs]) -> 
     }
     add_own_program(archive, &mut files)?;
     let modules = needs.iter().flat_map(|needs| needs.modules).copied().collect();
-    Ok(Guest { kernel, shape, memory_mib: MEMORY_MIB, modules, wishes: MODULES.to_vec(), files })
+    Ok(Guest { kernel, shape, memory_mib: MEMORY_MIB, modules, wishes: MODULES.to_vec(), files, disks: Vec::new() })
 }
 
-/// Adds this program, without its debug information, which is several times as large as the program.
+/// Adds this program.
 fn add_own_program(archive: &Archive, files: &mut Initramfs) -> Result<()> {
+    Ok(files.add_program(&own_program(archive)?, Path::new("usr/bin/fonio"))?)
+}
+
+/// Returns a copy of this program without its debug information, which is several times as large as the program.
+fn own_program(archive: &Archive) -> Result<PathBuf> {
     let program = std::env::current_exe().context("cannot find the fonio executable")?;
     let modified = fs::metadata(&program)?.modified()?.duration_since(std::time::UNIX_EPOCH)?;
     let copy = archive.folder().join(format!("fonio-{}", modified.as_nanos()));
@@ -174,7 +323,7 @@ fn add_own_program(archive: &Archive, files: &mut Initramfs) -> Result<()> {
         stripped(&program, scratch.path())?;
         scratch.persist(&copy)?;
     }
-    Ok(files.add_program(&copy, Path::new("usr/bin/fonio"))?)
+    Ok(copy)
 }
 
 /// Runs this command line in a guest with the kernel `wanted`, without its option `--in`; brings the results back.

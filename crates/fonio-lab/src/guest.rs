@@ -188,11 +188,11 @@ impl Guest {
         announce(&format!("booting Linux {}{how} …", self.kernel.release));
         let began = Instant::now();
         let mut machine = Machine::start(machine)?;
-        let mut streams = Vec::new();
+        let mut connected = Vec::new();
         for listener in &listeners {
-            streams.push(machine.accept(listener, stop, &place)?);
+            connected.push(machine.accept(listener, stop, &place)?);
         }
-        let [control, out, err, files] = <[UnixStream; 4]>::try_from(streams).expect("four ports");
+        let [control, out, err, files] = <[UnixStream; 4]>::try_from(connected).expect("four ports");
         let Streams { out: mut to_out, err: mut to_err } = streams;
         let copies = [
             thread::spawn(move || pass_on(&out, &mut to_out)),

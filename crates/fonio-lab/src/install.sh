@@ -1,6 +1,6 @@
 # Runs in a guest without a disk of its own: installs Debian's packages on the first disk. The second disk has the packages:
-# `first` lists the files of the essential ones (with the offset of the files in them), `all` lists all of them. Without
-# `first`, the first disk has a Debian already.
+# `first` lists the essential ones (and where the files in them begin), `rest` lists the others. Without `first`, the first
+# disk has a Debian already.
 exec >/dev/console 2>&1
 
 fail() {
@@ -41,7 +41,7 @@ debian() {
         DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true sh -c 'cd /mnt && "$@"' sh "$@"
 }
 packages() {
-    debian dpkg --force-depends --force-confold --force-unsafe-io "$@" || fail "dpkg $1 failed"
+    debian dpkg --force-depends --force-confold --force-unsafe-io --skip-same-version "$@" || fail "dpkg $1 failed"
 }
 
 if test -f /packages/first; then
@@ -52,7 +52,7 @@ if test -f /packages/first; then
     packages --unpack $(cut -d ' ' -f 1 /packages/first)
     packages --configure -a
 fi
-packages --unpack $(cat /packages/all)
+packages --unpack $(cat /packages/rest)
 packages --configure -a
 # Without --force-depends: everything must be complete now.
 debian dpkg --configure -a || fail "dpkg --configure failed"

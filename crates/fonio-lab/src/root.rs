@@ -213,15 +213,16 @@ impl Maker<'_> {
             None => Some(self.archive.resolve(&[&essential(self.archive)])?),
             Some(_) => None,
         };
-        let (mut first, mut all) = (Vec::new(), String::new());
+        let (mut first, mut rest) = (Vec::new(), String::new());
         for file in &missing {
             self.check()?;
             let unpacked = packages.join(&file.name);
             let offset = uncompressed(&fetched.join(&file.name), &unpacked)?;
             if essential.as_ref().is_some_and(|files| files.contains(file)) {
                 first.push((file, offset));
+            } else {
+                rest += &format!("{}\n", file.name);
             }
-            all += &format!("{}\n", file.name);
         }
         fs::remove_dir_all(&fetched).map_err(LabError::system("remove", &fetched))?;
         // It has the links from /bin to /usr/bin and the like, which must exist first.
@@ -230,7 +231,7 @@ impl Maker<'_> {
             let path = packages.join(name);
             fs::write(&path, text).map_err(LabError::system("write", &path))
         };
-        write("all", all)?;
+        write("rest", rest)?;
         if from.is_none() {
             write("first", first.iter().map(|(file, offset)| format!("{} {offset}\n", file.name)).collect())?;
         }

@@ -36,6 +36,8 @@ const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_mill
 const CHUNK: usize = 1 << 20;
 /// The name that the agent's service listens for.
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
+/// Without a terminal, nobody logs in; the login and its session would take seconds of each start.
+const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
 /// What the kernel prints at the end of a reboot, and when it panics.
 const RESTARTING: &str = "reboot: Restarting system";
 const PANIC: &str = "Kernel panic";
@@ -90,7 +92,8 @@ pub struct System<'a> {
     stop: &'a AtomicBool,
     announce: &'a dyn Fn(&str),
     booted: Duration,
-    commands: u32,
+    /// Counts questions, so that each has a number of its own.
+    numbers: u32,
 }
 
 /// A running guest.
@@ -158,15 +161,13 @@ impl Prepared {
         Ok(Prepared { archive, place, kernel, accelerator, memory_mib, disks, _root: root })
     }
 
-    /// The command that starts QEMU, without the console.
-    fn command(&self) -> Result<Command, LabError> {
+    /// The command that starts QEMU, without the console. `parameters` are for systemd.
+    fn command(&self, parameters: &str) -> Result<Command, LabError> {
         let architecture = self.kernel.architecture;
         let mut machine = machine::qemu(architecture, self.memory_mib)?;
         machine.args(self.accelerator.options(architecture));
-        let terminal = std::env::var("TERM").unwrap_or_else(|_| "vt220".to_owned());
-        let port = architecture.serial_port();
-        let parameters = format!("systemd.tty.term.{port}={terminal} systemd.show_status=false");
-        machine::add_kernel(&mut machine, &self.kernel, &self.place.folder.join("initramfs"), &parameters);
+        let initramfs = self.place.folder.join("initramfs");
+        machine::add_kernel(&mut machine, &self.kernel, &initramfs, parameters);
         for name in &self.disks {
             machine::add_disk(&mut machine, name, "qcow2", &self.place.folder.join(name), Durability::Flush);
         }
@@ -232,7 +233,7 @@ impl<'a> System<'a> {
     ) -> Result<System<'a>, LabError> {
         let prepared = Prepared::new(archive, options, stop, announce)?;
         let mut system =
-            System { power: None, prepared, stop, announce, booted: Duration::ZERO, commands: 0 };
+            System { power: None, prepared, stop, announce, booted: Duration::ZERO, numbers: 0 };
         system.power_on()?;
         Ok(system)
     }
@@ -295,18 +296,17 @@ impl<'a> System<'a> {
         out: &mut dyn Write,
         err: &mut dyn Write,
     ) -> Result<u8, LabError> {
-        self.commands += 1;
-        let name = |kind: &str| format!("/run/fonio/{}.{kind}", self.commands);
-        let [to_out, to_err] = ["out", "err"].map(name);
+        self.numbers += 1;
+        let when = "while a command was running";
+        let [to_out, to_err] = ["out", "err"].map(|kind| format!("/run/fonio-{}.{kind}", self.numbers));
+        let (from_out, from_err) = (self.open(&to_out, "w+")?, self.open(&to_err, "w+")?);
         let words: Vec<String> = words.iter().map(|word| quoted(word.as_ref())).collect();
+        // The files lose their names, and exist until the agent and the command close them.
         let script = format!(
-            "cd /root && export HOME=/root LANG=C.UTF-8 && exec {} </dev/null >>{to_out} 2>>{to_err}",
+            "exec </dev/null >>{to_out} 2>>{to_err}; rm {to_out} {to_err}; \
+             cd /root; export HOME=/root LANG=C.UTF-8; exec {}",
             words.join(" ")
         );
-        let when = "while a command was running";
-        // The files exist before the command starts, so that they can be opened.
-        self.shell(&format!("umask 077; mkdir -p /run/fonio && : >{to_out} && : >{to_err}"), when)?;
-        let (from_out, from_err) = (self.open(&to_out, "r")?, self.open(&to_err, "r")?);
         let pid = self.begin(&script, when)?;
         let mut pause = ASK_AGAIN[0];
         let code = loop {
@@ -324,7 +324,6 @@ impl<'a> System<'a> {
         for file in [from_out, from_err] {
             self.agent("guest-file-close", &json!({ "handle": file }), when)?;
         }
-        self.shell(&format!("rm {to_out} {to_err}"), when)?;
         Ok(code)
     }
 
@@ -440,7 +439,7 @@ impl<'a> System<'a> {
     /// Starts QEMU and connects to it.
     fn connect(&mut self, options: &[&str]) -> Result<(), LabError> {
         let place = &self.prepared.place;
-        let mut command = self.prepared.command()?;
+        let mut command = self.prepared.command(NO_LOGIN)?;
         command.args(["-chardev", &format!("file,id=console,path={},append=on", escaped(&place.console()))]);
         command.args(["-serial", "chardev:console", "-device", "virtio-serial-pci"]);
         for name in ["qemu", "agent"] {
@@ -462,14 +461,13 @@ impl<'a> System<'a> {
     /// Waits until the agent answers.
     fn wait_for_agent(&mut self, when: &'static str) -> Result<(), LabError> {
         let began = Instant::now();
-        let mut number = began.elapsed().subsec_nanos();
         loop {
-            number = number.wrapping_add(1);
+            self.numbers += 1;
             let power = self.power.as_mut().ok_or(LabError::GuestOff)?;
             let mut has_waited = false;
             let asked = Instant::now();
             let mut check = check(&mut power.machine, &self.prepared, self.stop, when, None);
-            let answer = power.agent.synchronise(number, &mut || {
+            let answer = power.agent.synchronise(self.numbers, &mut || {
                 check()?;
                 has_waited = asked.elapsed() > Duration::from_secs(2);
                 if has_waited { Err(LabError::GuestOff) } else { Ok(()) }
@@ -523,8 +521,8 @@ impl<'a> System<'a> {
 
     /// Runs one of QEMU's snapshot jobs to its end.
     fn job(&mut self, job: &str, name: &str) -> Result<(), LabError> {
-        let id = format!("{job}-{}", self.commands);
-        self.commands += 1;
+        let id = format!("{job}-{}", self.numbers);
+        self.numbers += 1;
         let disks = self.prepared.disks.clone();
         self.qemu(job, &json!({ "job-id": id, "tag": name, "vmstate": disks[0], "devices": disks }))?;
         loop {
@@ -625,10 +623,13 @@ pub fn system_shell(
 ) -> Result<(), LabError> {
     let prepared = Prepared::new(archive, options, stop, announce)?;
     let how = prepared.accelerator.described();
+    let port = options.architecture.serial_port();
+    let terminal = std::env::var("TERM").unwrap_or_else(|_| "vt220".to_owned());
+    let login = format!("systemd.tty.term.{port}={terminal}");
     announce(&format!("booting Debian with Linux {} {how}; `poweroff` ends it …", prepared.kernel.release));
     loop {
         let before = prepared.console_text().len();
-        let mut command = prepared.command()?;
+        let mut command = prepared.command(&login)?;
         let log = escaped(&prepared.place.console());
         let console = format!("stdio,id=console,signal=off,logfile={log},logappend=on");
         command.args(["-chardev", &console, "-serial", "chardev:console"]);

@@ -45,7 +45,9 @@ pub fn run(stop: &AtomicBool) -> Result<u32> {
     let system = System::start(&archive, &options, &announce, stop)?;
     println!("\namd64, Linux {}\n", system.release());
     checks.panic(system)?;
-    println!("\nPromised: the first command within {BOOT_S:.0} s on two processors, and each of these checks.\n");
+    println!(
+        "\nPromised: the first command within {BOOT_S:.0} s on two processors, and each of these checks.\n"
+    );
     Ok(checks.broken)
 }
 
@@ -77,7 +79,8 @@ impl Checks {
     fn all(&mut self, mut system: System<'_>) -> Result<()> {
         let system = &mut system;
         self.boot(system)?;
-        let used = text(system, "df --output=used -BM / | tail -1; free -m | awk '/^Mem/ { print $3 \" MiB\" }'")?;
+        let used =
+            text(system, "df --output=used -BM / | tail -1; free -m | awk '/^Mem/ { print $3 \" MiB\" }'")?;
         self.show("disk and memory in use", &used, true);
         let controllers = text(system, "cat /sys/fs/cgroup/cgroup.controllers")?;
         let has = |name| controllers.split(' ').any(|controller| controller == name);
@@ -111,7 +114,8 @@ impl Checks {
         let saved = began.elapsed().as_secs_f64();
         ok(system, "echo changed >/root/written && sync")?;
         system.restore("before")?;
-        let times = format!("saved in {saved:.1} s, restored in {:.1} s", began.elapsed().as_secs_f64() - saved);
+        let times =
+            format!("saved in {saved:.1} s, restored in {:.1} s", began.elapsed().as_secs_f64() - saved);
         let back = text(system, "cat /root/written; systemctl is-active check")?;
         self.show("a snapshot with memory", &times, back == "text\nactive");
 
@@ -123,7 +127,10 @@ impl Checks {
             (text(system, "cat /proc/sys/kernel/random/boot_id")?, text(system, "cat /root/written")?);
         self.show("a file survives a reboot", &format!("{took:.1} s"), next != boot && kept == "text");
 
-        ok(system, "for i in $(seq 100); do echo $i >/root/synced-$i; done; sync; echo text >/root/not-synced")?;
+        ok(
+            system,
+            "for i in $(seq 100); do echo $i >/root/synced-$i; done; sync; echo text >/root/not-synced",
+        )?;
         system.cut();
         system.power_on()?;
         let synced = text(system, "cat /root/synced-* | sort -n | tail -1; ls /root/synced-* | wc -l")?;
@@ -150,7 +157,8 @@ impl Checks {
         let run = "podman run --detach --name check --network none --volume data:/data local/busybox";
         let script = "echo text >/data/file; exec /usr/bin/busybox sleep 1000";
         ok(system, &format!("{run} /usr/bin/busybox sh -c '{script}'"))?;
-        let written = text(system, "sleep 2; cat $(podman volume inspect --format '{{.Mountpoint}}' data)/file")?;
+        let written =
+            text(system, "sleep 2; cat $(podman volume inspect --format '{{.Mountpoint}}' data)/file")?;
         let group = text(system, "cat /proc/$(podman inspect --format '{{.State.Pid}}' check)/cgroup")?;
         let id = text(system, "podman inspect --format '{{.Id}}' check")?;
         let holds = written == "text" && group.contains(&id);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::machine::{self, Machine, POLL, Place};
-use crate::{Archive, Architecture, Initramfs, KernelFiles, LabError};
+use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError};
 
 /// The time in which a guest on KVM must have started: a machine with KVM needs one or two seconds.
 const START_WITHIN: Duration = Duration::from_secs(20);
@@ -88,9 +88,8 @@ impl Accelerator {
 fn probe(archive: &Archive, kernel: &KernelFiles, busybox: &Initramfs) -> Result<bool, LabError> {
     let place = Place::new(archive)?;
     let mut files = busybox.clone();
-    let script = format!(
-        "#!/usr/bin/busybox sh\n/usr/bin/busybox echo '{STARTED}'\n/usr/bin/busybox poweroff -f\n"
-    );
+    let script =
+        format!("#!/usr/bin/busybox sh\n/usr/bin/busybox echo '{STARTED}'\n/usr/bin/busybox poweroff -f\n");
     files.add_bytes("init", 0o755, script.into_bytes());
     let initramfs = place.folder.join("initramfs");
     files.write(&initramfs)?;

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 
-use crate::kernel::{Kernel, KernelFiles, Wanted, listed};
 use crate::initramfs::{LIBRARIES, LOADER};
+use crate::kernel::{Kernel, KernelFiles, Wanted, listed};
 use crate::{Architecture, LabError, programs};
 
 /// Debian's keys.
@@ -91,11 +91,9 @@ impl Archive {
 
     fn prepared(self) -> Result<Archive, LabError> {
         let apt = self.apt_folder();
-        for path in [
-            apt.join("state/lists/partial"),
-            apt.join("cache/archives/partial"),
-            self.folder.join("kernels"),
-        ] {
+        for path in
+            [apt.join("state/lists/partial"), apt.join("cache/archives/partial"), self.folder.join("kernels")]
+        {
             fs::create_dir_all(&path).map_err(LabError::system("make", &path))?;
         }
         Ok(self)
@@ -328,7 +326,8 @@ impl Archive {
 
     /// A text that changes whenever the lists are read.
     pub(crate) fn state_of_lists(&self) -> Option<String> {
-        let modified = fs::metadata(self.apt_folder().join("read")).and_then(|stamp| stamp.modified()).ok()?;
+        let modified =
+            fs::metadata(self.apt_folder().join("read")).and_then(|stamp| stamp.modified()).ok()?;
         let since = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(since.as_nanos().to_string())
     }
@@ -388,7 +387,8 @@ impl Userland {
 
     /// Returns a command that runs a program of the userland on this machine, with the userland's libraries.
     pub(crate) fn command(&self, name: &str) -> Result<Command, LabError> {
-        let missing = || LabError::NoLibrary { program: "the laboratory".to_owned(), library: name.to_owned() };
+        let missing =
+            || LabError::NoLibrary { program: "the laboratory".to_owned(), library: name.to_owned() };
         let program = self.program(name).ok_or_else(missing)?;
         // Called `depmod`, for example, `kmod` does what depmod does.
         let mut command = Command::new(self.root.join(LOADER));
@@ -451,7 +451,8 @@ mod tests {
 
     #[test]
     fn files_in_what_apt_prints() {
-        let line = "'http://mirror.example/procps_4.0.4-9_amd64.deb' procps_2%3a4.0.4-9_amd64.deb 871348 MD5Sum:4d";
+        let line =
+            "'http://mirror.example/procps_4.0.4-9_amd64.deb' procps_2%3a4.0.4-9_amd64.deb 871348 MD5Sum:4d";
         let file = archive_file(line).expect("a file");
         assert_eq!((file.package(), file.bytes), ("procps", 871_348));
         assert_eq!(file.exact().as_deref(), Some("procps=2:4.0.4-9"));

@@ -43,7 +43,9 @@ pub enum LabError {
         complaint: String,
     },
     /// The text is not the name of a kernel.
-    #[error("`{text}` is not the name of a kernel; write a series or a version, as in lab:6.12, lab:6.12.117 or lab:newest")]
+    #[error(
+        "`{text}` is not the name of a kernel; write a series or a version, as in lab:6.12, lab:6.12.117 or lab:newest"
+    )]
     NotAKernel {
         /// The text.
         text: String,
@@ -55,6 +57,16 @@ pub enum LabError {
         wanted: String,
         /// The series that the archive has.
         have: Vec<String>,
+    },
+    /// The archive has no such package.
+    #[error("Debian {suite} has no package `{package}` for {architecture}")]
+    NoPackage {
+        /// The name.
+        package: String,
+        /// Debian's release.
+        suite: &'static str,
+        /// The architecture.
+        architecture: Architecture,
     },
     /// A kernel has no module of this name.
     #[error("Linux {kernel} of Debian has no module {module}; `fonio lab list` shows other kernels")]

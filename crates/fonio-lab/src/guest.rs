@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::accelerator::Accelerator;
 use crate::machine::{self, Machine, Place};
 use crate::modules::Modules;
-use crate::{Archive, Architecture, Initramfs, KernelFiles, LabError, programs};
+use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError, programs};
 
 const INIT: &str = include_str!("init.sh");
 /// The drivers of the ports; in some kernels they are modules.
@@ -170,10 +170,8 @@ impl Guest {
         self.files.add_bytes("etc/fonio/bring", 0o644, lines(command.bring).into_bytes());
         self.files.add_folder(command.folder);
         let ports = ["control", "out", "err", "files"];
-        let listeners: Vec<UnixListener> = ports
-            .iter()
-            .map(|port| place.listen(port))
-            .collect::<Result<_, _>>()?;
+        let listeners: Vec<UnixListener> =
+            ports.iter().map(|port| place.listen(port)).collect::<Result<_, _>>()?;
         let (mut machine, accelerator) = self.machine(archive, &place, announce)?;
         machine.args(["-serial", &format!("file:{}", place.console().display())]);
         // Without `ioeventfd`, the guest's processor itself passes on what the guest writes. Otherwise another thread does, at a

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
-use crate::{Archive, Architecture, KernelFiles, LabError};
+use crate::{Architecture, Archive, KernelFiles, LabError};
 
 /// Memory that must be free beside the guest's own.
 const SPARE_MIB: u64 = 128;
@@ -66,7 +66,12 @@ impl Place {
     }
 
     /// The error of a guest that ended by itself. Its console is kept.
-    pub(crate) fn ended_early(&self, archive: &Archive, kernel: &KernelFiles, when: &'static str) -> LabError {
+    pub(crate) fn ended_early(
+        &self,
+        archive: &Archive,
+        kernel: &KernelFiles,
+        when: &'static str,
+    ) -> LabError {
         let text = fs::read(self.console()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).collect();
@@ -147,8 +152,7 @@ pub fn check() -> Result<(), LabError> {
 ///
 /// If QEMU or `setpriv` is not installed.
 pub fn check_for(architecture: Architecture) -> Result<(), LabError> {
-    for (program, package) in
-        [(architecture.qemu(), architecture.qemu_package()), ("setpriv", "util-linux")]
+    for (program, package) in [(architecture.qemu(), architecture.qemu_package()), ("setpriv", "util-linux")]
     {
         require(program, package)?;
     }

@@ -16,11 +16,11 @@ use rustix::fs::FlockOperation;
 use crate::archive::PackageFile;
 use crate::kernel::Kernel;
 use crate::machine::POLL;
-use crate::{Archive, Architecture, Guest, Initramfs, KernelFiles, LabError, Shape, Task, Userland, programs};
+use crate::{
+    Architecture, Archive, Guest, Initramfs, KernelFiles, LabError, Shape, Task, Userland, programs,
+};
 
 const INSTALL: &str = include_str!("install.sh");
-/// The packages without which Debian does not work.
-const ESSENTIAL: &str = "essential";
 /// Packages of every system guest, beside the essential ones.
 const BASE: &[&str] = &[
     "apt",
@@ -155,11 +155,25 @@ fn state_of_recipe(archive: &Archive) -> Option<String> {
 impl Contents {
     fn of(archive: &Archive, packages: &[String]) -> Result<Contents, LabError> {
         let asked = sorted(packages);
+        let unknown = |package: &str| LabError::NoPackage {
+            package: package.to_owned(),
+            suite: archive.suite(),
+            architecture: archive.architecture(),
+        };
+        if let Some(name) = asked.iter().find(|name| !is_name(name)) {
+            return Err(unknown(name));
+        }
         let essential = essential(archive);
         let mut names = vec![essential.as_str()];
         names.extend(BASE);
         names.extend(asked.iter().map(String::as_str));
-        let files = archive.resolve(&names)?;
+        let files = archive.resolve(&names).map_err(|error| {
+            let better = match &error {
+                LabError::ProgramFailed { complaint, .. } => not_located(complaint).map(unknown),
+                _ => None,
+            };
+            better.unwrap_or(error)
+        })?;
         let any_version = any_version(archive, &asked);
         Ok(Contents { any_version, asked, files })
     }
@@ -170,8 +184,22 @@ impl Contents {
     }
 }
 
+/// Whether the text can be the name of a package (Debian Policy, 5.6.1): no option and no pattern of apt.
+fn is_name(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.bytes().next().is_some_and(is_letter)
+        && text.bytes().all(|byte| is_letter(byte) || b"+-.".contains(&byte))
+}
+
+/// The package that apt does not know.
+fn not_located(complaint: &str) -> Option<&str> {
+    let (_, rest) = complaint.split_once("Unable to locate package ")?;
+    rest.split_whitespace().next()
+}
+
+/// apt's pattern for the packages without which Debian does not work.
 fn essential(archive: &Archive) -> String {
-    format!("?narrow(?codename(^{}$),?{ESSENTIAL})", archive.suite())
+    format!("?narrow(?codename(^{}$),?essential)", archive.suite())
 }
 
 /// FNV-1a over the texts.
@@ -182,7 +210,12 @@ fn hash(texts: &[impl AsRef<str>]) -> u64 {
 
 impl Maker<'_> {
     /// Makes an image, from nothing or from one with fewer packages.
-    fn build(&self, folder: &Path, wanted: &Contents, from: Option<(&Root, &Contents)>) -> Result<Root, LabError> {
+    fn build(
+        &self,
+        folder: &Path,
+        wanted: &Contents,
+        from: Option<(&Root, &Contents)>,
+    ) -> Result<Root, LabError> {
         let scratch = folder.join("building");
         if scratch.exists() {
             // Left by a process that was killed.
@@ -192,7 +225,9 @@ impl Maker<'_> {
         let scratch = Scratch(scratch);
         let missing: Vec<PackageFile> = match from {
             None => wanted.files.clone(),
-            Some((_, base)) => wanted.files.iter().filter(|file| !base.files.contains(file)).cloned().collect(),
+            Some((_, base)) => {
+                wanted.files.iter().filter(|file| !base.files.contains(file)).cloned().collect()
+            }
         };
         let mebibytes = missing.iter().map(|file| file.bytes).sum::<u64>() >> 20;
         let what = match wanted.asked.as_slice() {
@@ -313,7 +348,8 @@ impl Maker<'_> {
         for link in ["lib/modules", "usr/lib/modules"].map(|below| scratch.path().join("tree").join(below)) {
             fs::create_dir_all(&link).map_err(LabError::system("make", &link))?;
             let link = link.join(&self.kernel.release);
-            std::os::unix::fs::symlink(&self.kernel.modules, &link).map_err(LabError::system("make", &link))?;
+            std::os::unix::fs::symlink(&self.kernel.modules, &link)
+                .map_err(LabError::system("make", &link))?;
         }
         let mut depmod = tools.command("depmod")?;
         depmod.arg("-b").arg(scratch.path().join("tree")).arg(&self.kernel.release);
@@ -367,8 +403,7 @@ fn remove_older(folder: &Path, newest: &Contents) -> Result<(), LabError> {
         if !name.starts_with(&newest.any_version) || name == newest.folder() {
             continue;
         }
-        let is_free =
-            |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let is_free = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
         if File::open(entry.path().join("image.qcow2")).is_ok_and(is_free) {
             fs::remove_dir_all(entry.path()).map_err(LabError::system("remove", entry.path()))?;
         }
@@ -399,7 +434,9 @@ fn write_archive(out: &mut impl Write, control: &[u8], data: &[u8]) -> std::io::
     out.write_all(MAGIC)?;
     let mut at = MAGIC.len();
     let mut data_from = 0;
-    for (name, bytes) in [("debian-binary", b"2.0\n".as_slice()), ("control.tar", control), ("data.tar", data)] {
+    for (name, bytes) in
+        [("debian-binary", b"2.0\n".as_slice()), ("control.tar", control), ("data.tar", data)]
+    {
         let header = format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", 0, 0, 0, 100_644, bytes.len());
         out.write_all(header.as_bytes())?;
         at += header.len();
@@ -466,6 +503,17 @@ mod tests {
         let out = Command::new("ar").arg("t").arg(&path).output();
         if let Ok(out) = out {
             assert_eq!(String::from_utf8_lossy(&out.stdout), "debian-binary\ncontrol.tar\ndata.tar\n");
+        }
+    }
+
+    #[test]
+    fn packages_that_do_not_exist() {
+        assert_eq!(not_located("E: Unable to locate package nosuch\n"), Some("nosuch"));
+        assert_eq!(not_located("E: Unmet dependencies"), None);
+        for (name, holds) in
+            [("fio", true), ("g++", true), ("libarchive13t64", true), ("", false), ("-o", false)]
+        {
+            assert_eq!(is_name(name), holds, "{name}");
         }
     }
 

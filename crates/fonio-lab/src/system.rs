@@ -22,7 +22,7 @@ use crate::machine::{self, Durability, Machine, POLL, Place};
 use crate::modules::Modules;
 use crate::root::{CHECKSUMS, Maker, Root};
 use crate::talk::Talk;
-use crate::{Archive, Architecture, Initramfs, KernelFiles, LabError, Wanted, programs};
+use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError, Wanted, programs};
 
 const INIT: &str = include_str!("system.sh");
 /// Modules of the initial file system; udev loads all others.
@@ -232,8 +232,7 @@ impl<'a> System<'a> {
         stop: &'a AtomicBool,
     ) -> Result<System<'a>, LabError> {
         let prepared = Prepared::new(archive, options, stop, announce)?;
-        let mut system =
-            System { power: None, prepared, stop, announce, booted: Duration::ZERO, numbers: 0 };
+        let mut system = System { power: None, prepared, stop, announce, booted: Duration::ZERO, numbers: 0 };
         system.power_on()?;
         Ok(system)
     }
@@ -576,7 +575,8 @@ impl<'a> System<'a> {
 
     fn open(&mut self, path: &str, mode: &str) -> Result<i64, LabError> {
         let direction = if mode == "r" { "from" } else { "to" };
-        let answer = self.agent("guest-file-open", &json!({ "path": path, "mode": mode }), "while a file was opened");
+        let answer =
+            self.agent("guest-file-open", &json!({ "path": path, "mode": mode }), "while a file was opened");
         let answer = answer.map_err(|error| match error {
             LabError::Refused { reason, .. } => LabError::NotCopied { path: path.into(), direction, reason },
             other => other,

@@ -33,7 +33,12 @@ impl Talk {
     }
 
     /// Sends a request and returns its answer.
-    pub(crate) fn ask(&mut self, request: &str, arguments: &Value, check: Check<'_>) -> Result<Value, LabError> {
+    pub(crate) fn ask(
+        &mut self,
+        request: &str,
+        arguments: &Value,
+        check: Check<'_>,
+    ) -> Result<Value, LabError> {
         self.send(&json!({ "execute": request, "arguments": arguments }).to_string().into_bytes())?;
         loop {
             let answer = self.receive(check)?;

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use fonio_lab::{
-    Accelerator, Archive, Architecture, Guest, Initramfs, Shape, Streams, System, SystemOptions, Task, Wanted, stripped,
+    Accelerator, Architecture, Archive, Guest, Initramfs, Shape, Streams, System, SystemOptions, Task,
+    Wanted, stripped,
 };
 use serde::Serialize;
 
@@ -195,7 +196,13 @@ fn place_of(file: &Path) -> Result<PathBuf> {
 }
 
 /// `fonio lab run --system`.
-fn run_in_system(wanted: &Wanted, kind: &Kind, put: &[PathBuf], json: bool, command: &[String]) -> Result<Exit> {
+fn run_in_system(
+    wanted: &Wanted,
+    kind: &Kind,
+    put: &[PathBuf],
+    json: bool,
+    command: &[String],
+) -> Result<Exit> {
     let stop = signals::watch()?;
     fonio_lab::check_for(kind.arch)?;
     let archive = Archive::open()?;
@@ -299,7 +306,15 @@ fn guest(archive: &Archive, wanted: &Wanted, shape: Shape, needs: &[&Needs]) -> 
     }
     add_own_program(archive, &mut files)?;
     let modules = needs.iter().flat_map(|needs| needs.modules).copied().collect();
-    Ok(Guest { kernel, shape, memory_mib: MEMORY_MIB, modules, wishes: MODULES.to_vec(), files, disks: Vec::new() })
+    Ok(Guest {
+        kernel,
+        shape,
+        memory_mib: MEMORY_MIB,
+        modules,
+        wishes: MODULES.to_vec(),
+        files,
+        disks: Vec::new(),
+    })
 }
 
 /// Adds this program.

@@ -101,13 +101,14 @@ impl Checks {
         let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
         let bytes: Vec<u8> = (0..8u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         std::fs::write(&from, &bytes)?;
+        let is_refused = system.put(&from, "/no/such/folder/file").is_err();
         let began = Instant::now();
         system.put(&from, "/root/copied")?;
         let put = began.elapsed().as_secs_f64();
         system.get("/root/copied", &to)?;
         let got = began.elapsed().as_secs_f64() - put;
         let times = format!("8 MiB to the guest in {put:.1} s, back in {got:.1} s");
-        self.show("a file", &times, std::fs::read(&to)? == bytes);
+        self.show("a file", &times, std::fs::read(&to)? == bytes && is_refused);
 
         let began = Instant::now();
         system.snapshot("before")?;

@@ -1,11 +1,12 @@
 //! System guests: a whole Debian with systemd, whose disk survives reboots and power cuts.
 //!
 //! The disk is a qcow2 overlay over an image that all guests share ([`crate::root`]); it is removed with the guest. The
-//! modules of the kernel are on a second disk. Commands and files go through QEMU's guest agent, and a conversation with QEMU
-//! itself (QMP) makes snapshots.
+//! modules of the kernel are on a second disk. Commands go through QEMU's guest agent; files come in through a port of their own, because the agent
+//! reads slowly. A conversation with QEMU itself (QMP) makes snapshots.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +39,7 @@ const CHUNK: usize = 1 << 20;
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
 /// Without a terminal, nobody logs in; the login and its session would take seconds of each start.
 const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
+const FILES_PORT: &str = "fonio.files";
 /// What the kernel prints at the end of a reboot, and when it panics.
 const RESTARTING: &str = "reboot: Restarting system";
 const PANIC: &str = "Kernel panic";
@@ -102,6 +104,8 @@ struct Power {
     machine: Machine,
     qemu: Talk,
     agent: Talk,
+    /// The port through which files come into the guest.
+    files: UnixStream,
 }
 
 /// The files of a guest, on or off.
@@ -335,25 +339,43 @@ impl<'a> System<'a> {
         let when = "while a file was copied";
         let mut file = File::open(from).map_err(LabError::system("read", from))?;
         let metadata = file.metadata().map_err(LabError::system("read", from))?;
-        let handle = self.open(to, "w")?;
-        let mut chunk = Vec::with_capacity(CHUNK);
-        loop {
-            chunk.clear();
-            let limit = CHUNK as u64;
-            (&mut file).take(limit).read_to_end(&mut chunk).map_err(LabError::system("read", from))?;
-            if chunk.is_empty() {
-                break;
-            }
-            let arguments = json!({ "handle": handle, "buf-b64": BASE64.encode(&chunk) });
-            let answer = self.agent("guest-file-write", &arguments, when)?;
-            if answer["count"].as_u64() != Some(chunk.len() as u64) {
-                let reason = format!("only {} of {} bytes were written", answer["count"], chunk.len());
-                return Err(LabError::NotCopied { path: to.into(), direction: "to", reason });
-            }
-        }
-        self.agent("guest-file-close", &json!({ "handle": handle }), when)?;
+        let (bytes, place) = (metadata.len(), quoted(to));
         let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o7777;
-        self.shell(&format!("chmod {mode:o} {}", quoted(to)), when)
+        // Not through the agent, which reads slowly. If the file cannot be written, the rest of the bytes is read nevertheless:
+        // otherwise, the next file would begin with them.
+        let script = format!(
+            "head -c {bytes} </dev/virtio-ports/{FILES_PORT} | \
+             {{ cat >{place} && chmod {mode:o} {place} || {{ cat >/dev/null; exit 1; }}; }}"
+        );
+        let pid = self.begin(&script, when)?;
+        let mut sent = 0;
+        let mut chunk = vec![0; CHUNK];
+        let mut is_short = false;
+        while sent < bytes {
+            let size = chunk.len().min(usize::try_from(bytes - sent).unwrap_or(usize::MAX));
+            let mut count = if is_short {
+                0
+            } else {
+                file.read(&mut chunk[..size]).map_err(LabError::system("read", from))?
+            };
+            if count == 0 {
+                is_short = true;
+                chunk.fill(0);
+                count = size;
+            }
+            self.send(&chunk[..count], when)?;
+            sent += count as u64;
+        }
+        let refused = |reason: &str| LabError::NotCopied {
+            path: to.into(),
+            direction: "to",
+            reason: reason.to_owned(),
+        };
+        match self.wait_for(pid, when)? {
+            0 if is_short => Err(refused("it became shorter while it was read")),
+            0 => Ok(()),
+            _ => Err(refused("it cannot be written there")),
+        }
     }
 
     /// Copies a file of the guest to this machine.
@@ -441,19 +463,22 @@ impl<'a> System<'a> {
         let mut command = self.prepared.command(NO_LOGIN)?;
         command.args(["-chardev", &format!("file,id=console,path={},append=on", escaped(&place.console()))]);
         command.args(["-serial", "chardev:console", "-device", "virtio-serial-pci"]);
-        for name in ["qemu", "agent"] {
+        for name in ["qemu", "agent", "files"] {
             let path = escaped(&place.folder.join(name));
             command.args(["-chardev", &format!("socket,id={name},path={path}")]);
         }
         command.args(["-mon", "chardev=qemu,mode=control"]);
         command.args(["-device", &format!("virtserialport,chardev=agent,name={AGENT_PORT}")]);
+        command.args(["-device", &format!("virtserialport,chardev=files,name={FILES_PORT}")]);
         command.args(options);
-        let (qemu, agent) = (place.listen("qemu")?, place.listen("agent")?);
+        let (qemu, agent, files) = (place.listen("qemu")?, place.listen("agent")?, place.listen("files")?);
         let mut machine = Machine::start(command)?;
         let qemu = machine.accept(&qemu, self.stop, place)?;
         let agent = machine.accept(&agent, self.stop, place)?;
+        let files = machine.accept(&files, self.stop, place)?;
+        files.set_write_timeout(Some(POLL)).map_err(LabError::system("write to", "the guest"))?;
         let (qemu, agent) = (Talk::new("QEMU", qemu)?, Talk::new("the guest's agent", agent)?);
-        self.power = Some(Power { machine, qemu, agent });
+        self.power = Some(Power { machine, qemu, agent, files });
         self.qemu("qmp_capabilities", &json!({})).map(drop)
     }
 
@@ -554,23 +579,35 @@ impl<'a> System<'a> {
         })
     }
 
-    /// Runs a short shell script of ours, which must succeed.
-    fn shell(&mut self, script: &str, when: &'static str) -> Result<(), LabError> {
-        let pid = self.begin(script, when)?;
+    /// Waits for the end of a script; returns its exit code.
+    fn wait_for(&mut self, pid: u64, when: &'static str) -> Result<u8, LabError> {
         loop {
             let status = self.agent("guest-exec-status", &json!({ "pid": pid }), when)?;
             if status["exited"] == true {
-                return match exit_code(&status) {
-                    0 => Ok(()),
-                    code => Err(LabError::Refused {
-                        by: "the guest",
-                        request: script.to_owned(),
-                        reason: format!("exit code {code}"),
-                    }),
-                };
+                return Ok(exit_code(&status));
             }
             thread::sleep(ASK_AGAIN[0]);
         }
+    }
+
+    /// Sends bytes to the port for files.
+    fn send(&mut self, mut bytes: &[u8], when: &'static str) -> Result<(), LabError> {
+        let power = self.power.as_mut().ok_or(LabError::GuestOff)?;
+        let mut check = check(&mut power.machine, &self.prepared, self.stop, when, Some(READY_WITHIN));
+        while !bytes.is_empty() {
+            match power.files.write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => check()?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // The guest may have ended.
+                    thread::sleep(POLL);
+                    check()?;
+                    return Err(LabError::system("write to", "the guest")(error));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn open(&mut self, path: &str, mode: &str) -> Result<i64, LabError> {

@@ -66,12 +66,17 @@ fn a_command_in_a_guest_has_a_file_and_gives_json() {
     let file = dir.path().join("file");
     std::fs::write(&file, "of this machine\n").expect("a file");
     let put = file.to_str().expect("UTF-8");
-    let arguments = ["lab", "run", "--json", "--put", put, "6.12", "--", "sh", "-c", "cat file; pwd >&2; exit 7"];
+    let arguments =
+        ["lab", "run", "--json", "--put", put, "6.12", "--", "sh", "-c", "cat file; pwd >&2; exit 7"];
     let Some(out) = in_guest(&arguments) else { return };
     let errors = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(7), "{errors}");
     let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    assert_eq!((&said["stdout"], &said["stderr"]), (&"of this machine\n".into(), &"/root\n".into()), "{said}");
+    assert_eq!(
+        (&said["stdout"], &said["stderr"]),
+        (&"of this machine\n".into(), &"/root\n".into()),
+        "{said}"
+    );
     assert_eq!((&said["exit_code"], &said["architecture"]), (&7.into(), &"amd64".into()), "{said}");
 }
 
@@ -79,7 +84,8 @@ fn a_command_in_a_guest_has_a_file_and_gives_json() {
 fn only_a_whole_debian_has_another_architecture_and_packages() {
     for option in [["--arch", "arm64"], ["--with", "fio"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
-        let out = command.args(["lab", "run"]).args(option).args(["--", "true"]).output().expect("fonio starts");
+        let out =
+            command.args(["lab", "run"]).args(option).args(["--", "true"]).output().expect("fonio starts");
         let errors = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(2), "{errors}");
         assert!(errors.contains("--system"), "{errors}");

@@ -147,11 +147,12 @@ fn shell(wanted: &Wanted, kind: &Kind) -> Result<()> {
     let archive = Archive::open()?;
     if kind.system {
         let stop = signals::watch()?;
-        let options = system_options(&archive, wanted, kind)?;
+        let (options, _own) = system_options(&archive, wanted, kind)?;
         return Ok(fonio_lab::system_shell(&archive, &options, &announce, &stop)?);
     }
     let everything: Vec<&Needs> = NEEDS.iter().collect();
-    let guest = guest(&archive, wanted, Shape::Test, &everything)?;
+    let own = OwnProgram::copied(&archive)?;
+    let guest = guest(&archive, &own, wanted, Shape::Test, &everything)?;
     Ok(fonio_lab::shell(guest, &archive, &announce)?)
 }
 
@@ -172,20 +173,24 @@ struct Ran<'a> {
     stderr: String,
 }
 
-fn system_options(archive: &Archive, wanted: &Wanted, kind: &Kind) -> Result<SystemOptions> {
-    let mut files = Vec::new();
-    // This program is not of another architecture.
-    if Architecture::of_this_machine() == Some(kind.arch) {
-        files.push((own_program(archive)?, PathBuf::from("/usr/bin/fonio")));
-    }
-    Ok(SystemOptions {
+/// Options for a guest with this program, if it has this machine's architecture. The program must exist until the guest runs.
+fn system_options(
+    archive: &Archive,
+    wanted: &Wanted,
+    kind: &Kind,
+) -> Result<(SystemOptions, Option<OwnProgram>)> {
+    let runs_here = Architecture::of_this_machine() == Some(kind.arch);
+    let own = runs_here.then(|| OwnProgram::copied(archive)).transpose()?;
+    let files = own.iter().map(|own| (own.path.clone(), PathBuf::from("/usr/bin/fonio"))).collect();
+    let options = SystemOptions {
         kernel: wanted.clone(),
         architecture: kind.arch,
         packages: kind.with.clone(),
         memory_mib: kind.memory >> 20,
         disks: Vec::new(),
         files,
-    })
+    };
+    Ok((options, own))
 }
 
 /// The name of a file in the guest's /root.
@@ -206,7 +211,7 @@ fn run_in_system(
     let stop = signals::watch()?;
     fonio_lab::check_for(kind.arch)?;
     let archive = Archive::open()?;
-    let mut options = system_options(&archive, wanted, kind)?;
+    let (mut options, _own) = system_options(&archive, wanted, kind)?;
     for file in put {
         options.files.push((file.clone(), place_of(file)?));
     }
@@ -259,7 +264,8 @@ fn run_in_memory(wanted: &Wanted, put: &[PathBuf], json: bool, command: &[String
     let stop = signals::watch()?;
     fonio_lab::check()?;
     let archive = Archive::open()?;
-    let mut guest = guest(&archive, wanted, Shape::Test, &needs_of(command))?;
+    let own = OwnProgram::copied(&archive)?;
+    let mut guest = guest(&archive, &own, wanted, Shape::Test, &needs_of(command))?;
     for file in put {
         let place = place_of(file)?;
         if is_program(file)? {
@@ -293,7 +299,13 @@ fn run_in_memory(wanted: &Wanted, put: &[PathBuf], json: bool, command: &[String
 }
 
 /// Prepares a guest with this program.
-fn guest(archive: &Archive, wanted: &Wanted, shape: Shape, needs: &[&Needs]) -> Result<Guest> {
+fn guest(
+    archive: &Archive,
+    own: &OwnProgram,
+    wanted: &Wanted,
+    shape: Shape,
+    needs: &[&Needs],
+) -> Result<Guest> {
     let (_, kernel) = archive.kernel(wanted, &announce)?;
     let mut packages = BASE.to_vec();
     packages.push("e2fsprogs");
@@ -304,7 +316,7 @@ fn guest(archive: &Archive, wanted: &Wanted, shape: Shape, needs: &[&Needs]) -> 
     for tool in tools.chain(needs.iter().flat_map(|needs| needs.tools)) {
         files.add_tool(tool)?;
     }
-    add_own_program(archive, &mut files)?;
+    files.add_program(&own.path, Path::new("usr/bin/fonio"))?;
     let modules = needs.iter().flat_map(|needs| needs.modules).copied().collect();
     Ok(Guest {
         kernel,
@@ -317,28 +329,39 @@ fn guest(archive: &Archive, wanted: &Wanted, shape: Shape, needs: &[&Needs]) -> 
     })
 }
 
-/// Adds this program.
-fn add_own_program(archive: &Archive, files: &mut Initramfs) -> Result<()> {
-    Ok(files.add_program(&own_program(archive)?, Path::new("usr/bin/fonio"))?)
+/// A copy of this program without its debug information, which is several times as large as the program.
+struct OwnProgram {
+    path: PathBuf,
+    /// Locked while this exists, so that no other process removes the file.
+    _file: fs::File,
 }
 
-/// Returns a copy of this program without its debug information, which is several times as large as the program.
-fn own_program(archive: &Archive) -> Result<PathBuf> {
-    let program = std::env::current_exe().context("cannot find the fonio executable")?;
-    let modified = fs::metadata(&program)?.modified()?.duration_since(std::time::UNIX_EPOCH)?;
-    let copy = archive.folder().join(format!("fonio-{}", modified.as_nanos()));
-    if !copy.exists() {
-        for old in fs::read_dir(archive.folder())?.flatten() {
-            if old.file_name().to_string_lossy().starts_with("fonio-") {
-                // Another process may be using it, and may have removed it.
-                let _ = fs::remove_file(old.path());
+impl OwnProgram {
+    /// Makes the copy if there is none, and removes those of earlier versions of this program.
+    fn copied(archive: &Archive) -> Result<OwnProgram> {
+        let program = std::env::current_exe().context("cannot find the fonio executable")?;
+        let modified = fs::metadata(&program)?.modified()?.duration_since(std::time::UNIX_EPOCH)?;
+        let path = archive.folder().join(format!("fonio-{}", modified.as_nanos()));
+        loop {
+            if let Ok(file) = fs::File::open(&path) {
+                file.lock_shared().with_context(|| format!("cannot lock {}", path.display()))?;
+                // It may have been removed before it was locked.
+                if path.exists() {
+                    return Ok(OwnProgram { path, _file: file });
+                }
             }
+            for old in fs::read_dir(archive.folder())?.flatten() {
+                let is_free = || fs::File::open(old.path()).is_ok_and(|file| file.try_lock().is_ok());
+                if old.file_name().to_string_lossy().starts_with("fonio-") && is_free() {
+                    // Another process may have removed it.
+                    let _ = fs::remove_file(old.path());
+                }
+            }
+            let scratch = tempfile::Builder::new().prefix("fonio-").tempfile_in(archive.folder())?;
+            stripped(&program, scratch.path())?;
+            scratch.persist(&path)?;
         }
-        let scratch = tempfile::Builder::new().prefix("fonio-").tempfile_in(archive.folder())?;
-        stripped(&program, scratch.path())?;
-        scratch.persist(&copy)?;
     }
-    Ok(copy)
 }
 
 /// Runs this command line in a guest with the kernel `wanted`, without its option `--in`; brings the results back.
@@ -393,7 +416,8 @@ fn in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit
     fonio_lab::check()?;
     let archive = Archive::open()?;
     let here = std::env::current_dir().context("cannot find the current directory")?;
-    let mut guest = guest(&archive, wanted, Shape::Bench, &needs_of(words))?;
+    let own = OwnProgram::copied(&archive)?;
+    let mut guest = guest(&archive, &own, wanted, Shape::Bench, &needs_of(words))?;
     let bring: Vec<PathBuf> = bring.iter().map(|path| here.join(path)).collect();
     for input in words.iter().flat_map(|word| word.split(',')).map(|word| here.join(word)) {
         if !input.is_file() || bring.iter().any(|path| input.starts_with(path)) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::machine::{self, Machine, POLL, Place};
-use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError};
+use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError, programs};
 
 /// The time in which a guest on KVM must have started: a machine with KVM needs one or two seconds.
 const START_WITHIN: Duration = Duration::from_secs(20);
@@ -22,7 +22,7 @@ const STARTED: &str = "fonio: this guest has started";
 pub enum Accelerator {
     /// This machine's processor, through `/dev/kvm`.
     Kvm,
-    /// QEMU's simulation (TCG), with a thread for each processor of the guest.
+    /// QEMU's simulation (TCG).
     Tcg,
 }
 
@@ -36,18 +36,21 @@ impl Accelerator {
     }
 
     /// Options for a guest with two processors, as fast as this machine can.
-    pub(crate) fn options(self, architecture: Architecture) -> Vec<&'static str> {
+    pub(crate) fn options(self, architecture: Architecture) -> Result<Vec<&'static str>, LabError> {
         let mut options = vec!["-smp", "2"];
         if architecture == Architecture::Arm64 {
             options.extend(["-machine", "virt"]);
         }
         options.extend(match (self, architecture) {
             (Accelerator::Kvm, _) => ["-accel", "kvm", "-cpu", "host"],
+            (Accelerator::Tcg, Architecture::Amd64) if has_stale_code(&version(architecture)?) => {
+                ["-accel", "tcg,thread=single", "-cpu", "max"]
+            }
             (Accelerator::Tcg, Architecture::Amd64) => ["-accel", "tcg,thread=multi", "-cpu", "max"],
             // The newer extensions of `max`, such as pointer authentication, take long to simulate.
             (Accelerator::Tcg, Architecture::Arm64) => ["-accel", "tcg,thread=multi", "-cpu", "cortex-a57"],
         });
-        options
+        Ok(options)
     }
 
     /// Returns the fastest accelerator for guests with `kernel`. On some machines `/dev/kvm` exists, but no guest runs on
@@ -84,6 +87,21 @@ impl Accelerator {
     }
 }
 
+/// What `qemu-system-… --version` prints.
+fn version(architecture: Architecture) -> Result<String, LabError> {
+    programs::output(Command::new(architecture.qemu()).arg("--version"), architecture.qemu_package())
+}
+
+/// Whether QEMU can execute code that another thread has just replaced. When the kernel patches its own code, on x86 it puts a
+/// breakpoint there for a moment; a processor that still sees the breakpoint later stops the kernel ("Oops: int3"). We saw
+/// this in one of twelve boots. QEMU 8.1 corrected it (commits cb62bd15e14e, deba78709ae8).
+fn has_stale_code(version: &str) -> bool {
+    let number = version.split_whitespace().skip_while(|word| *word != "version").nth(1).unwrap_or_default();
+    let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());
+    // An unknown version may have the fault.
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (8, 1)
+}
+
 /// Starts a guest with KVM that prints a line and ends.
 fn probe(archive: &Archive, kernel: &KernelFiles, busybox: &Initramfs) -> Result<bool, LabError> {
     let place = Place::new(archive)?;
@@ -94,7 +112,7 @@ fn probe(archive: &Archive, kernel: &KernelFiles, busybox: &Initramfs) -> Result
     let initramfs = place.folder.join("initramfs");
     files.write(&initramfs)?;
     let mut command: Command = machine::qemu(kernel.architecture, PROBE_MEMORY_MIB)?;
-    command.args(Accelerator::Kvm.options(kernel.architecture));
+    command.args(Accelerator::Kvm.options(kernel.architecture)?);
     machine::add_kernel(&mut command, kernel, &initramfs, "");
     command.args(["-serial", &format!("file:{}", place.console().display())]);
     let mut machine = Machine::start(command)?;
@@ -104,4 +122,22 @@ fn probe(archive: &Archive, kernel: &KernelFiles, busybox: &Initramfs) -> Result
     }
     let said = fs::read(place.console()).unwrap_or_default();
     Ok(String::from_utf8_lossy(&said).contains(STARTED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_qemu() {
+        for (text, is_stale) in [
+            ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\nCopyright", true),
+            ("QEMU emulator version 8.0.5", true),
+            ("QEMU emulator version 8.1.0", false),
+            ("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)", false),
+            ("unknown", true),
+        ] {
+            assert_eq!(has_stale_code(text), is_stale, "{text}");
+        }
+    }
 }

@@ -17,6 +17,8 @@ use crate::{Architecture, Archive, KernelFiles, LabError};
 const SPARE_MIB: u64 = 128;
 /// Lines of the console in an error.
 const LINES_SHOWN: usize = 8;
+/// What the kernel prints when it panics.
+pub(crate) const PANIC: &str = "Kernel panic";
 /// How often a wait looks whether it is over.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
@@ -78,13 +80,16 @@ impl Place {
         let kept = archive.folder().join(format!("console-of-{}", kernel.release));
         // If it cannot be kept, the error still shows the end of it.
         let _ = fs::copy(self.console(), &kept);
-        LabError::GuestEnded {
-            kernel: kernel.release.clone(),
-            when,
-            console: kept,
-            lines: lines[lines.len().saturating_sub(LINES_SHOWN)..].to_vec(),
-        }
+        LabError::GuestEnded { kernel: kernel.release.clone(), when, console: kept, lines: telling(&lines) }
     }
+}
+
+/// The last lines of a console, and before them the line with the reason of a panic: the kernel may print many lines after it.
+fn telling(lines: &[String]) -> Vec<String> {
+    let (earlier, last) = lines.split_at(lines.len().saturating_sub(LINES_SHOWN));
+    let is_panic = |line: &&String| line.contains(PANIC);
+    let panic = earlier.iter().rfind(is_panic).filter(|_| !last.iter().any(|line| is_panic(&line)));
+    panic.into_iter().chain(last).cloned().collect()
 }
 
 impl Drop for Place {
@@ -243,4 +248,21 @@ fn free_mib() -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib >> 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_shown_with_the_last_lines() {
+        let mut lines: Vec<String> = (0..20).map(|number| format!("line {number}")).collect();
+        assert_eq!(telling(&lines), lines[12..]);
+        lines[15] = "Kernel panic - not syncing".to_owned();
+        assert_eq!(telling(&lines), lines[12..]);
+        lines.swap(15, 3);
+        assert_eq!(telling(&lines)[0], "Kernel panic - not syncing");
+        assert_eq!(telling(&lines)[1..], lines[12..]);
+        assert_eq!(telling(&lines[..2]), lines[..2]);
+    }
 }

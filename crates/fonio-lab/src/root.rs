@@ -332,7 +332,7 @@ impl Maker<'_> {
         self.archive.for_architecture(own)?.userland(DISK_PROGRAMS, self.announce)
     }
 
-    /// Returns the image of the file system with the kernel's modules; makes it the first time.
+    /// Returns the image of the file system for `/usr/lib/modules`, with the kernel's modules; makes it the first time.
     pub(crate) fn modules(&self, kernel: &Kernel) -> Result<PathBuf, LabError> {
         let mut image = self.archive.kernel_folder(kernel).into_os_string();
         image.push(".modules");
@@ -355,7 +355,9 @@ impl Maker<'_> {
         depmod.arg("-b").arg(scratch.path().join("tree")).arg(&self.kernel.release);
         programs::output(&mut depmod, "kmod")?;
         let disk = scratch.path().join("disk");
-        file_system(&tools, &self.kernel.modules, &disk)?;
+        // The folder that contains only that of this kernel.
+        let folder = self.kernel.modules.parent().unwrap_or(&self.kernel.modules);
+        file_system(&tools, folder, &disk)?;
         fs::rename(&disk, &image).map_err(LabError::system("make", &image))?;
         Ok(image)
     }

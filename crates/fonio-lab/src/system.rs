@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::accelerator::Accelerator;
 use crate::guest::quoted;
-use crate::machine::{self, Durability, Machine, POLL, Place};
+use crate::machine::{self, Durability, Machine, PANIC, POLL, Place};
 use crate::modules::Modules;
 use crate::root::{CHECKSUMS, Maker, Root};
 use crate::talk::Talk;
@@ -40,9 +40,8 @@ const AGENT_PORT: &str = "org.qemu.guest_agent.0";
 /// Without a terminal, nobody logs in; the login and its session would take seconds of each start.
 const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
 const FILES_PORT: &str = "fonio.files";
-/// What the kernel prints at the end of a reboot, and when it panics.
+/// What the kernel prints at the end of a reboot.
 const RESTARTING: &str = "reboot: Restarting system";
-const PANIC: &str = "Kernel panic";
 
 /// What a system guest has.
 #[derive(Clone, Debug)]
@@ -169,7 +168,7 @@ impl Prepared {
     fn command(&self, parameters: &str) -> Result<Command, LabError> {
         let architecture = self.kernel.architecture;
         let mut machine = machine::qemu(architecture, self.memory_mib)?;
-        machine.args(self.accelerator.options(architecture));
+        machine.args(self.accelerator.options(architecture)?);
         let initramfs = self.place.folder.join("initramfs");
         machine::add_kernel(&mut machine, &self.kernel, &initramfs, parameters);
         for name in &self.disks {

@@ -22,9 +22,12 @@ disk() {
 }
 
 mount -t ext4 "$(disk root)" /mnt || fail "the root file system cannot be mounted"
-modules=/mnt/usr/lib/modules/$(uname -r)
-mkdir -p "$modules"
-mount -t ext4 "$(disk modules)" "$modules" || fail "the file system with the modules cannot be mounted"
+mkdir -p /mnt/usr/lib/modules
+mount -t ext4 "$(disk modules)" /mnt/usr/lib/modules || fail "the file system with the modules cannot be mounted"
+# udev uses the modules until the end: systemd must not unmount them before it ends itself.
+unit=/mnt/etc/systemd/system/usr-lib-modules.mount.d
+mkdir -p $unit
+printf '[Unit]\nDefaultDependencies=no\n' >$unit/fonio.conf
 # Files of this start. After a reboot, they are already there.
 if test -d /files; then
     cd /files

@@ -148,6 +148,7 @@ fn on_other_kernels() -> Result<()> {
             modules: vec!["fuse"],
             wishes: vec![],
             files,
+            disks: vec![],
         };
         let words = ["sh", "-c", &script].map(str::to_owned);
         let task = Task { words: &words, folder: Path::new("/root"), bring: &[], to: folder.path() };

@@ -2,7 +2,7 @@
 //!
 //! *Repeatable*: the same jobs on an idle machine and beside two busy loops. *Mixed load*: a reader beside two writers,
 //! started at sixteen different times. *Model*: fio's figures of emulated cards in a guest beside the model's. *Equal*:
-//! comparisons of equal devices, which should find no difference.
+//! comparisons of equal devices, which should find no difference. *System*: a whole Debian with systemd (`lab_system.rs`).
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use fonio_sim::measure::Gives;
 use serde_json::Value;
 
 use crate::emulator_bench::{self, Measured};
-use crate::{process, tools};
+use crate::{lab_system, process, tools};
 
 /// Runs of each job, with and without busy loops.
 const RUNS: usize = 5;
@@ -38,31 +38,37 @@ const EQUAL_CLAIMS: u32 = 3;
 /// Equal devices in each plan.
 const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// `cargo xtask lab test [repeatable] [mixed] [model] [equal]`.
+/// `cargo xtask lab test [repeatable] [mixed] [model] [equal] [system]`.
 pub fn run(arguments: &[String]) -> Result<()> {
-    const PARTS: [&str; 4] = ["repeatable", "mixed", "model", "equal"];
+    const PARTS: [&str; 5] = ["repeatable", "mixed", "model", "equal", "system"];
     let [what, parts @ ..] = arguments else { bail!("write `cargo xtask lab test`") };
     ensure!(what == "test", "there is only `cargo xtask lab test`");
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
         bail!("there is no part `{unknown}`; there are {}", PARTS.join(", "));
     }
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
-    let fonio = process::build_fonio()?;
-    process::outlive_signals()?;
-    process::run(Command::new(&fonio).args(["lab", "fetch"]))?;
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     let mut broken = 0;
-    if wants("repeatable") {
-        broken += repeatable(&fonio)?;
+    if PARTS[..4].iter().any(|part| wants(part)) {
+        let fonio = process::build_fonio()?;
+        process::outlive_signals()?;
+        process::run(Command::new(&fonio).args(["lab", "fetch"]))?;
+        if wants("repeatable") {
+            broken += repeatable(&fonio)?;
+        }
+        if wants("mixed") {
+            mixed(&fonio)?;
+        }
+        if wants("model") {
+            broken += model(&fonio)?;
+        }
+        if wants("equal") {
+            broken += equal(&fonio)?;
+        }
     }
-    if wants("mixed") {
-        mixed(&fonio)?;
-    }
-    if wants("model") {
-        broken += model(&fonio)?;
-    }
-    if wants("equal") {
-        broken += equal(&fonio)?;
+    if wants("system") {
+        tools::ensure(&[tools::SYSTEM_GUEST])?;
+        broken += lab_system::run(&*process::outlive_signals()?)?;
     }
     ensure!(broken == 0, "{broken} of the promises do not hold, marked *");
     Ok(())
@@ -222,7 +228,10 @@ fn model(fonio: &Path) -> Result<u32> {
 
 /// Compares equal devices many times. Returns the number of broken promises.
 fn equal(fonio: &Path) -> Result<u32> {
-    println!("A twentieth of webbench on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n", EQUALS.len());
+    println!(
+        "A twentieth of webbench on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n",
+        EQUALS.len()
+    );
     println!("{:<28} {:>10} {:>14} {:>26}", "", "plans", "with a claim", "largest difference");
     let mut claims = 0;
     for (at, card) in [CARD, "transcend"].into_iter().enumerate() {

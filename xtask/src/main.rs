@@ -15,6 +15,7 @@ mod fuse_suites;
 mod fuzz;
 mod gen_trace;
 mod lab;
+mod lab_system;
 mod mutants;
 #[cfg(feature = "results")]
 mod paper;
@@ -55,7 +56,8 @@ cargo xtask COMMAND
               named (root, about two minutes each); --full runs all devices and workloads at full scale, and also what is
               measured on emulated devices (root); --on measures one device beside the best, instead of all; --in runs
               everything in a guest; what this kernel lacks runs in a guest also without it
-  lab         `lab test`: measure what guests with Debian's kernels promise (40 min): [repeatable] [mixed] [model] [equal]
+  lab         `lab test`: measure what guests with Debian's kernels promise (one hour): [repeatable] [mixed] [model] [equal]
+              [system]
   assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm)
   setup       install the programs that the other commands need, or print the command that does
   help        print this text

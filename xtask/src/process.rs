@@ -69,13 +69,13 @@ pub fn bound_to_this(program: &Path) -> Command {
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Makes Ctrl-C and SIGTERM no longer end this process, which has something to undo: [`check_signals`] fails after
-/// them. Ctrl-C also reaches the running programs.
-pub fn outlive_signals() -> Result<()> {
-    if INTERRUPTED.get().is_none() {
-        let stop = signals::watch(&[Signal::INT, Signal::TERM]).context("cannot handle signals")?;
-        INTERRUPTED.get_or_init(|| stop);
+/// them. Ctrl-C also reaches the running programs. Returns whether such a signal was received, now and later.
+pub fn outlive_signals() -> Result<Arc<AtomicBool>> {
+    if let Some(stop) = INTERRUPTED.get() {
+        return Ok(Arc::clone(stop));
     }
-    Ok(())
+    let stop = signals::watch(&[Signal::INT, Signal::TERM]).context("cannot handle signals")?;
+    Ok(Arc::clone(INTERRUPTED.get_or_init(|| stop)))
 }
 
 /// Fails after Ctrl-C or SIGTERM.

@@ -76,8 +76,15 @@ pub const GUEST: &[Tool] = &[
     tool("strip", "binutils", "the programs of guests"),
 ];
 
+/// For guests with a whole Debian.
+pub const SYSTEM_GUEST: &[Tool] = &[
+    tool("qemu-system-x86_64", "qemu-system-x86", "amd64 guests"),
+    tool("qemu-system-aarch64", "qemu-system-arm", "arm64 guests"),
+    tool("qemu-img", "qemu-utils", "the disks of guests"),
+];
+
 /// All groups.
-pub const ALL: &[&[Tool]] = &[BUILD, ASSETS, TEST, DEMO, BENCH, FUSE, PAPER, GUEST];
+pub const ALL: &[&[Tool]] = &[BUILD, ASSETS, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, SYSTEM_GUEST];
 
 /// Installs missing programs with apt as root; otherwise fails with the exact command line that would install them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {

@@ -12,8 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 
+use crate::initramfs::{LIBRARIES, LOADER};
 use crate::kernel::{Kernel, KernelFiles, Wanted, listed};
-use crate::{LabError, programs};
+use crate::{Architecture, LabError, programs};
 
 /// Debian's keys.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -32,7 +33,14 @@ const MIRROR: &str = "FONIO_DEBIAN_MIRROR";
 #[derive(Debug)]
 pub struct Archive {
     folder: PathBuf,
-    architecture: &'static str,
+    architecture: Architecture,
+}
+
+/// The file of a package, as the archive names it: `procps_2%3a4.0.4-9_amd64.deb`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PackageFile {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
 }
 
 /// Programs and libraries of Debian, unpacked and never installed.
@@ -43,7 +51,7 @@ pub struct Userland {
 }
 
 impl Archive {
-    /// Opens the archive; what is fetched is kept in `fonio/lab` below the user's cache folder (`$XDG_CACHE_HOME`, else
+    /// Opens the archive. Downloaded files stay in `fonio/lab` below the user's cache folder (`$XDG_CACHE_HOME`, else
     /// `~/.cache`).
     ///
     /// # Errors
@@ -69,16 +77,36 @@ impl Archive {
         if !Path::new(KEYS).exists() {
             return Err(LabError::NoKeys { path: KEYS.into() });
         }
-        for below in ["apt/state/lists/partial", "apt/cache/archives/partial", "kernels"] {
-            let path = folder.join(below);
+        Archive { folder: folder.to_owned(), architecture: Architecture::Amd64 }.prepared()
+    }
+
+    /// Returns the same archive for packages of another architecture.
+    ///
+    /// # Errors
+    ///
+    /// If a folder cannot be made.
+    pub fn for_architecture(&self, architecture: Architecture) -> Result<Archive, LabError> {
+        Archive { folder: self.folder.clone(), architecture }.prepared()
+    }
+
+    fn prepared(self) -> Result<Archive, LabError> {
+        let apt = self.apt_folder();
+        for path in
+            [apt.join("state/lists/partial"), apt.join("cache/archives/partial"), self.folder.join("kernels")]
+        {
             fs::create_dir_all(&path).map_err(LabError::system("make", &path))?;
         }
-        Ok(Archive { folder: folder.to_owned(), architecture: "amd64" })
+        Ok(self)
     }
 
     /// The folder of everything that was fetched.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The architecture of the packages.
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
     }
 
     /// The kernels of the archive, the oldest first. Reads the archive's lists again if they are older than a day, and says
@@ -91,7 +119,7 @@ impl Archive {
         let _lock = self.lock()?;
         self.refresh(announce)?;
         let available = programs::output(self.apt("apt-cache").arg("dumpavail"), "apt")?;
-        let mut kernels = listed(&available, self.architecture);
+        let mut kernels = listed(&available, self.architecture.name());
         for kernel in &mut kernels {
             kernel.fetched = self.kernel_folder(kernel).exists();
         }
@@ -131,7 +159,7 @@ impl Archive {
             fs::rename(&unpacked, &files).map_err(LabError::system("make", &files))?;
         }
         let kernel = Kernel { fetched: true, ..kernel.clone() };
-        Ok((kernel, KernelFiles::in_package(&files)?))
+        Ok((kernel, KernelFiles::in_package(&files, self.architecture)?))
     }
 
     /// Returns a folder with the files of `packages` and of everything that they depend on; fetches what is missing.
@@ -140,60 +168,88 @@ impl Archive {
     ///
     /// If the archive lacks a package or cannot be reached.
     pub fn userland(&self, packages: &[&str], announce: &dyn Fn(&str)) -> Result<Userland, LabError> {
-        let suite = suite_for(own_c_library());
-        let root = self.folder.join(format!("userland-{suite}"));
+        let suite = self.suite();
+        let root = match self.architecture {
+            Architecture::Amd64 => format!("userland-{suite}"),
+            other => format!("userland-{suite}-{other}"),
+        };
+        let root = self.folder.join(root);
         // One empty file for each package that was asked for, and each that was unpacked.
         let (asked, there) = (root.join("asked"), root.join("unpacked"));
-        if packages.iter().all(|package| asked.join(package).exists()) {
+        let new: Vec<&str> =
+            packages.iter().filter(|package| !asked.join(package).exists()).copied().collect();
+        if new.is_empty() {
             return Ok(Userland { root });
         }
         let _lock = self.lock()?;
-        self.refresh(announce)?;
         for folder in [&asked, &there] {
             fs::create_dir_all(folder).map_err(LabError::system("make", folder))?;
         }
-        let release = format!("APT::Default-Release={suite}");
-        let install = |only: &str| {
-            let mut command = self.apt("apt-get");
-            command.args([
-                "-o",
-                &release,
-                "-o",
-                "APT::Install-Recommends=false",
-                "-o",
-                "Debug::NoLocking=true",
-            ]);
-            command.args(["-y", only, "install"]).args(packages);
-            command
-        };
-        let uris = programs::output(&mut install("--print-uris"), "apt")?;
-        let missing: Vec<(&str, u64)> =
-            uris.lines().filter_map(archive_file).filter(|(name, _)| !there.join(name).exists()).collect();
-        let mebibytes = missing.iter().map(|(_, bytes)| bytes).sum::<u64>() >> 20;
-        announce(&format!("fetching {} from Debian ({mebibytes} MiB) …", packages.join(", ")));
-        self.fetch(&mut install("--download-only"))?;
-        for (name, _) in missing {
-            let archive = self.folder.join("apt/cache/archives").join(name);
+        self.refresh(announce)?;
+        let missing: Vec<PackageFile> =
+            self.resolve(packages)?.into_iter().filter(|file| !there.join(&file.name).exists()).collect();
+        let mebibytes = missing.iter().map(|file| file.bytes).sum::<u64>() >> 20;
+        announce(&format!("fetching programs for guests: {} ({mebibytes} MiB) …", new.join(", ")));
+        let scratch = self.scratch()?;
+        self.download(&missing, scratch.path())?;
+        for file in missing {
+            let archive = scratch.path().join(&file.name);
             programs::output(Command::new("dpkg").arg("-x").args([&archive, &root]), "dpkg")?;
-            touch(&there.join(name))?;
-            fs::remove_file(&archive).map_err(LabError::system("remove", &archive))?;
+            touch(&there.join(&file.name))?;
         }
-        packages.iter().try_for_each(|package| touch(&asked.join(package)))?;
+        new.iter().try_for_each(|package| touch(&asked.join(package)))?;
         Ok(Userland { root })
     }
 
+    /// Debian's release from which programs for guests come.
+    pub(crate) fn suite(&self) -> &'static str {
+        // Only guests of this machine's architecture run programs of this machine.
+        let runs_own_programs = Architecture::of_this_machine() == Some(self.architecture);
+        suite_for(if runs_own_programs { own_c_library() } else { None })
+    }
+
+    /// Returns the files of `packages`, and of everything that they depend on, in alphabetical order. `packages` may
+    /// contain patterns (see apt-patterns(7)). The lists must have been read.
+    pub(crate) fn resolve(&self, packages: &[&str]) -> Result<Vec<PackageFile>, LabError> {
+        // apt does not print what is already in its cache: here, an empty folder.
+        let empty = self.folder.join("apt-no-archives");
+        fs::create_dir_all(empty.join("partial")).map_err(LabError::system("make", &empty))?;
+        let mut command = self.apt("apt-get");
+        for option in [
+            format!("APT::Default-Release={}", self.suite()),
+            format!("Dir::Cache::archives={}", empty.display()),
+            "APT::Install-Recommends=false".to_owned(),
+            "Debug::NoLocking=true".to_owned(),
+        ] {
+            command.args(["-o", &option]);
+        }
+        let uris = programs::output(command.args(["-y", "--print-uris", "install"]).args(packages), "apt")?;
+        let mut files: Vec<PackageFile> = uris.lines().filter_map(archive_file).collect();
+        files.sort();
+        Ok(files)
+    }
+
+    /// Downloads packages into a folder.
+    pub(crate) fn download(&self, files: &[PackageFile], folder: &Path) -> Result<(), LabError> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let exact = files.iter().filter_map(PackageFile::exact);
+        self.fetch(self.apt("apt-get").arg("download").args(exact).current_dir(folder))
+    }
+
     /// Reads the lists of the archive if they are missing or old.
-    fn refresh(&self, announce: &dyn Fn(&str)) -> Result<(), LabError> {
-        let stamp = self.folder.join("apt/read");
+    pub(crate) fn refresh(&self, announce: &dyn Fn(&str)) -> Result<(), LabError> {
+        let stamp = self.apt_folder().join("read");
         let age = fs::metadata(&stamp).and_then(|stamp| stamp.modified()).ok();
         let age = age.and_then(|modified| SystemTime::now().duration_since(modified).ok());
         if age.is_some_and(|age| age < LISTS_FOR) {
             return Ok(());
         }
         announce("reading the lists of Debian's archive …");
-        let sources = self.folder.join("apt/sources.list");
+        let sources = self.apt_folder().join("sources.list");
         fs::write(&sources, self.sources()?).map_err(LabError::system("write", &sources))?;
-        let status = self.folder.join("apt/status");
+        let status = self.apt_folder().join("status");
         fs::write(&status, "").map_err(LabError::system("write", &status))?;
         match self.fetch(self.apt("apt-get").args(["-o", "APT::Update::Error-Mode=any", "update"])) {
             Ok(()) => touch(&stamp),
@@ -237,11 +293,14 @@ impl Archive {
     /// One of apt's programs, with our configuration. The machine's own (a proxy, for example) applies to the rest.
     fn apt(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        let apt = self.folder.join("apt");
+        let apt = self.apt_folder();
         for (option, place) in [
             ("Dir::State", apt.join("state")),
             ("Dir::State::status", apt.join("status")),
             ("Dir::Cache", apt.join("cache")),
+            // Images for containers often switch them off; then, each call would read all lists, for seconds.
+            ("Dir::Cache::pkgcache", "pkgcache.bin".into()),
+            ("Dir::Cache::srcpkgcache", "srcpkgcache.bin".into()),
             ("Dir::Etc::sourcelist", apt.join("sources.list")),
             ("Dir::Etc::sourceparts", "/dev/null".into()),
             ("Dir::Etc::preferences", "/dev/null".into()),
@@ -249,8 +308,11 @@ impl Archive {
         ] {
             command.arg("-o").arg(format!("{option}={}", place.display()));
         }
-        // Started by root, apt would download as a user who may not write here.
+        // An apt that root starts downloads as the user `_apt`, who cannot write in this folder.
         command.args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"]);
+        for option in ["APT::Architecture", "APT::Architectures"] {
+            command.arg("-o").arg(format!("{option}={}", self.architecture));
+        }
         command.args(["-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false"]);
         command.env("LC_ALL", "C").stdin(Stdio::null());
         command
@@ -262,12 +324,27 @@ impl Archive {
         programs::run(command, "apt", if shown { Stdio::from(stderr()) } else { Stdio::null() })
     }
 
-    fn kernel_folder(&self, kernel: &Kernel) -> PathBuf {
+    /// A text that changes whenever the lists are read.
+    pub(crate) fn state_of_lists(&self) -> Option<String> {
+        let modified =
+            fs::metadata(self.apt_folder().join("read")).and_then(|stamp| stamp.modified()).ok()?;
+        let since = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(since.as_nanos().to_string())
+    }
+
+    fn apt_folder(&self) -> PathBuf {
+        self.folder.join(match self.architecture {
+            Architecture::Amd64 => "apt".to_owned(),
+            other => format!("apt-{other}"),
+        })
+    }
+
+    pub(crate) fn kernel_folder(&self, kernel: &Kernel) -> PathBuf {
         self.folder.join("kernels").join(format!("{}_{}", kernel.package, kernel.version))
     }
 
     /// Waits until nobody else fetches.
-    fn lock(&self) -> Result<File, LabError> {
+    pub(crate) fn lock(&self) -> Result<File, LabError> {
         let path = self.folder.join("lock");
         let file = File::create(&path).map_err(LabError::system("make", &path))?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)
@@ -276,13 +353,26 @@ impl Archive {
     }
 
     /// A folder for a download, under the lock: what a killed fetch left is removed first.
-    fn scratch(&self) -> Result<tempfile::TempDir, LabError> {
+    pub(crate) fn scratch(&self) -> Result<tempfile::TempDir, LabError> {
         let folder = self.folder.join("fetching");
         if folder.exists() {
             fs::remove_dir_all(&folder).map_err(LabError::system("remove", &folder))?;
         }
         fs::create_dir(&folder).map_err(LabError::system("make", &folder))?;
         tempfile::tempdir_in(&folder).map_err(LabError::system("write into", &folder))
+    }
+}
+
+impl PackageFile {
+    /// The package and its version, as `apt-get download` takes them: `procps=2:4.0.4-9`.
+    fn exact(&self) -> Option<String> {
+        let mut parts = self.name.strip_suffix(".deb")?.split('_');
+        Some(format!("{}={}", parts.next()?, parts.next()?.replace("%3a", ":")))
+    }
+
+    /// The name of the package.
+    pub(crate) fn package(&self) -> &str {
+        self.name.split('_').next().unwrap_or(&self.name)
     }
 }
 
@@ -293,6 +383,18 @@ impl Userland {
             .into_iter()
             .map(|folder| self.root.join(folder).join(name))
             .find(|path| path.symlink_metadata().is_ok())
+    }
+
+    /// Returns a command that runs a program of the userland on this machine, with the userland's libraries.
+    pub(crate) fn command(&self, name: &str) -> Result<Command, LabError> {
+        let missing =
+            || LabError::NoLibrary { program: "the laboratory".to_owned(), library: name.to_owned() };
+        let program = self.program(name).ok_or_else(missing)?;
+        // Called `depmod`, for example, `kmod` does what depmod does.
+        let mut command = Command::new(self.root.join(LOADER));
+        command.arg("--inhibit-cache").arg("--library-path").arg(self.root.join(LIBRARIES));
+        command.arg("--argv0").arg(name).arg(program);
+        Ok(command)
     }
 }
 
@@ -305,9 +407,9 @@ fn mirror(uris: &str, name: &str) -> Option<String> {
 }
 
 /// Name and size of a package's file in a line of `apt-get --print-uris`.
-fn archive_file(line: &str) -> Option<(&str, u64)> {
+fn archive_file(line: &str) -> Option<PackageFile> {
     let mut words = line.strip_prefix('\'')?.split(' ').skip(1);
-    Some((words.next()?, words.next()?.parse().ok()?))
+    Some(PackageFile { name: words.next()?.to_owned(), bytes: words.next()?.parse().ok()? })
 }
 
 fn suite_for(c_library: Option<(u32, u32)>) -> &'static str {
@@ -349,8 +451,11 @@ mod tests {
 
     #[test]
     fn files_in_what_apt_prints() {
-        let line = "'http://mirror.example/f2fs-tools_1.16.0-1.1%2bb1_amd64.deb' f2fs-tools_1.16.0-1.1+b1_amd64.deb 190372 SHA256:4d";
-        assert_eq!(archive_file(line), Some(("f2fs-tools_1.16.0-1.1+b1_amd64.deb", 190_372)));
+        let line =
+            "'http://mirror.example/procps_4.0.4-9_amd64.deb' procps_2%3a4.0.4-9_amd64.deb 871348 MD5Sum:4d";
+        let file = archive_file(line).expect("a file");
+        assert_eq!((file.package(), file.bytes), ("procps", 871_348));
+        assert_eq!(file.exact().as_deref(), Some("procps=2:4.0.4-9"));
         assert_eq!(archive_file("Reading package lists..."), None);
     }
 

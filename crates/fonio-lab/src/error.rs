@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::Architecture;
+
 /// Why a guest could not be prepared, started or used.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -41,7 +43,9 @@ pub enum LabError {
         complaint: String,
     },
     /// The text is not the name of a kernel.
-    #[error("`{text}` is no kernel; write a series or a version, as in lab:6.12, lab:6.12.117 or lab:newest")]
+    #[error(
+        "`{text}` is not the name of a kernel; write a series or a version, as in lab:6.12, lab:6.12.117 or lab:newest"
+    )]
     NotAKernel {
         /// The text.
         text: String,
@@ -54,6 +58,16 @@ pub enum LabError {
         /// The series that the archive has.
         have: Vec<String>,
     },
+    /// The archive has no such package.
+    #[error("Debian {suite} has no package `{package}` for {architecture}")]
+    NoPackage {
+        /// The name.
+        package: String,
+        /// Debian's release.
+        suite: &'static str,
+        /// The architecture.
+        architecture: Architecture,
+    },
     /// A kernel has no module of this name.
     #[error("Linux {kernel} of Debian has no module {module}; `fonio lab list` shows other kernels")]
     NoModule {
@@ -63,7 +77,7 @@ pub enum LabError {
         module: String,
     },
     /// A module's file is not what it should be.
-    #[error("{} is no kernel module that can be read: {reason}", path.display())]
+    #[error("the kernel module {} cannot be read: {reason}", path.display())]
     BadModule {
         /// The file.
         path: PathBuf,
@@ -78,9 +92,24 @@ pub enum LabError {
         /// The library.
         library: String,
     },
-    /// Guests of this machine's architecture are not supported.
-    #[error("guests are of x86-64 so far, and this machine is not")]
+    /// The laboratory does not run on this machine's architecture.
+    #[error("guests need an x86-64 machine, and this machine is not one")]
     Architecture,
+    /// The text is not the name of an architecture of guests.
+    #[error("`{text}` is not an architecture of guests; write amd64 or arm64")]
+    NotAnArchitecture {
+        /// The text.
+        text: String,
+    },
+    /// This kind of guest does not support the architecture.
+    #[error(
+        "guests without a disk, whose clock can count instructions, are amd64 only: the programs in them are of this \
+         machine's architecture; an {architecture} guest must be a whole Debian (`--system`)"
+    )]
+    SystemOnly {
+        /// The architecture.
+        architecture: Architecture,
+    },
     /// The machine has too little free memory for the guest.
     #[error("the guest needs {needs} MiB of memory, and {free} MiB are free")]
     Memory {
@@ -100,6 +129,45 @@ pub enum LabError {
         console: PathBuf,
         /// The last lines of it.
         lines: Vec<String>,
+    },
+    /// The guest did not become ready.
+    #[error(
+        "the guest with Linux {kernel} did not answer within {minutes} minutes; its console is in {}{}",
+        console.display(),
+        last(lines)
+    )]
+    GuestSilent {
+        /// The kernel.
+        kernel: String,
+        /// How long this process waited.
+        minutes: u64,
+        /// The file with everything that its console said.
+        console: PathBuf,
+        /// The last lines of it.
+        lines: Vec<String>,
+    },
+    /// The guest is off.
+    #[error("the guest is off; switch it on first")]
+    GuestOff,
+    /// QEMU or the agent in the guest refused a request.
+    #[error("{by} refused `{request}`: {reason}")]
+    Refused {
+        /// Which program.
+        by: &'static str,
+        /// The request.
+        request: String,
+        /// Its answer.
+        reason: String,
+    },
+    /// A file cannot be copied from or to a guest.
+    #[error("cannot copy {} {direction} the guest: {reason}", path.display())]
+    NotCopied {
+        /// The file in the guest.
+        path: PathBuf,
+        /// `to` or `from`.
+        direction: &'static str,
+        /// Why.
+        reason: String,
     },
     /// The user asked the program to stop.
     #[error("interrupted")]

@@ -8,10 +8,11 @@ use std::process::Command;
 
 use cpio::newc::{Builder, trailer};
 
+use crate::modules::Module;
 use crate::{LabError, Userland};
 
-const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
-const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+pub(crate) const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
+pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 /// Where programs expect folders that Debian has below `/usr`.
 const LINKS: [(&str, &str); 5] = [
     ("bin", "usr/bin"),
@@ -26,7 +27,7 @@ const REGULAR: u32 = 0o100_000;
 const FOLDER: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Content {
     /// The bytes of a file of this machine.
     Copy(PathBuf),
@@ -35,7 +36,7 @@ enum Content {
 }
 
 /// The files of a guest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Initramfs {
     userland: Userland,
     /// By path in the guest, without the leading `/`.
@@ -134,6 +135,19 @@ impl Initramfs {
     /// Adds an empty folder.
     pub(crate) fn add_folder(&mut self, place: &Path) {
         self.folder(&inside(place));
+    }
+
+    /// Adds modules; a guest loads them in this order.
+    pub(crate) fn add_modules(&mut self, modules: &[Module]) {
+        for (number, module) in modules.iter().enumerate() {
+            let path = format!("modules/{number:03}-{}.ko", module.name);
+            self.add_bytes(&path, 0o644, module.bytes.clone());
+        }
+    }
+
+    /// Whether its only program is the shell, which needs no libraries.
+    pub(crate) fn is_static(&self) -> bool {
+        !self.files.contains_key(Path::new(LOADER))
     }
 
     fn text(&mut self, place: &str, text: &str) {

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::{LabError, version};
+use crate::{Architecture, LabError, version};
 
 /// A kernel in Debian's archive: a generic one, not one for clouds, which lacks file systems, nor the real-time one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -156,6 +156,8 @@ impl<'a> Paragraph<'a> {
 /// The files of a kernel on this machine.
 #[derive(Clone, Debug)]
 pub struct KernelFiles {
+    /// Its architecture.
+    pub architecture: Architecture,
     /// What `uname -r` prints in the guest.
     pub release: String,
     /// The compressed kernel, as a boot loader takes it.
@@ -166,7 +168,7 @@ pub struct KernelFiles {
 
 impl KernelFiles {
     /// Finds the files in an unpacked package.
-    pub(crate) fn in_package(files: &Path) -> Result<KernelFiles, LabError> {
+    pub(crate) fn in_package(files: &Path, architecture: Architecture) -> Result<KernelFiles, LabError> {
         let folder = files.join("lib/modules");
         // From Debian 13 on, everything is below /usr.
         let folder = if folder.exists() { folder } else { files.join("usr/lib/modules") };
@@ -179,7 +181,7 @@ impl KernelFiles {
         let modules = folder.join(&release);
         let image = files.join(format!("boot/vmlinuz-{release}"));
         let image = if image.exists() { image } else { modules.join("vmlinuz") };
-        Ok(KernelFiles { release, image, modules })
+        Ok(KernelFiles { architecture, release, image, modules })
     }
 }
 

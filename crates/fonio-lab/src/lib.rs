@@ -1,24 +1,37 @@
 //! The laboratory: guests with any of Debian's kernels, in QEMU.
 //!
 //! [`Archive`] finds, downloads and unpacks packages of Debian's archive, with a configuration of its own; it installs
-//! nothing. [`Initramfs`] makes the only file system that a guest has. [`Guest`] boots it, runs one command in it, and
-//! brings files back.
+//! nothing on this machine.
 //!
-//! A *bench* guest has one processor, whose clock counts instructions instead of following this machine's clock
-//! ([`Shape::Bench`]). Its times hardly depend on what else this machine does.
+//! A [`Guest`] has only an [`Initramfs`], in memory. It runs one command, and its files come back. A *bench* guest
+//! ([`Shape::Bench`]) has one processor, whose clock counts instructions instead of following this machine's clock. Its times
+//! hardly depend on what else this machine does.
+//!
+//! A [`System`] is a whole Debian with systemd and disks. It runs commands until it is stopped, and can reboot, lose its power
+//! and return to a snapshot.
 
+mod accelerator;
+mod architecture;
 mod archive;
 mod error;
 mod guest;
 mod initramfs;
 mod kernel;
+mod machine;
 mod modules;
 mod programs;
+mod root;
+mod system;
+mod talk;
 mod version;
 
+pub use accelerator::Accelerator;
+pub use architecture::Architecture;
 pub use archive::{Archive, Userland};
 pub use error::LabError;
-pub use guest::{Ended, Guest, Shape, Task, check, shell};
+pub use guest::{Ended, Guest, Shape, Streams, Task, shell};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelFiles, Wanted};
+pub use machine::{check, check_for};
 pub use programs::stripped;
+pub use system::{Output, System, SystemOptions, system_shell};

@@ -61,13 +61,13 @@ impl Modules {
         let bytes = uncompressed(file)?;
         let bad = |reason: &str| LabError::BadModule { path: file.clone(), reason: reason.to_owned() };
         let needs = field(&bytes, "depends").ok_or_else(|| bad("it does not say which modules it needs"))?;
-        // `pre:` dependencies of the second kind: checksums that btrfs and f2fs ask for by name.
         for needed in needs.split(',').filter(|needed| !needed.is_empty()) {
             self.add(needed, order)?;
         }
+        // Checksums, for example, which btrfs and f2fs request by the name of the algorithm. Several modules provide an
+        // algorithm such as `crc32c`, so that a module of that name may be missing.
         for hint in fields(&bytes, "softdep").filter_map(|hint| hint.strip_prefix("pre: ")) {
             for needed in hint.split_whitespace() {
-                // They are wishes: `crc32c` is the name of an algorithm, which several modules provide.
                 let _ = self.add(needed, order);
             }
         }

@@ -33,12 +33,21 @@ pub(crate) fn not_started(command: &Command, package: &'static str, error: io::E
         return LabError::system("start", program)(error);
     }
     // Only programs that this crate names are started.
-    let names = ["apt-get", "apt-cache", "dpkg", "tar"];
+    let names = [
+        "apt-get",
+        "apt-cache",
+        "dpkg",
+        "dpkg-deb",
+        "tar",
+        "qemu-img",
+        "qemu-system-x86_64",
+        "qemu-system-aarch64",
+    ];
     let program = names.into_iter().find(|name| program == *name).unwrap_or("apt-get");
     LabError::ProgramMissing { program, package }
 }
 
-fn failed(command: &Command, complaint: &[u8]) -> LabError {
+pub(crate) fn failed(command: &Command, complaint: &[u8]) -> LabError {
     let complaint = String::from_utf8_lossy(complaint);
     let mut from = complaint.len().saturating_sub(COMPLAINT_BYTES);
     while !complaint.is_char_boundary(from) {

@@ -62,7 +62,8 @@ fn an_emulated_device_is_measured_in_a_guest() {
     if !has(&[Need::Guests]) {
         return;
     }
-    let arguments = "bench device ridata --quick --set four --capacity 64MiB --size 16MiB --in lab:6.12 --json";
+    let arguments =
+        "bench device ridata --quick --set four --capacity 64MiB --size 16MiB --in lab:6.12 --json";
     let Some(out) = in_guest(&arguments.split(' ').collect::<Vec<_>>()) else { return };
     let errors = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(0), "{errors}");
@@ -96,5 +97,43 @@ fn an_array_without_a_device_gives_errors_and_nothing_stays() {
     // Killed, fonio leaves its devices to the next start, which removes them.
     assert!(lines.starts_with(&["vanished 2", "killed 137", "md700"]), "{said}\n{errors}");
     assert_eq!(lines.last(), Some(&"finished 0"), "{said}\n{errors}");
-    assert!(errors.contains("I/O error") && errors.contains("Cleaned up after an interrupted run: "), "{errors}");
+    assert!(
+        errors.contains("I/O error") && errors.contains("Cleaned up after an interrupted run: "),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_command_in_a_guest_has_a_file_and_gives_json() {
+    if !has(&[Need::Guests]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "of this machine\n").expect("a file");
+    let put = file.to_str().expect("UTF-8");
+    let script = format!("cat {put}; echo error >&2; exit 7");
+    let arguments = ["lab", "run", "--json", "--put", put, "6.12", "--", "sh", "-c", &script];
+    let Some(out) = in_guest(&arguments) else { return };
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(7), "{errors}");
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(
+        (&said["stdout"], &said["stderr"]),
+        (&"of this machine\n".into(), &"error\n".into()),
+        "{said}"
+    );
+    assert_eq!((&said["exit_code"], &said["architecture"]), (&7.into(), &"amd64".into()), "{said}");
+}
+
+#[test]
+fn only_a_whole_debian_has_another_architecture_and_packages() {
+    for option in [["--arch", "arm64"], ["--with", "fio"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
+        let out =
+            command.args(["lab", "run"]).args(option).args(["--", "true"]).output().expect("fonio starts");
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("--system"), "{errors}");
+    }
 }

@@ -4,13 +4,18 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use fonio_lab::{Archive, Guest, Initramfs, Shape, Task, Wanted, stripped};
+use fonio_lab::{
+    Accelerator, Architecture, Archive, Guest, Initramfs, Shape, Streams, System, SystemOptions, Task,
+    Wanted, stripped,
+};
 use serde::Serialize;
 
 use crate::cli::emulate::Emulate;
-use crate::cli::lab::Lab;
+use crate::cli::lab::{Kind, Lab};
 use crate::cli::run::SetupArgs;
 use crate::commands::{bench_target, run};
 use crate::exit::Exit;
@@ -72,10 +77,13 @@ pub fn run(command: &Lab) -> Result<Exit> {
     match command {
         Lab::List { all, json } => list(*all, *json)?,
         Lab::Fetch { kernels } => fetch(kernels)?,
-        Lab::Shell { kernel } => shell(kernel)?,
-        Lab::Run { kernel, with, bring, command } => {
-            let everything = NEEDS.iter().collect();
-            return in_guest(kernel, &Guests { words: command, needs: everything, with, bring });
+        Lab::Shell { kernel, kind } => shell(kernel, kind)?,
+        Lab::Run { kernel, kind, put, json, command, .. } if kind.system => {
+            return run_in_system(kernel, kind, put, *json, command);
+        }
+        Lab::Run { kernel, put, bring, json, command, .. } => {
+            let needs = NEEDS.iter().collect();
+            return in_guest(kernel, &Guests { words: command, needs, put, bring, json: *json });
         }
     }
     Ok(Exit::Fine)
@@ -112,7 +120,7 @@ fn list(all: bool, json: bool) -> Result<()> {
         let listing = Listing { folder: archive.folder(), kernels: &kernels };
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&listing)?)?);
     }
-    writeln!(out, "{:<10} {:<24} {:>12}", "KERNEL", "DEBIAN'S VERSION", "")?;
+    writeln!(out, "{:<10} {:<24} {:>16}", "KERNEL", "DEBIAN'S VERSION", "STATE")?;
     for kernel in &kernels {
         let state = match kernel.fetched {
             true => "on this machine".to_owned(),
@@ -139,17 +147,132 @@ fn fetch(kernels: &[Wanted]) -> Result<()> {
     Ok(())
 }
 
-fn shell(wanted: &Wanted) -> Result<()> {
-    ensure!(io::stdin().is_terminal(), "a shell needs a terminal; to run a command in a guest, use --in");
-    fonio_lab::check()?;
+fn shell(wanted: &Wanted, kind: &Kind) -> Result<()> {
+    ensure!(io::stdin().is_terminal(), "a shell needs a terminal; to run a command, use `fonio lab run`");
+    fonio_lab::check_for(kind.arch)?;
     let archive = Archive::open()?;
+    if kind.system {
+        let stop = signals::watch()?;
+        let (options, _own) = system_options(&archive, wanted, kind)?;
+        return Ok(fonio_lab::system_shell(&archive, &options, &announce, &stop)?);
+    }
     let everything: Vec<&Needs> = NEEDS.iter().collect();
-    let guest = guest(&archive, wanted, Shape::Test, &everything)?;
-    Ok(fonio_lab::shell(guest, &archive)?)
+    let own = OwnProgram::copied(&archive)?;
+    let guest = guest(&archive, &own, wanted, Shape::Test, &everything)?;
+    Ok(fonio_lab::shell(guest, &archive, &announce)?)
+}
+
+/// `fonio lab run --json`.
+#[derive(Serialize)]
+struct Ran<'a> {
+    architecture: Architecture,
+    /// What `uname -r` prints in the guest.
+    kernel: &'a str,
+    /// What executed its instructions.
+    accelerator: Option<Accelerator>,
+    exit_code: u8,
+    /// Seconds from the start of the guest to the command.
+    boot_s: f64,
+    /// Seconds that the command took.
+    took_s: f64,
+    stdout: String,
+    stderr: String,
+}
+
+/// Options for a guest with this program, if it has this machine's architecture. The program must exist until the guest runs.
+fn system_options(
+    archive: &Archive,
+    wanted: &Wanted,
+    kind: &Kind,
+) -> Result<(SystemOptions, Option<OwnProgram>)> {
+    let runs_here = Architecture::of_this_machine() == Some(kind.arch);
+    let own = runs_here.then(|| OwnProgram::copied(archive)).transpose()?;
+    let files = own.iter().map(|own| (own.path.clone(), PathBuf::from("/usr/bin/fonio"))).collect();
+    let options = SystemOptions {
+        kernel: wanted.clone(),
+        architecture: kind.arch,
+        packages: kind.with.clone(),
+        memory_mib: kind.memory >> 20,
+        disks: Vec::new(),
+        files,
+    };
+    Ok((options, own))
+}
+
+/// The name of a file in the guest's /root.
+fn place_of(file: &Path) -> Result<PathBuf> {
+    let name = file.file_name().with_context(|| format!("{} has no file name", file.display()))?;
+    ensure!(file.is_file(), "{} is not a file", file.display());
+    Ok(Path::new("/root").join(name))
+}
+
+/// `fonio lab run --system`.
+fn run_in_system(
+    wanted: &Wanted,
+    kind: &Kind,
+    put: &[PathBuf],
+    json: bool,
+    command: &[String],
+) -> Result<Exit> {
+    let stop = signals::watch()?;
+    fonio_lab::check_for(kind.arch)?;
+    let archive = Archive::open()?;
+    let (mut options, _own) = system_options(&archive, wanted, kind)?;
+    for file in put {
+        options.files.push((file.clone(), place_of(file)?));
+    }
+    let mut system = System::start(&archive, &options, &announce, &stop)?;
+    let began = Instant::now();
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let exit_code = match json {
+        true => system.run_to(command, &mut stdout, &mut stderr)?,
+        false => system.run_to(command, &mut io::stdout(), &mut io::stderr())?,
+    };
+    if json {
+        let ran = Ran {
+            architecture: kind.arch,
+            kernel: system.release(),
+            accelerator: Some(system.accelerator()),
+            exit_code,
+            boot_s: system.booted().as_secs_f64(),
+            took_s: began.elapsed().as_secs_f64(),
+            stdout: String::from_utf8_lossy(&stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&stderr).into_owned(),
+        };
+        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ran)?)?;
+    }
+    // Nothing of the guest is kept, so that it need not shut down.
+    Ok(if exit_code == 0 { Exit::Fine } else { Exit::Command(exit_code) })
+}
+
+/// Collects the output of a command.
+#[derive(Clone, Default)]
+struct Collected(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Collected {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Collected {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
 }
 
 /// Prepares a guest with this program.
-fn guest(archive: &Archive, wanted: &Wanted, shape: Shape, needs: &[&Needs]) -> Result<Guest> {
+fn guest(
+    archive: &Archive,
+    own: &OwnProgram,
+    wanted: &Wanted,
+    shape: Shape,
+    needs: &[&Needs],
+) -> Result<Guest> {
     let (_, kernel) = archive.kernel(wanted, &announce)?;
     let mut packages = BASE.to_vec();
     packages.push("e2fsprogs");
@@ -160,28 +283,52 @@ fn guest(archive: &Archive, wanted: &Wanted, shape: Shape, needs: &[&Needs]) -> 
     for tool in tools.chain(needs.iter().flat_map(|needs| needs.tools)) {
         files.add_tool(tool)?;
     }
-    add_own_program(archive, &mut files)?;
+    files.add_program(&own.path, Path::new("usr/bin/fonio"))?;
     let modules = needs.iter().flat_map(|needs| needs.modules).copied().collect();
-    Ok(Guest { kernel, shape, memory_mib: MEMORY_MIB, modules, wishes: MODULES.to_vec(), files })
+    Ok(Guest {
+        kernel,
+        shape,
+        memory_mib: MEMORY_MIB,
+        modules,
+        wishes: MODULES.to_vec(),
+        files,
+        disks: Vec::new(),
+    })
 }
 
-/// Adds this program, without its debug information, which is several times as large as the program.
-fn add_own_program(archive: &Archive, files: &mut Initramfs) -> Result<()> {
-    let program = std::env::current_exe().context("cannot find the fonio executable")?;
-    let modified = fs::metadata(&program)?.modified()?.duration_since(std::time::UNIX_EPOCH)?;
-    let copy = archive.folder().join(format!("fonio-{}", modified.as_nanos()));
-    if !copy.exists() {
-        for old in fs::read_dir(archive.folder())?.flatten() {
-            if old.file_name().to_string_lossy().starts_with("fonio-") {
-                // Another process may be using it, and may have removed it.
-                let _ = fs::remove_file(old.path());
+/// A copy of this program without its debug information, which is several times as large as the program.
+struct OwnProgram {
+    path: PathBuf,
+    /// Locked while this exists, so that no other process removes the file.
+    _file: fs::File,
+}
+
+impl OwnProgram {
+    /// Makes the copy if there is none, and removes those of earlier versions of this program.
+    fn copied(archive: &Archive) -> Result<OwnProgram> {
+        let program = std::env::current_exe().context("cannot find the fonio executable")?;
+        let modified = fs::metadata(&program)?.modified()?.duration_since(std::time::UNIX_EPOCH)?;
+        let path = archive.folder().join(format!("fonio-{}", modified.as_nanos()));
+        loop {
+            if let Ok(file) = fs::File::open(&path) {
+                file.lock_shared().with_context(|| format!("cannot lock {}", path.display()))?;
+                // It may have been removed before it was locked.
+                if path.exists() {
+                    return Ok(OwnProgram { path, _file: file });
+                }
             }
+            for old in fs::read_dir(archive.folder())?.flatten() {
+                let is_free = || fs::File::open(old.path()).is_ok_and(|file| file.try_lock().is_ok());
+                if old.file_name().to_string_lossy().starts_with("fonio-") && is_free() {
+                    // Another process may have removed it.
+                    let _ = fs::remove_file(old.path());
+                }
+            }
+            let scratch = tempfile::Builder::new().prefix("fonio-").tempfile_in(archive.folder())?;
+            stripped(&program, scratch.path())?;
+            scratch.persist(&path)?;
         }
-        let scratch = tempfile::Builder::new().prefix("fonio-").tempfile_in(archive.folder())?;
-        stripped(&program, scratch.path())?;
-        scratch.persist(&copy)?;
     }
-    Ok(files.add_program(&copy, Path::new("usr/bin/fonio"))?)
 }
 
 /// Runs this command line in a guest with the kernel `wanted`, without its option `--in`; brings the results back.
@@ -246,7 +393,7 @@ fn own_words() -> Result<Vec<String>> {
 fn fonio_in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit> {
     let mut command = vec!["fonio".to_owned()];
     command.extend_from_slice(words);
-    in_guest(wanted, &Guests { words: &command, needs: needs_of(words), with: &[], bring })
+    in_guest(wanted, &Guests { words: &command, needs: needs_of(words), put: &[], bring, json: false })
 }
 
 /// A command in a guest.
@@ -254,9 +401,11 @@ struct Guests<'a> {
     words: &'a [String],
     needs: Vec<&'static Needs>,
     /// Files and directories that are copied into the guest, besides those that `words` name.
-    with: &'a [PathBuf],
+    put: &'a [PathBuf],
     /// Files and directories that come back.
     bring: &'a [PathBuf],
+    /// Print JSON with the output of the command, instead of passing it on.
+    json: bool,
 }
 
 /// Runs a command in a guest, in this directory.
@@ -265,11 +414,12 @@ fn in_guest(wanted: &Wanted, task: &Guests<'_>) -> Result<Exit> {
     fonio_lab::check()?;
     let archive = Archive::open()?;
     let here = std::env::current_dir().context("cannot find the current directory")?;
-    let mut guest = guest(&archive, wanted, Shape::Bench, &task.needs)?;
+    let own = OwnProgram::copied(&archive)?;
+    let mut guest = guest(&archive, &own, wanted, Shape::Bench, &task.needs)?;
     let bring: Vec<PathBuf> = task.bring.iter().map(|path| here.join(path)).collect();
     let named = task.words.iter().flat_map(|word| word.split(',')).map(|word| here.join(word));
     let named = named.filter(|input| input.is_file() && !bring.iter().any(|path| input.starts_with(path)));
-    for input in named.chain(task.with.iter().map(|path| here.join(path))) {
+    for input in named.chain(task.put.iter().map(|path| here.join(path))) {
         if input.is_file() && is_program(&input)? {
             guest.files.add_program(&input, &input)?;
         } else {
@@ -284,9 +434,28 @@ fn in_guest(wanted: &Wanted, task: &Guests<'_>) -> Result<Exit> {
         None => tempfile::tempdir(),
     };
     let staging = staging.context("cannot create a directory for the files from the guest")?;
+    let as_json = task.json;
     let task = Task { words: &command, folder: &here, bring: &bring, to: staging.path() };
     let release = guest.kernel.release.clone();
-    let ended = guest.run(&archive, &task, &stop, &announce)?;
+    let ended = if as_json {
+        let (out, err) = (Collected::default(), Collected::default());
+        let streams = Streams { out: Box::new(out.clone()), err: Box::new(err.clone()) };
+        let ended = guest.run_to(&archive, &task, streams, &stop, &announce)?;
+        let ran = Ran {
+            architecture: Architecture::Amd64,
+            kernel: &release,
+            accelerator: ended.accelerator,
+            exit_code: ended.code,
+            boot_s: ended.booted_host_s,
+            took_s: ended.took_s,
+            stdout: out.text(),
+            stderr: err.text(),
+        };
+        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ran)?)?;
+        ended
+    } else {
+        guest.run(&archive, &task, &stop, &announce)?
+    };
     for path in &bring {
         let brought = staging.path().join(path.strip_prefix("/").unwrap_or(path));
         if !brought.exists() {
@@ -324,7 +493,9 @@ fn is_program(path: &Path) -> Result<bool> {
 /// The needs of a command line, by its words and by its command: `fix` without a name tries all fixes, so it needs what
 /// they need.
 fn needs_of(words: &[String]) -> Vec<&'static Needs> {
-    let parts: Vec<&str> = words.iter().flat_map(|word| word.split([',', '=', '+', ' '])).collect();
+    // A word may be a script, with programs in it.
+    let separates = |letter: char| !letter.is_alphanumeric() && !"-_.:".contains(letter);
+    let parts: Vec<&str> = words.iter().flat_map(|word| word.split(separates)).collect();
     let of_command: &[&str] = match parts[..] {
         ["fix", ..] => &["f2fs", "nilfs2"],
         ["bench", "layers", ..] => &["mount"],
@@ -393,6 +564,7 @@ mod tests {
         assert_eq!(names("fix --prove webbench --link wifi"), ["f2fs", "nilfs2", "--link"]);
         assert_eq!(names("device emulate ridata -- sh -c fio\u{20}--name=x"), ["fio"]);
         assert_eq!(names("run webbench --fs=vfat"), ["vfat"]);
+        assert_eq!(names("device emulate ridata -- sh -c test\u{20}$(sqlite3\u{20}db)"), ["sqlite3"]);
         assert_eq!(names("bench device ridata"), ["fio"]);
         assert_eq!(names("run webbench --on ridata,md-raid0:ridata+kingston"), ["md-raid0:"]);
         assert_eq!(names("bench layers ridata --fs vfat"), ["vfat", "mount"]);

@@ -1,0 +1,143 @@
+//! Whether guests run on this machine's processor or on a simulated one.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::machine::{self, Machine, POLL, Place};
+use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError, programs};
+
+/// The time in which a guest on KVM must have started: a machine with KVM needs one or two seconds.
+const START_WITHIN: Duration = Duration::from_secs(20);
+const PROBE_MEMORY_MIB: u64 = 512;
+const STARTED: &str = "fonio: this guest has started";
+
+/// What executes the instructions of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accelerator {
+    /// This machine's processor, through `/dev/kvm`.
+    Kvm,
+    /// QEMU's simulation (TCG).
+    Tcg,
+}
+
+impl Accelerator {
+    /// A sentence part for progress messages.
+    pub fn described(self) -> &'static str {
+        match self {
+            Accelerator::Kvm => "with KVM",
+            Accelerator::Tcg => "on a simulated processor",
+        }
+    }
+
+    /// Options for a guest with two processors, as fast as this machine can.
+    pub(crate) fn options(self, architecture: Architecture) -> Result<Vec<&'static str>, LabError> {
+        let mut options = vec!["-smp", "2"];
+        if architecture == Architecture::Arm64 {
+            options.extend(["-machine", "virt"]);
+        }
+        options.extend(match (self, architecture) {
+            (Accelerator::Kvm, _) => ["-accel", "kvm", "-cpu", "host"],
+            (Accelerator::Tcg, Architecture::Amd64) if has_stale_code(&version(architecture)?) => {
+                ["-accel", "tcg,thread=single", "-cpu", "max"]
+            }
+            (Accelerator::Tcg, Architecture::Amd64) => ["-accel", "tcg,thread=multi", "-cpu", "max"],
+            // The newer extensions of `max`, such as pointer authentication, take long to simulate.
+            (Accelerator::Tcg, Architecture::Arm64) => ["-accel", "tcg,thread=multi", "-cpu", "cortex-a57"],
+        });
+        Ok(options)
+    }
+
+    /// Returns the fastest accelerator for guests with `kernel`. On some machines `/dev/kvm` exists, but no guest runs on
+    /// it: the first call after a boot of this machine starts a small guest, and keeps the answer.
+    ///
+    /// # Errors
+    ///
+    /// If QEMU cannot be started at all.
+    pub(crate) fn of(
+        archive: &Archive,
+        kernel: &KernelFiles,
+        busybox: &Initramfs,
+        announce: &dyn Fn(&str),
+    ) -> Result<Accelerator, LabError> {
+        let may_open = || File::options().read(true).write(true).open("/dev/kvm").is_ok();
+        if Architecture::of_this_machine() != Some(kernel.architecture) || !may_open() {
+            return Ok(Accelerator::Tcg);
+        }
+        let id = Path::new("/proc/sys/kernel/random/boot_id");
+        let boot = fs::read_to_string(id).map_err(LabError::system("read", id))?;
+        let known = archive.folder().join("kvm");
+        let answer = fs::read_to_string(&known).unwrap_or_default();
+        let works = match answer.strip_prefix(&boot) {
+            Some(answer) => answer == "works",
+            None => {
+                announce("trying whether KVM works on this machine …");
+                let works = probe(archive, kernel, busybox)?;
+                let text = format!("{boot}{}", if works { "works" } else { "fails" });
+                fs::write(&known, text).map_err(LabError::system("write", &known))?;
+                works
+            }
+        };
+        Ok(if works { Accelerator::Kvm } else { Accelerator::Tcg })
+    }
+}
+
+/// What `qemu-system-… --version` prints.
+fn version(architecture: Architecture) -> Result<String, LabError> {
+    programs::output(Command::new(architecture.qemu()).arg("--version"), architecture.qemu_package())
+}
+
+/// Whether QEMU can execute code that another thread has just replaced. When the kernel patches its own code, on x86 it puts a
+/// breakpoint there for a moment; a processor that still sees the breakpoint later stops the kernel ("Oops: int3"). We saw
+/// this in one of twelve boots. QEMU 8.1 corrected it (commits cb62bd15e14e, deba78709ae8).
+fn has_stale_code(version: &str) -> bool {
+    let number = version.split_whitespace().skip_while(|word| *word != "version").nth(1).unwrap_or_default();
+    let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());
+    // An unknown version may have the fault.
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (8, 1)
+}
+
+/// Starts a guest with KVM that prints a line and ends.
+fn probe(archive: &Archive, kernel: &KernelFiles, busybox: &Initramfs) -> Result<bool, LabError> {
+    let place = Place::new(archive)?;
+    let mut files = busybox.clone();
+    let script =
+        format!("#!/usr/bin/busybox sh\n/usr/bin/busybox echo '{STARTED}'\n/usr/bin/busybox poweroff -f\n");
+    files.add_bytes("init", 0o755, script.into_bytes());
+    let initramfs = place.folder.join("initramfs");
+    files.write(&initramfs)?;
+    let mut command: Command = machine::qemu(kernel.architecture, PROBE_MEMORY_MIB)?;
+    command.args(Accelerator::Kvm.options(kernel.architecture)?);
+    machine::add_kernel(&mut command, kernel, &initramfs, "");
+    command.args(["-serial", &format!("file:{}", place.console().display())]);
+    let mut machine = Machine::start(command)?;
+    let began = Instant::now();
+    while !machine.has_ended()? && began.elapsed() < START_WITHIN {
+        thread::sleep(POLL);
+    }
+    let said = fs::read(place.console()).unwrap_or_default();
+    Ok(String::from_utf8_lossy(&said).contains(STARTED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_qemu() {
+        for (text, is_stale) in [
+            ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\nCopyright", true),
+            ("QEMU emulator version 8.0.5", true),
+            ("QEMU emulator version 8.1.0", false),
+            ("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)", false),
+            ("unknown", true),
+        ] {
+            assert_eq!(has_stale_code(text), is_stale, "{text}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! QEMU: the folder of a running guest, its process, and the options that all guests share.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+
+use crate::{Architecture, Archive, KernelFiles, LabError};
+
+/// Memory that must be free beside the guest's own.
+const SPARE_MIB: u64 = 128;
+/// Lines of the console in an error.
+const LINES_SHOWN: usize = 8;
+/// What the kernel prints when it panics.
+pub(crate) const PANIC: &str = "Kernel panic";
+/// How often a wait looks whether it is over.
+pub(crate) const POLL: Duration = Duration::from_millis(20);
+
+/// A folder for the sockets, disks and console of a running guest. The lock tells other processes that it is in use.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+    _lock: File,
+}
+
+impl Place {
+    pub(crate) fn new(archive: &Archive) -> Result<Place, LabError> {
+        let guests = archive.folder().join("guests");
+        fs::create_dir_all(&guests).map_err(LabError::system("make", &guests))?;
+        for entry in fs::read_dir(&guests).map_err(LabError::system("read", &guests))?.flatten() {
+            let free =
+                |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+            // Left by a process that was killed; if not all of it can be removed, the next start tries again.
+            if File::open(entry.path().join("lock")).is_ok_and(free) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        let folder = tempfile::Builder::new().prefix("guest-").tempdir_in(&guests);
+        let folder = folder.map_err(LabError::system("write into", &guests))?.keep();
+        let path = folder.join("lock");
+        let lock = File::create(&path).map_err(LabError::system("make", &path))?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| LabError::system("lock", &path)(error.into()))?;
+        Ok(Place { folder, _lock: lock })
+    }
+
+    /// The file with everything that the guest's console said.
+    pub(crate) fn console(&self) -> PathBuf {
+        self.folder.join("console")
+    }
+
+    /// Listens on a socket of this name; an earlier socket of the name is removed.
+    pub(crate) fn listen(&self, name: &str) -> Result<UnixListener, LabError> {
+        let path = self.folder.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(LabError::system("remove", &path)(error));
+            }
+            _ => {}
+        }
+        UnixListener::bind(&path).map_err(LabError::system("listen on", &path))
+    }
+
+    /// The error of a guest that ended by itself. Its console is kept.
+    pub(crate) fn ended_early(
+        &self,
+        archive: &Archive,
+        kernel: &KernelFiles,
+        when: &'static str,
+    ) -> LabError {
+        let text = fs::read(self.console()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).collect();
+        let kept = archive.folder().join(format!("console-of-{}", kernel.release));
+        // If it cannot be kept, the error still shows the end of it.
+        let _ = fs::copy(self.console(), &kept);
+        LabError::GuestEnded { kernel: kernel.release.clone(), when, console: kept, lines: telling(&lines) }
+    }
+}
+
+/// The last lines of a console, and before them the line with the reason of a panic: the kernel may print many lines after it.
+fn telling(lines: &[String]) -> Vec<String> {
+    let (earlier, last) = lines.split_at(lines.len().saturating_sub(LINES_SHOWN));
+    let is_panic = |line: &&String| line.contains(PANIC);
+    let panic = earlier.iter().rfind(is_panic).filter(|_| !last.iter().any(|line| is_panic(&line)));
+    panic.into_iter().chain(last).cloned().collect()
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The next start removes what remains.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Returns the command that starts QEMU with `memory_mib` of memory and without any device, killed with this process.
+pub(crate) fn qemu(architecture: Architecture, memory_mib: u64) -> Result<Command, LabError> {
+    check_for(architecture)?;
+    let free = free_mib().unwrap_or(u64::MAX);
+    if free < memory_mib + SPARE_MIB {
+        return Err(LabError::Memory { needs: memory_mib + SPARE_MIB, free });
+    }
+    let mut machine = Command::new("setpriv");
+    machine.args(["--pdeathsig", "KILL", architecture.qemu()]);
+    machine.args(["-m", &memory_mib.to_string()]);
+    machine.args(["-nodefaults", "-display", "none", "-no-reboot", "-no-user-config"]);
+    Ok(machine)
+}
+
+/// Adds the kernel and its initial file system; the console is the first serial port.
+pub(crate) fn add_kernel(machine: &mut Command, kernel: &KernelFiles, initramfs: &Path, parameters: &str) {
+    machine.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
+    let console = kernel.architecture.serial_port();
+    machine.args(["-append", format!("console={console} quiet panic=-1 {parameters}").trim_end()]);
+}
+
+/// What happens when a guest flushes a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// QEMU writes its data to the file, so that it survives the end of QEMU.
+    Flush,
+    /// Nothing: for disks that are used only if the guest ends well.
+    Never,
+}
+
+/// Adds a disk, which the guest finds by its `name`: the serial number of the disk.
+pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &Path, durability: Durability) {
+    let description = serde_json::json!({
+        "driver": format,
+        "node-name": name,
+        "discard": "unmap",
+        "cache": { "no-flush": durability == Durability::Never },
+        "file": { "driver": "file", "filename": file, "discard": "unmap" },
+    });
+    machine.args(["-blockdev", &description.to_string()]);
+    machine.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);
+}
+
+/// Checks that this machine can start guests, before anything is fetched for one.
+///
+/// # Errors
+///
+/// If QEMU or `setpriv` is not installed.
+pub fn check() -> Result<(), LabError> {
+    check_for(Architecture::Amd64)
+}
+
+/// Checks that this machine can start guests of an architecture.
+///
+/// # Errors
+///
+/// If QEMU or `setpriv` is not installed.
+pub fn check_for(architecture: Architecture) -> Result<(), LabError> {
+    for (program, package) in [(architecture.qemu(), architecture.qemu_package()), ("setpriv", "util-linux")]
+    {
+        require(program, package)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn require(program: &'static str, package: &'static str) -> Result<(), LabError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+        true => Ok(()),
+        false => Err(LabError::ProgramMissing { program, package }),
+    }
+}
+
+/// A running QEMU; it is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Machine(Child);
+
+impl Machine {
+    pub(crate) fn start(mut command: Command) -> Result<Machine, LabError> {
+        // In a process group of its own: Ctrl-C is for this process, which ends the guest.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().map(Machine).map_err(LabError::system("start", "QEMU"))
+    }
+
+    /// Waits for QEMU to connect to a socket.
+    pub(crate) fn accept(
+        &mut self,
+        listener: &UnixListener,
+        stop: &AtomicBool,
+        place: &Place,
+    ) -> Result<UnixStream, LabError> {
+        let system = |action| LabError::system(action, &place.folder);
+        listener.set_nonblocking(true).map_err(system("listen in"))?;
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false).map_err(system("read in"))?;
+                    return Ok(stream);
+                }
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    return Err(system("listen in")(error));
+                }
+                Err(_) => {}
+            }
+            if self.has_ended()? {
+                let mut complaint = String::new();
+                if let Some(stderr) = &mut self.0.stderr {
+                    let _ = io::Read::read_to_string(stderr, &mut complaint);
+                }
+                let complaint = complaint.trim().to_owned();
+                return Err(LabError::ProgramFailed { command: "QEMU".to_owned(), complaint });
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    pub(crate) fn has_ended(&mut self) -> Result<bool, LabError> {
+        Ok(self.0.try_wait().map_err(LabError::system("wait for", "QEMU"))?.is_some())
+    }
+
+    pub(crate) fn wait(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
+        while !self.has_ended()? {
+            if stop.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The memory that programs can still get, in MiB.
+fn free_mib() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib >> 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_shown_with_the_last_lines() {
+        let mut lines: Vec<String> = (0..20).map(|number| format!("line {number}")).collect();
+        assert_eq!(telling(&lines), lines[12..]);
+        lines[15] = "Kernel panic - not syncing".to_owned();
+        assert_eq!(telling(&lines), lines[12..]);
+        lines.swap(15, 3);
+        assert_eq!(telling(&lines)[0], "Kernel panic - not syncing");
+        assert_eq!(telling(&lines)[1..], lines[12..]);
+        assert_eq!(telling(&lines[..2]), lines[..2]);
+    }
+}

@@ -1,0 +1,716 @@
+//! System guests: a whole Debian with systemd, whose disk survives reboots and power cuts.
+//!
+//! The disk is a qcow2 overlay over an image that all guests share ([`crate::root`]); it is removed with the guest. The
+//! modules of the kernel are on a second disk. Commands go through QEMU's guest agent; files come in through a port of their own, because the agent
+//! reads slowly. A conversation with QEMU itself (QMP) makes snapshots.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use crate::accelerator::Accelerator;
+use crate::guest::quoted;
+use crate::machine::{self, Durability, Machine, PANIC, POLL, Place};
+use crate::modules::Modules;
+use crate::root::{CHECKSUMS, Maker, Root};
+use crate::talk::Talk;
+use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError, Wanted, programs};
+
+const INIT: &str = include_str!("system.sh");
+/// Modules of the initial file system; udev loads all others.
+const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
+/// A guest that does not answer for this long does not work. On a busy machine with two processors, a simulated one needs
+/// about a minute.
+const READY_WITHIN: Duration = Duration::from_secs(600);
+/// The time between two questions whether the guest is ready, or a command has ended: at first, and at most.
+const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
+/// Bytes of a file in one message.
+const CHUNK: usize = 1 << 20;
+/// The name that the agent's service listens for.
+const AGENT_PORT: &str = "org.qemu.guest_agent.0";
+/// Without a terminal, nobody logs in; the login and its session would take seconds of each start.
+const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
+const FILES_PORT: &str = "fonio.files";
+/// What the kernel prints at the end of a reboot.
+const RESTARTING: &str = "reboot: Restarting system";
+
+/// What a system guest has.
+#[derive(Clone, Debug)]
+pub struct SystemOptions {
+    /// Its kernel.
+    pub kernel: Wanted,
+    /// Its architecture.
+    pub architecture: Architecture,
+    /// Debian packages beside the base: for example podman.
+    pub packages: Vec<String>,
+    /// Its memory in MiB.
+    pub memory_mib: u64,
+    /// The sizes in bytes of further empty disks: `/dev/disk/by-id/virtio-disk1` and so on.
+    pub disks: Vec<u64>,
+    /// Files of this machine that are in the guest before systemd starts, and their paths there.
+    pub files: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Default for SystemOptions {
+    fn default() -> SystemOptions {
+        SystemOptions {
+            kernel: Wanted::default(),
+            architecture: Architecture::default(),
+            packages: Vec::new(),
+            memory_mib: 1024,
+            disks: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+}
+
+/// What a command in a guest printed, and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Its exit code; 128 and the number of the signal that ended it.
+    pub code: u8,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error.
+    pub stderr: Vec<u8>,
+}
+
+/// A system guest. It is killed, and its disks are removed, when this is dropped, or when the thread that switched it on ends
+/// in any way.
+pub struct System<'a> {
+    // The order in which they are dropped: the files go last.
+    power: Option<Power>,
+    prepared: Prepared,
+    stop: &'a AtomicBool,
+    announce: &'a dyn Fn(&str),
+    booted: Duration,
+    /// Counts questions, so that each has a number of its own.
+    numbers: u32,
+}
+
+/// A running guest.
+#[derive(Debug)]
+struct Power {
+    machine: Machine,
+    qemu: Talk,
+    agent: Talk,
+    /// The port through which files come into the guest.
+    files: UnixStream,
+}
+
+/// The files of a guest, on or off.
+#[derive(Debug)]
+struct Prepared {
+    archive: Archive,
+    place: Place,
+    kernel: KernelFiles,
+    accelerator: Accelerator,
+    memory_mib: u64,
+    /// The names of its disks; each is in a file of that name.
+    disks: Vec<String>,
+    _root: Root,
+}
+
+impl Prepared {
+    fn new(
+        archive: &Archive,
+        options: &SystemOptions,
+        stop: &AtomicBool,
+        announce: &dyn Fn(&str),
+    ) -> Result<Prepared, LabError> {
+        machine::check_for(options.architecture)?;
+        machine::require("qemu-img", "qemu-utils")?;
+        let archive = archive.for_architecture(options.architecture)?;
+        let (version, kernel) = archive.kernel(&options.kernel, announce)?;
+        let maker = Maker { archive: &archive, kernel: &kernel, stop, announce };
+        let root = Root::of(&maker, &options.packages)?;
+        let modules = maker.modules(&version)?;
+        let mut files = Initramfs::new(&maker.busybox()?)?;
+        let accelerator = Accelerator::of(&archive, &kernel, &files, announce)?;
+        files.add_modules(&Modules::of(&kernel)?.for_all(MODULES, CHECKSUMS)?);
+        files.add_bytes("init", 0o755, INIT.as_bytes().to_vec());
+        for (file, place) in &options.files {
+            let place = place.strip_prefix("/").unwrap_or(place);
+            files.add_copy(file, &Path::new("files").join(place))?;
+        }
+        let place = Place::new(&archive)?;
+        files.write(&place.folder.join("initramfs"))?;
+        let mut disks = Vec::new();
+        let mut add = |name: String, backing: Option<(&Path, &str)>, bytes: Option<u64>| {
+            let mut create = Command::new("qemu-img");
+            create.args(["create", "-q", "-f", "qcow2"]);
+            if let Some((image, format)) = backing {
+                create.arg("-b").arg(image).args(["-F", format]);
+            }
+            create.arg(place.folder.join(&name)).args(bytes.map(|bytes| bytes.to_string()));
+            disks.push(name);
+            programs::output(&mut create, "qemu-utils")
+        };
+        add("root".to_owned(), Some((&root.image, "qcow2")), None)?;
+        for (number, bytes) in options.disks.iter().enumerate() {
+            add(format!("disk{}", number + 1), None, Some(*bytes))?;
+        }
+        add("modules".to_owned(), Some((&modules, "raw")), None)?;
+        let memory_mib = options.memory_mib;
+        Ok(Prepared { archive, place, kernel, accelerator, memory_mib, disks, _root: root })
+    }
+
+    /// The command that starts QEMU, without the console. `parameters` are for systemd.
+    fn command(&self, parameters: &str) -> Result<Command, LabError> {
+        let architecture = self.kernel.architecture;
+        let mut machine = machine::qemu(architecture, self.memory_mib)?;
+        machine.args(self.accelerator.options(architecture)?);
+        let initramfs = self.place.folder.join("initramfs");
+        machine::add_kernel(&mut machine, &self.kernel, &initramfs, parameters);
+        for name in &self.disks {
+            machine::add_disk(&mut machine, name, "qcow2", &self.place.folder.join(name), Durability::Flush);
+        }
+        // Otherwise, a simulated processor without an instruction for random numbers would let programs wait at the start.
+        machine.args(["-device", "virtio-rng-pci"]);
+        Ok(machine)
+    }
+
+    fn console_text(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.place.console()).unwrap_or_default()).into_owned()
+    }
+
+    fn ended(&self, when: &'static str) -> LabError {
+        self.place.ended_early(&self.archive, &self.kernel, when)
+    }
+
+    fn silent(&self) -> LabError {
+        match self.ended("") {
+            LabError::GuestEnded { kernel, console, lines, .. } => {
+                LabError::GuestSilent { kernel, minutes: READY_WITHIN.as_secs() / 60, console, lines }
+            }
+            other => other,
+        }
+    }
+}
+
+/// Calls its argument while a conversation waits: fails if the guest has ended, after `within`, or on Ctrl-C.
+fn check<'a>(
+    machine: &'a mut Machine,
+    prepared: &'a Prepared,
+    stop: &'a AtomicBool,
+    when: &'static str,
+    within: Option<Duration>,
+) -> impl FnMut() -> Result<(), LabError> + 'a {
+    let began = Instant::now();
+    move || {
+        if stop.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        if machine.has_ended()? {
+            return Err(prepared.ended(when));
+        }
+        match within {
+            Some(within) if began.elapsed() > within => Err(prepared.silent()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'a> System<'a> {
+    /// Prepares a guest and boots it; returns when it runs commands. The first guest with a set of packages takes minutes,
+    /// because they are installed. `announce` gets messages about the progress. If `stop` becomes true, this and all other
+    /// functions of the guest fail with [`LabError::Interrupted`].
+    ///
+    /// # Errors
+    ///
+    /// If a program, package or kernel is missing, or if the guest does not become ready.
+    pub fn start(
+        archive: &Archive,
+        options: &SystemOptions,
+        announce: &'a dyn Fn(&str),
+        stop: &'a AtomicBool,
+    ) -> Result<System<'a>, LabError> {
+        let prepared = Prepared::new(archive, options, stop, announce)?;
+        let mut system = System { power: None, prepared, stop, announce, booted: Duration::ZERO, numbers: 0 };
+        system.power_on()?;
+        Ok(system)
+    }
+
+    /// What `uname -r` prints in the guest.
+    pub fn release(&self) -> &str {
+        &self.prepared.kernel.release
+    }
+
+    /// What executes the guest's instructions.
+    pub fn accelerator(&self) -> Accelerator {
+        self.prepared.accelerator
+    }
+
+    /// The time of this machine from the last start of the guest until it ran commands.
+    pub fn booted(&self) -> Duration {
+        self.booted
+    }
+
+    /// Switches the guest on, after [`System::cut`] or [`System::power_off`]. Does nothing if it is on.
+    ///
+    /// # Errors
+    ///
+    /// If the guest does not become ready.
+    pub fn power_on(&mut self) -> Result<(), LabError> {
+        if self.power.is_some() {
+            return Ok(());
+        }
+        let (release, how) = (self.release(), self.accelerator().described());
+        (self.announce)(&format!("booting Debian with Linux {release} {how} …"));
+        let began = Instant::now();
+        self.connect(&[])?;
+        self.wait_for_agent("before it was ready")?;
+        self.booted = began.elapsed();
+        Ok(())
+    }
+
+    /// Runs a command as root in `/root`, and returns its output. The command reads nothing from its standard input.
+    ///
+    /// Until the command has ended, its output is in the guest's memory (`/run`). The command runs in the control group of the
+    /// agent's service; `systemd-run` gives it one of its own.
+    ///
+    /// # Errors
+    ///
+    /// If the guest is off or ends before the command does. An exit code other than 0 is no error.
+    pub fn run(&mut self, words: &[impl AsRef<str>]) -> Result<Output, LabError> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let code = self.run_to(words, &mut stdout, &mut stderr)?;
+        Ok(Output { code, stdout, stderr })
+    }
+
+    /// The same; the output is written to `out` and `err` while the command runs.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`System::run`], and those of `out` and `err`.
+    pub fn run_to(
+        &mut self,
+        words: &[impl AsRef<str>],
+        out: &mut dyn Write,
+        err: &mut dyn Write,
+    ) -> Result<u8, LabError> {
+        self.numbers += 1;
+        let when = "while a command was running";
+        let [to_out, to_err] = ["out", "err"].map(|kind| format!("/run/fonio-{}.{kind}", self.numbers));
+        let (from_out, from_err) = (self.open(&to_out, "w+")?, self.open(&to_err, "w+")?);
+        let words: Vec<String> = words.iter().map(|word| quoted(word.as_ref())).collect();
+        // The files lose their names, and exist until the agent and the command close them.
+        let script = format!(
+            "exec </dev/null >>{to_out} 2>>{to_err}; rm {to_out} {to_err}; \
+             cd /root; export HOME=/root LANG=C.UTF-8; exec {}",
+            words.join(" ")
+        );
+        let pid = self.begin(&script, when)?;
+        let mut pause = ASK_AGAIN[0];
+        let code = loop {
+            let status = self.agent("guest-exec-status", &json!({ "pid": pid }), when)?;
+            let copied = self.pass_on(from_out, out)? + self.pass_on(from_err, err)?;
+            if status["exited"] == true {
+                break exit_code(&status);
+            }
+            if copied > 0 {
+                pause = ASK_AGAIN[0];
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(ASK_AGAIN[1]);
+        };
+        for file in [from_out, from_err] {
+            self.agent("guest-file-close", &json!({ "handle": file }), when)?;
+        }
+        Ok(code)
+    }
+
+    /// Copies a file of this machine into the guest; it keeps its permissions and belongs to root. The folder must exist.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or written.
+    pub fn put(&mut self, from: &Path, to: &str) -> Result<(), LabError> {
+        let when = "while a file was copied";
+        let mut file = File::open(from).map_err(LabError::system("read", from))?;
+        let metadata = file.metadata().map_err(LabError::system("read", from))?;
+        let (bytes, place) = (metadata.len(), quoted(to));
+        let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o7777;
+        // Not through the agent, which reads slowly. If the file cannot be written, the rest of the bytes is read nevertheless:
+        // otherwise, the next file would begin with them.
+        let script = format!(
+            "head -c {bytes} </dev/virtio-ports/{FILES_PORT} | \
+             {{ cat >{place} && chmod {mode:o} {place} || {{ cat >/dev/null; exit 1; }}; }}"
+        );
+        let pid = self.begin(&script, when)?;
+        let mut sent = 0;
+        let mut chunk = vec![0; CHUNK];
+        let mut is_short = false;
+        while sent < bytes {
+            let size = chunk.len().min(usize::try_from(bytes - sent).unwrap_or(usize::MAX));
+            let mut count = if is_short {
+                0
+            } else {
+                file.read(&mut chunk[..size]).map_err(LabError::system("read", from))?
+            };
+            if count == 0 {
+                is_short = true;
+                chunk.fill(0);
+                count = size;
+            }
+            self.send(&chunk[..count], when)?;
+            sent += count as u64;
+        }
+        let refused = |reason: &str| LabError::NotCopied {
+            path: to.into(),
+            direction: "to",
+            reason: reason.to_owned(),
+        };
+        match self.wait_for(pid, when)? {
+            0 if is_short => Err(refused("it became shorter while it was read")),
+            0 => Ok(()),
+            _ => Err(refused("it cannot be written there")),
+        }
+    }
+
+    /// Copies a file of the guest to this machine.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or written.
+    pub fn get(&mut self, from: &str, to: &Path) -> Result<(), LabError> {
+        let handle = self.open(from, "r")?;
+        let mut file = File::create(to).map_err(LabError::system("make", to))?;
+        self.pass_on(handle, &mut file)?;
+        let when = "while a file was copied";
+        self.agent("guest-file-close", &json!({ "handle": handle }), when).map(drop)
+    }
+
+    /// Reboots the guest, as `systemctl reboot` does, and waits until it runs commands again.
+    ///
+    /// # Errors
+    ///
+    /// If the guest does not shut down or does not become ready.
+    pub fn reboot(&mut self) -> Result<(), LabError> {
+        (self.announce)("rebooting …");
+        self.leave("reboot")?;
+        // QEMU ends with the guest; the disks stay. So it is known whether the guest restarted or panicked.
+        self.power_on()
+    }
+
+    /// Shuts the guest down, as `systemctl poweroff` does. Its disks stay.
+    ///
+    /// # Errors
+    ///
+    /// If the guest does not shut down.
+    pub fn power_off(&mut self) -> Result<(), LabError> {
+        self.leave("poweroff")
+    }
+
+    /// Cuts the guest's power: it ends at once. Its disks keep everything that the guest has flushed, and may keep more.
+    ///
+    /// This is not the power cut of a flash device with a write cache: an emulated device has those
+    /// (`fonio device emulate --power-cuts`).
+    pub fn cut(&mut self) {
+        self.power = None;
+    }
+
+    /// Saves the guest's memory and disks under a name, in the files of its disks, while it runs on. The snapshot is lost with
+    /// the guest.
+    ///
+    /// # Errors
+    ///
+    /// If the guest is off, or QEMU cannot save it.
+    pub fn snapshot(&mut self, name: &str) -> Result<(), LabError> {
+        self.job("snapshot-save", name)
+    }
+
+    /// Brings memory and disks back to the state of a snapshot, also if the guest is off. The guest continues where it was,
+    /// except that the command of a `run` at that time has no reader.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such snapshot, or QEMU cannot load it.
+    pub fn restore(&mut self, name: &str) -> Result<(), LabError> {
+        let is_off = self.power.is_none();
+        if is_off {
+            self.connect(&["-S"])?;
+        }
+        self.job("snapshot-load", name)?;
+        if is_off {
+            self.qemu("cont", &json!({}))?;
+        }
+        self.wait_for_agent("after its state was restored")
+    }
+
+    /// Shuts the guest down and removes its disks.
+    ///
+    /// # Errors
+    ///
+    /// If the guest does not shut down.
+    pub fn stop(mut self) -> Result<(), LabError> {
+        if self.power.is_some() { self.power_off() } else { Ok(()) }
+    }
+
+    /// Starts QEMU and connects to it.
+    fn connect(&mut self, options: &[&str]) -> Result<(), LabError> {
+        let place = &self.prepared.place;
+        let mut command = self.prepared.command(NO_LOGIN)?;
+        command.args(["-chardev", &format!("file,id=console,path={},append=on", escaped(&place.console()))]);
+        command.args(["-serial", "chardev:console", "-device", "virtio-serial-pci"]);
+        for name in ["qemu", "agent", "files"] {
+            let path = escaped(&place.folder.join(name));
+            command.args(["-chardev", &format!("socket,id={name},path={path}")]);
+        }
+        command.args(["-mon", "chardev=qemu,mode=control"]);
+        command.args(["-device", &format!("virtserialport,chardev=agent,name={AGENT_PORT}")]);
+        command.args(["-device", &format!("virtserialport,chardev=files,name={FILES_PORT}")]);
+        command.args(options);
+        let (qemu, agent, files) = (place.listen("qemu")?, place.listen("agent")?, place.listen("files")?);
+        let mut machine = Machine::start(command)?;
+        let qemu = machine.accept(&qemu, self.stop, place)?;
+        let agent = machine.accept(&agent, self.stop, place)?;
+        let files = machine.accept(&files, self.stop, place)?;
+        files.set_write_timeout(Some(POLL)).map_err(LabError::system("write to", "the guest"))?;
+        let (qemu, agent) = (Talk::new("QEMU", qemu)?, Talk::new("the guest's agent", agent)?);
+        self.power = Some(Power { machine, qemu, agent, files });
+        self.qemu("qmp_capabilities", &json!({})).map(drop)
+    }
+
+    /// Waits until the agent answers.
+    fn wait_for_agent(&mut self, when: &'static str) -> Result<(), LabError> {
+        let began = Instant::now();
+        loop {
+            self.numbers += 1;
+            let power = self.power.as_mut().ok_or(LabError::GuestOff)?;
+            let mut has_waited = false;
+            let asked = Instant::now();
+            let mut check = check(&mut power.machine, &self.prepared, self.stop, when, None);
+            let answer = power.agent.synchronise(self.numbers, &mut || {
+                check()?;
+                has_waited = asked.elapsed() > Duration::from_secs(2);
+                if has_waited { Err(LabError::GuestOff) } else { Ok(()) }
+            });
+            match answer {
+                // Asked before the agent listened, or while it was restarted: the question may be lost.
+                Err(LabError::GuestOff) if has_waited && began.elapsed() < READY_WITHIN => {}
+                Err(LabError::GuestOff) if has_waited => return Err(self.prepared.silent()),
+                other => return other,
+            }
+        }
+    }
+
+    /// Shuts down, and waits for the end of QEMU.
+    fn leave(&mut self, how: &'static str) -> Result<(), LabError> {
+        let before = self.prepared.console_text().len();
+        let mut power = self.power.take().ok_or(LabError::GuestOff)?;
+        let script = format!("exec systemctl {how}");
+        let began = Instant::now();
+        let exec = json!({ "path": "/bin/sh", "arg": ["-c", script] });
+        power.agent.tell("guest-exec", &exec)?;
+        while !power.machine.has_ended()? {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            if began.elapsed() > READY_WITHIN {
+                return Err(self.prepared.silent());
+            }
+            thread::sleep(POLL);
+        }
+        let console = self.prepared.console_text();
+        match console.get(before..).unwrap_or(&console).contains(PANIC) {
+            true => Err(self.prepared.ended("with a panic while it shut down")),
+            false => Ok(()),
+        }
+    }
+
+    fn qemu(&mut self, request: &str, arguments: &Value) -> Result<Value, LabError> {
+        let power = self.power.as_mut().ok_or(LabError::GuestOff)?;
+        let when = "while QEMU was asked";
+        let mut check = check(&mut power.machine, &self.prepared, self.stop, when, None);
+        power.qemu.ask(request, arguments, &mut check)
+    }
+
+    fn agent(&mut self, request: &str, arguments: &Value, when: &'static str) -> Result<Value, LabError> {
+        let power = self.power.as_mut().ok_or(LabError::GuestOff)?;
+        // A question about a guest that works is answered at once.
+        let mut check = check(&mut power.machine, &self.prepared, self.stop, when, Some(READY_WITHIN));
+        power.agent.ask(request, arguments, &mut check)
+    }
+
+    /// Runs one of QEMU's snapshot jobs to its end.
+    fn job(&mut self, job: &str, name: &str) -> Result<(), LabError> {
+        let id = format!("{job}-{}", self.numbers);
+        self.numbers += 1;
+        let disks = self.prepared.disks.clone();
+        self.qemu(job, &json!({ "job-id": id, "tag": name, "vmstate": disks[0], "devices": disks }))?;
+        loop {
+            let jobs = self.qemu("query-jobs", &json!({}))?;
+            let jobs = jobs.as_array().cloned().unwrap_or_default();
+            let state = jobs.into_iter().find(|job| job["id"] == id.as_str()).unwrap_or_default();
+            if state["status"] == "concluded" {
+                self.qemu("job-dismiss", &json!({ "id": id }))?;
+                return match state["error"].as_str() {
+                    None => Ok(()),
+                    Some(reason) => Err(LabError::Refused {
+                        by: "QEMU",
+                        request: format!("{job} {name}"),
+                        reason: reason.to_owned(),
+                    }),
+                };
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Starts a shell script in the guest; returns its number.
+    fn begin(&mut self, script: &str, when: &'static str) -> Result<u64, LabError> {
+        let arguments = json!({ "path": "/bin/sh", "arg": ["-c", script] });
+        let answer = self.agent("guest-exec", &arguments, when)?;
+        answer["pid"].as_u64().ok_or_else(|| LabError::Refused {
+            by: "the guest's agent",
+            request: "guest-exec".to_owned(),
+            reason: answer.to_string(),
+        })
+    }
+
+    /// Waits for the end of a script; returns its exit code.
+    fn wait_for(&mut self, pid: u64, when: &'static str) -> Result<u8, LabError> {
+        loop {
+            let status = self.agent("guest-exec-status", &json!({ "pid": pid }), when)?;
+            if status["exited"] == true {
+                return Ok(exit_code(&status));
+            }
+            thread::sleep(ASK_AGAIN[0]);
+        }
+    }
+
+    /// Sends bytes to the port for files.
+    fn send(&mut self, mut bytes: &[u8], when: &'static str) -> Result<(), LabError> {
+        let power = self.power.as_mut().ok_or(LabError::GuestOff)?;
+        let mut check = check(&mut power.machine, &self.prepared, self.stop, when, Some(READY_WITHIN));
+        while !bytes.is_empty() {
+            match power.files.write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => check()?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // The guest may have ended.
+                    thread::sleep(POLL);
+                    check()?;
+                    return Err(LabError::system("write to", "the guest")(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, path: &str, mode: &str) -> Result<i64, LabError> {
+        let direction = if mode == "r" { "from" } else { "to" };
+        let answer =
+            self.agent("guest-file-open", &json!({ "path": path, "mode": mode }), "while a file was opened");
+        let answer = answer.map_err(|error| match error {
+            LabError::Refused { reason, .. } => LabError::NotCopied { path: path.into(), direction, reason },
+            other => other,
+        })?;
+        answer.as_i64().ok_or_else(|| LabError::NotCopied {
+            path: path.into(),
+            direction,
+            reason: answer.to_string(),
+        })
+    }
+
+    /// Copies what an open file has from its current position to its end. Returns the number of bytes.
+    fn pass_on(&mut self, handle: i64, to: &mut dyn Write) -> Result<usize, LabError> {
+        let mut copied = 0;
+        loop {
+            let arguments = json!({ "handle": handle, "count": CHUNK });
+            let answer = self.agent("guest-file-read", &arguments, "while a file was copied")?;
+            let text = answer["buf-b64"].as_str().unwrap_or_default();
+            let bytes = BASE64.decode(text).map_err(|error| LabError::Refused {
+                by: "the guest's agent",
+                request: "guest-file-read".to_owned(),
+                reason: format!("its answer is not base64: {error}"),
+            })?;
+            to.write_all(&bytes).map_err(LabError::system("write", "the output of a guest"))?;
+            copied += bytes.len();
+            if bytes.is_empty() {
+                to.flush().map_err(LabError::system("write", "the output of a guest"))?;
+                return Ok(copied);
+            }
+        }
+    }
+}
+
+/// Boots a system guest with a login as root on this terminal, until it is shut down. A reboot in the guest works.
+///
+/// # Errors
+///
+/// If the guest cannot be prepared or started.
+pub fn system_shell(
+    archive: &Archive,
+    options: &SystemOptions,
+    announce: &dyn Fn(&str),
+    stop: &AtomicBool,
+) -> Result<(), LabError> {
+    let prepared = Prepared::new(archive, options, stop, announce)?;
+    let how = prepared.accelerator.described();
+    let port = options.architecture.serial_port();
+    let terminal = std::env::var("TERM").unwrap_or_else(|_| "vt220".to_owned());
+    let login = format!("systemd.tty.term.{port}={terminal}");
+    announce(&format!("booting Debian with Linux {} {how}; `poweroff` ends it …", prepared.kernel.release));
+    loop {
+        let before = prepared.console_text().len();
+        let mut command = prepared.command(&login)?;
+        let log = escaped(&prepared.place.console());
+        let console = format!("stdio,id=console,signal=off,logfile={log},logappend=on");
+        command.args(["-chardev", &console, "-serial", "chardev:console"]);
+        let status = command.status().map_err(LabError::system("start", "QEMU"))?;
+        let console = prepared.console_text();
+        let said = console.get(before..).unwrap_or_default();
+        if !status.success() || said.contains(PANIC) {
+            return Err(prepared.ended("with an error"));
+        }
+        if !said.contains(RESTARTING) {
+            return Ok(());
+        }
+    }
+}
+
+/// The exit code in the agent's description of a command that has ended.
+fn exit_code(status: &Value) -> u8 {
+    let number = |value: &Value| value.as_u64().and_then(|number| u8::try_from(number).ok());
+    let signal = || number(&status["signal"]).map(|signal| signal.saturating_add(128));
+    number(&status["exitcode"]).or_else(signal).unwrap_or(u8::MAX)
+}
+
+/// A path in an option of QEMU, where a comma is doubled.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_commands_end() {
+        for (status, code) in [
+            (json!({ "exited": true, "exitcode": 0 }), 0),
+            (json!({ "exited": true, "exitcode": 7 }), 7),
+            (json!({ "exited": true, "signal": 9 }), 137),
+            (json!({ "exited": true }), 255),
+        ] {
+            assert_eq!(exit_code(&status), code, "{status}");
+        }
+    }
+
+    #[test]
+    fn paths_in_options() {
+        assert_eq!(escaped(Path::new("/a,b/c")), "/a,,b/c");
+    }
+}

@@ -1,0 +1,160 @@
+//! Conversations in JSON, one message on each line, with QEMU (its machine protocol, QMP) and with the agent in a guest.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{LabError, machine::POLL};
+
+/// The agent begins its answer to `guest-sync-delimited` with this byte, which occurs in no JSON.
+const DELIMITER: u8 = 0xff;
+
+/// One side of a conversation.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    /// Who answers, for errors.
+    with: &'static str,
+    stream: UnixStream,
+    /// What was received and not yet read.
+    rest: Vec<u8>,
+}
+
+/// Called while a conversation waits; its error ends the wait.
+pub(crate) type Check<'a> = &'a mut dyn FnMut() -> Result<(), LabError>;
+
+impl Talk {
+    pub(crate) fn new(with: &'static str, stream: UnixStream) -> Result<Talk, LabError> {
+        stream.set_read_timeout(Some(POLL)).map_err(LabError::system("talk to", with))?;
+        // Otherwise, a guest that reads nothing could stop this process.
+        stream.set_write_timeout(Some(Duration::from_secs(60))).map_err(LabError::system("talk to", with))?;
+        Ok(Talk { with, stream, rest: Vec::new() })
+    }
+
+    /// Sends a request and returns its answer.
+    pub(crate) fn ask(
+        &mut self,
+        request: &str,
+        arguments: &Value,
+        check: Check<'_>,
+    ) -> Result<Value, LabError> {
+        self.send(&json!({ "execute": request, "arguments": arguments }).to_string().into_bytes())?;
+        loop {
+            let answer = self.receive(check)?;
+            if let Some(answer) = answer.get("return") {
+                return Ok(answer.clone());
+            }
+            if let Some(error) = answer.get("error") {
+                let reason = error["desc"].as_str().map_or_else(|| error.to_string(), str::to_owned);
+                return Err(LabError::Refused { by: self.with, request: request.to_owned(), reason });
+            }
+            // QEMU's greeting and its events.
+        }
+    }
+
+    /// Sends a request that has no answer if it succeeds.
+    pub(crate) fn tell(&mut self, request: &str, arguments: &Value) -> Result<(), LabError> {
+        self.send(&json!({ "execute": request, "arguments": arguments }).to_string().into_bytes())
+    }
+
+    /// Asks the agent for a sign of life, and drops everything that it said before.
+    pub(crate) fn synchronise(&mut self, number: u32, check: Check<'_>) -> Result<(), LabError> {
+        let ask = json!({ "execute": "guest-sync-delimited", "arguments": { "id": number } }).to_string();
+        // The delimiter also ends a message that the agent has received only in part.
+        self.send(&[&[DELIMITER], ask.as_bytes()].concat())?;
+        loop {
+            let line = self.line(check)?;
+            let from = line.iter().rposition(|byte| *byte == DELIMITER).map_or(0, |at| at + 1);
+            let answer = serde_json::from_slice::<Value>(&line[from..]);
+            if answer.is_ok_and(|answer| answer["return"].as_u64() == Some(u64::from(number))) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send(&mut self, message: &[u8]) -> Result<(), LabError> {
+        let sent = self.stream.write_all(message).and_then(|()| self.stream.write_all(b"\n"));
+        sent.map_err(LabError::system("write to", self.with))
+    }
+
+    fn receive(&mut self, check: Check<'_>) -> Result<Value, LabError> {
+        let line = self.line(check)?;
+        serde_json::from_slice(&line).map_err(|error| LabError::Refused {
+            by: self.with,
+            request: "a request".to_owned(),
+            reason: format!("its answer is not JSON: {error}"),
+        })
+    }
+
+    fn line(&mut self, check: Check<'_>) -> Result<Vec<u8>, LabError> {
+        let mut searched = 0;
+        loop {
+            if let Some(end) = self.rest[searched..].iter().position(|byte| *byte == b'\n') {
+                let mut line: Vec<u8> = self.rest.drain(..=searched + end).collect();
+                line.pop();
+                if line.iter().all(u8::is_ascii_whitespace) {
+                    searched = 0;
+                    continue;
+                }
+                return Ok(line);
+            }
+            searched = self.rest.len();
+            let mut bytes = [0; 65536];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => {
+                    // The other side has ended, or ends now, which the check notices.
+                    check()?;
+                    std::thread::sleep(POLL);
+                }
+                Ok(count) => self.rest.extend_from_slice(&bytes[..count]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => check()?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // QEMU was killed.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                    check()?;
+                    std::thread::sleep(POLL);
+                }
+                Err(error) => return Err(LabError::system("read from", self.with)(error)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A conversation whose other side has said `text`.
+    fn with(text: &[u8]) -> (Talk, UnixStream) {
+        let (own, mut other) = UnixStream::pair().expect("sockets");
+        other.write_all(text).expect("a write");
+        (Talk::new("the other side", own).expect("a conversation"), other)
+    }
+
+    fn closed() -> Result<(), LabError> {
+        Err(LabError::GuestOff)
+    }
+
+    #[test]
+    fn answers_among_events_and_empty_lines() {
+        let text = b"{\"QMP\":{}}\n\n{\"event\":\"RESET\"}\r\n{\"return\":{\"a\":1}}\n{\"error\":{\"desc\":\"no\"}}\n";
+        let (mut talk, _other) = with(text);
+        assert_eq!(talk.ask("x", &json!({}), &mut closed).expect("an answer")["a"], 1);
+        let error = talk.ask("y", &json!({}), &mut closed).expect_err("refused").to_string();
+        assert_eq!(error, "the other side refused `y`: no");
+    }
+
+    #[test]
+    fn an_agent_that_was_interrupted() {
+        let (mut talk, _other) = with(b"{\"return\": {\"half\n\xff{\"return\": 6}\n\xff{\"return\": 7}\n");
+        talk.synchronise(7, &mut closed).expect("an answer");
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_check() {
+        let (own, _other) = UnixStream::pair().expect("sockets");
+        let mut talk = Talk::new("the other side", own).expect("a conversation");
+        assert!(matches!(talk.ask("x", &json!({}), &mut closed), Err(LabError::GuestOff)));
+    }
+}

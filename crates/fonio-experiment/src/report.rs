@@ -348,6 +348,7 @@ mod tests {
             spans_s: std::collections::BTreeMap::new(),
             files: std::collections::BTreeMap::new(),
             database_bytes: std::collections::BTreeMap::new(),
+            server_cpu_s: 0.0,
             usable_bytes: None,
             fetched_bytes: 0,
             valid: true,

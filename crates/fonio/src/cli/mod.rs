@@ -341,7 +341,8 @@ pub enum BenchWhat {
 /// `fonio bench layers`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchLayers {
-    /// A directory on the device. The test files in it are removed again.
+    /// A directory on the device; the test files in it are removed again. Or an emulated device (a profile of `fonio device
+    /// list`, as root), with a file system (--fs), and a second one for the writes to the raw device.
     pub dir: PathBuf,
     /// Also measure writes to this raw device, which destroys its data; confirm with --erase. Default: only read the device
     /// that holds the directory.
@@ -356,9 +357,37 @@ pub struct BenchLayers {
     /// Rounds; each measures every layer once. The result is the median, and a loss needs at least 3 to be shown.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..100))]
     pub rounds: u16,
+    /// Measure FUSE with these options of `fonio mount -o`. Repeatable. Default: the modes from stock to auto.
+    #[arg(long = "mode", value_name = "OPTIONS")]
+    pub modes: Vec<String>,
+    /// Make this file system on an emulated device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
+    #[arg(long = "fs", value_name = "NAME", default_value = "ext4", help_heading = EMULATED)]
+    pub filesystem: fonio_host::Filesystem,
+    /// How an emulated device is made.
+    #[command(flatten)]
+    pub emulated: EmulatedTarget,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// The heading of the options of emulated devices.
+const EMULATED: &str = "Emulated devices";
+
+/// The emulated device of a benchmark, and where it is.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = EMULATED)]
+pub struct EmulatedTarget {
+    /// Size of an emulated device.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
+    pub capacity: u64,
+    /// I/O scheduler of an emulated device.
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    pub scheduler: String,
+    /// Measure an emulated device in a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest. Its clock
+    /// does not depend on what else this machine does.
+    #[arg(long = "in", value_name = "lab:KERNEL", value_parser = run::parse_kernel)]
+    pub guest: Option<fonio_lab::Wanted>,
 }
 
 /// `fonio device fit`.
@@ -387,8 +416,9 @@ pub struct Fit {
 /// How a device is measured.
 #[derive(Clone, Debug, Args)]
 pub struct Bench {
-    /// A directory, where one file is written and removed again; or a block device, which is overwritten (see --erase).
-    /// `fonio device fit` also takes a measurement that `fonio bench device -o` wrote.
+    /// A directory, where one file is written and removed again; a block device, which is overwritten (see --erase); or an
+    /// emulated device (a profile of `fonio device list`, as root). `fonio device fit` also takes a measurement that `fonio
+    /// bench device -o` wrote.
     pub target: PathBuf,
     /// Confirm that this device may be overwritten.
     #[arg(long, alias = "yes-destroy", value_name = "DEVICE")]
@@ -423,6 +453,9 @@ pub struct Bench {
     /// Print JSON, described in docs/benchmark.md.
     #[arg(long)]
     pub json: bool,
+    /// How an emulated device is made.
+    #[command(flatten)]
+    pub emulated: EmulatedTarget,
 }
 
 /// A measurement that can be kept.

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
+use std::slice;
 
 use anyhow::{Context, Result};
 use fonio_bench::fio::Fio;
@@ -14,6 +15,9 @@ use fonio_bench::verdict;
 use fonio_core::ByteCount;
 
 use crate::cli::{Bench, BenchWhat, Colour, Measurement};
+use crate::commands::bench_target::{self, Subject};
+use crate::commands::lab;
+use crate::commands::run::begin;
 use crate::exit::Exit;
 use crate::output;
 use crate::signals;
@@ -26,6 +30,9 @@ pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
         BenchWhat::Concurrency(measurement) => (measurement, vec![Set::Concurrency]),
         BenchWhat::Layers(layers) => return super::layers::run(layers, colour),
     };
+    if let Some(kernel) = &bench.emulated.guest {
+        return lab::run_bench(kernel, &bench.target, out.as_ref().map_or(&[], slice::from_ref));
+    }
     let Some(benchmark) = measure(bench, &sets, out.as_deref())? else { return Ok(Exit::Fine) };
     let mut out = BufWriter::new(io::stdout().lock());
     if bench.json {
@@ -40,7 +47,11 @@ pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
 
 /// Measures, and writes the result to `out`; returns `None` after `--dry-run`.
 pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option<Benchmark>> {
-    let room = room_bytes(&bench.target)?;
+    let subject = Subject::of(&bench.target, &bench.emulated)?;
+    let room = match subject {
+        Subject::Real(path) => room_bytes(path)?,
+        Subject::Profile(_) => bench.emulated.capacity,
+    };
     let tests = tests(bench, sets, room);
     let effort = effort(bench);
     let volume = plan::volume(&tests, effort.runs_min, effort.runs_max);
@@ -56,8 +67,19 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
         return Ok(None);
     }
     let fio = Fio::find()?;
-    let stop = signals::watch()?;
-    let target = Target::open(&bench.target, bench.erase.as_deref())?;
+    let (stop, emulated) = match subject {
+        Subject::Real(_) => (signals::watch()?, None),
+        Subject::Profile(profile) => {
+            (begin()?, Some(bench_target::start(profile, &bench.emulated, bench.seed, None)?))
+        }
+    };
+    let target = match &emulated {
+        None => Target::open(&bench.target, bench.erase.as_deref())?,
+        Some(emulated) => {
+            let node = bench_target::node(emulated)?;
+            Target::open(&node, Some(&node))?
+        }
+    };
     writeln!(err, "{}", announcement(bench, &tests, &volume, &effort))?;
     let live = err.is_terminal();
     let benchmark = run_plan(&fio, &target, &tests, &effort, &stop, |name, number| {
@@ -68,7 +90,14 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
     if live {
         eprint!("\r\x1b[K");
     }
-    let benchmark = benchmark?;
+    let mut benchmark = benchmark?;
+    drop(target);
+    if let Some(emulated) = emulated {
+        emulated.stop()?;
+        if let Some(place) = &mut benchmark.place {
+            place.model = Some(format!("{}, emulated", bench.target.display()));
+        }
+    }
     if let Some(path) = out {
         save(&benchmark, path)?;
     }

@@ -140,7 +140,7 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
 }
 
 /// Returns the command that starts this program as the serving process.
-fn server(program: &Path) -> Command {
+pub(super) fn server(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["device", "serve"]);
     command

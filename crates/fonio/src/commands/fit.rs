@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use fonio_bench::fit::{self, Fitted, Prediction};
 use fonio_bench::plan::Set;
 use fonio_bench::result::{Benchmark, SCHEMA};
@@ -13,7 +13,7 @@ use fonio_sim::profile::Profile;
 use serde_json::json;
 
 use crate::cli::Fit;
-use crate::commands::bench;
+use crate::commands::{bench, lab};
 use crate::exit::Exit;
 
 /// A fit that misses one of its own tests by more than this describes another device: blind fits of four cards
@@ -25,6 +25,12 @@ const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
 
 /// Fits a profile to a device or to a benchmark of one, or compares a profile with a benchmark.
 pub fn run(arguments: &Fit) -> Result<Exit> {
+    if let Some(kernel) = &arguments.bench.emulated.guest {
+        ensure!(arguments.profile.is_none(), "--profile measures nothing; leave out --in");
+        let made = [Some(arguments.to.clone()), arguments.save_measurement.clone()];
+        let made: Vec<PathBuf> = made.into_iter().flatten().collect();
+        return lab::run_bench(kernel, &arguments.bench.target, &made);
+    }
     let against = arguments.against.as_deref().map(read).transpose()?;
     if let Some(path) = &arguments.profile {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;

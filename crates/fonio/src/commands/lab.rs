@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::cli::emulate::Emulate;
 use crate::cli::lab::Lab;
 use crate::cli::run::SetupArgs;
-use crate::commands::run;
+use crate::commands::{bench_target, run};
 use crate::exit::Exit;
 use crate::signals;
 
@@ -61,7 +61,9 @@ const NEEDS: &[Needs] = &[
     },
     Needs { word: "--link", packages: &["iproute2"], tools: &["ip", "tc"], modules: &["veth", "sch_tbf"] },
     Needs { word: "sqlite3", packages: &["sqlite3"], tools: &["sqlite3"], modules: &[] },
-    Needs { word: "fio", packages: &["fio"], tools: &["fio"], modules: &[] },
+    // Benchmarks start fio with an option of setpriv that busybox does not have.
+    Needs { word: "fio", packages: &["fio", "util-linux"], tools: &["fio", "setpriv"], modules: &[] },
+    Needs { word: "mount", packages: &[], tools: &[], modules: &["fuse"] },
 ];
 
 /// Runs `fonio lab`.
@@ -180,12 +182,7 @@ fn add_own_program(archive: &Archive, files: &mut Initramfs) -> Result<()> {
 /// Runs this command line in a guest with the kernel `wanted`, without its option `--in`; brings the results back.
 pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
     for place in &setup.on {
-        if Path::new(place).is_dir() || place.starts_with("/dev/") {
-            bail!(
-                "a guest has no disk of this machine: {place} is not there; name an emulated device, for example --on \
-                 ridata (`fonio device list`)"
-            );
-        }
+        refuse_real(Path::new(place), "--on ridata")?;
     }
     let mut words = own_words()?;
     let out = run::results_directory(setup.out.as_deref())?;
@@ -199,6 +196,24 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
     // The directory that the guest's results replace; it is still there, and empty, if the command failed.
     let _ = fs::remove_dir(&out);
     result
+}
+
+/// Runs a benchmark of `target` in a guest. It writes the files `bring`.
+pub fn run_bench(wanted: &Wanted, target: &Path, bring: &[PathBuf]) -> Result<Exit> {
+    refuse_real(target, "ridata")?;
+    in_guest(wanted, &own_words()?, bring)
+}
+
+/// Refuses a directory or device of this machine.
+fn refuse_real(place: &Path, example: &str) -> Result<()> {
+    if bench_target::is_real(place) {
+        bail!(
+            "a guest has no disk of this machine: {} is not there; name an emulated device, for example {example} \
+             (`fonio device list`)",
+            place.display()
+        );
+    }
+    Ok(())
 }
 
 /// Runs `fonio device emulate` in a guest.
@@ -286,15 +301,17 @@ fn is_program(path: &Path) -> Result<bool> {
     Ok(start[..read] == *b"\x7fELF")
 }
 
-/// The needs of a command line, by its words. `fix` without a name tries all fixes, so it needs what they need.
+/// The needs of a command line, by its words and by its command: `fix` without a name tries all fixes, so it needs what
+/// they need.
 fn needs_of(words: &[String]) -> Vec<&'static Needs> {
     let parts: Vec<&str> = words.iter().flat_map(|word| word.split([',', '=', '+', ' '])).collect();
-    let of_fixes = ["f2fs", "nilfs2"];
-    let is_fix = parts.first() == Some(&"fix");
-    NEEDS
-        .iter()
-        .filter(|needs| parts.contains(&needs.word) || is_fix && of_fixes.contains(&needs.word))
-        .collect()
+    let of_command: &[&str] = match parts[..] {
+        ["fix", ..] => &["f2fs", "nilfs2"],
+        ["bench", "layers", ..] => &["mount"],
+        ["bench", ..] | ["device", "fit", ..] => &["fio"],
+        _ => &[],
+    };
+    NEEDS.iter().filter(|needs| parts.contains(&needs.word) || of_command.contains(&needs.word)).collect()
 }
 
 /// The command line without `--in KERNEL`.
@@ -350,5 +367,7 @@ mod tests {
         assert_eq!(names("fix --prove webbench --link wifi"), ["f2fs", "nilfs2", "--link"]);
         assert_eq!(names("device emulate ridata -- sh -c fio\u{20}--name=x"), ["fio"]);
         assert_eq!(names("run webbench --fs=vfat"), ["vfat"]);
+        assert_eq!(names("bench device ridata"), ["fio"]);
+        assert_eq!(names("bench layers ridata --fs vfat"), ["vfat", "mount"]);
     }
 }

@@ -1,13 +1,17 @@
 //! `fonio bench layers`.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use fonio_analysis::{Answer, Change};
 use fonio_core::ByteCount;
+use fonio_emulator::Emulated;
 use fonio_experiment::{Layer, LayerResult, Layers, LayersOptions, Trial, measure_layers};
 
 use crate::cli::{BenchLayers, Colour};
+use crate::commands::bench_target::{self, Subject};
+use crate::commands::lab;
 use crate::commands::run::{begin, roles};
 use crate::exit::Exit;
 use crate::output;
@@ -16,22 +20,43 @@ use crate::progress::Estimate;
 /// From the study's baseline to the default of `fonio mount`.
 const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=writeback", "mode=auto"];
 
+/// The seed of emulated devices.
+const SEED: u64 = 1;
+
 /// Measures each layer and names the one that loses most.
 pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
+    if let Some(kernel) = &arguments.emulated.guest {
+        return lab::run_bench(kernel, &arguments.dir, &[]);
+    }
     let stop = begin()?;
     let roles = roles()?;
+    let emulated = match Subject::of(&arguments.dir, &arguments.emulated)? {
+        Subject::Real(_) => None,
+        Subject::Profile(profile) => {
+            ensure!(
+                arguments.device.is_none(),
+                "an emulated device has a raw device of its own; leave out --device"
+            );
+            Some(OnProfile::start(profile, arguments)?)
+        }
+    };
+    let given = arguments.device.as_deref().zip(arguments.erase.as_deref());
+    let modes: Vec<&str> = arguments.modes.iter().map(String::as_str).collect();
     let options = LayersOptions {
-        dir: &arguments.dir,
+        dir: emulated.as_ref().map_or(&arguments.dir, |emulated| &emulated.dir),
         bytes: arguments.size,
         rounds: u32::from(arguments.rounds),
-        erase: arguments.device.as_deref().zip(arguments.erase.as_deref()),
-        modes: &MODES,
+        erase: emulated.as_ref().map(|emulated| (emulated.raw.as_path(), emulated.raw.as_path())).or(given),
+        modes: if modes.is_empty() { &MODES } else { &modes },
         roles: &roles,
         stop: &stop,
     };
     let mut estimate = Estimate::new();
     let found =
         measure_layers(&options, &mut |trial: &Trial<'_, Layer>| estimate.announce(trial, trial.name))?;
+    if let Some(emulated) = emulated {
+        emulated.stop()?;
+    }
     let mut out = io::stdout().lock();
     if arguments.json {
         serde_json::to_writer_pretty(&mut out, &found)?;
@@ -40,6 +65,31 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
         show(&found, output::wants_colour(colour), &mut out)?;
     }
     Ok(Exit::Fine)
+}
+
+/// Two new emulated devices of one profile: one with a file system, and one that is overwritten.
+struct OnProfile {
+    mounted: Emulated,
+    dir: PathBuf,
+    bare: Emulated,
+    raw: PathBuf,
+}
+
+impl OnProfile {
+    fn start(profile: &str, arguments: &BenchLayers) -> Result<OnProfile> {
+        let BenchLayers { emulated, filesystem, .. } = arguments;
+        let mounted = bench_target::start(profile, emulated, SEED, Some(*filesystem))?;
+        let dir = mounted.mount_dir().map(Path::to_owned).unwrap_or_default();
+        let bare = bench_target::start(profile, emulated, SEED, None)?;
+        let raw = bench_target::node(&bare)?;
+        Ok(OnProfile { mounted, dir, bare, raw })
+    }
+
+    fn stop(self) -> Result<()> {
+        self.bare.stop()?;
+        self.mounted.stop()?;
+        Ok(())
+    }
 }
 
 fn show(found: &Layers, colour: bool, out: &mut impl Write) -> io::Result<()> {

@@ -1,0 +1,105 @@
+//! What a benchmark measures: a directory or block device of this machine, or an emulated device that exists only for it.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use fonio_core::ByteCount;
+use fonio_emulator::{Emulated, Front, Options, ServeConfig, profile};
+use fonio_host::{Confirmation, Filesystem, Ledger};
+
+use crate::cli::EmulatedTarget;
+use crate::commands::emulate;
+
+/// What a benchmark measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// A directory or block device of this machine.
+    Real(&'a Path),
+    /// A device that is emulated from this profile.
+    Profile(&'a str),
+}
+
+impl<'a> Subject<'a> {
+    /// Finds out what `target` names, before anything is begun.
+    pub fn of(target: &'a Path, wanted: &EmulatedTarget) -> Result<Subject<'a>> {
+        if is_real(target) {
+            return Ok(Subject::Real(target));
+        }
+        let neither = || format!("{} is neither a directory nor a block device", target.display());
+        let name = target.to_str().with_context(neither)?;
+        profile::device(name, ByteCount(wanted.capacity), 0).with_context(neither)?;
+        Ok(Subject::Profile(name))
+    }
+}
+
+/// Whether `place` names something of this machine, which a guest does not have.
+pub fn is_real(place: &Path) -> bool {
+    let kind = fs::metadata(place).ok().map(|metadata| metadata.file_type());
+    place.starts_with("/dev") || kind.is_some_and(|kind| kind.is_dir() || kind.is_block_device())
+}
+
+/// Starts an emulated device, new and empty, with a file system that is mounted if there is one.
+pub fn start(
+    profile: &str,
+    wanted: &EmulatedTarget,
+    seed: u64,
+    filesystem: Option<Filesystem>,
+) -> Result<Emulated> {
+    if let Some(filesystem) = filesystem {
+        filesystem.check_kernel()?;
+    }
+    fonio_host::check_scheduler(&wanted.scheduler)?;
+    let options = Options {
+        serve: ServeConfig {
+            profile: profile.to_owned(),
+            capacity: ByteCount(wanted.capacity),
+            written: ByteCount(0),
+            seed,
+            dilate: 1.0,
+            image: None,
+            log: None,
+            faults: Vec::new(),
+            front: Front::Fuse(PathBuf::new()),
+        },
+        nbd: None,
+        through: None,
+        filesystem,
+        confirmation: Confirmation::NamedTwice,
+        mount: filesystem.map(|_| PathBuf::new()),
+        mount_options: String::new(),
+        scheduler: wanted.scheduler.clone(),
+        at_floor: false,
+        state_dir: Ledger::default_dir(),
+    };
+    let program = std::env::current_exe().context("cannot find the fonio executable")?;
+    Ok(Emulated::start(&options, emulate::server(&program))?)
+}
+
+/// Returns the block device of an emulated device.
+pub fn node(emulated: &Emulated) -> Result<PathBuf> {
+    match emulated.device() {
+        Some(device) => Ok(device.to_owned()),
+        None => bail!("the emulated device has no block device"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_of_this_machine_or_a_profile() {
+        let wanted = EmulatedTarget { capacity: 64 << 20, scheduler: "none".to_owned(), guest: None };
+        let of = |target: &'static str| Subject::of(Path::new(target), &wanted);
+        assert_eq!(of("/tmp").expect("it is there"), Subject::Real(Path::new("/tmp")));
+        // Opening it says why it cannot be measured.
+        assert_eq!(of("/dev/no-such").expect("it is named"), Subject::Real(Path::new("/dev/no-such")));
+        for profile in ["ridata", "raid0:ridata+kingston"] {
+            assert_eq!(of(profile).expect("it is shipped"), Subject::Profile(profile));
+        }
+        let refused = format!("{:#}", of("no-such-card").expect_err("there is none"));
+        assert!(refused.starts_with("no-such-card is neither a directory nor a block device: "), "{refused}");
+    }
+}

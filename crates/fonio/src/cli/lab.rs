@@ -1,5 +1,7 @@
 //! The command line of `fonio lab`.
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
 use fonio_lab::Wanted;
 
@@ -20,6 +22,23 @@ pub enum Lab {
         /// The kernels: 6.12, 6.12.117, newest.
         #[arg(value_name = "KERNEL", default_value = "lab")]
         kernels: Vec<Wanted>,
+    },
+    /// Run a command in a guest that has fonio, every file system, and the programs that guests can have. Example: fonio lab
+    /// run 6.12 -- sh compare.sh
+    Run {
+        /// The kernel: 6.12, 6.12.117, newest.
+        #[arg(value_name = "KERNEL", default_value = "lab")]
+        kernel: Wanted,
+        /// Also copy these files and directories into the guest, to the same paths. Files that the command line names are
+        /// copied without it.
+        #[arg(long, value_name = "PATH", value_delimiter = ',')]
+        with: Vec<PathBuf>,
+        /// Bring these files and directories back, if they exist when the command ends.
+        #[arg(long, value_name = "PATH", value_delimiter = ',')]
+        bring: Vec<PathBuf>,
+        /// The command. It runs in this directory; its exit code is that of fonio.
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<String>,
     },
     /// Start a shell in a guest, on this terminal; `exit` ends the guest.
     Shell {

@@ -72,6 +72,10 @@ pub fn run(command: &Lab) -> Result<Exit> {
         Lab::List { all, json } => list(*all, *json)?,
         Lab::Fetch { kernels } => fetch(kernels)?,
         Lab::Shell { kernel } => shell(kernel)?,
+        Lab::Run { kernel, with, bring, command } => {
+            let everything = NEEDS.iter().collect();
+            return in_guest(kernel, &Guests { words: command, needs: everything, with, bring });
+        }
     }
     Ok(Exit::Fine)
 }
@@ -192,7 +196,7 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
     }
     let mut bring = vec![out.clone()];
     bring.extend(setup.html.clone());
-    let result = in_guest(wanted, &words, &bring);
+    let result = fonio_in_guest(wanted, &words, &bring);
     // The directory that the guest's results replace; it is still there, and empty, if the command failed.
     let _ = fs::remove_dir(&out);
     result
@@ -201,7 +205,7 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
 /// Runs a benchmark of `target` in a guest. It writes the files `bring`.
 pub fn run_bench(wanted: &Wanted, target: &Path, bring: &[PathBuf]) -> Result<Exit> {
     refuse_real(target, "ridata")?;
-    in_guest(wanted, &own_words()?, bring)
+    fonio_in_guest(wanted, &own_words()?, bring)
 }
 
 /// Refuses a directory or device of this machine.
@@ -226,7 +230,7 @@ pub fn run_emulated(wanted: &Wanted, arguments: &Emulate) -> Result<Exit> {
     if arguments.workload.is_empty() && !arguments.floor {
         bail!("a guest ends with its command: write one after `--`");
     }
-    in_guest(wanted, &own_words()?, arguments.log.as_slice())
+    fonio_in_guest(wanted, &own_words()?, arguments.log.as_slice())
 }
 
 /// This command line without `--in`.
@@ -237,27 +241,42 @@ fn own_words() -> Result<Vec<String>> {
     without_in(std::env::args_os().skip(1)).into_iter().map(text).collect()
 }
 
-/// Runs fonio with `words` in a guest, in this directory. Files that the command line names are there too. The files and
-/// directories `bring` come back.
-fn in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit> {
+/// Runs fonio with `words` in a guest. The files and directories `bring` come back.
+fn fonio_in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit> {
+    let mut command = vec!["fonio".to_owned()];
+    command.extend_from_slice(words);
+    in_guest(wanted, &Guests { words: &command, needs: needs_of(words), with: &[], bring })
+}
+
+/// A command in a guest.
+struct Guests<'a> {
+    words: &'a [String],
+    needs: Vec<&'static Needs>,
+    /// Files and directories that are copied into the guest, besides those that `words` name.
+    with: &'a [PathBuf],
+    /// Files and directories that come back.
+    bring: &'a [PathBuf],
+}
+
+/// Runs a command in a guest, in this directory.
+fn in_guest(wanted: &Wanted, task: &Guests<'_>) -> Result<Exit> {
     let stop = signals::watch()?;
     fonio_lab::check()?;
     let archive = Archive::open()?;
     let here = std::env::current_dir().context("cannot find the current directory")?;
-    let mut guest = guest(&archive, wanted, Shape::Bench, &needs_of(words))?;
-    let bring: Vec<PathBuf> = bring.iter().map(|path| here.join(path)).collect();
-    for input in words.iter().flat_map(|word| word.split(',')).map(|word| here.join(word)) {
-        if !input.is_file() || bring.iter().any(|path| input.starts_with(path)) {
-            continue;
-        }
-        if is_program(&input)? {
+    let mut guest = guest(&archive, wanted, Shape::Bench, &task.needs)?;
+    let bring: Vec<PathBuf> = task.bring.iter().map(|path| here.join(path)).collect();
+    let named = task.words.iter().flat_map(|word| word.split(',')).map(|word| here.join(word));
+    let named = named.filter(|input| input.is_file() && !bring.iter().any(|path| input.starts_with(path)));
+    for input in named.chain(task.with.iter().map(|path| here.join(path))) {
+        if input.is_file() && is_program(&input)? {
             guest.files.add_program(&input, &input)?;
         } else {
             guest.files.add_copy(&input, &input)?;
         }
     }
-    let mut command = vec!["env".to_owned(), format!("COLUMNS={}", columns()), "fonio".to_owned()];
-    command.extend_from_slice(words);
+    let mut command = vec!["env".to_owned(), format!("COLUMNS={}", columns())];
+    command.extend_from_slice(task.words);
     // In the directory of the results, so that they are only renamed, and a killed run leaves nothing elsewhere.
     let staging = match bring.first().filter(|path| path.is_dir()) {
         Some(results) => tempfile::Builder::new().prefix(".guest-").tempdir_in(results),

@@ -39,6 +39,14 @@ pub enum ExperimentError {
         /// The value.
         value: String,
     },
+    /// The description of an array is invalid.
+    #[error("{place}: {reason}")]
+    BadArray {
+        /// The description.
+        place: String,
+        /// The reason.
+        reason: String,
+    },
     /// An error of the test bed.
     #[error(transparent)]
     Host(#[from] HostError),

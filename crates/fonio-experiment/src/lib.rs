@@ -37,7 +37,7 @@ pub use matrix::{Combination, Matrix};
 pub use report::document;
 pub use run::{Run, RunOptions, run_once};
 pub use series::{RunFigures, Series, Variation, VariationResult, fastest, run_series, variations};
-pub use setup::{Conditions, Medium, Setup, Storage};
+pub use setup::{Conditions, MdRaid0, Medium, Member, Setup, Storage};
 pub use task::{do_task, start_task};
 pub use test_bed::{Roles, TestBed};
 pub use trial::{Arm, PILOT_ROUNDS, Plan, Rounds, RunTimes, Timed, Trial};

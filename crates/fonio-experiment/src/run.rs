@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use fonio_core::{ByteCount, Mark, RowSink, Timestamp};
+use fonio_core::{ByteCount, Mark, Nanos, RowSink, Timestamp};
 use fonio_emulator::ServeReport;
 use fonio_host::{ConfinedCpu, Entry, Step};
 use fonio_record::{Progress, RecordOptions, StopReason, record_with};
@@ -54,6 +54,8 @@ pub struct Run {
     pub marks: Vec<fonio_workload::Mark>,
     /// The report of each emulated device, with its profile.
     pub devices: Vec<(String, ServeReport)>,
+    /// The processor time that serving the emulated devices took during the run.
+    pub server_cpu: Nanos,
 }
 
 /// Runs the workload once and records to `out`.
@@ -89,6 +91,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     }
     bed.forget_caches()?;
     bed.pace()?;
+    let cpu_before = server_cpu(&bed.reports()?);
     check_stop(options.stop)?;
 
     let finished = record_task(&bed, options, socket, &result, out)?;
@@ -97,7 +100,14 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     worker.end(&mut bed)?;
     let (devices, usable) = (bed.reports()?, bed.usable());
     bed.close()?;
-    Ok(Run { outcome, usable, recording: out.to_owned(), analysed: Analysed::of(out)?, marks, devices })
+    let server_cpu = Nanos(server_cpu(&devices) - cpu_before);
+    let analysed = Analysed::of(out)?;
+    Ok(Run { outcome, usable, recording: out.to_owned(), analysed, marks, devices, server_cpu })
+}
+
+/// Nanoseconds of processor time that the serving processes have used since their start.
+fn server_cpu(devices: &[(String, ServeReport)]) -> u64 {
+    devices.iter().map(|(_, report)| report.cpu_ns.0).sum()
 }
 
 /// Starts the prepared task under the recorder and waits for its end. Returns `None` if the task wrote no result.

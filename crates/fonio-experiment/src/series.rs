@@ -131,6 +131,8 @@ pub struct RunFigures {
     pub sync_write_share: Option<f64>,
     /// Share of the run time with a request in flight.
     pub busy_share: Option<f64>,
+    /// Seconds of processor time that serving the emulated devices took during the run.
+    pub server_cpu_s: f64,
     /// The report's verdict.
     pub verdict: String,
     /// Duration of each phase in seconds.
@@ -170,6 +172,7 @@ impl RunFigures {
             flushes: analysis.flushes.flushes,
             sync_write_share: analysis.latency.shares.as_ref().map(|shares| shares.write_sync),
             busy_share: analysis.io_share.all.as_ref().map(|share| share.busy_union_share),
+            server_cpu_s: run.server_cpu.as_secs_f64(),
             verdict: analysis.verdict.clone(),
             phases_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_none())),
             spans_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_some())),

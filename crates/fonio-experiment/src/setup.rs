@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use fonio_core::quantity::parse_bytes;
 use fonio_core::{ByteCount, Unit};
 use fonio_host::{Confirmation, CpuShare, Filesystem, LinkRates};
 use fonio_workload::Overrides;
@@ -25,6 +26,76 @@ pub enum Storage {
     },
     /// A device emulated from this profile.
     Profile(String),
+    /// A RAID-0 array that the kernel's md driver makes of emulated devices.
+    MdRaid0(MdRaid0),
+}
+
+/// The emulated devices of an array, written `md-raid0:ridata+transcend@512MiB`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MdRaid0 {
+    /// At least two.
+    pub members: Vec<Member>,
+}
+
+/// A device of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The profile.
+    pub profile: String,
+    /// Its size; `None` for its share of the setup's size.
+    pub size: Option<ByteCount>,
+}
+
+impl MdRaid0 {
+    const PREFIX: &str = "md-raid0:";
+
+    /// The size of md's stripes: that of the emulated RAID-0, and of the study's.
+    pub const CHUNK: ByteCount = ByteCount(4096);
+
+    /// Parses the name of an array; `None` if it is another place.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::BadArray`].
+    pub fn parse(place: &str) -> Option<Result<MdRaid0, ExperimentError>> {
+        let names = place.strip_prefix(Self::PREFIX)?;
+        let bad = |reason: String| ExperimentError::BadArray { place: place.to_owned(), reason };
+        let member = |text: &str| {
+            let (profile, size) = match text.split_once('@') {
+                Some((profile, size)) => {
+                    let bytes = parse_bytes(size).map_err(|error| bad(error.to_string()))?;
+                    (profile, Some(ByteCount(bytes)))
+                }
+                None => (text, None),
+            };
+            Ok(Member { profile: profile.to_owned(), size })
+        };
+        let members: Result<Vec<Member>, ExperimentError> = names.split('+').map(member).collect();
+        Some(match members {
+            Ok(members) if members.len() < 2 => {
+                Err(bad("write at least two devices with a + between them".to_owned()))
+            }
+            members => members.map(|members| MdRaid0 { members }),
+        })
+    }
+
+    /// Returns the profile and the size of each device, if those without a size share `total` equally.
+    pub fn sized(&self, total: ByteCount) -> impl Iterator<Item = (&str, ByteCount)> {
+        let share = total.0 / self.members.len() as u64 / Self::CHUNK.0 * Self::CHUNK.0;
+        self.members
+            .iter()
+            .map(move |member| (member.profile.as_str(), member.size.unwrap_or(ByteCount(share))))
+    }
+}
+
+impl fmt::Display for MdRaid0 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let member = |member: &Member| match member.size {
+            Some(size) => format!("{}@{}", member.profile, size.to_exact_text()),
+            None => member.profile.clone(),
+        };
+        write!(f, "{}{}", Self::PREFIX, self.members.iter().map(member).collect::<Vec<_>>().join("+"))
+    }
 }
 
 impl fmt::Display for Storage {
@@ -32,6 +103,7 @@ impl fmt::Display for Storage {
         match self {
             Storage::Directory(path) | Storage::Device { path, .. } => path.display().fmt(f),
             Storage::Profile(name) => f.write_str(name),
+            Storage::MdRaid0(array) => array.fmt(f),
         }
     }
 }
@@ -50,10 +122,12 @@ pub enum Medium {
 pub struct Setup {
     /// The storage that the workload runs on.
     pub storage: Storage,
-    /// The size of an emulated device.
+    /// The size of an emulated device, or of all devices of an array together.
     pub size: ByteCount,
     /// The factor by which emulated devices are slower than their models.
     pub dilate: f64,
+    /// Faults of the emulated device (`fonio_emulator::Fault`); of an array, those of its last device.
+    pub faults: Vec<String>,
     /// The file system to make on a device; unused for a folder, which already has one.
     pub filesystem: Filesystem,
     /// Mount options, separated by commas.
@@ -112,6 +186,7 @@ impl Setup {
             storage,
             size: ByteCount(2 << 30),
             dilate: 1.0,
+            faults: Vec::new(),
             filesystem: Filesystem::Ext4,
             mount_options: Vec::new(),
             scheduler: None,
@@ -138,9 +213,39 @@ impl Setup {
         if self.owns_filesystem() {
             self.filesystem.check_kernel()?;
         }
+        if matches!(self.storage, Storage::MdRaid0(_)) {
+            fonio_host::check_md_raid0()?;
+        }
         if let Some(scheduler) = &self.scheduler {
             fonio_host::check_scheduler(scheduler)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_is_written_with_its_devices() {
+        let sized = |place: &str| {
+            let array = MdRaid0::parse(place).expect("an array").map_err(|error| error.to_string())?;
+            let members = array.sized(ByteCount(10 << 20)).map(|(name, size)| format!("{name} {}", size.0));
+            Ok(members.collect::<Vec<_>>())
+        };
+        assert_eq!(sized("md-raid0:a+b"), Ok(vec!["a 5242880".to_owned(), "b 5242880".to_owned()]));
+        assert_eq!(sized("md-raid0:a@1MiB+b"), Ok(vec!["a 1048576".to_owned(), "b 5242880".to_owned()]));
+        assert_eq!(sized("md-raid0:a+a+a").map(|members| members.len()), Ok(3));
+        for place in ["md-raid0:a+b", "md-raid0:a@512MiB+b+c@1GiB"] {
+            assert_eq!(MdRaid0::parse(place).expect("an array").expect("two devices").to_string(), place);
+        }
+        for (place, reason) in [
+            ("md-raid0:a", "md-raid0:a: write at least two devices with a + between them"),
+            ("md-raid0:a@1+b", "md-raid0:a@1+b: `1` is not a size; use a number with KiB, MiB or GiB"),
+        ] {
+            assert_eq!(sized(place), Err::<Vec<String>, _>(reason.to_owned()));
+        }
+        assert!(MdRaid0::parse("raid0:a+b").is_none() && MdRaid0::parse("ridata").is_none());
     }
 }

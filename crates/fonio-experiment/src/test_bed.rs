@@ -11,14 +11,14 @@ use std::sync::atomic::AtomicBool;
 use fonio_core::ByteCount;
 use fonio_emulator::ServeReport;
 use fonio_emulator::{Emulated, Front, Options, ServeConfig};
-use fonio_host::{Cleaner, Confirmation, Filesystem, Ledger, Link, Step};
+use fonio_host::{Cleaner, Confirmation, Filesystem, Ledger, Link, MdArray, Step};
 use fonio_record::Selector;
 use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
 
 use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
-use crate::setup::{Medium, Setup, Storage};
+use crate::setup::{MdRaid0, Medium, Setup, Storage};
 
 /// Size of a place in memory: more than any workload writes. Memory is only used as data are written.
 const MEMORY_PLACE: u64 = 1 << 30;
@@ -44,6 +44,14 @@ pub struct Roles {
     pub mount: Vec<String>,
 }
 
+/// An emulated device to be started.
+struct NewDevice<'a> {
+    profile: &'a str,
+    size: ByteCount,
+    seed: u64,
+    faults: &'a [String],
+}
+
 /// The devices, file systems, directories, link and server of a setup.
 #[derive(Debug)]
 pub struct TestBed {
@@ -52,6 +60,9 @@ pub struct TestBed {
     cleaner: Option<Cleaner>,
     /// The root of the file system that was made for the workload, and the bytes for files on it.
     made: Option<(PathBuf, ByteCount)>,
+    /// An array and its mount, which use the devices. It was opened before theirs, so that a later process undoes it first,
+    /// too.
+    array: Option<Ledger>,
     devices: Vec<(String, Emulated)>,
     /// `None` after the test bed is closed.
     ledger: Option<Ledger>,
@@ -146,6 +157,7 @@ impl TestBed {
             server: None,
             cleaner: None,
             made: None,
+            array: None,
             devices: Vec::new(),
             ledger: Some(ledger),
             places: BTreeMap::new(),
@@ -247,6 +259,7 @@ impl TestBed {
     pub fn close(mut self) -> Result<(), ExperimentError> {
         self.stop_server();
         self.cleaner = None;
+        self.stop_array()?;
         for (_, device) in std::mem::take(&mut self.devices) {
             device.stop()?;
         }
@@ -279,14 +292,15 @@ impl TestBed {
                 Ok(dir)
             }
             Storage::Profile(profile) => {
-                let (size, filesystem) = (setup.size, setup.filesystem);
+                let device = NewDevice { profile, size: setup.size, seed, faults: &setup.faults };
                 let options = setup.mount_options.join(",");
-                let dir = self.emulate(profile, size, filesystem, &options, setup, seed, roles)?;
+                let dir = self.emulate_mounted(&device, setup.filesystem, &options, setup, roles)?;
                 let device = self.devices.last().and_then(|(_, device)| device.device());
                 let device = device.expect("it is a block device").to_owned();
                 self.is_made(setup, &device, &dir)?;
                 Ok(dir)
             }
+            Storage::MdRaid0(array) => self.array(array, setup, seed, roles),
         }
     }
 
@@ -313,40 +327,90 @@ impl TestBed {
                 let known = fonio_emulator::profile::load(profile)?;
                 let size = known.limits(None).map_or(setup.size, |limits| limits.capacity);
                 let size = ByteCount(size.0.min(setup.size.0));
-                self.emulate(profile, size, Filesystem::Ext4, "", setup, seed, roles)
+                let device = NewDevice { profile, size, seed, faults: &[] };
+                self.emulate_mounted(&device, Filesystem::Ext4, "", setup, roles)
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each is one column of what a device is")]
-    fn emulate(
+    /// Starts the devices of an array, and mounts a file system on the array.
+    fn array(
         &mut self,
-        profile: &str,
-        size: ByteCount,
-        filesystem: Filesystem,
-        mount_options: &str,
+        array: &MdRaid0,
         setup: &Setup,
         seed: u64,
         roles: &Roles,
     ) -> Result<PathBuf, ExperimentError> {
+        self.array = Some(Ledger::open(&Ledger::default_dir())?);
+        let (mut nodes, last) = (Vec::new(), array.members.len() - 1);
+        for (at, (profile, size)) in array.sized(setup.size).enumerate() {
+            // Two cards of one kind do not make the same random choices.
+            let seed = seed ^ (at as u64) << 32;
+            let faults = if at == last { &setup.faults[..] } else { &[] };
+            nodes.push(self.emulate(&NewDevice { profile, size, seed, faults }, None, "", setup, roles)?);
+        }
+        self.unpace()?;
+        let ledger = self.array.as_mut().expect("it was opened above");
+        let striped = MdArray::striped(ledger, &nodes, MdRaid0::CHUNK)?;
+        setup.filesystem.make(striped.path())?;
+        let options = setup.mount_options.join(",");
+        let (dir, _) = fonio_host::mount(ledger, striped.path(), setup.filesystem, None, &options)?;
+        self.watched = vec![Selector::Device(striped.path().into())];
+        self.is_made(setup, striped.path(), &dir)?;
+        self.pace()?;
+        Ok(dir)
+    }
+
+    /// Unmounts and stops the array. What is still in memory is written at once, not at the speed of the devices.
+    fn stop_array(&mut self) -> Result<(), ExperimentError> {
+        let Some(array) = self.array.take() else { return Ok(()) };
+        // If a device's process has ended, the array is stopped nevertheless.
+        let _ = self.unpace();
+        Ok(array.close()?)
+    }
+
+    /// Starts an emulated device with a file system, and returns the directory on which it is mounted.
+    fn emulate_mounted(
+        &mut self,
+        device: &NewDevice<'_>,
+        filesystem: Filesystem,
+        mount_options: &str,
+        setup: &Setup,
+        roles: &Roles,
+    ) -> Result<PathBuf, ExperimentError> {
+        self.emulate(device, Some(filesystem), mount_options, setup, roles)?;
+        let (_, device) = self.devices.last().expect("it was started");
+        Ok(device.mount_dir().expect("it was asked to be mounted").to_owned())
+    }
+
+    /// Starts an emulated device, mounted if it has a file system, and returns its node.
+    fn emulate(
+        &mut self,
+        device: &NewDevice<'_>,
+        filesystem: Option<Filesystem>,
+        mount_options: &str,
+        setup: &Setup,
+        roles: &Roles,
+    ) -> Result<PathBuf, ExperimentError> {
+        let profile = device.profile.to_owned();
         let options = Options {
             serve: ServeConfig {
-                profile: profile.to_owned(),
-                capacity: size,
+                profile: profile.clone(),
+                capacity: device.size,
                 // A used card has no part that was never written.
-                written: size,
-                seed,
+                written: device.size,
+                seed: device.seed,
                 dilate: setup.dilate,
                 image: None,
                 log: None,
-                faults: Vec::new(),
+                faults: device.faults.to_vec(),
                 front: Front::Fuse(PathBuf::new()),
             },
             nbd: None,
             through: None,
-            filesystem: Some(filesystem),
+            filesystem,
             confirmation: Confirmation::NamedTwice,
-            mount: Some(PathBuf::new()),
+            mount: filesystem.map(|_| PathBuf::new()),
             mount_options: mount_options.to_owned(),
             scheduler: setup.scheduler.clone().unwrap_or_else(|| NO_SCHEDULER.to_owned()),
             at_floor: setup.at_floor,
@@ -355,11 +419,10 @@ impl TestBed {
         let mut command = Command::new(&roles.program);
         command.args(&roles.serve_device);
         let device = Emulated::start(&options, command)?;
-        let dir = device.mount_dir().expect("it was asked to be mounted").to_owned();
         let node = device.device().expect("it is a block device").to_owned();
-        self.watched.push(Selector::Device(node.into()));
-        self.devices.push((profile.to_owned(), device));
-        Ok(dir)
+        self.watched.push(Selector::Device(node.clone().into()));
+        self.devices.push((profile, device));
+        Ok(node)
     }
 
     fn start_server(&mut self, setup: &Setup, roles: &Roles) -> Result<(), ExperimentError> {
@@ -410,6 +473,8 @@ impl Drop for TestBed {
     fn drop(&mut self) {
         self.stop_server();
         self.cleaner = None;
+        // What could not be undone stays in the ledger.
+        let _ = self.stop_array();
     }
 }
 

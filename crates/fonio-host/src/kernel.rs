@@ -59,7 +59,7 @@ fn offers(lists: &[Vec<String>], name: &str) -> bool {
     nothing_known || lists.iter().flatten().any(|offered| offered == name)
 }
 
-fn not_in_kernel(what: &str) -> HostError {
+pub(crate) fn not_in_kernel(what: &str) -> HostError {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     HostError::NotInKernel { release, what: what.to_owned() }
 }

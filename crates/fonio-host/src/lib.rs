@@ -1,6 +1,6 @@
 //! The test bed: makes the devices, mounts and settings that a workload needs on a Linux host, and removes them.
 //!
-//! It makes loop devices, ublk devices, and file systems on them, mounts them, and sets schedulers and queue depths.
+//! It makes loop devices, ublk devices, RAID-0 arrays, and file systems on them, mounts them, and sets schedulers and queue depths.
 //! Every change that outlives a process is written into a [`Ledger`] first. The ledger undoes the changes when it is
 //! dropped; if the process was killed, [`Ledger::recover`] in the next process does.
 //!
@@ -26,6 +26,7 @@ mod kernel;
 mod ledger;
 mod link;
 mod loop_device;
+mod md;
 mod mount;
 mod opened;
 mod program;
@@ -42,6 +43,7 @@ pub use kernel::check_scheduler;
 pub use ledger::{Entry, Ledger, Recovery, Step};
 pub use link::{Link, LinkRates};
 pub use loop_device::{LoopDevice, LoopOptions};
+pub use md::{MdArray, check_md_raid0};
 pub use mount::{mount, mount_tmpfs, mounts_under, unmount};
 pub use opened::{OpenWatch, Opened};
 pub use program::run;

@@ -62,6 +62,13 @@ pub enum Step {
         /// The number that the kernel stores with it, by which we recognise it as ours.
         tag: u64,
     },
+    /// An md array was added.
+    Md {
+        /// Its number: N of `/dev/mdN`.
+        number: u32,
+        /// The names of its devices, such as `ublkb700`, by which we recognise it as ours.
+        devices: Vec<String>,
+    },
     /// A file system was mounted.
     Mount {
         /// The mount point.
@@ -224,9 +231,20 @@ impl Ledger {
     /// [`HostError::Ledger`] if a ledger is damaged, or [`HostError::System`] if `dir` cannot be read.
     pub fn recover(dir: &Path) -> Result<Recovery, HostError> {
         let mut recovery = Recovery::default();
+        Self::recover_all(dir, &mut recovery)?;
+        if !recovery.failed.is_empty() && !recovery.undone.is_empty() {
+            // What could not be undone may have waited for what was undone after it: an array is busy until the requests to
+            // its devices fail, whose server was killed.
+            recovery.failed.clear();
+            Self::recover_all(dir, &mut recovery)?;
+        }
+        Ok(recovery)
+    }
+
+    fn recover_all(dir: &Path, recovery: &mut Recovery) -> Result<(), HostError> {
         let listing = match fs::read_dir(dir) {
             Ok(listing) => listing,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(recovery),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(HostError::system("list", dir)(error)),
         };
         let mut paths = Vec::new();
@@ -237,10 +255,7 @@ impl Ledger {
             }
         }
         paths.sort();
-        for path in paths {
-            recover_one(path, &mut recovery)?;
-        }
-        Ok(recovery)
+        paths.into_iter().try_for_each(|path| recover_one(path, recovery))
     }
 
     /// Writes a line and its end with one call. A killed writer thus leaves a complete line, or a last line without an

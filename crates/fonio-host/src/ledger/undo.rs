@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::{Step, remove_file};
-use crate::{HostError, cpu_share, link, loop_device, mount, ublk};
+use crate::{HostError, cpu_share, link, loop_device, md, mount, ublk};
 
 /// Undoes `step`. Succeeds if there is nothing to undo.
 pub(super) fn undo(step: &Step) -> Result<(), HostError> {
@@ -28,6 +28,7 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
         }
         Step::Loop { number, backing } => loop_device::remove(*number, backing),
         Step::Ublk { number, tag } => ublk::remove(*number, *tag),
+        Step::Md { number, devices } => md::remove(*number, devices),
         Step::Mount { dir, source } => mount::undo(dir, source),
         Step::Cgroup { path } => cpu_share::undo(path),
         Step::Setting { path, was } => match fs::write(path, was) {
@@ -67,6 +68,7 @@ impl fmt::Display for Step {
             Step::Process { id, .. } => write!(f, "process {}", id.pid),
             Step::Loop { number, .. } => write!(f, "/dev/loop{number}"),
             Step::Ublk { number, .. } => write!(f, "/dev/ublkb{number}"),
+            Step::Md { number, .. } => write!(f, "/dev/md{number}"),
             Step::Mount { dir, .. } => write!(f, "mount on {}", dir.display()),
             Step::Cgroup { path } => write!(f, "control group {}", path.display()),
             Step::Setting { path, was } => write!(f, "{} set to {was} again", path.display()),

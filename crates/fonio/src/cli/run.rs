@@ -101,8 +101,8 @@ pub struct Fix {
 /// Where a workload runs, on what, how often.
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
-    /// Run on this directory, block device, or emulated device (a profile of `fonio device list`). Separate several by
-    /// commas.
+    /// Run on this directory, block device, emulated device (a profile of `fonio device list`), or array of emulated devices
+    /// (md-raid0:ridata+transcend, made by the kernel's md driver). Separate several by commas.
     #[arg(long, value_name = "PLACE", value_delimiter = ',', default_value = SetupArgs::ON_DEFAULT)]
     pub on: Vec<String>,
     /// Run everything in a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest. Its clock does not
@@ -112,13 +112,17 @@ pub struct SetupArgs {
     /// Confirm that this block device may be overwritten.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
-    /// Size of an emulated device.
+    /// Size of an emulated device, or of all devices of an array together.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
     /// Slow emulated devices down by this factor, if this machine is too slow to emulate them in real time. The processor
     /// is not slowed down: compare run times only with those at the same factor.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = super::emulate::parse_dilation)]
     pub dilate: f64,
+    /// Inject a fault into the emulated device, such as vanish:after=10s (`fonio device emulate --help` lists them); into the
+    /// last device of an array. Repeatable.
+    #[arg(long, value_name = "KIND:SETTINGS")]
+    pub fault: Vec<String>,
     /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat. Separate several by commas.
     /// Default: ext4.
     #[arg(long = "fs", value_name = "NAME", value_delimiter = ',')]

@@ -12,13 +12,16 @@ const IN: &str = "--in";
 /// A guest whose kernel has all file systems and schedulers that fonio knows.
 const GUEST: &str = "lab:6.12";
 
+/// The driver of arrays, as [`fonio_host::check_md_raid0`] names it.
+const MD_RAID0: &str = "md RAID-0";
+
 /// The schedulers of Linux. Another name is a mistake, which a guest does not mend.
 const SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
 
 /// Turns `error` into that of the command line. If a guest can run `setups`, adds the line that does so.
 pub fn explain<'a>(error: ExperimentError, setups: impl IntoIterator<Item = &'a Setup>) -> anyhow::Error {
     // A guest does not have the machine's directories and devices.
-    let moves = setups.into_iter().all(|setup| matches!(setup.storage, Storage::Profile(_)));
+    let moves = setups.into_iter().all(|setup| is_emulated(&setup.storage));
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match &error {
         ExperimentError::Host(HostError::NotInKernel { what, .. }) if moves && guest_has(what) => {
@@ -31,7 +34,14 @@ pub fn explain<'a>(error: ExperimentError, setups: impl IntoIterator<Item = &'a 
     }
 }
 
+fn is_emulated(storage: &Storage) -> bool {
+    matches!(storage, Storage::Profile(_) | Storage::MdRaid0(_))
+}
+
 fn guest_has(what: &str) -> bool {
+    if what == MD_RAID0 {
+        return true;
+    }
     match what.strip_prefix("scheduler ") {
         Some(scheduler) => SCHEDULERS.contains(&scheduler),
         None => Filesystem::ALL.iter().any(|filesystem| filesystem.kernel_name() == what),
@@ -92,6 +102,7 @@ mod tests {
             ("nilfs2", true),
             ("ext3", true),
             ("scheduler bfq", true),
+            ("md RAID-0", true),
             ("scheduler no-such", false),
             ("zfs", false),
         ] {

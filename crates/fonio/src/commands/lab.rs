@@ -36,7 +36,7 @@ const MODULES: &[&str] = &[
 
 /// What a word of the command line needs in the guest.
 struct Needs {
-    /// The word: the name of a file system, of a command, or an option.
+    /// The word: the name of a file system, of a command, or an option. With a colon at its end: the start of a word.
     word: &'static str,
     packages: &'static [&'static str],
     tools: &'static [&'static str],
@@ -63,6 +63,7 @@ const NEEDS: &[Needs] = &[
     Needs { word: "sqlite3", packages: &["sqlite3"], tools: &["sqlite3"], modules: &[] },
     // Benchmarks start fio with an option of setpriv that busybox does not have.
     Needs { word: "fio", packages: &["fio", "util-linux"], tools: &["fio", "setpriv"], modules: &[] },
+    Needs { word: "md-raid0:", packages: &[], tools: &[], modules: &["md_mod", "raid0"] },
     Needs { word: "mount", packages: &[], tools: &[], modules: &["fuse"] },
 ];
 
@@ -330,7 +331,13 @@ fn needs_of(words: &[String]) -> Vec<&'static Needs> {
         ["bench", ..] | ["device", "fit", ..] => &["fio"],
         _ => &[],
     };
-    NEEDS.iter().filter(|needs| parts.contains(&needs.word) || of_command.contains(&needs.word)).collect()
+    let names = |part: &&str, needs: &Needs| match needs.word.strip_suffix(':') {
+        Some(_) => part.starts_with(needs.word),
+        None => *part == needs.word,
+    };
+    let wants =
+        |needs: &&Needs| parts.iter().any(|part| names(part, needs)) || of_command.contains(&needs.word);
+    NEEDS.iter().filter(wants).collect()
 }
 
 /// The command line without `--in KERNEL`.
@@ -387,6 +394,7 @@ mod tests {
         assert_eq!(names("device emulate ridata -- sh -c fio\u{20}--name=x"), ["fio"]);
         assert_eq!(names("run webbench --fs=vfat"), ["vfat"]);
         assert_eq!(names("bench device ridata"), ["fio"]);
+        assert_eq!(names("run webbench --on ridata,md-raid0:ridata+kingston"), ["md-raid0:"]);
         assert_eq!(names("bench layers ridata --fs vfat"), ["vfat", "mount"]);
     }
 }

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use fonio_core::ByteCount;
+use fonio_emulator::Fault;
 use fonio_experiment::{
-    Arm, Candidate, Combination, Matrix, Roles, Rounds, RunOptions, Setup, Storage, Variation, do_task,
-    document, fastest, run_series, serve_http, start_task, variations,
+    Arm, Candidate, Combination, Matrix, MdRaid0, Roles, Rounds, RunOptions, Setup, Storage, Variation,
+    do_task, document, fastest, run_series, serve_http, start_task, variations,
 };
 use fonio_host::{Confirmation, Ledger};
 use fonio_report::Document;
@@ -274,15 +275,32 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
             fonio_host::check_empty(path, confirmation)?;
             Storage::Device { path: path.to_owned(), confirmation: Confirmation::NamedTwice }
         }
-        _ => {
-            // An invalid profile is reported before anything is begun.
-            fonio_emulator::profile::device(place, ByteCount(arguments.size), arguments.seed)
-                .with_context(|| format!("{place} is neither a directory nor a block device"))?;
-            Storage::Profile(place.to_owned())
-        }
+        // An invalid profile is reported before anything is begun.
+        _ => match MdRaid0::parse(place).transpose()? {
+            Some(array) => {
+                for (profile, size) in array.sized(ByteCount(arguments.size)) {
+                    fonio_emulator::profile::device(profile, size, arguments.seed)
+                        .with_context(|| format!("{place} cannot be made"))?;
+                }
+                Storage::MdRaid0(array)
+            }
+            None => {
+                fonio_emulator::profile::device(place, ByteCount(arguments.size), arguments.seed)
+                    .with_context(|| format!("{place} is neither a directory nor a block device"))?;
+                Storage::Profile(place.to_owned())
+            }
+        },
     };
+    for text in &arguments.fault {
+        text.parse::<Fault>()?;
+    }
+    let emulated = matches!(storage, Storage::Profile(_) | Storage::MdRaid0(_));
     ensure!(
-        arguments.dilate == 1.0 || matches!(storage, Storage::Profile(_)),
+        emulated || arguments.fault.is_empty(),
+        "--fault needs an emulated device; {place} is a real one"
+    );
+    ensure!(
+        emulated || arguments.dilate == 1.0,
         "--dilate slows down emulated devices, and {place} is not one"
     );
     let in_folder = matches!(storage, Storage::Directory(_));
@@ -298,6 +316,7 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
     let plain = Setup::on(storage);
     Ok(Setup {
         size: ByteCount(arguments.size),
+        faults: arguments.fault.clone(),
         filesystem: of.filesystem.unwrap_or(plain.filesystem),
         mount_options: arguments.mount_options.clone(),
         scheduler: of.scheduler.map(str::to_owned),

@@ -1,0 +1,304 @@
+//! Makes RAID-0 arrays with the kernel's md driver.
+//!
+//! An array has no superblock, as with `mdadm --build`: nothing is written to its devices, and the kernel never assembles it
+//! again. The steps are those of mdadm: a number is added through `new_array`, then four ioctls describe the array, add its
+//! devices and start it. Stopping the array removes it.
+//!
+//! md keeps no mark of an owner. An array is recognised by its number, from a range that mdadm does not use by itself, and by
+//! its devices, which are ours too.
+
+use std::ffi::c_int;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use fonio_core::ByteCount;
+use rustix::fs::{major, minor};
+use rustix::io::Errno;
+use rustix::ioctl::{self, NoArg, Opcode, Setter, opcode};
+
+use crate::loop_device::{NUMBER_FIRST, NUMBER_LAST, open_node};
+use crate::{Entry, HostError, Ledger, Step, kernel, program};
+
+/// Adds an array without devices.
+const NEW_ARRAY: &str = "/sys/module/md_mod/parameters/new_array";
+/// The first line lists the loaded levels.
+const MDSTAT: &str = "/proc/mdstat";
+const LEVEL: &str = "raid0";
+
+// The numbers of linux/raid/md_u.h.
+const MD_MAJOR: u8 = 9;
+const ADD_NEW_DISK: Opcode = opcode::write::<DiskInfo>(MD_MAJOR, 0x21);
+const SET_ARRAY_INFO: Opcode = opcode::write::<ArrayInfo>(MD_MAJOR, 0x23);
+const RUN_ARRAY: Opcode = opcode::write::<[c_int; 3]>(MD_MAJOR, 0x30);
+const STOP_ARRAY: Opcode = opcode::none(MD_MAJOR, 0x32);
+/// `MD_DISK_ACTIVE` and `MD_DISK_SYNC`.
+const IN_SYNC: c_int = 1 << 1 | 1 << 2;
+/// `RAID0_ALT_MULTIZONE_LAYOUT` of drivers/md/raid0.h: how data continue on the larger devices behind the end of the
+/// smaller ones. Without a choice, the kernel refuses devices of different sizes.
+const LAYOUT: c_int = 2;
+
+/// Number of attempts to stop an array while it has a user, who often ends soon.
+const BUSY_TRIES: u32 = 40;
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+
+/// `mdu_array_info_t` of linux/raid/md_u.h.
+#[derive(Default)]
+#[repr(C)]
+struct ArrayInfo {
+    major_version: c_int,
+    minor_version: c_int,
+    patch_version: c_int,
+    created: u32,
+    level: c_int,
+    size: c_int,
+    disks: c_int,
+    raid_disks: c_int,
+    minor: c_int,
+    not_persistent: c_int,
+    updated: u32,
+    state: c_int,
+    active_disks: c_int,
+    working_disks: c_int,
+    failed_disks: c_int,
+    spare_disks: c_int,
+    layout: c_int,
+    chunk_bytes: c_int,
+}
+
+/// `mdu_disk_info_t` of linux/raid/md_u.h.
+#[repr(C)]
+struct DiskInfo {
+    number: c_int,
+    major: c_int,
+    minor: c_int,
+    raid_disk: c_int,
+    state: c_int,
+}
+
+const _: () = assert!(size_of::<ArrayInfo>() == 72 && size_of::<DiskInfo>() == 20);
+
+/// A RAID-0 array that we made. Undoing its ledger stops it.
+#[derive(Debug)]
+pub struct MdArray {
+    path: PathBuf,
+    entry: Entry,
+}
+
+impl MdArray {
+    /// Stripes `devices` by `chunk`, a power of two of at least 4 KiB. Devices of different sizes are used completely:
+    /// behind the end of the smallest, only the others are striped.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotRoot`], [`HostError::NotInKernel`], [`HostError::NoNumber`], or [`HostError::System`].
+    pub fn striped(ledger: &mut Ledger, devices: &[PathBuf], chunk: ByteCount) -> Result<MdArray, HostError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(HostError::NotRoot { needs: "an md array" });
+        }
+        check_md_raid0()?;
+        let (number, entry) = add(ledger, devices)?;
+        let path = node(number);
+        let started = start(&path, devices, chunk);
+        if started.is_err() {
+            // The first error is returned. If this fails too, the ledger keeps the array.
+            let _ = ledger.undo(entry);
+        }
+        started.map(|()| MdArray { path, entry })
+    }
+
+    /// The array's node, such as `/dev/md700`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Stops and removes the array.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`], also if it is still mounted.
+    pub fn stop(self, ledger: &mut Ledger) -> Result<(), HostError> {
+        ledger.undo(self.entry)
+    }
+}
+
+/// Checks that the running kernel can make RAID-0 arrays, after its module was loaded if there is one.
+///
+/// # Errors
+///
+/// [`HostError::NotInKernel`].
+pub fn check_md_raid0() -> Result<(), HostError> {
+    if !has_raid0() {
+        // Without the program or the module, the level stays unlisted.
+        let _ = program::run("modprobe", "kmod", &["-q", "--", LEVEL]);
+    }
+    if has_raid0() { Ok(()) } else { Err(kernel::not_in_kernel("md RAID-0")) }
+}
+
+fn has_raid0() -> bool {
+    let known = fs::read_to_string(MDSTAT).unwrap_or_default();
+    Path::new(NEW_ARRAY).exists() && levels(&known).any(|level| level == LEVEL)
+}
+
+/// The levels in the first line of `/proc/mdstat`: `Personalities : [raid0] [raid1]`.
+fn levels(mdstat: &str) -> impl Iterator<Item = &str> {
+    let line = mdstat.lines().next().unwrap_or_default();
+    line.split_whitespace().filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
+}
+
+fn node(number: u32) -> PathBuf {
+    format!("/dev/md{number}").into()
+}
+
+fn sysfs(number: u32) -> PathBuf {
+    format!("/sys/block/md{number}").into()
+}
+
+/// The name of a device in sysfs: `ublkb700` of `/dev/ublkb700`.
+fn name(device: &Path) -> String {
+    device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Adds an array with a free number.
+fn add(ledger: &mut Ledger, devices: &[PathBuf]) -> Result<(u32, Entry), HostError> {
+    for number in NUMBER_FIRST..=NUMBER_LAST {
+        if sysfs(number).exists() {
+            continue;
+        }
+        let names = devices.iter().map(|device| name(device)).collect();
+        let entry = ledger.begin(Step::Md { number, devices: names })?;
+        match fs::write(NEW_ARRAY, format!("md{number}")) {
+            Ok(()) => return Ok((number, entry)),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => ledger.end(entry)?,
+            Err(error) => {
+                ledger.end(entry)?;
+                return Err(HostError::system("add an array through", NEW_ARRAY)(error));
+            }
+        }
+    }
+    Err(HostError::NoNumber { device: "md", from: NUMBER_FIRST, to: NUMBER_LAST })
+}
+
+fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostError> {
+    let array = open_node(path)?;
+    let count = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
+    let info = ArrayInfo {
+        // The format whose devices are added by number.
+        minor_version: 90,
+        disks: count,
+        raid_disks: count,
+        not_persistent: 1,
+        active_disks: count,
+        working_disks: count,
+        layout: LAYOUT,
+        chunk_bytes: c_int::try_from(chunk.0).unwrap_or(c_int::MAX),
+        ..ArrayInfo::default()
+    };
+    // SAFETY: SET_ARRAY_INFO reads an `mdu_array_info_t`, whose layout `ArrayInfo` has (asserted above), and keeps no
+    // pointer to it.
+    unsafe { ioctl::ioctl(&array, Setter::<SET_ARRAY_INFO, ArrayInfo>::new(info)) }
+        .map_err(|error| HostError::system("describe", path)(error.into()))?;
+    for (device, number) in devices.iter().zip(0..) {
+        let id = fs::metadata(device).map_err(HostError::system("look at", device))?.rdev();
+        let disk = DiskInfo {
+            number,
+            major: major(id).cast_signed(),
+            minor: minor(id).cast_signed(),
+            raid_disk: number,
+            state: IN_SYNC,
+        };
+        // SAFETY: ADD_NEW_DISK reads an `mdu_disk_info_t`, whose layout `DiskInfo` has, and keeps no pointer to it.
+        unsafe { ioctl::ioctl(&array, Setter::<ADD_NEW_DISK, DiskInfo>::new(disk)) }
+            .map_err(|error| HostError::system("add to an array", device)(error.into()))?;
+    }
+    // SAFETY: RUN_ARRAY reads at most an `mdu_param_t`, which is three numbers, and keeps no pointer to it.
+    unsafe { ioctl::ioctl(&array, Setter::<RUN_ARRAY, [c_int; 3]>::new([0; 3])) }
+        .map_err(|error| HostError::system("start", path)(error.into()))
+}
+
+/// Stops the array `number` if all its devices are `devices`. An array without devices was only added.
+pub(crate) fn remove(number: u32, devices: &[String]) -> Result<(), HostError> {
+    let (sysfs, path) = (sysfs(number), node(number));
+    if !sysfs.exists() || !members(&sysfs).iter().all(|member| devices.contains(member)) {
+        return Ok(());
+    }
+    for _ in 0..BUSY_TRIES {
+        let array = match File::open(&path) {
+            Ok(array) => array,
+            // The kernel has removed it meanwhile.
+            Err(_) if !sysfs.exists() => return Ok(()),
+            Err(error) => return Err(HostError::system("open", path)(error)),
+        };
+        // SAFETY: STOP_ARRAY takes no argument.
+        match unsafe { ioctl::ioctl(&array, NoArg::<STOP_ARRAY>::new()) } {
+            Ok(()) | Err(Errno::NODEV | Errno::NXIO) => {
+                drop(array);
+                return gone(&sysfs, &path);
+            }
+            Err(Errno::BUSY) => thread::sleep(BUSY_PAUSE),
+            Err(error) => return Err(HostError::system("stop", path)(error.into())),
+        }
+    }
+    Err(HostError::system("stop", path)(Errno::BUSY.into()))
+}
+
+/// Waits until the kernel has removed a stopped array, which it does a moment later: its number and its devices are then
+/// free.
+fn gone(sysfs: &Path, path: &Path) -> Result<(), HostError> {
+    for _ in 0..BUSY_TRIES {
+        if !sysfs.exists() {
+            return Ok(());
+        }
+        thread::sleep(BUSY_PAUSE);
+    }
+    Err(HostError::system("remove", path)(Errno::BUSY.into()))
+}
+
+/// The devices of an array, as sysfs shows them, also if a device has disappeared.
+fn members(sysfs: &Path) -> Vec<String> {
+    let entries = fs::read_dir(sysfs.join("md")).into_iter().flatten().flatten();
+    let name = |entry: fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix("dev-")?.to_owned());
+    entries.filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_lists_its_levels() {
+        for (text, expected) in [
+            (
+                "Personalities : [raid0] [raid6] [raid5]\nunused devices: <none>\n",
+                &["raid0", "raid6", "raid5"][..],
+            ),
+            ("Personalities : \nunused devices: <none>\n", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(levels(text).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn an_arrays_devices_are_recognised() {
+        let dir = tempfile::tempdir().expect("dir");
+        for name in ["dev-ublkb700", "dev-loop701", "rd0", "array_state"] {
+            fs::create_dir_all(dir.path().join("md").join(name)).expect("a directory");
+        }
+        let mut found = members(dir.path());
+        found.sort();
+        assert_eq!(found, ["loop701", "ublkb700"]);
+        assert_eq!(name(Path::new("/dev/ublkb700")), "ublkb700");
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_the_kernels_header() {
+        let number = |opcode: Opcode| opcode;
+        assert_eq!(
+            [ADD_NEW_DISK, SET_ARRAY_INFO, RUN_ARRAY, STOP_ARRAY].map(number),
+            [0x4014_0921, 0x4048_0923, 0x400c_0930, 0x932]
+        );
+    }
+}

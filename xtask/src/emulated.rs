@@ -29,6 +29,7 @@ pub struct Options<'a> {
     /// The size, in the format of `--size`.
     pub size: &'a str,
     pub scheduler: &'a str,
+    pub seed: u64,
     /// Bytes that count as written before, in the format of `--written`.
     pub written: Option<u64>,
     /// A file system, and its mount point.
@@ -38,7 +39,7 @@ pub struct Options<'a> {
 impl<'a> Options<'a> {
     /// Returns the options of a bare device, new and without a scheduler.
     pub fn bare(profile: &'a str, size: &'a str) -> Self {
-        Self { profile, size, scheduler: "none", written: None, mounted: None }
+        Self { profile, size, scheduler: "none", seed: 1, written: None, mounted: None }
     }
 }
 
@@ -54,7 +55,7 @@ impl Emulated {
     pub fn start(fonio: &Path, options: &Options<'_>) -> Result<Self> {
         let mut command = process::bound_to_this(fonio);
         command.args(["device", "emulate", options.profile, "--json", "--size", options.size]);
-        command.args(["--scheduler", options.scheduler]);
+        command.args(["--scheduler", options.scheduler, "--seed", &options.seed.to_string()]);
         if let Some(bytes) = options.written {
             command.arg(format!("--written={bytes}B"));
         }

@@ -74,6 +74,9 @@ const COMMANDS: &[(&str, Run)] = &[
     ("paper", paper::run),
     #[cfg(not(feature = "results"))]
     ("paper", |rest| process::with_results("paper", rest)),
+    // In a guest, for `paper`; not for people.
+    #[cfg(feature = "results")]
+    ("stacks", bench_fuse::run_in_guest),
     ("lab", lab::run),
     ("assets", assets::run),
     ("gen-trace", gen_trace::run),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fonio_system::{MountTable, Task};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::confine::Confined;
@@ -17,14 +18,14 @@ const PLAIN_SOURCE: &str = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.
 
 /// How a directory is mounted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Daemon {
+pub enum Daemon<'a> {
     /// The directory itself, not mounted.
     None,
     Bindfs,
     /// libfuse's example, with one thread.
     Plain,
     /// `fonio mount` with these options.
-    Fonio(&'static str),
+    Fonio(&'a str),
 }
 
 /// The programs of the daemons.
@@ -48,7 +49,7 @@ impl Programs {
 }
 
 /// The resources that a daemon has used so far.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Used {
     pub cpu_seconds: f64,
     pub switches: u64,
@@ -79,7 +80,7 @@ pub struct Mounted {
 impl Mounted {
     /// Mounts `source` at `dir`, in the confinement if there is one.
     pub fn start(
-        daemon: Daemon,
+        daemon: Daemon<'_>,
         programs: &Programs,
         source: &Path,
         dir: &Path,

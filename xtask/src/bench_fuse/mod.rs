@@ -21,7 +21,7 @@ use crate::{process, tools};
 use confine::Confined;
 use daemons::{Daemon, Mounted, Programs, Used};
 #[cfg(feature = "results")]
-pub use once::{BYTES, Experiment, Once};
+pub use once::{BYTES, Found, Once, Plan, Stack, run_in_guest};
 use place::Place;
 pub use place::Setup;
 use work::{WORKS, Work};
@@ -29,7 +29,7 @@ use work::{WORKS, Work};
 const ROUNDS: usize = 5;
 
 /// The measured configurations, by their names in the table.
-const CONFIGURATIONS: &[(&str, Daemon)] = &[
+const CONFIGURATIONS: &[(&str, Daemon<'static>)] = &[
     ("native", Daemon::None),
     ("bindfs", Daemon::Bindfs),
     ("plain", Daemon::Plain),
@@ -77,7 +77,7 @@ impl<'a> Wanted<'a> {
         Ok(wanted)
     }
 
-    fn configurations(&self) -> Vec<(&'static str, Daemon)> {
+    fn configurations(&self) -> Vec<(&'static str, Daemon<'static>)> {
         let wanted = |name: &str| self.names.is_empty() || name == "native" || self.names.contains(&name);
         CONFIGURATIONS.iter().copied().filter(|(name, _)| wanted(name)).collect()
     }

@@ -54,7 +54,12 @@ pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
 
 pub(super) fn run(wanted: &Wanted<'_>, folder: &Path, programs: &Programs) -> Result<()> {
     let profile = wanted.on.context("this runs on an emulated device")?;
-    let setup = Setup { profile, file_system: "ext4", scheduler: "mq-deadline" };
+    let setup = Setup {
+        profile: profile.to_owned().into(),
+        file_system: "ext4".into(),
+        scheduler: "mq-deadline".into(),
+        seed: 1,
+    };
     let bytes = FILE_BYTES / wanted.scale;
     let works = [
         ("one stream by 512 KiB", Streams { files: 1, bytes, record: RECORD_BYTES }),
@@ -101,7 +106,7 @@ pub(super) fn run(wanted: &Wanted<'_>, folder: &Path, programs: &Programs) -> Re
 
 type Sample = (f64, Used);
 
-fn show(title: &str, chosen: &[(&'static str, Daemon)], row: &[Vec<Sample>], raw: f64) {
+fn show(title: &str, chosen: &[(&'static str, Daemon<'_>)], row: &[Vec<Sample>], raw: f64) {
     println!(
         "\n{title:<24}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10}{:>12}",
         "MB/s", "of raw", "of native", "of stock", "CPU s", "switches", "write calls"
@@ -128,7 +133,7 @@ fn show(title: &str, chosen: &[(&'static str, Daemon)], row: &[Vec<Sample>], raw
     }
 }
 
-fn raw(programs: &Programs, setup: &Setup<'_>, bytes: u64) -> Result<f64> {
+fn raw(programs: &Programs, setup: &Setup, bytes: u64) -> Result<f64> {
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {
         rates.push(setup.raw_write(&programs.fonio, bytes)?);
@@ -142,7 +147,7 @@ fn raw(programs: &Programs, setup: &Setup<'_>, bytes: u64) -> Result<f64> {
 pub fn as_slow_as_the_studys(
     folder: &Path,
     programs: &Programs,
-    setup: &Setup<'_>,
+    setup: &Setup,
     (raw, bytes): (f64, u64),
 ) -> Result<CpuShare> {
     const ATTEMPTS: usize = 4;

@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fonio_host::Ledger;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::on_device::{MIB, as_slow_as_the_studys};
-use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used};
-use crate::process;
+use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used, median};
+use crate::{process, tools};
 
 /// The measurements of one write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Once {
     /// Rate in 10^6 bytes per second, including fsync.
     pub mb_s: f64,
@@ -27,39 +29,150 @@ pub struct Once {
     pub burst_bytes: Option<f64>,
 }
 
-/// The study's experiment on an emulated device: one file, written by 512 KiB.
-pub struct Experiment {
+/// A file system with a scheduler, and the options of the mount on top of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Stack {
+    pub setup: Setup,
+    /// `None` for the file system itself.
+    pub options: Option<String>,
+}
+
+/// The study's experiment: one file is written, by 512 KiB, to bare devices and through stacks. A round measures each once,
+/// on new emulated devices, with its own seed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// Size of the file.
+    pub bytes: u64,
+    pub rounds: u64,
+    /// Slow the daemons' processor down until `stock` on the first of `raw` reaches the study's share of that device.
+    pub slow_daemons: bool,
+    /// The devices that are written without a file system.
+    pub raw: Vec<Setup>,
+    pub stacks: Vec<Stack>,
+}
+
+/// The results of a plan, in its order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// Rates of the bare devices in each round, in 10^6 bytes per second.
+    pub raw_mb_s: Vec<Vec<f64>>,
+    /// The daemons' share of a processor.
+    pub cpu_share: Option<f64>,
+    /// The writes through each stack, in each round.
+    pub writes: Vec<Vec<Once>>,
+}
+
+/// The number of a plan in this process.
+static PLANS: AtomicU32 = AtomicU32::new(0);
+
+impl Plan {
+    /// Runs the plan: here, or in a guest with the kernel `guest`. Returns the command line too, if it is one of fonio.
+    ///
+    /// # Errors
+    ///
+    /// The first failed measurement.
+    pub fn run(&self, guest: Option<&str>) -> Result<(Found, Option<String>)> {
+        let folder = process::scratch("paper-bfuse")?;
+        process::outlive_signals()?;
+        let Some(kernel) = guest else {
+            Ledger::recover(&Ledger::default_dir())?;
+            return Ok((Experiment::new(folder, crate::emulated::fonio()?).run(self)?, None));
+        };
+        tools::ensure(&[tools::BUILD, tools::GUEST])?;
+        let fonio = process::build_fonio()?;
+        let number = PLANS.fetch_add(1, Ordering::Relaxed);
+        let of = |name: &str| folder.join(format!("{name}-{number}.json"));
+        let (plan, found) = (of("plan"), of("found"));
+        std::fs::write(&plan, serde_json::to_vec_pretty(self)?)?;
+        let own = fonio_lab::stripped(&std::env::current_exe()?, &folder.join("xtask"))?;
+        let mut command = process::bound_to_this(&fonio);
+        let kernel = kernel.trim_start_matches("lab:");
+        command.args(["lab", "run", kernel, "--bring"]).arg(&found).arg("--");
+        command.arg(&own).args(["stacks"]).args([&plan, &found]).stdout(Stdio::null());
+        let shown = [
+            "fonio lab run",
+            kernel,
+            "--bring",
+            &within(&found),
+            "--",
+            &within(&own),
+            "stacks",
+            &within(&plan),
+            &within(&found),
+        ];
+        let shown = shown.join(" ");
+        process::run(&mut command)?;
+        let text = std::fs::read(&found).with_context(|| format!("cannot read {}", found.display()))?;
+        Ok((serde_json::from_slice(&text)?, Some(shown)))
+    }
+}
+
+/// The path as seen from the top of the repository.
+fn within(path: &Path) -> String {
+    path.strip_prefix(process::root()).unwrap_or(path).display().to_string()
+}
+
+/// `xtask stacks PLAN RESULT`, which [`Plan::run`] calls in a guest.
+pub fn run_in_guest(arguments: &[String]) -> Result<()> {
+    let [plan, found] = arguments else { bail!("this is a part of `cargo xtask paper --in lab`") };
+    process::outlive_signals()?;
+    let folder = PathBuf::from("/tmp/paper-bfuse");
+    std::fs::create_dir_all(&folder)?;
+    let plan: Plan = serde_json::from_slice(&std::fs::read(plan)?)?;
+    let result = Experiment::new(folder, "/usr/bin/fonio".into()).run(&plan)?;
+    Ok(std::fs::write(found, serde_json::to_vec_pretty(&result)?)?)
+}
+
+/// A plan that is being run.
+struct Experiment {
     folder: PathBuf,
     programs: Programs,
     confined: Option<Confined>,
-    pub bytes: u64,
 }
 
 impl Experiment {
-    /// Prepares the experiment with a file of `bytes`.
-    pub fn new(bytes: u64) -> Result<Self> {
-        let folder = process::scratch("paper-bfuse")?;
-        Ledger::recover(&Ledger::default_dir())?;
-        process::outlive_signals()?;
-        let programs = Programs { fonio: crate::emulated::fonio()?, plain: PathBuf::new() };
-        Ok(Self { folder, programs, confined: None, bytes })
+    fn new(folder: PathBuf, fonio: PathBuf) -> Self {
+        Self { folder, programs: Programs { fonio, plain: PathBuf::new() }, confined: None }
     }
 
-    /// Slows the daemon's processor down until `stock` reaches the study's share of the device, and returns its share
-    /// of a CPU.
-    pub fn slow_down(&mut self, setup: &Setup<'_>, raw_mb_s: f64) -> Result<f64> {
-        let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, (raw_mb_s * 1e6, self.bytes))?;
-        self.confined = Some(Confined::new(share)?);
-        Ok(share.value())
-    }
-
-    /// Returns the rate of the bare device, in 10^6 bytes per second.
-    pub fn raw(&self, setup: &Setup<'_>) -> Result<f64> {
-        Ok(setup.raw_write(&self.programs.fonio, self.bytes)? / 1e6)
+    fn run(mut self, plan: &Plan) -> Result<Found> {
+        let mut found = Found {
+            raw_mb_s: vec![Vec::new(); plan.raw.len()],
+            cpu_share: None,
+            writes: vec![Vec::new(); plan.stacks.len()],
+        };
+        for round in 1..=plan.rounds {
+            for (setup, rates) in plan.raw.iter().zip(&mut found.raw_mb_s) {
+                let setup = Setup { seed: round, ..setup.clone() };
+                rates.push(setup.raw_write(&self.programs.fonio, plan.bytes)? / 1e6);
+            }
+        }
+        if plan.slow_daemons {
+            let setup = plan.raw.first().context("the daemons are slowed down to a share of a device")?;
+            let raw = median(&found.raw_mb_s[0], |rate| *rate) * 1e6;
+            let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, (raw, plan.bytes))?;
+            self.confined = Some(Confined::new(share)?);
+            found.cpu_share = Some(share.value());
+        }
+        for round in 1..=plan.rounds {
+            for (at, stack) in plan.stacks.iter().enumerate() {
+                eprintln!(
+                    "round {round} of {}: {}, {}, {}",
+                    plan.rounds,
+                    stack.setup.file_system,
+                    stack.setup.scheduler,
+                    stack.options.as_deref().unwrap_or("no mount")
+                );
+                let setup = Setup { seed: round, ..stack.setup.clone() };
+                let once = self.write(&setup, stack.options.as_deref(), plan.bytes);
+                found.writes[at].push(once.with_context(|| format!("{stack:?} failed"))?);
+            }
+        }
+        Ok(found)
     }
 
     /// Writes through the file system, and through a mount if there are `options`.
-    pub fn write(&self, setup: &Setup<'_>, options: Option<&'static str>) -> Result<Once> {
+    fn write(&self, setup: &Setup, options: Option<&str>, bytes: u64) -> Result<Once> {
         process::check_signals()?;
         let place = Place::emulated(&self.folder, &self.programs.fonio, setup)?;
         let daemon = options.map_or(Daemon::None, Daemon::Fonio);
@@ -72,7 +185,7 @@ impl Experiment {
         record.arg("record").arg("--path").arg(&place.source).arg("--overwrite").arg("-o").arg(&recording);
         record.args(["--", "dd", "if=/dev/zero", "bs=512K", "conv=fsync"]);
         record.arg(format!("of={}", mounted.dir.join("file").display()));
-        record.arg(format!("count={}", self.bytes / (512 << 10)));
+        record.arg(format!("count={}", bytes / (512 << 10)));
         let output = record.stdout(Stdio::null()).output().context("cannot start fonio record")?;
         ensure!(output.status.success(), "fonio record: {}", String::from_utf8_lossy(&output.stderr));
         let used = mounted.used().since(before);
@@ -84,14 +197,14 @@ impl Experiment {
         let writes = figure("latency.writes.service.count");
         let random_share = figure("sequentiality.write.random_requests_share");
         Ok(Once {
-            mb_s: self.bytes as f64 / seconds / 1e6,
+            mb_s: bytes as f64 / seconds / 1e6,
             used,
             writes,
             random_share,
             small_share: figure("sizes.writes.below_64k_share"),
             burst_bytes: writes
                 .zip(random_share)
-                .map(|(writes, share)| self.bytes as f64 / (writes * share).max(1.0)),
+                .map(|(writes, share)| bytes as f64 / (writes * share).max(1.0)),
         })
     }
 

@@ -1,11 +1,13 @@
 //! The location of the mounted directory: a tmpfs, a directory of the user, or a file system on an emulated device.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Result;
 use fonio_host::Ledger;
+use serde::{Deserialize, Serialize};
 
 use crate::emulated::{Emulated, Options};
 use crate::process;
@@ -45,9 +47,9 @@ impl Place {
     }
 
     /// Makes a file system on a new emulated device.
-    pub fn emulated(folder: &Path, fonio: &Path, setup: &Setup<'_>) -> Result<Self> {
+    pub fn emulated(folder: &Path, fonio: &Path, setup: &Setup) -> Result<Self> {
         let source = subfolder(folder, "source")?;
-        let mounted = Some((setup.file_system, source.as_path()));
+        let mounted = Some((setup.file_system.as_ref(), source.as_path()));
         let emulated = Emulated::start(fonio, &Options { mounted, ..setup.bare() })?;
         Ok(Self { source, dir: subfolder(folder, "mounted")?, below: Below::Emulated(emulated) })
     }
@@ -60,16 +62,18 @@ fn subfolder(folder: &Path, name: &str) -> Result<PathBuf> {
 }
 
 /// The layers between a file and an emulated device.
-#[derive(Clone, Copy, Debug)]
-pub struct Setup<'a> {
-    pub profile: &'a str,
-    pub file_system: &'a str,
-    pub scheduler: &'a str,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Setup {
+    pub profile: Cow<'static, str>,
+    pub file_system: Cow<'static, str>,
+    pub scheduler: Cow<'static, str>,
+    /// The seed of the device.
+    pub seed: u64,
 }
 
-impl<'a> Setup<'a> {
-    fn bare(&self) -> Options<'a> {
-        Options { scheduler: self.scheduler, ..Options::bare(self.profile, DEVICE_SIZE) }
+impl Setup {
+    fn bare(&self) -> Options<'_> {
+        Options { scheduler: &self.scheduler, seed: self.seed, ..Options::bare(&self.profile, DEVICE_SIZE) }
     }
 
     /// Returns the bytes per second of direct sequential writes of 512 KiB to the bare device.

@@ -1,19 +1,24 @@
 //! The figures of Jeong and Won 2014 about writing a file through parts of the stack, on an emulated Galaxy S3. The
 //! FUSE daemon's processor is slowed down until `stock` reaches the study's share of the device. Only with `--full`:
-//! they take minutes and need root.
+//! they take minutes, and need root or a guest.
+
+use std::borrow::Cow;
 
 use anyhow::{Context, Result, bail};
+use fonio_experiment::Layers as Measurements;
+use fonio_host::Filesystem;
 use serde::Deserialize;
 
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, RUNS_MIN, Row};
-use crate::bench_fuse::{BYTES, Experiment, Once, Setup};
+use super::runs::{At, Runs};
+use crate::bench_fuse::{BYTES, Found, Once, Plan, Setup, Stack};
 
 /// A figure for both versions of Android; we compare with the first.
 #[derive(Deserialize)]
 pub(super) struct Versions<T> {
-    ics: T,
+    pub(super) ics: T,
 }
 
 #[derive(Deserialize)]
@@ -21,6 +26,7 @@ pub(super) struct Layers {
     ics: Ends,
     loss_percent_raw_cfq: Versions<f64>,
     loss_percent_ext4: Versions<f64>,
+    fuse_instead_of_vfat_loss_percent: f64,
 }
 
 /// The rates of the bare device and through FUSE.
@@ -38,14 +44,15 @@ pub(super) struct IoUnit {
 
 #[derive(Deserialize)]
 pub(super) struct Design {
-    gain_percent: Gain,
+    pub(super) gain_percent: Gain,
 }
 
 #[derive(Deserialize)]
-struct Gain {
+pub(super) struct Gain {
     management_thread: f64,
-    deadline_over_cfq: f64,
-    extended_io_unit: f64,
+    pub(super) deadline_over_cfq: f64,
+    pub(super) buffer_and_deadline_over_cfq: f64,
+    pub(super) extended_io_unit: f64,
 }
 
 /// Values by file system, in the order of `filesystems`.
@@ -61,25 +68,12 @@ pub(super) struct Calls {
     io_bfuse: Vec<f64>,
 }
 
-#[derive(Deserialize)]
-pub(super) struct Last {
-    share_of_raw_percent: Shares,
-    gain_percent_over_stock: Versions<f64>,
-}
-
-#[derive(Deserialize)]
-struct Shares {
-    ext4: Vec<f64>,
-    xfs: Vec<f64>,
-}
-
 const PROFILE: &str = "galaxy_s3_emmc";
 /// Linux 5.0 removed CFQ; BFQ was derived from it.
-const NO_CFQ: &str = "bfq stands for CFQ, which Linux 5.0 removed";
-const EXT4: Setup<'static> = Setup { profile: PROFILE, file_system: "ext4", scheduler: "mq-deadline" };
-const STOCK: &str = "mode=stock";
-const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
-const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms";
+pub(super) const NO_CFQ: &str = "bfq stands for CFQ, which Linux 5.0 removed";
+pub(super) const STOCK: &str = "mode=stock";
+pub(super) const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
+pub(super) const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms";
 /// The study's buffer sizes in MB, with its thread and without.
 const SIZES: [(f64, &str, &str); 6] = [
     (
@@ -118,99 +112,172 @@ const INTERVALS: [(f64, &str); 4] = [
     (1000.0, "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=1s"),
 ];
 const STUDY_MS: f64 = 10.0;
-const WITH_FULL: &str = "measured with --full, as root";
+pub(super) const WITH_FULL: &str = "measured with --full, as root";
 
 /// Percentage points within which shares of the device count as equal.
 const NEAR: f64 = 10.0;
-const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
+pub(super) const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
 const RATE: Quantity = Quantity::new("MB/s", 1, 1.1, 0.0);
 /// Gains that differ by at most 10 percentage points count as equal.
-const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
+pub(super) const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
 /// Gains by a factor of several.
-const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
+pub(super) const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
 
-/// A file system with a scheduler, and the options of the mount on top of it.
-type Stack = (Setup<'static>, Option<&'static str>);
-
-/// Writes through every stack in turn, in rounds.
-fn in_rounds(experiment: &Experiment, stacks: &[Stack]) -> Result<Vec<Vec<Once>>> {
-    let mut found = vec![Vec::new(); stacks.len()];
-    for _ in 0..RUNS_MIN {
-        for ((setup, options), found) in stacks.iter().zip(&mut found) {
-            found.push(experiment.write(setup, *options)?);
-        }
+/// Returns a file system on the study's device, under a scheduler.
+pub(super) const fn on(file_system: &'static str, scheduler: &'static str) -> Setup {
+    Setup {
+        profile: Cow::Borrowed(PROFILE),
+        file_system: Cow::Borrowed(file_system),
+        scheduler: Cow::Borrowed(scheduler),
+        seed: 1,
     }
-    Ok(found)
 }
 
-fn each(once: &[Once], figure: impl Fn(&Once) -> Option<f64>) -> Measured {
+/// The file system of the study's phone, under its best scheduler.
+const EXT4: Setup = on("ext4", DEADLINE);
+pub(super) const DEADLINE: &str = "mq-deadline";
+pub(super) const BFQ: &str = "bfq";
+
+/// Returns a mount with these options on top of a file system; without options, the file system itself.
+pub(super) fn stack(setup: Setup, options: Option<&str>) -> Stack {
+    Stack { setup, options: options.map(str::to_owned) }
+}
+
+/// Returns a plan with as many rounds as an effect needs, and with daemons as slow as the study's.
+pub(super) fn slowed(raw: Vec<Setup>, stacks: Vec<Stack>) -> Plan {
+    Plan { bytes: BYTES, rounds: RUNS_MIN as u64, slow_daemons: true, raw, stacks }
+}
+
+/// Writes through mounts with these options on ext4.
+fn on_ext4(runs: &mut Runs, options: impl IntoIterator<Item = &'static str>) -> Result<Found> {
+    let stacks = options.into_iter().map(|options| stack(EXT4, Some(options))).collect();
+    let at = runs.place_for(&[]);
+    runs.stacks(&slowed(vec![EXT4], stacks), &at)
+}
+
+pub(super) fn each(once: &[Once], figure: impl Fn(&Once) -> Option<f64>) -> Measured {
     Measured::runs(once.iter().map(figure))
 }
 
-fn rate(once: &[Once]) -> Measured {
+pub(super) fn rate(once: &[Once]) -> Measured {
     each(once, |once| Some(once.mb_s))
 }
 
 /// Returns the rate of `stock`, marked as used: it reaches the study's share by choice of the processor's share.
-fn stock_rate(once: &[Once]) -> Measured {
+pub(super) fn stock_rate(once: &[Once]) -> Measured {
     rate(once).shaped(true)
 }
 
 /// Returns the rate of the bare device, marked as used: the profile was fitted to the study's rate.
-fn raw_rate(mb_s: f64) -> Measured {
-    Measured::runs([mb_s; RUNS_MIN]).shaped(true)
+pub(super) fn raw_rate(mb_s: &[f64]) -> Measured {
+    Measured::runs(mb_s.iter().copied()).shaped(true)
 }
 
 /// Converts a gain in percent into a ratio.
-fn times(percent: f64) -> f64 {
+pub(super) fn times(percent: f64) -> f64 {
     1.0 + percent / 100.0
 }
 
 /// Figures 2 and 3, and Table 2: the share of the device's throughput that remains after each layer.
-pub(super) fn layers(published: &Published, full: bool) -> Result<Vec<Row>> {
+pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = &published.bfuse.layers_mb_s;
-    let raw_told = told.ics.raw_noop;
     let steps = [
         ("BLK: raw device, bfq", 100.0 - told.loss_percent_raw_cfq.ics),
         ("EXT4, bfq", 100.0 - told.loss_percent_ext4.ics),
-        ("FUSE: ext4, bfq, 4 KiB unit", 100.0 * told.ics.fuse / raw_told),
+        ("FUSE: ext4, bfq, 4 KiB unit", 100.0 * told.ics.fuse / told.ics.raw_noop),
     ];
-    if !full {
-        return Ok(steps.iter().map(|(what, share)| SHARE.cannot(*what, *share, WITH_FULL)).collect());
+    const INSTEAD: &str = "FUSE on ext4 instead of VFAT";
+    let instead = 1.0 - told.fuse_instead_of_vfat_loss_percent / 100.0;
+    if !runs.full() {
+        let mut rows: Vec<Row> =
+            steps.iter().map(|(what, share)| SHARE.cannot(*what, *share, WITH_FULL)).collect();
+        rows.push(TIMES.cannot(INSTEAD, instead, WITH_FULL));
+        return Ok(rows);
     }
-    let mut experiment = Experiment::new(BYTES)?;
-    let raw = experiment.raw(&Setup { scheduler: "none", ..EXT4 })?;
-    let bfq = Setup { scheduler: "bfq", ..EXT4 };
-    let block = Measured::runs([experiment.raw(&bfq)?, experiment.raw(&bfq)?, experiment.raw(&bfq)?]);
-    let ext4 = in_rounds(&experiment, &[(bfq, None)])?;
-    let share = experiment.slow_down(&bfq, raw)?;
-    let fuse = in_rounds(&experiment, &[(bfq, Some(STOCK))])?;
+    let at = runs.place_for(&[]);
+    let mut rows = if at.is_guest() {
+        layers_in_guest(told, steps, runs, &at)?
+    } else {
+        layers_here(told, steps, runs, &at)?
+    };
+    // The stock daemon is as fast here as it is: nothing is chosen by a published rate.
+    let at = runs.place_for(&[Filesystem::Vfat]);
+    let vfat = of_layer(&bench_layers(runs, "vfat", &at)?, "vfat")?;
+    let fuse = of_layer(&bench_layers(runs, "ext4", &at)?, FUSE)?;
+    let shown = |measured: &Measured| measured.value().unwrap_or(f64::NAN);
+    let rates = format!("{:.1} and {:.1} MB/s", shown(&fuse), shown(&vfat));
+    let row = TIMES.effect(INSTEAD, instead, &fuse.over(&vfat), GUESTS_PROCESSOR);
+    rows.push(row.noted(rates).noted(at.noted()));
+    Ok(rows)
+}
+
+/// The layer of `fonio bench layers`.
+const FUSE: &str = "FUSE, mode=stock";
+const GUESTS_PROCESSOR: &str = "the daemon runs on the guest's simulated processor at full speed, one instruction each nanosecond; the phone's was slower";
+
+fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Measurements> {
+    let (size, rounds) = (format!("{}MiB", BYTES >> 20), Runs::repeat());
+    let fixed = ["--scheduler", BFQ, "--mode", STOCK, "--size", &size, "--rounds", &rounds];
+    runs.layers(&[&[PROFILE, "--fs", file_system], &fixed[..]].concat(), at)
+}
+
+/// Returns the rate of writing through a layer in each round.
+fn of_layer(found: &Measurements, name: &str) -> Result<Measured> {
+    let layer = found.layers.iter().find(|layer| layer.name == name);
+    let layer = layer.with_context(|| format!("`fonio bench layers` has not measured {name}"))?;
+    Ok(Measured::runs(layer.write_rounds_mb_s.iter().copied()))
+}
+
+/// The layers in a guest, whose processor is slow for all of them.
+fn layers_in_guest(told: &Layers, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
+    let found = bench_layers(runs, "ext4", at)?;
+    let raw = of_layer(&found, "device, scheduler none")?.shaped(true);
+    let note = format!("raw {:.1} MB/s, the study's {}", raw.value().unwrap_or(f64::NAN), told.ics.raw_noop);
+    let names = ["device, scheduler bfq", "ext4", FUSE];
+    let rows = steps.iter().zip(names).map(|((what, told), name)| {
+        let of_raw = of_layer(&found, name)?.over(&raw).times(100.0);
+        let why = format!("{NO_CFQ}; {GUESTS_PROCESSOR}");
+        Ok(SHARE.row(*what, *told, &of_raw, &why).noted(note.clone()).noted(at.noted()))
+    });
+    rows.collect()
+}
+
+/// The layers on this machine, with a slow processor for the daemon.
+fn layers_here(told: &Layers, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
+    let bfq = || on("ext4", BFQ);
+    let stacks = vec![stack(bfq(), None), stack(bfq(), Some(STOCK))];
+    let found = runs.stacks(&slowed(vec![on("ext4", "none"), bfq()], stacks), at)?;
+    let [raw, block] = &found.raw_mb_s[..] else { bail!("two devices were asked for") };
     let why = format!(
         "{NO_CFQ}; the phone's kernel ran these layers on its slow CPU, only the daemon is slow here"
     );
-    let found = [block, rate(&ext4[0]), stock_rate(&fuse[0])];
-    let rows = steps.iter().zip(&found).map(|((what, told), found)| {
-        let of_raw = found.over(&raw_rate(raw)).times(100.0);
-        SHARE.row(*what, *told, &of_raw, &why).noted(format!("raw {raw:.1} MB/s, the study's {raw_told}"))
+    let raw = raw_rate(raw);
+    let note = format!("raw {:.1} MB/s, the study's {}", raw.value().unwrap_or(f64::NAN), told.ics.raw_noop);
+    let measured =
+        [Measured::runs(block.iter().copied()), rate(&found.writes[0]), stock_rate(&found.writes[1])];
+    let rows = steps.iter().zip(&measured).map(|((what, told), measured)| {
+        let of_raw = measured.over(&raw).times(100.0);
+        SHARE.row(*what, *told, &of_raw, &why).noted(note.clone())
     });
     let mut rows: Vec<Row> = rows.collect();
-    let chosen = format!("the daemon has {:.2} % of a CPU, chosen by this share", share * 100.0);
+    let share = found.cpu_share.unwrap_or(f64::NAN) * 100.0;
+    let chosen = format!("the daemon has {share:.2} % of a CPU, chosen by this share");
     let last = rows.pop().map(|last| last.because(chosen));
     rows.extend(last);
     Ok(rows)
 }
 
 /// Figures 6 and 7: throughput and context switches against the FUSE I/O unit.
-pub(super) fn io_unit(published: &Published, full: bool) -> Result<Vec<Row>> {
+pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = &published.bfuse.io_unit;
     const SWITCHES: &str = "context switches";
     const FEWER: &str = "fewer with larger units";
     const FASTER: &str = "throughput";
     const GROWS: &str = "grows with the unit";
     let rates = [("4 KiB unit", told.unit_4k), ("512 KiB unit", told.unit_512k)];
-    if !full {
+    if !runs.full() {
         let words = [(SWITCHES, FEWER), (FASTER, GROWS)];
         let words = words.map(|(what, told)| Row::cannot(what, told, WITH_FULL));
         return Ok(rates
@@ -230,10 +297,7 @@ pub(super) fn io_unit(published: &Published, full: bool) -> Result<Vec<Row>> {
         ("256", "mode=extended,io_unit=256K,io_uring=no"),
         ("512", NO_BUFFER),
     ];
-    let mut experiment = Experiment::new(BYTES)?;
-    let raw = experiment.raw(&EXT4)?;
-    experiment.slow_down(&EXT4, raw)?;
-    let found = in_rounds(&experiment, &UNITS.map(|(_, options)| (EXT4, Some(options))))?;
+    let found = on_ext4(runs, UNITS.map(|(_, options)| options))?.writes;
     let why = "most of what the daemon's CPU does here is making pages in the page cache below";
     let [smallest, .., largest] = &found[..] else { bail!("there are several units") };
     let of_units = |figure: &dyn Fn(&[Once]) -> Measured| -> Vec<Option<f64>> {
@@ -265,7 +329,7 @@ fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64)
 }
 
 /// Figure 10: the buffer with and without its thread, for its sizes; and the interval of flushes.
-pub(super) fn buffer(published: &Published, full: bool) -> Result<Vec<Row>> {
+pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("buffer without its thread", "slower than no buffer"),
         ("the size of the buffer", "8 MB is the study's choice"),
@@ -273,15 +337,14 @@ pub(super) fn buffer(published: &Published, full: bool) -> Result<Vec<Row>> {
     ];
     const THREAD: &str = "buffer with its thread over none";
     let gain = times(published.bfuse.design.gain_percent.management_thread);
-    if !full {
+    if !runs.full() {
         let words = WORDS.map(|(what, told)| Row::cannot(what, told, WITH_FULL));
         return Ok([TIMES.cannot(THREAD, gain, WITH_FULL)].into_iter().chain(words).collect());
     }
-    let experiment = slowed()?;
-    let mut stacks = vec![(EXT4, Some(NO_BUFFER))];
-    stacks.extend(SIZES.iter().flat_map(|(_, with, without)| [(EXT4, Some(*with)), (EXT4, Some(*without))]));
-    stacks.extend(INTERVALS.iter().map(|(_, options)| (EXT4, Some(*options))));
-    let found = in_rounds(&experiment, &stacks)?;
+    let mut options = vec![NO_BUFFER];
+    options.extend(SIZES.iter().flat_map(|(_, with, without)| [*with, *without]));
+    options.extend(INTERVALS.iter().map(|(_, options)| *options));
+    let found = on_ext4(runs, options)?.writes;
     let none = rate(&found[0]);
     let (sizes, intervals) = found[1..].split_at(2 * SIZES.len());
     let of_size = |at: usize, thread: bool| rate(&sizes[2 * at + usize::from(!thread)]).over(&none);
@@ -325,19 +388,17 @@ pub(super) fn buffer(published: &Published, full: bool) -> Result<Vec<Row>> {
 }
 
 /// Figures 11 and 12: the requests that reach the device, for the sizes of the buffer.
-pub(super) fn reaching(_: &Published, full: bool) -> Result<Vec<Row>> {
+pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("f11: random writes", "fewest with the 8 MB buffer"),
         ("f11: random writes", "fewer than without a buffer"),
         ("f12: bytes of a burst", "larger with the buffer"),
     ];
-    if !full {
+    if !runs.full() {
         return Ok(WORDS.map(|(what, told)| Row::cannot(what, told, WITH_FULL)).into());
     }
-    let experiment = slowed()?;
-    let mut stacks = vec![(EXT4, Some(NO_BUFFER))];
-    stacks.extend(SIZES.iter().map(|(_, with, _)| (EXT4, Some(*with))));
-    let found = in_rounds(&experiment, &stacks)?;
+    let sizes = SIZES.iter().map(|(_, with, _)| *with);
+    let found = on_ext4(runs, std::iter::once(NO_BUFFER).chain(sizes))?.writes;
     let random = |once: &[Once]| each(once, |once| once.random_share);
     let shares: Vec<Measured> = found.iter().map(|once| random(once)).collect();
     let at = 1 + SIZES.iter().position(|(mb, ..)| *mb == STUDY_MB).context("the study's size is swept")?;
@@ -365,17 +426,11 @@ pub(super) fn reaching(_: &Published, full: bool) -> Result<Vec<Row>> {
     ])
 }
 
-/// Returns an experiment whose daemon has the share of a processor with which `stock` reaches the study's share of the
-/// device.
-fn slowed() -> Result<Experiment> {
-    let mut experiment = Experiment::new(BYTES)?;
-    let raw = experiment.raw(&EXT4)?;
-    experiment.slow_down(&EXT4, raw)?;
-    Ok(experiment)
-}
+/// The file system of the phones' sdcard partition before it was FUSE; the study's table does not have it.
+const VFAT: &str = "vfat";
 
 /// Table 3: write calls and device requests for the study's 512,000 KiB, scaled to our file.
-pub(super) fn calls(published: &Published, full: bool) -> Result<Vec<Row>> {
+pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = &published.bfuse.calls;
     let scale = BYTES as f64 / 1024.0 / told.kb_written;
     let ways = [
@@ -384,110 +439,49 @@ pub(super) fn calls(published: &Published, full: bool) -> Result<Vec<Row>> {
         ("bFUSE", BUFFERED, &told.pwrite_bfuse, &told.io_bfuse),
     ];
     let mut rows = Vec::new();
-    let experiment = if full { Some(Experiment::new(BYTES)?) } else { None };
-    for (at, file_system) in told.filesystems.iter().enumerate() {
-        for (way, options, calls, requests) in &ways {
-            let told = [
-                (CALLS, format!("{file_system}, {way}, calls"), calls[at] * scale),
-                (REQUESTS, format!("{file_system}, {way}, requests"), requests[at] * scale),
-            ];
-            let once = match &experiment {
-                None => Err(WITH_FULL.to_owned()),
-                Some(experiment) => {
-                    match ["ext4", "xfs", "btrfs"].into_iter().find(|known| known == file_system) {
-                        None => Err("this kernel and the emulator have no such file system".to_owned()),
-                        Some(name) => experiment
-                            .write(&Setup { file_system: name, ..EXT4 }, Some(options))
-                            .map_err(|error| format!("{error:#}")),
-                    }
+    for (at, name) in told.filesystems.iter().map(String::as_str).chain([VFAT]).enumerate() {
+        let mut found = None;
+        if runs.full() {
+            let place = runs.place_for(&[name.parse().map_err(anyhow::Error::msg)?]);
+            let setup = Setup { file_system: name.to_owned().into(), ..EXT4 };
+            let stacks = ways.iter().map(|(_, options, ..)| stack(setup.clone(), Some(options))).collect();
+            let plan = Plan { bytes: BYTES, rounds: 1, slow_daemons: false, raw: Vec::new(), stacks };
+            found = Some((runs.stacks(&plan, &place)?.writes, place));
+        }
+        for (number, (way, _, calls, requests)) in ways.iter().enumerate() {
+            let once = found.as_ref().map(|(writes, place)| (&writes[number][0], place));
+            let what = |of: &str| format!("{name}, {way}, {of}");
+            match (calls.get(at).zip(requests.get(at)), once) {
+                (Some((calls, requests)), Some((once, place))) => {
+                    rows.extend(counted([calls * scale, requests * scale], what, once, place));
                 }
-            };
-            let once = match once {
-                Ok(once) => once,
-                Err(why) => {
-                    rows.extend(told.map(|(quantity, what, told)| quantity.cannot(what, told, &why)));
-                    continue;
+                (Some((calls, requests)), None) => {
+                    rows.push(CALLS.cannot(what("calls"), calls * scale, WITH_FULL));
+                    rows.push(REQUESTS.cannot(what("requests"), requests * scale, WITH_FULL));
                 }
-            };
-            let [(calls, what_calls, calls_told), (requests, what_requests, requests_told)] = told;
-            rows.push(calls.row(
-                what_calls,
-                calls_told,
-                &Measured::once(once.used.write_calls.map(|calls| calls as f64)),
-                "every 10 ms what has come is flushed, also where an entry is not full",
-            ));
-            let why = "this kernel merges requests up to the device's limit";
-            let row = requests.row(what_requests, requests_told, &Measured::once(once.writes), why);
-            rows.push(match once.writes.zip(once.small_share) {
-                Some((writes, share)) => row.noted(format!("{:.0} of them below 64 KiB", writes * share)),
-                None => row,
-            });
+                (None, Some((once, place))) => {
+                    let shown = |count: Option<f64>| format!("{:.0}", count.unwrap_or(f64::NAN));
+                    let calls = shown(once.used.write_calls.map(|calls| calls as f64));
+                    let ours = format!("{calls} calls, {} requests", shown(once.writes));
+                    let why = "the study has no numbers of it; it was the phones' file system for sdcards";
+                    rows.push(Row::ours_alone(format!("{name}, {way}"), ours, why).noted(place.noted()));
+                }
+                (None, None) => {}
+            }
         }
     }
     Ok(rows)
 }
 
-/// Figures 13, 16 and 17: schedulers, file systems and options together. For btrfs, bFUSE's result is only drawn.
-pub(super) fn matrix(published: &Published, full: bool) -> Result<Vec<Row>> {
-    let gain = &published.bfuse.design.gain_percent;
-    let last = &published.bfuse.last;
-    let [ext4, xfs] = [last.share_of_raw_percent.ext4[0], last.share_of_raw_percent.xfs[0]];
-    const DEADLINE: &str = "f13: deadline over CFQ";
-    const UNIT: &str = "f16: 512 KiB unit over 4 KiB";
-    const OVER_STOCK: &str = "f17: bFUSE over stock";
-    let on_device = [("f17: bFUSE on ext4", ext4), ("f17: bFUSE on xfs", xfs)];
-    let over_stock = times(last.gain_percent_over_stock.ics);
-    let (deadline_told, unit_told) = (times(gain.deadline_over_cfq), times(gain.extended_io_unit));
-    if !full {
-        let mut rows = vec![
-            TIMES.cannot(DEADLINE, deadline_told, WITH_FULL),
-            MANY_TIMES.cannot(UNIT, unit_told, WITH_FULL),
-        ];
-        rows.extend(on_device.map(|(what, told)| SHARE.cannot(what, told, WITH_FULL)));
-        rows.push(MANY_TIMES.cannot(OVER_STOCK, over_stock, WITH_FULL));
-        return Ok(rows);
+/// Returns the rows of one write: the daemon's write calls, and the requests to the device.
+fn counted([calls, requests]: [f64; 2], what: impl Fn(&str) -> String, once: &Once, place: &At) -> [Row; 2] {
+    let called = Measured::once(once.used.write_calls.map(|calls| calls as f64));
+    let why = "every 10 ms what has come is flushed, also where an entry is not full";
+    let calls = CALLS.row(what("calls"), calls, &called, why).noted(place.noted());
+    let why = "this kernel merges requests up to the device's limit";
+    let mut row = REQUESTS.row(what("requests"), requests, &Measured::once(once.writes), why);
+    if let Some((writes, share)) = once.writes.zip(once.small_share) {
+        row = row.noted(format!("{:.0} of them below 64 KiB", writes * share));
     }
-    let mut experiment = Experiment::new(BYTES)?;
-    let raw = experiment.raw(&EXT4)?;
-    experiment.slow_down(&EXT4, raw)?;
-    let scheduler = |scheduler| Setup { scheduler, ..EXT4 };
-    let found = in_rounds(
-        &experiment,
-        &[
-            (EXT4, Some(STOCK)),
-            (EXT4, Some(NO_BUFFER)),
-            (EXT4, Some(BUFFERED)),
-            (scheduler("bfq"), Some(BUFFERED)),
-            (scheduler("none"), Some(BUFFERED)),
-        ],
-    )?;
-    let on_xfs = in_rounds(&experiment, &[(Setup { file_system: "xfs", ..EXT4 }, Some(BUFFERED))]);
-    let (stock, unit) = (stock_rate(&found[0]), rate(&found[1]));
-    let (deadline, bfq, none) = (rate(&found[2]), rate(&found[3]), rate(&found[4]));
-    let over_none = deadline.over(&none).value().unwrap_or(f64::NAN);
-    let mut rows = vec![
-        TIMES
-            .effect(DEADLINE, deadline_told, &deadline.over(&bfq), NO_CFQ)
-            .noted(format!("over bfq; {over_none:.2} times over none")),
-        MANY_TIMES.effect(
-            UNIT,
-            unit_told,
-            &unit.over(&stock),
-            "a copy costs the confined daemon as much as before, only its calls are fewer",
-        ),
-    ];
-    let on_xfs = on_xfs.map(|found| rate(&found[0]));
-    for ((what, told), rate) in on_device.into_iter().zip([Ok(deadline.clone()), on_xfs]) {
-        rows.push(match rate {
-            Ok(rate) => SHARE.row(what, told, &rate.over(&raw_rate(raw)).times(100.0), ""),
-            Err(error) => SHARE.cannot(what, told, &format!("{error:#}")),
-        });
-    }
-    rows.push(MANY_TIMES.effect(
-        OVER_STOCK,
-        over_stock,
-        &deadline.over(&stock),
-        "the share of the CPU was chosen by stock's rate alone",
-    ));
-    Ok(rows)
+    [calls, row.noted(place.noted())]
 }

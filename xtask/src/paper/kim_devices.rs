@@ -9,7 +9,7 @@ use fonio_experiment::Series;
 use super::measured::Measured;
 use super::published::{Published, Spread};
 use super::row::{Quantity, Row};
-use super::runs::{OfRuns, Runs};
+use super::runs::{At, OfRuns, Runs};
 
 /// The best device of the study.
 const BEST: &str = "internal_2010";
@@ -37,14 +37,20 @@ const APPS: [(&str, &str, Option<&str>); 6] = [
 const WEBBENCH_SCALE: &str = "0.1";
 
 /// Runs WebBench on the devices.
-pub(super) fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
-    measured(runs, "webbench", Some(WEBBENCH_SCALE), link)
+fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
+    let at = runs.place_for(&[]);
+    on_devices_at(&at, runs, link)
 }
 
-fn measured(runs: &mut Runs, workload: &str, scale: Option<&str>, link: &str) -> Result<Rc<Series>> {
+/// Runs WebBench on the devices, at a chosen place.
+pub(super) fn on_devices_at(at: &At, runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
+    measured(at, runs, "webbench", Some(WEBBENCH_SCALE), link)
+}
+
+fn measured(at: &At, runs: &mut Runs, workload: &str, scale: Option<&str>, link: &str) -> Result<Rc<Series>> {
     let (devices, scale) = if runs.full() { (ALL, "1") } else { (FOUR, scale.unwrap_or("1")) };
     let devices = runs.devices(BEST, devices);
-    runs.in_the_setup(workload, &devices, link, &["--repeat", &Runs::repeat(), "--scale", scale])
+    runs.in_the_setup_at(at, workload, &devices, link, &["--repeat", &Runs::repeat(), "--scale", scale])
 }
 
 /// Figure 4.
@@ -68,7 +74,8 @@ pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             rows.push(TIMES.cannot(ours, told, "130 MB to each device: with --full"));
             continue;
         }
-        let series = measured(runs, ours, scale, "wifi")?;
+        let at = runs.place_for(&[]);
+        let series = measured(&at, runs, ours, scale, "wifi")?;
         rows.extend(of_spread(ours, spread(published, theirs)?, &times(&series), &why(runs)));
     }
     Ok(rows)

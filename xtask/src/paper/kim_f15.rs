@@ -6,9 +6,10 @@ use fonio_sim::profile::{Profile, Source};
 use fonio_sim::published::Shape;
 use fonio_sim::verify::{address_range, ranges, shape_of};
 
+use super::runs::Runs;
 use super::{Published, Row};
 
-pub(super) fn rows(published: &Published, _full: bool) -> Result<Vec<Row>> {
+pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let ranges = ranges();
     let mut rows = Vec::new();
     for card in &published.kim.card {

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use fonio_experiment::Series;
+use fonio_host::Filesystem;
 
 use super::measured::Measured;
 use super::published::Published;
@@ -68,7 +69,7 @@ pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Figure 14. SQLite on NILFS2 is not among the fixes, because it needs a kernel with NILFS2.
+/// Figure 14. With bars C of the study, SQLite's databases on NILFS2: see [`log_structured`].
 pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let raid = &published.kim.pilot.raid0_factor_figure_14;
     let mut rows = Vec::new();
@@ -98,6 +99,7 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                 ));
             }
             unsynced.push(gain("no-sync")?);
+            rows.push(log_structured(published, runs, card, workload, scale)?);
         }
         let [webbench, facebook] = &unsynced[..] else { continue };
         rows.push(Row::effect(
@@ -109,4 +111,37 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
         ));
     }
     Ok(rows)
+}
+
+/// Returns the row of a workload on NILFS2, with F2FS beside it. NILFS2 and ext3 are measured at the same place.
+fn log_structured(
+    published: &Published,
+    runs: &mut Runs,
+    card: &str,
+    workload: &str,
+    scale: &str,
+) -> Result<Row> {
+    let told = published.kim.pilot.nilfs2_factor_above.get(card);
+    let told = *told.with_context(|| format!("no gain of NILFS2 is published for {card}"))?;
+    let at = runs.place_for(&[Filesystem::Nilfs2, Filesystem::F2fs]);
+    let scale = if runs.full() { "1" } else { scale };
+    let repeat = Runs::repeat();
+    let more = ["--scale", scale, "--repeat", &repeat];
+    let ext3 = runs.in_the_setup_at(&at, workload, card, "wifi", &more)?;
+    let others = ["--size", "448MiB", "--fs", "nilfs2,f2fs", "--link", "wifi"];
+    let others = runs.run_at(&at, &[&[workload, "--on", card], &others[..], &more[..]].concat())?;
+    let gain = |name: &str| -> Result<Measured> {
+        let on = others.named(&format!("{card} with {name}"))?;
+        Ok(ext3.named(card)?.wall_s().over(&on.wall_s()))
+    };
+    let f2fs = gain("f2fs")?.value().unwrap_or(f64::NAN);
+    let row = Row::effect(
+        format!("{card}, {workload}, SQLite on NILFS2"),
+        format!("more than {told} times as fast"),
+        |gain| format!("{gain:.2} times as fast"),
+        (&gain("nilfs2")?, told..=f64::INFINITY),
+        "each sync of NILFS2 writes a checkpoint",
+    );
+    let row = row.noted(format!("on F2FS {f2fs:.2} times")).noted(at.noted());
+    Ok(row.because("all files are on it here, only the databases were in the study"))
 }

@@ -10,6 +10,7 @@ use fonio_sim::verify::{Class, verify};
 
 use super::measured::Measured;
 use super::row::Quantity;
+use super::runs::Runs;
 use super::{Published, Row};
 
 /// The study publishes three digits.
@@ -17,7 +18,7 @@ const TOLERANCE: f64 = 0.05;
 
 const TABLE: &str = "kim-t3 ";
 
-pub(super) fn rows(published: &Published, _full: bool) -> Result<Vec<Row>> {
+pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for card in &published.kim.card {
         let profile =

@@ -3,6 +3,8 @@
 //! Some are computed from models and files. The others run workloads on emulated devices with the built program, as a
 //! user would, and print the command lines that they ran.
 
+mod bfuse_matrix;
+mod bfuse_phones;
 mod bfuse_stack;
 mod courville;
 mod kim_apps;
@@ -44,8 +46,8 @@ struct Paper {
 
 /// The source of its rows.
 enum Rows {
-    /// Models and files, in moments and without privileges; more with `--full`.
-    Computed(fn(&Published, bool) -> Result<Vec<Row>>),
+    /// Models and files, in moments and without privileges; with `--full`, writes to emulated devices too.
+    Computed(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
     /// Workloads that run on emulated devices, as root.
     Measured(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
 }
@@ -197,6 +199,11 @@ const PAPERS: &[Paper] = &[
         rows: Rows::Measured(smartio_facebook::rows),
     },
     Paper {
+        id: "bfuse-t1",
+        title: "file systems of six phones (Jeong, Won 2014, Table 1)",
+        rows: Rows::Computed(bfuse_phones::rows),
+    },
+    Paper {
         id: "bfuse-f2",
         title: "what each layer leaves of the device; with Figure 3 and Table 2 (Jeong, Won 2014)",
         rows: Rows::Computed(bfuse_stack::layers),
@@ -223,8 +230,8 @@ const PAPERS: &[Paper] = &[
     },
     Paper {
         id: "bfuse-f17",
-        title: "schedulers, file systems, options; with Figures 13 and 16 (Jeong, Won 2014)",
-        rows: Rows::Computed(bfuse_stack::matrix),
+        title: "schedulers, file systems, options; with Figures 13 to 16 (Jeong, Won 2014)",
+        rows: Rows::Computed(bfuse_matrix::rows),
     },
 ];
 
@@ -261,15 +268,16 @@ impl Counts {
     }
 }
 
-/// `cargo xtask paper [ID…|all] [--full] [--on DEVICE] [--cpu SHARE] [--json] [--html FILE]`.
+/// `cargo xtask paper [ID…|all] [--full] [--on DEVICE] [--in lab:KERNEL] [--cpu SHARE] [--json] [--html FILE]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let (mut full, mut as_json, mut all, mut wanted) = (false, false, false, Vec::new());
-    let (mut cpu, mut on, mut html) = (None, None, None);
+    let (mut cpu, mut on, mut html, mut guest) = (None, None, None, None);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--cpu" => cpu = Some(rest.next().context("--cpu takes a share, such as 0.05")?.clone()),
             "--on" => on = Some(rest.next().context("--on takes a device, such as kingston")?.clone()),
+            "--in" => guest = Some(kernel(rest.next())?),
             "--html" => html = Some(PathBuf::from(rest.next().context("--html takes a file")?)),
             "--full" => full = true,
             "--json" => as_json = true,
@@ -278,7 +286,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             other => {
                 let ids: Vec<&str> = PAPERS.iter().map(|paper| paper.id).collect();
                 bail!(
-                    "there is no table or figure `{other}`; there are {}, all, and --full, --on DEVICE, --cpu SHARE, --json and --html FILE",
+                    "there is no table or figure `{other}`; there are {}, all, and --full, --on DEVICE, --in lab:KERNEL, --cpu SHARE, --json and --html FILE",
                     ids.join(", ")
                 );
             }
@@ -287,12 +295,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let computed = |paper: &Paper| matches!(paper.rows, Rows::Computed(_));
     let chosen = |paper: &&Paper| all || wanted.contains(&paper.id) || (wanted.is_empty() && computed(paper));
     let published = published()?;
-    let mut runs = Runs::new(full, cpu, on);
+    let mut runs = Runs::new(full, cpu, on, guest);
     let mut outcomes = Vec::new();
     for paper in PAPERS.iter().filter(chosen) {
         let rows = match paper.rows {
-            Rows::Computed(rows) => rows(&published, full),
-            Rows::Measured(rows) => rows(&published, &mut runs),
+            Rows::Computed(rows) | Rows::Measured(rows) => rows(&published, &mut runs),
         };
         let rows = rows.with_context(|| format!("{} could not be made", paper.id))?;
         let counts = Counts::of(&rows);
@@ -315,6 +322,13 @@ pub fn run(arguments: &[String]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Parses the value of `--in`.
+fn kernel(value: Option<&String>) -> Result<String> {
+    let value = value.context("--in takes a guest's kernel, such as lab:6.12")?;
+    value.parse::<fonio_lab::Wanted>()?;
+    Ok(value.clone())
 }
 
 /// Writes the page with the example `paper_page` of `fonio-report`.
@@ -413,7 +427,8 @@ mod tests {
         let published = published().expect("the file is in the repository");
         for paper in PAPERS {
             if let Rows::Computed(rows) = paper.rows {
-                assert!(!rows(&published, false).expect("it runs").is_empty(), "{}", paper.id);
+                let mut runs = Runs::new(false, None, None, None);
+                assert!(!rows(&published, &mut runs).expect("it runs").is_empty(), "{}", paper.id);
             }
         }
     }

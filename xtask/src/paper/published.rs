@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::bfuse_stack;
+use super::{bfuse_matrix, bfuse_phones, bfuse_stack};
 
 use crate::process;
 
@@ -111,6 +111,8 @@ pub(super) struct WhatIf {
 #[derive(Deserialize)]
 pub(super) struct Pilot {
     pub(super) raid0_factor_figure_14: Raid0,
+    /// Gains of SQLite on NILFS2 by card.
+    pub(super) nilfs2_factor_above: BTreeMap<String, f64>,
 }
 
 #[derive(Deserialize)]
@@ -127,7 +129,9 @@ pub(super) struct Bfuse {
     pub(super) design: bfuse_stack::Design,
     pub(super) calls: bfuse_stack::Calls,
     #[serde(rename = "final")]
-    pub(super) last: bfuse_stack::Last,
+    pub(super) last: bfuse_matrix::Last,
+    pub(super) filesystem_over_ext4_percent: bfuse_matrix::OverExt4,
+    pub(super) phone: Vec<bfuse_phones::Phone>,
 }
 
 #[derive(Deserialize)]

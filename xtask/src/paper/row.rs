@@ -278,9 +278,17 @@ impl Row {
         Row::new(what, Row::in_words(published, "-"), false, Verdict::Cannot, why)
     }
 
+    /// Returns a row of ours that has no published number beside it, so that nothing is compared.
+    pub(super) fn ours_alone(what: impl Into<String>, ours: impl Into<String>, why: &str) -> Row {
+        Row::new(what, Row::in_words("-", ours), false, Verdict::Cannot, why)
+    }
+
     /// Adds a note on our number.
     pub(super) fn noted(mut self, text: impl Into<String>) -> Row {
         let text = text.into();
+        if text.is_empty() {
+            return self;
+        }
         match &mut self.said {
             Said::Number { note, .. } if note.is_empty() => *note = text,
             Said::Number { note, .. } => {
@@ -296,6 +304,9 @@ impl Row {
     /// Adds a remark that is shown in any case, before the reason for a difference.
     pub(super) fn because(mut self, text: impl Into<String>) -> Row {
         let text = text.into();
+        if text.is_empty() {
+            return self;
+        }
         self.why = if self.why.is_empty() { text } else { format!("{text}; {}", self.why) };
         self
     }

@@ -10,12 +10,14 @@ use anyhow::{Context, Result, bail};
 use fonio_analysis::sequentiality::SequentialShare;
 use fonio_analysis::sizes::SizeRow;
 use fonio_analysis::{Analysis, Distribution, Group};
-use fonio_experiment::{RunFigures, Series, VariationResult};
+use fonio_experiment::{Layers, RunFigures, Series, VariationResult};
+use fonio_host::Filesystem;
 use fonio_report::json::Report;
 use serde::de::DeserializeOwned;
 
 use super::measured::Measured;
 use super::row::RUNS_MIN;
+use crate::bench_fuse::{Found, Plan};
 use crate::{emulated, process, tools};
 
 /// Runs workloads; a run is not repeated if the same command has already run.
@@ -26,11 +28,41 @@ pub(super) struct Runs {
     cpu: Option<String>,
     /// The one device to run in addition to the best, if not all are wanted.
     on: Option<String>,
+    /// The guest in which everything runs, such as `lab:6.12`.
+    guest: Option<String>,
     program: Option<PathBuf>,
     series: BTreeMap<Vec<String>, Rc<Series>>,
     reports: BTreeMap<PathBuf, Rc<Report>>,
     /// The commands since the last call of [`Runs::commands`].
     commands: Vec<String>,
+}
+
+/// The guest for what this kernel lacks.
+const GUEST: &str = "lab:6.12";
+
+/// Where something runs.
+#[derive(Clone, Debug)]
+pub(super) struct At {
+    /// `None` for this machine.
+    guest: Option<String>,
+    /// What this kernel lacks, if that is why it runs in a guest.
+    missing: Option<String>,
+}
+
+impl At {
+    /// Returns whether it runs in a guest.
+    pub(super) fn is_guest(&self) -> bool {
+        self.guest.is_some()
+    }
+
+    /// Returns where our number is from, for a row; empty for this machine.
+    pub(super) fn noted(&self) -> String {
+        match (&self.guest, &self.missing) {
+            (None, _) => String::new(),
+            (Some(guest), None) => format!("in {guest}"),
+            (Some(guest), Some(missing)) => format!("in {guest}, because {missing}"),
+        }
+    }
 }
 
 /// Finds setups by name.
@@ -110,8 +142,42 @@ impl Split for SequentialShare {
 }
 
 impl Runs {
-    pub(super) fn new(full: bool, cpu: Option<String>, on: Option<String>) -> Runs {
-        Runs { full, cpu, on, ..Runs::default() }
+    pub(super) fn new(full: bool, cpu: Option<String>, on: Option<String>, guest: Option<String>) -> Runs {
+        Runs { full, cpu, on, guest, ..Runs::default() }
+    }
+
+    /// Returns where to run what needs these file systems: here if this kernel has them all and no guest was asked for.
+    pub(super) fn place_for(&self, filesystems: &[Filesystem]) -> At {
+        if self.guest.is_some() {
+            return At { guest: self.guest.clone(), missing: None };
+        }
+        let missing = filesystems.iter().find_map(|filesystem| filesystem.check_kernel().err());
+        At {
+            guest: missing.as_ref().map(|_| GUEST.to_owned()),
+            missing: missing.map(|error| error.to_string()),
+        }
+    }
+
+    /// Returns a guest, for what only a guest can show: the one that was asked for, or the usual one.
+    pub(super) fn guest(&self) -> At {
+        At { guest: Some(self.guest.clone().unwrap_or_else(|| GUEST.to_owned())), missing: None }
+    }
+
+    /// Runs a plan of writes through stacks.
+    pub(super) fn stacks(&mut self, plan: &Plan, at: &At) -> Result<Found> {
+        let (found, command) = plan.run(at.guest.as_deref())?;
+        self.commands.extend(command);
+        Ok(found)
+    }
+
+    /// Runs `fonio bench layers` with these arguments.
+    pub(super) fn layers(&mut self, arguments: &[&str], at: &At) -> Result<Layers> {
+        let mut words = vec!["bench", "layers"];
+        words.extend_from_slice(arguments);
+        words.extend(at.guest.iter().flat_map(|guest| ["--in", guest]));
+        self.commands.push(format!("fonio {}", words.join(" ")));
+        let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
+        self.asked(&words)
     }
 
     /// Returns the number of runs that an effect needs: fewer runs show none.
@@ -170,15 +236,37 @@ impl Runs {
         link: &str,
         more: &[&str],
     ) -> Result<Rc<Series>> {
+        let at = self.place_for(&[]);
+        self.in_the_setup_at(&at, workload, devices, link, more)
+    }
+
+    /// Like [`Runs::in_the_setup`], at a chosen place.
+    pub(super) fn in_the_setup_at(
+        &mut self,
+        at: &At,
+        workload: &str,
+        devices: &str,
+        link: &str,
+        more: &[&str],
+    ) -> Result<Rc<Series>> {
         let setup = ["--size", "448MiB", "--fs", "ext3", "--mount-options", "data=writeback", "--link", link];
-        self.run(&[&[workload, "--on", devices], &setup[..], more].concat())
+        self.run_at(at, &[&[workload, "--on", devices], &setup[..], more].concat())
     }
 
     /// Runs `fonio run` with these arguments.
     pub(super) fn run(&mut self, arguments: &[&str]) -> Result<Rc<Series>> {
+        let at = self.place_for(&[]);
+        self.run_at(&at, arguments)
+    }
+
+    /// Like [`Runs::run`], at a chosen place.
+    pub(super) fn run_at(&mut self, at: &At, arguments: &[&str]) -> Result<Rc<Series>> {
         let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         if let Some(share) = &self.cpu {
             arguments.extend(["--cpu".to_owned(), share.clone()]);
+        }
+        if let Some(guest) = &at.guest {
+            arguments.extend(["--in".to_owned(), guest.clone()]);
         }
         self.commands.push(format!("fonio run {}", arguments.join(" ")));
         if let Some(known) = self.series.get(&arguments) {
@@ -216,8 +304,10 @@ impl Runs {
         let program = match &self.program {
             Some(program) => program,
             None => {
-                tools::ensure(&[tools::DEMO, tools::PAPER])?;
-                self.program.insert(emulated::fonio()?)
+                let in_guest = words.contains(&OsStr::new("--in"));
+                tools::ensure(&[tools::DEMO, tools::PAPER, if in_guest { tools::GUEST } else { &[] }])?;
+                // Guests need no root.
+                self.program.insert(if in_guest { process::build_fonio()? } else { emulated::fonio()? })
             }
         };
         let mut command = Command::new(program);

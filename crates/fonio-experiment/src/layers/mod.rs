@@ -65,6 +65,10 @@ pub struct LayerResult {
     pub write_mb_s: Option<f64>,
     /// Rate of reading from the device, not from the page cache; the median of the rounds.
     pub read_mb_s: Option<f64>,
+    /// Rate of writing and syncing in each round; empty if it was not measured in all.
+    pub write_rounds_mb_s: Vec<f64>,
+    /// Rate of reading in each round; empty if it was not measured in all.
+    pub read_rounds_mb_s: Vec<f64>,
     /// The write rate over that of the layer that it is compared with, by rounds.
     pub write_change: Option<Change>,
     /// The read rate over that of the layer that it is compared with, by rounds.
@@ -261,6 +265,8 @@ fn results(arms: &[Arm<Layer>], runs: &[Vec<LayerRun>]) -> Vec<LayerResult> {
         compared_with: arms[at].compared_with.map(|with| arms[with].name.clone()),
         write_mb_s: median(&writes[at]),
         read_mb_s: median(&reads[at]),
+        write_rounds_mb_s: writes[at].clone().unwrap_or_default(),
+        read_rounds_mb_s: reads[at].clone().unwrap_or_default(),
         write_change: changes[0][at].clone(),
         read_change: changes[1][at].clone(),
         note: runs[at].iter().find_map(|run| run.note.clone()),

@@ -51,9 +51,10 @@ cargo xtask COMMAND
               `bench fuse`: mounts in every mode, beside bindfs (root): [--quick] [--over DIR] [MODE…]; on an emulated device,
               with the daemon on a share of a processor: --on PROFILE [--cpu PERCENT|study]
   paper       print tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--on DEVICE] [--cpu SHARE] [--json]
-              [--html FILE, with charts]; tables and figures that need workloads on emulated devices only run when they are
-              named (root, about two minutes each); --full runs all devices and workloads at full scale, and also what is
-              measured on emulated devices (root); --on measures one device beside the best, instead of all
+              [--in lab:KERNEL] [--html FILE, with charts]; tables and figures that need workloads on emulated devices only run
+              when they are named (root, about two minutes each); --full runs all devices and workloads at full scale, and also what is
+              measured on emulated devices (root); --on measures one device beside the best, instead of all; --in runs
+              everything in a guest; what this kernel lacks runs in a guest also without it
   lab         `lab test`: measure what guests with Debian's kernels promise (40 min): [repeatable] [mixed] [model] [equal]
   assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm)
   setup       install the programs that the other commands need, or print the command that does

@@ -11,6 +11,8 @@ mount -t tmpfs shm /dev/shm
 mount -t tmpfs run /run
 mount -t tracefs trace /sys/kernel/tracing
 mount -t cgroup2 cgroup /sys/fs/cgroup
+# For commands that get a share of the processor.
+echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
 hostname lab
 ip link set lo up
 for module in /modules/*.ko; do

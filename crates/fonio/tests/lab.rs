@@ -56,3 +56,45 @@ fn a_guests_device_loses_its_power() {
     let errors = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(0), "{}\n{errors}", String::from_utf8_lossy(&out.stdout));
 }
+
+#[test]
+fn an_emulated_device_is_measured_in_a_guest() {
+    if !has(&[Need::Guests]) {
+        return;
+    }
+    let arguments = "bench device ridata --quick --set four --capacity 64MiB --size 16MiB --in lab:6.12 --json";
+    let Some(out) = in_guest(&arguments.split(' ').collect::<Vec<_>>()) else { return };
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{errors}");
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(said["tests"].as_array().map(Vec::len), Some(4), "{said}");
+    assert_eq!(said["place"]["model"], "ridata, emulated");
+}
+
+/// Runs on an array whose last device vanishes, and on one whose fonio is killed; prints exit codes and what is left.
+const ARRAYS: &str = r#"
+run="fonio run webbench --repeat 1 --on md-raid0:ridata+transcend@64MiB --size 256MiB"
+left() { echo "$1 $2"; ls /sys/block | grep -e ^md -e ^ublk; grep -e /dev/md -e ublk /proc/mounts; ls /run/fonio; }
+$run --fault vanish:commands=300 --output a >/dev/null
+left vanished $?
+sh -c "exec $run --output b" >/dev/null & sleep 6
+kill -KILL $!
+wait $!
+left killed $?
+$run --scale 0.02 --output c >/dev/null
+left finished $?
+"#;
+
+#[test]
+fn an_array_without_a_device_gives_errors_and_nothing_stays() {
+    if !has(&[Need::Guests]) {
+        return;
+    }
+    let Some(out) = in_guest(&["lab", "run", "6.12", "--", "sh", "-c", ARRAYS]) else { return };
+    let (said, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    let lines: Vec<&str> = said.lines().collect();
+    // Killed, fonio leaves its devices to the next start, which removes them.
+    assert!(lines.starts_with(&["vanished 2", "killed 137", "md700"]), "{said}\n{errors}");
+    assert_eq!(lines.last(), Some(&"finished 0"), "{said}\n{errors}");
+    assert!(errors.contains("I/O error") && errors.contains("Cleaned up after an interrupted run: "), "{errors}");
+}

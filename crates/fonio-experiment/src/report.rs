@@ -341,6 +341,7 @@ mod tests {
             write_bytes: 3 << 20,
             sequential_write_bytes: 0,
             flushes: 7,
+            server_cpu_s: 0.0,
             sync_write_share: None,
             busy_share: Some(0.5),
             verdict: String::new(),

@@ -1,7 +1,8 @@
 #!/usr/bin/busybox sh
 # The first program of a guest: prepares the system, runs the command, hands its files over, and ends the guest.
 /usr/bin/busybox --install -s /usr/bin 2>/dev/null
-export PATH=/usr/bin:/usr/sbin HOME=/root TERM=linux
+# Before busybox, whose applets have fewer options.
+export PATH=/usr/sbin:/usr/bin HOME=/root TERM=linux
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev 2>/dev/null

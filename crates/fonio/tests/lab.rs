@@ -62,7 +62,8 @@ fn an_emulated_device_is_measured_in_a_guest() {
     if !has(&[Need::Guests]) {
         return;
     }
-    let arguments = "bench device ridata --quick --set four --capacity 64MiB --size 16MiB --in lab:6.12 --json";
+    let arguments =
+        "bench device ridata --quick --set four --capacity 64MiB --size 16MiB --in lab:6.12 --json";
     let Some(out) = in_guest(&arguments.split(' ').collect::<Vec<_>>()) else { return };
     let errors = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(0), "{errors}");
@@ -96,5 +97,8 @@ fn an_array_without_a_device_gives_errors_and_nothing_stays() {
     // Killed, fonio leaves its devices to the next start, which removes them.
     assert!(lines.starts_with(&["vanished 2", "killed 137", "md700"]), "{said}\n{errors}");
     assert_eq!(lines.last(), Some(&"finished 0"), "{said}\n{errors}");
-    assert!(errors.contains("I/O error") && errors.contains("Cleaned up after an interrupted run: "), "{errors}");
+    assert!(
+        errors.contains("I/O error") && errors.contains("Cleaned up after an interrupted run: "),
+        "{errors}"
+    );
 }

@@ -1,8 +1,11 @@
 //! One write of a file through one stack, with the work of the daemon and the device for it.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use fonio_host::Ledger;
@@ -112,9 +115,14 @@ fn within(path: &Path) -> String {
     path.strip_prefix(process::root()).unwrap_or(path).display().to_string()
 }
 
-/// `xtask stacks PLAN RESULT`, which [`Plan::run`] calls in a guest.
+/// `xtask stacks PLAN RESULT`, which [`Plan::run`] calls in a guest, and `xtask stacks --write FILE BYTES`, which each write
+/// is.
 pub fn run_in_guest(arguments: &[String]) -> Result<()> {
-    let [plan, found] = arguments else { bail!("this is a part of `cargo xtask paper --in lab`") };
+    let [plan, found] = match arguments {
+        [write, path, bytes] if write == WRITE => return write_file(path, bytes),
+        [plan, found] => [plan, found],
+        _ => bail!("this is a part of `cargo xtask paper`"),
+    };
     process::outlive_signals()?;
     let folder = PathBuf::from("/tmp/paper-bfuse");
     std::fs::create_dir_all(&folder)?;
@@ -181,19 +189,17 @@ impl Experiment {
         let recording = self.folder.join("recording");
         let before = mounted.used();
         let mut record = Command::new(&self.programs.fonio);
-        record.env("LC_ALL", "C");
         record.arg("record").arg("--path").arg(&place.source).arg("--overwrite").arg("-o").arg(&recording);
-        record.args(["--", "dd", "if=/dev/zero", "bs=512K", "conv=fsync"]);
-        record.arg(format!("of={}", mounted.dir.join("file").display()));
-        record.arg(format!("count={}", bytes / (512 << 10)));
-        let output = record.stdout(Stdio::null()).output().context("cannot start fonio record")?;
+        record.arg("--").arg(std::env::current_exe()?).args(["stacks", WRITE]).arg(mounted.dir.join("file"));
+        let output = record.arg(bytes.to_string()).stdout(Stdio::null()).output();
+        let output = output.context("cannot start fonio record")?;
         ensure!(output.status.success(), "fonio record: {}", String::from_utf8_lossy(&output.stderr));
         let used = mounted.used().since(before);
         drop(mounted);
         let figures = self.figures(&recording)?;
         let figure = |name: &str| figures.get(name).copied();
-        let seconds = dd_seconds(&String::from_utf8_lossy(&output.stderr))
-            .context("dd says how long it took; it does so in English only")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let seconds = said.lines().find_map(written_in).context("the writer says how long it took")?;
         let writes = figure("latency.writes.service.count");
         let random_share = figure("sequentiality.write.random_requests_share");
         Ok(Once {
@@ -219,10 +225,39 @@ impl Experiment {
     }
 }
 
-/// Parses `134217728 bytes (134 MB, 128 MiB) copied, 3.44 s, 39.0 MB/s`.
-fn dd_seconds(said: &str) -> Option<f64> {
-    said.split("copied, ").nth(1)?.split(' ').next()?.parse().ok()
+/// The argument with which this program writes a file under `fonio record`.
+const WRITE: &str = "--write";
+const RECORD_BYTES: usize = 512 << 10;
+
+/// Writes a file of `bytes` by 512 KiB, syncs it, and says how many seconds that took.
+fn write_file(path: &str, bytes: &str) -> Result<()> {
+    let bytes: u64 = bytes.parse().context("a size is a number")?;
+    let data = vec![0; RECORD_BYTES];
+    let started = Instant::now();
+    let mut file = File::create(path).with_context(|| format!("cannot write {path}"))?;
+    for _ in 0..bytes / RECORD_BYTES as u64 {
+        file.write_all(&data)?;
+    }
+    file.sync_all()?;
+    eprintln!("written in {} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Parses the line of [`write_file`].
+fn written_in(line: &str) -> Option<f64> {
+    line.strip_prefix("written in ")?.strip_suffix(" s")?.parse().ok()
 }
 
 /// Large enough for rates to settle on a device of 39 MB/s, and small enough for a dozen stacks in minutes.
 pub const BYTES: u64 = 128 * MIB;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_writer_is_understood() {
+        assert_eq!(written_in("written in 3.25 s"), Some(3.25));
+        assert_eq!(written_in("note: nothing was lost"), None);
+    }
+}

@@ -3,6 +3,7 @@
 //! they take minutes, and need root or a guest.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 use fonio_experiment::Layers as Measurements;
@@ -438,18 +439,17 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
         ("no buffer", NO_BUFFER, &told.pwrite_nobuf, &told.io_nobuf),
         ("bFUSE", BUFFERED, &told.pwrite_bfuse, &told.io_bfuse),
     ];
+    let names: Vec<&str> = told.filesystems.iter().map(String::as_str).chain([VFAT]).collect();
+    let found = if runs.full() {
+        counts(&names, ways.map(|(_, options, ..)| options), runs)?
+    } else {
+        BTreeMap::new()
+    };
     let mut rows = Vec::new();
-    for (at, name) in told.filesystems.iter().map(String::as_str).chain([VFAT]).enumerate() {
-        let mut found = None;
-        if runs.full() {
-            let place = runs.place_for(&[name.parse().map_err(anyhow::Error::msg)?]);
-            let setup = Setup { file_system: name.to_owned().into(), ..EXT4 };
-            let stacks = ways.iter().map(|(_, options, ..)| stack(setup.clone(), Some(options))).collect();
-            let plan = Plan { bytes: BYTES, rounds: 1, slow_daemons: false, raw: Vec::new(), stacks };
-            found = Some((runs.stacks(&plan, &place)?.writes, place));
-        }
+    for (at, name) in names.into_iter().enumerate() {
+        let found = found.get(name);
         for (number, (way, _, calls, requests)) in ways.iter().enumerate() {
-            let once = found.as_ref().map(|(writes, place)| (&writes[number][0], place));
+            let once = found.map(|(writes, place)| (&writes[number], place));
             let what = |of: &str| format!("{name}, {way}, {of}");
             match (calls.get(at).zip(requests.get(at)), once) {
                 (Some((calls, requests)), Some((once, place))) => {
@@ -471,6 +471,35 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
         }
     }
     Ok(rows)
+}
+
+/// Writes once through mounts with each of `options` on each file system: in one plan on those of this kernel, and in
+/// one guest on the others.
+fn counts<'a>(
+    names: &[&'a str],
+    options: [&str; 3],
+    runs: &mut Runs,
+) -> Result<BTreeMap<&'a str, (Vec<Once>, At)>> {
+    let mut places = Vec::new();
+    for name in names {
+        places.push((*name, runs.place_for(&[name.parse().map_err(anyhow::Error::msg)?])));
+    }
+    let (guests, here): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, place)| place.is_guest());
+    let mut found = BTreeMap::new();
+    for places in [here, guests] {
+        let Some((_, place)) = places.first() else { continue };
+        let on_each = |name: &str| {
+            let setup = Setup { file_system: name.to_owned().into(), ..EXT4 };
+            options.map(|options| stack(setup.clone(), Some(options)))
+        };
+        let stacks = places.iter().flat_map(|(name, _)| on_each(name)).collect();
+        let plan = Plan { bytes: BYTES, rounds: 1, slow_daemons: false, raw: Vec::new(), stacks };
+        let writes: Vec<Once> = runs.stacks(&plan, place)?.writes.into_iter().flatten().collect();
+        for ((name, place), writes) in places.into_iter().zip(writes.chunks(options.len())) {
+            found.insert(name, (writes.to_vec(), place));
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the rows of one write: the daemon's write calls, and the requests to the device.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
@@ -310,7 +310,8 @@ impl Runs {
                 self.program.insert(if in_guest { process::build_fonio()? } else { emulated::fonio()? })
             }
         };
-        let mut command = Command::new(program);
+        // If this process is killed, the run ends and undoes what it made.
+        let mut command = process::bound_to_this(program);
         command.args(words).arg("--json").stderr(Stdio::inherit());
         let output = command.output().context("cannot start fonio")?;
         serde_json::from_slice(&output.stdout)

@@ -222,7 +222,10 @@ fn model(fonio: &Path) -> Result<u32> {
 
 /// Compares equal devices many times. Returns the number of broken promises.
 fn equal(fonio: &Path) -> Result<u32> {
-    println!("A twentieth of webbench on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n", EQUALS.len());
+    println!(
+        "A twentieth of webbench on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n",
+        EQUALS.len()
+    );
     println!("{:<28} {:>10} {:>14} {:>26}", "", "plans", "with a claim", "largest difference");
     let mut claims = 0;
     for (at, card) in [CARD, "transcend"].into_iter().enumerate() {

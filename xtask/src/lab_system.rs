@@ -140,6 +140,10 @@ impl Checks {
         let began = Instant::now();
         system.power_off()?;
         self.show("shut down", &format!("{:.1} s", began.elapsed().as_secs_f64()), true);
+        system.restore("before")?;
+        let back = text(system, "cat /root/written; systemctl is-active check")?;
+        let is_refused = matches!(system.restore("none"), Err(LabError::NoSnapshot { .. }));
+        self.show("the snapshot after it", &back, back == "text\nactive" && is_refused);
         Ok(())
     }
 

@@ -149,6 +149,14 @@ pub enum LabError {
     /// The guest is off.
     #[error("the guest is off; switch it on first")]
     GuestOff,
+    /// The guest has no such snapshot.
+    #[error("the guest has no snapshot `{name}`; it has these: {}", have.join(", "))]
+    NoSnapshot {
+        /// The name.
+        name: String,
+        /// Those that it has.
+        have: Vec<String>,
+    },
     /// QEMU or the agent in the guest refused a request.
     #[error("{by} refused `{request}`: {reason}")]
     Refused {

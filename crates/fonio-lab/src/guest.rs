@@ -130,8 +130,8 @@ impl Event {
 }
 
 impl Guest {
-    /// Boots the guest and runs a task in it. The command's output goes to standard output and standard error while it runs.
-    /// Afterwards, the files and folders in [`Task::bring`] are unpacked below [`Task::to`]: `/a/b` becomes `TO/a/b`.
+    /// Boots the guest and runs a task in it. The command's output goes to standard output and standard error while it
+    /// runs. Afterwards, the files and folders in [`Task::bring`] are unpacked below [`Task::to`]: `/a/b` becomes `TO/a/b`.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! System guests: a whole Debian with systemd, whose disk survives reboots and power cuts.
 //!
 //! The disk is a qcow2 overlay over an image that all guests share ([`crate::root`]); it is removed with the guest. The
-//! modules of the kernel are on a second disk. Commands go through QEMU's guest agent; files come in through a port of their own, because the agent
-//! reads slowly. A conversation with QEMU itself (QMP) makes snapshots.
+//! modules of the kernel are on a second disk. Commands go through QEMU's guest agent; files come in through a port of their
+//! own, because the agent reads slowly. A conversation with QEMU itself (QMP) makes snapshots.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -95,6 +95,8 @@ pub struct System<'a> {
     booted: Duration,
     /// Counts questions, so that each has a number of its own.
     numbers: u32,
+    /// The names of its snapshots.
+    snapshots: Vec<String>,
 }
 
 /// A running guest.
@@ -235,7 +237,15 @@ impl<'a> System<'a> {
         stop: &'a AtomicBool,
     ) -> Result<System<'a>, LabError> {
         let prepared = Prepared::new(archive, options, stop, announce)?;
-        let mut system = System { power: None, prepared, stop, announce, booted: Duration::ZERO, numbers: 0 };
+        let mut system = System {
+            power: None,
+            prepared,
+            stop,
+            announce,
+            booted: Duration::ZERO,
+            numbers: 0,
+            snapshots: Vec::new(),
+        };
         system.power_on()?;
         Ok(system)
     }
@@ -426,7 +436,9 @@ impl<'a> System<'a> {
     ///
     /// If the guest is off, or QEMU cannot save it.
     pub fn snapshot(&mut self, name: &str) -> Result<(), LabError> {
-        self.job("snapshot-save", name)
+        self.job("snapshot-save", name)?;
+        self.snapshots.push(name.to_owned());
+        Ok(())
     }
 
     /// Brings memory and disks back to the state of a snapshot, also if the guest is off. The guest continues where it was,
@@ -434,13 +446,20 @@ impl<'a> System<'a> {
     ///
     /// # Errors
     ///
-    /// If there is no such snapshot, or QEMU cannot load it.
+    /// If there is no such snapshot. If QEMU cannot load it, the guest is off afterwards.
     pub fn restore(&mut self, name: &str) -> Result<(), LabError> {
+        if !self.snapshots.iter().any(|known| known == name) {
+            return Err(LabError::NoSnapshot { name: name.to_owned(), have: self.snapshots.clone() });
+        }
         let is_off = self.power.is_none();
         if is_off {
             self.connect(&["-S"])?;
         }
-        self.job("snapshot-load", name)?;
+        if let Err(error) = self.job("snapshot-load", name) {
+            // Its memory may be half of the one and half of the other state.
+            self.cut();
+            return Err(error);
+        }
         if is_off {
             self.qemu("cont", &json!({}))?;
         }

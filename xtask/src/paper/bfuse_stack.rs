@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use fonio_experiment::Layers as Measurements;
@@ -218,7 +219,7 @@ pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
 const FUSE: &str = "FUSE, mode=stock";
 const GUESTS_PROCESSOR: &str = "the daemon runs on the guest's simulated processor at full speed, one instruction each nanosecond; the phone's was slower";
 
-fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Measurements> {
+fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Rc<Measurements>> {
     let (size, rounds) = (format!("{}MiB", BYTES >> 20), Runs::repeat());
     let fixed = ["--scheduler", BFQ, "--mode", STOCK, "--size", &size, "--rounds", &rounds];
     runs.layers(&[&[PROFILE, "--fs", file_system], &fixed[..]].concat(), at)

@@ -33,6 +33,7 @@ pub(super) struct Runs {
     program: Option<PathBuf>,
     series: BTreeMap<Vec<String>, Rc<Series>>,
     reports: BTreeMap<PathBuf, Rc<Report>>,
+    layers: BTreeMap<String, Rc<Layers>>,
     /// The commands since the last call of [`Runs::commands`].
     commands: Vec<String>,
 }
@@ -171,13 +172,19 @@ impl Runs {
     }
 
     /// Runs `fonio bench layers` with these arguments.
-    pub(super) fn layers(&mut self, arguments: &[&str], at: &At) -> Result<Layers> {
+    pub(super) fn layers(&mut self, arguments: &[&str], at: &At) -> Result<Rc<Layers>> {
         let mut words = vec!["bench", "layers"];
         words.extend_from_slice(arguments);
         words.extend(at.guest.iter().flat_map(|guest| ["--in", guest]));
-        self.commands.push(format!("fonio {}", words.join(" ")));
+        let command = format!("fonio {}", words.join(" "));
+        if let Some(known) = self.layers.get(&command) {
+            return Ok(Rc::clone(known));
+        }
+        self.commands.push(command.clone());
         let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
-        self.asked(&words)
+        let layers: Rc<Layers> = Rc::new(self.asked(&words)?);
+        self.layers.insert(command, Rc::clone(&layers));
+        Ok(layers)
     }
 
     /// Returns the number of runs that an effect needs: fewer runs show none.

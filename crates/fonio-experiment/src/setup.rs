@@ -245,7 +245,10 @@ mod tests {
         assert_eq!(MdRaid0::parse(name).expect("an array").expect("it is valid").to_string(), name);
         for (place, reason) in [
             ("md-raid0:a", "md-raid0:a: write at least two devices with a + between them"),
-            ("md-raid0:a@1+b", "md-raid0:a@1+b: `1` is not a size; use a number with KiB, MiB or GiB"),
+            (
+                "md-raid0:a@big+b",
+                "md-raid0:a@big+b: `big` does not begin with a number; write a size in B, kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as 256MiB",
+            ),
         ] {
             assert_eq!(sized(place), Err::<Vec<String>, _>(reason.to_owned()));
         }

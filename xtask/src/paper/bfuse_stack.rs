@@ -206,8 +206,8 @@ pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     };
     // The stock daemon is as fast here as it is: nothing is chosen by a published rate.
     let at = runs.place_for(&[Filesystem::Vfat]);
-    let vfat = of_layer(&bench_layers(runs, "vfat", &at)?, "vfat")?;
-    let fuse = of_layer(&bench_layers(runs, "ext4", &at)?, FUSE)?;
+    let (on_vfat, on_ext4) = (bench_layers(runs, "vfat", &at)?, bench_layers(runs, "ext4", &at)?);
+    let (vfat, fuse) = (of_layer(&on_vfat, "vfat")?, of_layer(&on_ext4, FUSE)?);
     let shown = |measured: &Measured| measured.value().unwrap_or(f64::NAN);
     let rates = format!("{:.1} and {:.1} MB/s", shown(&fuse), shown(&vfat));
     let row = TIMES.effect(INSTEAD, instead, &fuse.over(&vfat), GUESTS_PROCESSOR);

@@ -58,6 +58,7 @@ cargo xtask COMMAND
               everything in a guest; what this kernel lacks runs in a guest also without it
   lab         `lab test`: measure what guests with Debian's kernels promise (one hour): [repeatable] [mixed] [model] [equal]
               [system]
+  stacks      measure what `paper` asks for, in the guest that `paper` starts; not for people
   assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm)
   setup       install the programs that the other commands need, or print the command that does
   help        print this text

@@ -41,6 +41,24 @@ pub struct Options {
     pub state_dir: PathBuf,
 }
 
+impl Options {
+    /// A block device without a file system and without a scheduler, with its ledger in `state_dir`.
+    pub fn of(serve: ServeConfig, state_dir: PathBuf) -> Options {
+        Options {
+            serve,
+            nbd: None,
+            through: None,
+            filesystem: None,
+            confirmation: Confirmation::NamedOnce,
+            mount: None,
+            mount_options: String::new(),
+            scheduler: "none".to_owned(),
+            at_floor: false,
+            state_dir,
+        }
+    }
+}
+
 /// An emulated device. When it is dropped, it stops and everything is undone.
 #[derive(Debug)]
 pub struct Emulated {

@@ -171,19 +171,18 @@ fn mount_and_ask(
     options: &PowerCutOptions<'_>,
     mounted: &mut dyn FnMut() -> Result<(), EmulatorError>,
 ) -> Result<Option<CutOutcome>, EmulatorError> {
-    let outcome = match fonio_host::mount(ledger, device, options.filesystem, None, "") {
+    match fonio_host::mount(ledger, device, options.filesystem, None, "") {
         Err(HostError::ProgramFailed { output, .. }) => {
-            Some(CutOutcome { cut, mounted: false, exit_code: None, said: tail(output.as_bytes()) })
+            Ok(Some(CutOutcome { cut, mounted: false, exit_code: None, said: tail(output.as_bytes()) }))
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => Err(error.into()),
         Ok((dir, entry)) => {
             mounted()?;
             let outcome = ask(&options.check, &dir, image, cut)?;
             ledger.undo(entry)?;
-            outcome
+            Ok(outcome)
         }
-    };
-    Ok(outcome)
+    }
 }
 
 fn ask(check: &str, dir: &Path, image: &Path, cut: Cut) -> Result<Option<CutOutcome>, EmulatorError> {

@@ -52,6 +52,24 @@ pub struct ServeConfig {
     pub front: Front,
 }
 
+impl ServeConfig {
+    /// A new device in memory, at the model's speed and without faults.
+    pub fn of(profile: impl Into<String>, capacity: ByteCount, seed: u64) -> ServeConfig {
+        ServeConfig {
+            profile: profile.into(),
+            capacity,
+            seed,
+            written: ByteCount(0),
+            dilate: 1.0,
+            image: None,
+            log: None,
+            faults: Vec::new(),
+            // The owner replaces the path, or the front.
+            front: Front::Fuse(PathBuf::new()),
+        }
+    }
+}
+
 /// How the host accesses the device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

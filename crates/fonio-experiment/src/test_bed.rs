@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use fonio_core::ByteCount;
 use fonio_emulator::ServeReport;
-use fonio_emulator::{Emulated, Front, Options, ServeConfig};
+use fonio_emulator::{Emulated, Options, ServeConfig};
 use fonio_host::{Cleaner, Confirmation, Filesystem, Ledger, Link, MdArray, Step};
 use fonio_record::Selector;
 use fonio_system::ProcessId;
@@ -22,9 +22,6 @@ use crate::setup::{MdRaid0, Medium, Setup, Storage};
 
 /// Size of a place in memory: more than any workload writes. Memory is only used as data are written.
 const MEMORY_PLACE: u64 = 1 << 30;
-
-/// The scheduler of an emulated device if the setup has none.
-const NO_SCHEDULER: &str = "none";
 
 /// How this program starts itself in its other roles: its file, and the arguments of each role.
 #[derive(Clone, Debug)]
@@ -394,28 +391,22 @@ impl TestBed {
         roles: &Roles,
     ) -> Result<PathBuf, ExperimentError> {
         let profile = device.profile.to_owned();
+        let serve = ServeConfig {
+            // A used card has no part that was never written.
+            written: device.size,
+            dilate: setup.dilate,
+            faults: device.faults.to_vec(),
+            ..ServeConfig::of(profile.clone(), device.size, device.seed)
+        };
+        let plain = Options::of(serve, Ledger::default_dir());
         let options = Options {
-            serve: ServeConfig {
-                profile: profile.clone(),
-                capacity: device.size,
-                // A used card has no part that was never written.
-                written: device.size,
-                seed: device.seed,
-                dilate: setup.dilate,
-                image: None,
-                log: None,
-                faults: device.faults.to_vec(),
-                front: Front::Fuse(PathBuf::new()),
-            },
-            nbd: None,
-            through: None,
             filesystem,
             confirmation: Confirmation::NamedTwice,
             mount: filesystem.map(|_| PathBuf::new()),
             mount_options: mount_options.to_owned(),
-            scheduler: setup.scheduler.clone().unwrap_or_else(|| NO_SCHEDULER.to_owned()),
+            scheduler: setup.scheduler.clone().unwrap_or(plain.scheduler),
             at_floor: setup.at_floor,
-            state_dir: Ledger::default_dir(),
+            ..plain
         };
         let mut command = Command::new(&roles.program);
         command.args(&roles.serve_device);

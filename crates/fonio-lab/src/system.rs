@@ -290,7 +290,7 @@ impl<'a> System<'a> {
     ///
     /// # Errors
     ///
-    /// If the guest is off or ends before the command does. An exit code other than 0 is no error.
+    /// If the guest is off, or ends before the command does. A nonzero exit code is not an error.
     pub fn run(&mut self, words: &[impl AsRef<str>]) -> Result<Output, LabError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let code = self.run_to(words, &mut stdout, &mut stderr)?;
@@ -446,7 +446,7 @@ impl<'a> System<'a> {
     ///
     /// # Errors
     ///
-    /// If there is no such snapshot. If QEMU cannot load it, the guest is off afterwards.
+    /// If there is no such snapshot, or if QEMU cannot load it; the guest is then off.
     pub fn restore(&mut self, name: &str) -> Result<(), LabError> {
         if !self.snapshots.iter().any(|known| known == name) {
             return Err(LabError::NoSnapshot { name: name.to_owned(), have: self.snapshots.clone() });

@@ -286,7 +286,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
             other => {
                 let ids: Vec<&str> = PAPERS.iter().map(|paper| paper.id).collect();
                 bail!(
-                    "there is no table or figure `{other}`; there are {}, all, and --full, --on DEVICE, --in lab:KERNEL, --cpu SHARE, --json and --html FILE",
+                    "`{other}` is neither a table or figure nor an option; write `all` or some of {}; the options are --full, --on DEVICE, \
+                     --in lab:KERNEL, --cpu SHARE, --json and --html FILE",
                     ids.join(", ")
                 );
             }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fonio_core::ByteCount;
-use fonio_emulator::{Front, Options, ServeConfig, Through};
-use fonio_host::{Confirmation, Filesystem};
+use fonio_emulator::{Options, ServeConfig, Through};
+use fonio_host::Filesystem;
 use fonio_testing::{Need, has};
 
 #[track_caller]
@@ -21,26 +21,11 @@ pub fn server() -> Command {
 /// A device of `mib` MiB with constant times.
 pub fn options(state: &Path, mib: u64) -> Options {
     let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/profiles/steady.toml");
+    let serve = ServeConfig::of(profile, ByteCount(mib << 20), 1);
     Options {
-        serve: ServeConfig {
-            profile: profile.to_owned(),
-            capacity: ByteCount(mib << 20),
-            seed: 1,
-            written: ByteCount(0),
-            dilate: 1.0,
-            image: None,
-            log: None,
-            faults: Vec::new(),
-            front: Front::Fuse(PathBuf::new()),
-        },
-        nbd: None,
         through: Some(Through::Loop),
         filesystem: Some(Filesystem::Ext4),
-        confirmation: Confirmation::NamedOnce,
         mount: Some(PathBuf::new()),
-        mount_options: String::new(),
-        scheduler: "none".to_owned(),
-        at_floor: false,
-        state_dir: state.to_owned(),
+        ..Options::of(serve, state.to_owned())
     }
 }

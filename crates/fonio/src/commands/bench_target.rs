@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fonio_core::ByteCount;
-use fonio_emulator::{Emulated, Front, Options, ServeConfig, profile};
+use fonio_emulator::{Emulated, Options, ServeConfig, profile};
 use fonio_host::{Confirmation, Filesystem, Ledger};
 
 use crate::cli::EmulatedTarget;
@@ -51,27 +51,13 @@ pub fn start(
         filesystem.check_kernel()?;
     }
     fonio_host::check_scheduler(&wanted.scheduler)?;
+    let serve = ServeConfig::of(profile, ByteCount(wanted.capacity), seed);
     let options = Options {
-        serve: ServeConfig {
-            profile: profile.to_owned(),
-            capacity: ByteCount(wanted.capacity),
-            written: ByteCount(0),
-            seed,
-            dilate: 1.0,
-            image: None,
-            log: None,
-            faults: Vec::new(),
-            front: Front::Fuse(PathBuf::new()),
-        },
-        nbd: None,
-        through: None,
         filesystem,
         confirmation: Confirmation::NamedTwice,
         mount: filesystem.map(|_| PathBuf::new()),
-        mount_options: String::new(),
         scheduler: wanted.scheduler.clone(),
-        at_floor: false,
-        state_dir: Ledger::default_dir(),
+        ..Options::of(serve, Ledger::default_dir())
     };
     let program = std::env::current_exe().context("cannot find the fonio executable")?;
     Ok(Emulated::start(&options, emulate::server(&program))?)

@@ -187,7 +187,7 @@ pub enum LabError {
         reason: String,
     },
     /// A system call failed.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}", path.display())]
     System {
         /// What was done.
         action: &'static str,

@@ -4,14 +4,17 @@
 use std::io;
 
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, Timestamp, TraceReader};
+use fonio_core::{Batch, DeviceId, Timestamp};
 use fonio_tracefs::ring_buffer::{
-    BlockDecoder, ByteOrder, EventFormat, PageLayout, PageSource, RingBufferReader,
+    BlockDecoder, ByteOrder, EventFormat, FileDecoder, PageLayout, PageSource, RingBufferReader,
 };
+use fonio_tracefs::whose::Attribution;
 use libfuzzer_sys::fuzz_target;
 
 const HEADER_PAGE: &str = include_str!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/header_page");
 const FORMATS: &str = include_str!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/formats");
+const FILE_FORMATS: &str =
+    include_str!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/file_formats");
 
 struct Pages(Vec<Vec<u8>>);
 
@@ -33,7 +36,8 @@ fuzz_target!(|input: &[u8]| {
     let Some((&choice, mut rest)) = input.split_first() else { return };
     let order = if choice & 1 == 0 { ByteOrder::Little } else { ByteOrder::Big };
     let streams = u32::from(choice >> 1 & 3) + 1;
-    let (mut header_page, mut known) = (HEADER_PAGE.to_owned(), formats(FORMATS));
+    let (mut header_page, mut known) =
+        (HEADER_PAGE.to_owned(), [formats(FORMATS), formats(FILE_FORMATS)].concat());
     if choice & 0x80 != 0 {
         let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
         let text = String::from_utf8_lossy(&rest[..end]).into_owned();
@@ -45,6 +49,8 @@ fuzz_target!(|input: &[u8]| {
     }
     let Ok(layout) = PageLayout::parse(&header_page, order) else { return };
     let Some(decoder) = BlockDecoder::new(&known, order) else { return };
+    let files = FileDecoder::new(&known, order);
+    let mut attribution = Attribution::new([(DeviceId::new(8, 1), DeviceId::new(8, 0))]);
     let page_bytes = 64 << (choice >> 3 & 3);
     let mut pages: Vec<Vec<u8>> = rest.chunks(page_bytes).map(<[u8]>::to_vec).collect();
     let streams = (0..streams).map(|cpu| {
@@ -55,7 +61,20 @@ fuzz_target!(|input: &[u8]| {
     let mut reader =
         RingBufferReader::new(layout, decoder, streams, Source::default(), Clock::default(), Timestamp(0));
     let (mut batch, mut events) = (Batch::default(), 0);
-    while reader.next_batch(&mut batch).expect("the pages are in memory") {
+    loop {
+        let more = reader.next_batch_with(&mut batch, &mut |record, block| match block {
+            Some(event) => attribution.block(event),
+            None => {
+                let file = files.as_ref().and_then(|files| files.decode(record.data));
+                file.iter().for_each(|file| attribution.file(Timestamp(record.time), file));
+            }
+        });
+        if !more.expect("the pages are in memory") {
+            break;
+        }
+        for event in &batch.events {
+            let _ = attribution.take(event.device, Some(event.sector), event.time);
+        }
         events += batch.events.len();
         assert!(events <= input.len());
     }

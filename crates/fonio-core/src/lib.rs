@@ -14,6 +14,7 @@ mod reader;
 pub mod rows;
 mod sink;
 pub mod threads;
+mod unit_name;
 pub mod units;
 
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
@@ -27,4 +28,5 @@ pub use rows::{
     Thread, Wait, WaitReason,
 };
 pub use sink::RowSink;
+pub use unit_name::unit_name;
 pub use units::{ByteCount, DeviceId, Nanos, SECTOR_BYTES, Sector, Timestamp};

@@ -5,7 +5,8 @@
 //!
 //! - [`PageLayout`] is parsed from `events/header_page`; [`PageLayout::open`] and [`Cursor`] then read one page.
 //! - [`EventFormat`] is parsed from `events/SYSTEM/EVENT/format`; [`BlockDecoder`] then turns records into
-//!   [`BlockEvent`](fonio_core::BlockEvent)s by the offsets that the kernel states.
+//!   [`BlockEvent`](fonio_core::BlockEvent)s by the offsets that the kernel states; [`FileDecoder`] and [`SchedDecoder`]
+//!   do the same for the events of file systems and of the scheduler.
 //! - [`MergedRecords`] merges the streams of all processors by time, and [`RingBufferReader`] decodes the block events
 //!   among them.
 //!
@@ -13,6 +14,7 @@
 //! texts in tracefs.
 
 mod block;
+mod file;
 mod format;
 mod merge;
 mod page;
@@ -20,6 +22,7 @@ mod reader;
 mod sched;
 
 pub use block::{BLOCK_EVENTS, BlockDecoder};
+pub use file::{FILE_EVENTS, FileDecoder, FileEvent, FileRecord, Inode, WritebackUnit};
 pub use format::{EventFormat, Field, FieldKind, FormatError};
 pub use merge::{MergedRecords, PageSource, Trouble};
 pub use page::{Cursor, Damage, PageHeader, PageLayout, Record};

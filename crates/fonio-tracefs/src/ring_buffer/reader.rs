@@ -4,11 +4,11 @@ use std::io;
 
 use fonio_core::meta::{Clock, Source};
 use fonio_core::threads::{NameOrigin, SeenThreads};
-use fonio_core::{Batch, Timestamp, TraceReader};
+use fonio_core::{Batch, BlockEvent, Timestamp, TraceReader};
 
 use super::block::BlockDecoder;
 use super::merge::{MergedRecords, PageSource};
-use super::page::PageLayout;
+use super::page::{PageLayout, Record};
 
 /// Number of events in one batch.
 const BATCH_EVENTS: usize = 4096;
@@ -42,10 +42,17 @@ impl<S: PageSource> RingBufferReader<S> {
         let records = MergedRecords::new(layout, streams, began);
         RingBufferReader { records, decoder, threads: SeenThreads::default(), source, clock }
     }
-}
 
-impl<S: PageSource> TraceReader for RingBufferReader<S> {
-    fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
+    /// Does what [`next_batch`](TraceReader::next_batch) does, and shows each record to `look`, with its block event if
+    /// it is one, in order of time.
+    ///
+    /// # Errors
+    /// Only errors of a page source.
+    pub fn next_batch_with(
+        &mut self,
+        batch: &mut Batch,
+        look: &mut dyn FnMut(Record<'_>, Option<&BlockEvent>),
+    ) -> io::Result<bool> {
         batch.clear();
         let mut more = true;
         for _ in 0..BATCH_RECORDS {
@@ -56,8 +63,10 @@ impl<S: PageSource> TraceReader for RingBufferReader<S> {
             more = self.records.next(|cpu, record| {
                 let Some(event) = decoder.decode(record, Some(cpu)) else {
                     batch.instants.see(Timestamp(record.time));
+                    look(record, None);
                     return;
                 };
+                look(record, Some(&event));
                 batch.events.push(event);
                 if let (Some(tid), Some(comm)) = (event.tid, decoder.comm(record.data)) {
                     let seen = threads.seen(tid, None, Some(comm), NameOrigin::Event, event.time);
@@ -72,6 +81,12 @@ impl<S: PageSource> TraceReader for RingBufferReader<S> {
         batch.lost.extend(trouble.lost);
         batch.diagnostics.extend(trouble.diagnostics);
         Ok(more)
+    }
+}
+
+impl<S: PageSource> TraceReader for RingBufferReader<S> {
+    fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        self.next_batch_with(batch, &mut |_, _| {})
     }
 
     fn source(&self) -> Source {

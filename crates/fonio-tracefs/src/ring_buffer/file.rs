@@ -1,0 +1,452 @@
+//! Decodes the events of file systems, the page cache and write-back that show whose data a bio carries.
+//!
+//! The kernels differ in the events that they have. A missing event, or one without a needed field, is left out; what it
+//! would have shown then stays unknown.
+
+use std::str;
+
+use fonio_core::DeviceId;
+
+use super::block::Number;
+use super::{ByteOrder, EventFormat, Field};
+
+/// The tracepoints that the decoder supports: the system, and the event.
+pub const FILE_EVENTS: [(&str, &str); 21] = [
+    ("writeback", "writeback_dirty_folio"),
+    // The name before Linux 5.18.
+    ("writeback", "writeback_dirty_page"),
+    ("filemap", "mm_filemap_add_to_page_cache"),
+    ("ext4", "ext4_writepages"),
+    ("ext4", "ext4_writepages_result"),
+    ("ext4", "ext4_sync_file_enter"),
+    ("ext4", "ext4_sync_file_exit"),
+    ("ext4", "ext4_free_inode"),
+    // Direct I/O before Linux 5.5.
+    ("ext4", "ext4_direct_IO_enter"),
+    ("ext4", "ext4_direct_IO_exit"),
+    // Linux 6.6 and later.
+    ("iomap", "iomap_dio_rw_begin"),
+    ("iomap", "iomap_dio_rw_queued"),
+    ("iomap", "iomap_dio_complete"),
+    ("jbd2", "jbd2_start_commit"),
+    ("jbd2", "jbd2_end_commit"),
+    ("jbd2", "jbd2_handle_stats"),
+    ("xfs", "xfs_map_blocks_found"),
+    ("xfs", "xfs_map_blocks_alloc"),
+    ("xfs", "xfs_file_fsync"),
+    ("xfs", "xlog_iclog_write"),
+    ("sched", "sched_process_exit"),
+];
+
+/// Bits of `common_flags` (`include/linux/trace_events.h`): the event came from a hard interrupt, or from a soft one.
+const FLAGS_INTERRUPT: u64 = 0x08 | 0x10;
+/// The size of a page of x86-64; on machines with larger pages, less of a read is attributed.
+const PAGE_BYTES: u64 = 4096;
+/// The greatest order of a folio that any kernel makes (`MAX_PAGECACHE_ORDER`).
+const ORDER_MAX: u64 = 20;
+
+/// An event with the fields common to all events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRecord<'r> {
+    /// The thread that was running.
+    pub tid: u32,
+    /// Whether the event came from an interrupt, which the running thread did not cause.
+    pub in_interrupt: bool,
+    /// The event itself.
+    pub event: FileEvent<'r>,
+}
+
+/// A file by its number; later files can have the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inode {
+    /// The device of the file system, as in `st_dev` of its files.
+    pub fs: DeviceId,
+    /// The inode number.
+    pub number: u64,
+}
+
+/// The unit of write-back (`struct backing_dev_info`): a disk, with all file systems on its partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WritebackUnit {
+    /// `8:0`.
+    Disk(DeviceId),
+    /// `btrfs-1`: a btrfs, which can be on several disks.
+    Btrfs(u32),
+}
+
+/// The action of a file system, the page cache or write-back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FileEvent<'r> {
+    /// The thread made a folio dirty. The size of the folio is not shown. Metadata that a file system keeps in the page
+    /// cache of its device belongs to the inode that has the number of that device.
+    Dirtied {
+        unit: WritebackUnit,
+        number: u64,
+        index: u64,
+    },
+    /// The thread added pages to the page cache, to read them or to overwrite them.
+    Cached {
+        inode: Inode,
+        bytes: u64,
+    },
+    /// From here to [`WriteEnded`](FileEvent::WriteEnded), the thread writes dirty pages of this file.
+    WriteBegan {
+        inode: Inode,
+    },
+    WriteEnded {
+        inode: Inode,
+    },
+    /// The thread writes dirty pages of this file until it writes those of another one. xfs shows no end.
+    Writes {
+        inode: Inode,
+    },
+    /// The thread is in fsync or a similar call. xfs shows no end.
+    SyncBegan {
+        inode: Inode,
+    },
+    SyncEnded {
+        inode: Inode,
+    },
+    /// The thread does direct I/O on this file.
+    DirectBegan {
+        inode: Inode,
+    },
+    DirectEnded {
+        inode: Inode,
+    },
+    /// The thread begins to write a transaction into ext4's journal.
+    CommitBegan {
+        fs: DeviceId,
+        transaction: u32,
+    },
+    CommitEnded {
+        fs: DeviceId,
+    },
+    /// The next write of the thread is of xfs's log.
+    WritesLog {
+        fs: DeviceId,
+    },
+    /// The thread has changed metadata in a transaction.
+    Changed {
+        fs: DeviceId,
+        transaction: u32,
+        blocks: u32,
+    },
+    /// The file was deleted, and the last process has closed it.
+    Freed {
+        inode: Inode,
+    },
+    /// A thread ended.
+    Exited {
+        tid: u32,
+        comm: &'r [u8],
+    },
+}
+
+#[derive(Clone, Debug)]
+enum Layout {
+    WritesLog { fs: Number },
+    Dirtied { unit: Field, number: Number, index: Number },
+    Cached { fs: Number, number: Number, order: Option<Number> },
+    OfInode { kind: OfInode, fs: Number, number: Number },
+    CommitBegan { fs: Number, transaction: Number },
+    CommitEnded { fs: Number },
+    Changed { fs: Number, transaction: Number, blocks: Number },
+    Exited { tid: Number, comm: Field },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum OfInode {
+    WriteBegan,
+    WriteEnded,
+    Writes,
+    SyncBegan,
+    SyncEnded,
+    DirectBegan,
+    DirectEnded,
+    Freed,
+}
+
+impl Layout {
+    fn of(format: &EventFormat) -> Option<Layout> {
+        let number = |name| Number::of(format, name);
+        let of_inode = |kind| Some(Layout::OfInode { kind, fs: number("dev")?, number: number("ino")? });
+        match format.name.as_str() {
+            "writeback_dirty_folio" | "writeback_dirty_page" => Some(Layout::Dirtied {
+                unit: format.field("name")?.clone(),
+                number: number("ino")?,
+                index: number("index")?,
+            }),
+            "mm_filemap_add_to_page_cache" => Some(Layout::Cached {
+                fs: number("s_dev")?,
+                number: number("i_ino")?,
+                order: number("order"),
+            }),
+            "ext4_writepages" => of_inode(OfInode::WriteBegan),
+            "ext4_writepages_result" => of_inode(OfInode::WriteEnded),
+            "xfs_map_blocks_found" | "xfs_map_blocks_alloc" => of_inode(OfInode::Writes),
+            "ext4_sync_file_enter" | "xfs_file_fsync" => of_inode(OfInode::SyncBegan),
+            "ext4_sync_file_exit" => of_inode(OfInode::SyncEnded),
+            "ext4_free_inode" => of_inode(OfInode::Freed),
+            "ext4_direct_IO_enter" | "iomap_dio_rw_begin" => of_inode(OfInode::DirectBegan),
+            "ext4_direct_IO_exit" | "iomap_dio_rw_queued" | "iomap_dio_complete" => {
+                of_inode(OfInode::DirectEnded)
+            }
+            "jbd2_start_commit" => {
+                Some(Layout::CommitBegan { fs: number("dev")?, transaction: number("transaction")? })
+            }
+            "xlog_iclog_write" => Some(Layout::WritesLog { fs: number("dev")? }),
+            "jbd2_end_commit" => Some(Layout::CommitEnded { fs: number("dev")? }),
+            "jbd2_handle_stats" => Some(Layout::Changed {
+                fs: number("dev")?,
+                transaction: number("tid")?,
+                blocks: number("dirtied_blocks")?,
+            }),
+            "sched_process_exit" => {
+                Some(Layout::Exited { tid: number("pid")?, comm: format.field("comm")?.clone() })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Decodes the records of [`FILE_EVENTS`].
+#[derive(Clone, Debug)]
+pub struct FileDecoder {
+    order: ByteOrder,
+    layouts: Vec<Layout>,
+    /// Index into `layouts` by event id.
+    by_id: Vec<Option<u8>>,
+    id: Number,
+    flags: Number,
+    pid: Number,
+    /// The names of the events that it decodes.
+    names: Vec<String>,
+}
+
+impl FileDecoder {
+    /// Creates a decoder for those of `formats` that it supports; others are skipped. `None` if there are none.
+    pub fn new<'f>(
+        formats: impl IntoIterator<Item = &'f EventFormat>,
+        order: ByteOrder,
+    ) -> Option<FileDecoder> {
+        let mut decoder: Option<FileDecoder> = None;
+        for format in formats {
+            let Some(layout) = Layout::of(format) else { continue };
+            let number = |name| Number::of(format, name);
+            let decoder = match &mut decoder {
+                Some(decoder) => decoder,
+                none => none.insert(FileDecoder {
+                    order,
+                    layouts: Vec::new(),
+                    by_id: Vec::new(),
+                    id: number("common_type")?,
+                    flags: number("common_flags")?,
+                    pid: number("common_pid")?,
+                    names: Vec::new(),
+                }),
+            };
+            let index = u8::try_from(decoder.layouts.len()).ok()?;
+            decoder.layouts.push(layout);
+            decoder.names.push(format.name.clone());
+            let id = usize::from(format.id);
+            if decoder.by_id.len() <= id {
+                decoder.by_id.resize(id + 1, None);
+            }
+            decoder.by_id[id] = Some(index);
+        }
+        decoder
+    }
+
+    /// Whether it decodes the event with this name.
+    pub fn decodes(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
+    /// Decodes one record; `None` if it is another event, or too short.
+    #[inline]
+    pub fn decode<'r>(&self, record: &'r [u8]) -> Option<FileRecord<'r>> {
+        let get = |number: Number| number.get(record, self.order);
+        let id = usize::try_from(get(self.id)?).ok()?;
+        let layout = &self.layouts[usize::from((*self.by_id.get(id)?)?)];
+        let device = |number: Number| Some(DeviceId(get(number)? as u32));
+        let event = match layout {
+            Layout::Dirtied { unit, number, index } => FileEvent::Dirtied {
+                unit: WritebackUnit::parse(unit.text(record, self.order)?)?,
+                number: get(*number)?,
+                index: get(*index)?,
+            },
+            Layout::Cached { fs, number, order } => FileEvent::Cached {
+                inode: Inode { fs: device(*fs)?, number: get(*number)? },
+                bytes: PAGE_BYTES << order.and_then(get).unwrap_or(0).min(ORDER_MAX),
+            },
+            Layout::OfInode { kind, fs, number } => {
+                let inode = Inode { fs: device(*fs)?, number: get(*number)? };
+                match kind {
+                    OfInode::WriteBegan => FileEvent::WriteBegan { inode },
+                    OfInode::WriteEnded => FileEvent::WriteEnded { inode },
+                    OfInode::Writes => FileEvent::Writes { inode },
+                    OfInode::SyncBegan => FileEvent::SyncBegan { inode },
+                    OfInode::SyncEnded => FileEvent::SyncEnded { inode },
+                    OfInode::DirectBegan => FileEvent::DirectBegan { inode },
+                    OfInode::DirectEnded => FileEvent::DirectEnded { inode },
+                    OfInode::Freed => FileEvent::Freed { inode },
+                }
+            }
+            Layout::CommitBegan { fs, transaction } => {
+                FileEvent::CommitBegan { fs: device(*fs)?, transaction: get(*transaction)? as u32 }
+            }
+            Layout::WritesLog { fs } => FileEvent::WritesLog { fs: device(*fs)? },
+            Layout::CommitEnded { fs } => FileEvent::CommitEnded { fs: device(*fs)? },
+            Layout::Changed { fs, transaction, blocks } => FileEvent::Changed {
+                fs: device(*fs)?,
+                transaction: get(*transaction)? as u32,
+                blocks: get(*blocks)? as u32,
+            },
+            Layout::Exited { tid, comm } => {
+                FileEvent::Exited { tid: get(*tid)? as u32, comm: comm.text(record, self.order)? }
+            }
+        };
+        let in_interrupt = get(self.flags)? & FLAGS_INTERRUPT != 0;
+        Some(FileRecord { tid: get(self.pid)? as u32, in_interrupt, event })
+    }
+}
+
+impl WritebackUnit {
+    /// Reads a name such as `8:0` or `btrfs-1`; `None` for units without a disk, such as those of network file systems.
+    fn parse(name: &[u8]) -> Option<WritebackUnit> {
+        let name = str::from_utf8(name).ok()?;
+        if let Some(number) = name.strip_prefix("btrfs-") {
+            return Some(WritebackUnit::Btrfs(number.parse().ok()?));
+        }
+        let (major, minor) = name.split_once(':')?;
+        Some(WritebackUnit::Disk(DeviceId::new(major.parse().ok()?, minor.parse().ok()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The formats of Linux 6.18 on x86-64, without the fields that are not read.
+    const FORMATS: [&str; 6] = [
+        "name: writeback_dirty_folio\nID: 501\n\
+         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+         \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+         \tfield:char name[32];\toffset:8;\tsize:32;\tsigned:0;\n\
+         \tfield:ino_t ino;\toffset:40;\tsize:8;\tsigned:0;\n\
+         \tfield:unsigned long index;\toffset:48;\tsize:8;\tsigned:0;\n",
+        "name: mm_filemap_add_to_page_cache\nID: 502\n\
+         \tfield:unsigned long i_ino;\toffset:16;\tsize:8;\tsigned:0;\n\
+         \tfield:dev_t s_dev;\toffset:32;\tsize:4;\tsigned:0;\n\
+         \tfield:unsigned char order;\toffset:36;\tsize:1;\tsigned:0;\n",
+        "name: ext4_writepages\nID: 503\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+         \tfield:ino_t ino;\toffset:16;\tsize:8;\tsigned:0;\n",
+        "name: jbd2_handle_stats\nID: 504\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+         \tfield:tid_t tid;\toffset:12;\tsize:4;\tsigned:0;\n\
+         \tfield:int dirtied_blocks;\toffset:36;\tsize:4;\tsigned:1;\n",
+        "name: sched_process_exit\nID: 505\n\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+         \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n",
+        // Without a field that is needed.
+        "name: jbd2_start_commit\nID: 506\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n",
+    ];
+
+    fn decoder() -> FileDecoder {
+        let formats = FORMATS.map(|text| EventFormat::parse(text).unwrap());
+        FileDecoder::new(&formats, ByteOrder::Little).unwrap()
+    }
+
+    /// Makes a record of event `id` by thread 7, with a text at offset 8 and 4-byte numbers at given offsets.
+    fn record(id: u16, flags: u8, text: &[u8], numbers: &[(usize, u32)]) -> Vec<u8> {
+        let mut record = vec![0; 64];
+        record[..2].copy_from_slice(&id.to_le_bytes());
+        record[2] = flags;
+        record[4] = 7;
+        record[8..8 + text.len()].copy_from_slice(text);
+        for (at, number) in numbers {
+            record[*at..at + 4].copy_from_slice(&number.to_le_bytes());
+        }
+        record
+    }
+
+    #[test]
+    fn each_kind_of_event() {
+        let decoder = decoder();
+        let fs = DeviceId::new(8, 1);
+        let inode = |number| Inode { fs, number };
+        let disk = WritebackUnit::Disk(DeviceId::new(8, 0));
+        for (record, expected) in [
+            (
+                record(501, 0, b"8:0", &[(40, 12), (48, 64)]),
+                Some(FileEvent::Dirtied { unit: disk, number: 12, index: 64 }),
+            ),
+            (
+                record(501, 0, b"btrfs-3", &[(40, 257)]),
+                Some(FileEvent::Dirtied { unit: WritebackUnit::Btrfs(3), number: 257, index: 0 }),
+            ),
+            (record(501, 0, b"fuse-1", &[(40, 1)]), None),
+            (
+                record(502, 0, b"", &[(16, 12), (32, fs.0), (36, 3)]),
+                Some(FileEvent::Cached { inode: inode(12), bytes: 32 << 10 }),
+            ),
+            (record(503, 0, b"", &[(8, fs.0), (16, 12)]), Some(FileEvent::WriteBegan { inode: inode(12) })),
+            (
+                record(504, 0, b"", &[(8, fs.0), (12, 9), (36, 4)]),
+                Some(FileEvent::Changed { fs, transaction: 9, blocks: 4 }),
+            ),
+            (record(505, 0, b"cat", &[(24, 11)]), Some(FileEvent::Exited { tid: 11, comm: b"cat" })),
+            (record(506, 0, b"", &[(8, fs.0)]), None),
+        ] {
+            let decoded = decoder.decode(&record);
+            assert_eq!(decoded.map(|decoded| decoded.event), expected);
+            assert!(decoded.is_none_or(|decoded| decoded.tid == 7));
+        }
+        assert!(decoder.decodes("ext4_writepages") && !decoder.decodes("jbd2_start_commit"));
+    }
+
+    #[test]
+    fn an_interrupt_is_not_the_thread() {
+        for (flags, in_interrupt) in [(0, false), (0x04, false), (0x08, true), (0x11, true)] {
+            let record = record(505, flags, b"cat", &[(24, 11)]);
+            assert_eq!(decoder().decode(&record).unwrap().in_interrupt, in_interrupt);
+        }
+    }
+
+    /// Every event that Linux 6.18 has is understood.
+    #[test]
+    fn a_real_kernel() {
+        let texts = include_str!("../../tests/data/linux-6.18-x86_64/file_formats");
+        let texts = texts.split("name: ").skip(1);
+        let formats: Vec<_> =
+            texts.map(|text| EventFormat::parse(&format!("name: {text}")).unwrap()).collect();
+        let decoder = FileDecoder::new(&formats, ByteOrder::Little).unwrap();
+        let missing: Vec<_> = FILE_EVENTS.iter().filter(|(_, event)| !decoder.decodes(event)).collect();
+        let of_old_kernels = [
+            ("writeback", "writeback_dirty_page"),
+            ("ext4", "ext4_direct_IO_enter"),
+            ("ext4", "ext4_direct_IO_exit"),
+        ];
+        assert_eq!(missing, of_old_kernels.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn without_a_known_event_there_is_no_decoder() {
+        let format = EventFormat::parse("name: ext4_journal_start\nID: 9\n").unwrap();
+        assert!(FileDecoder::new([&format], ByteOrder::Little).is_none());
+    }
+
+    proptest! {
+        /// No input makes the decoder panic.
+        #[test]
+        fn any_bytes(id in 501_u16..507, mut bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            if bytes.len() >= 2 {
+                bytes[..2].copy_from_slice(&id.to_le_bytes());
+            }
+            let _ = decoder().decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! Finds whose data each bio carries: the file, the kind of data, and the thread that caused it.
+//!
+//! The thread that queues a bio often only carries out what another one began. A kernel worker writes back the pages
+//! that a program made dirty; ext4's journal thread writes the metadata that programs changed. [`Attribution`] follows
+//! the events of the page cache and of the file system, and decides for each bio when it is queued:
+//!
+//! | the bio | file | content | cause |
+//! |---|---|---|---|
+//! | of a thread that writes dirty pages of a file (`ext4_writepages` to its result) | that file | data | the thread that made most of its pages dirty lately |
+//! | of a thread that looked up where the dirty pages of a file belong (`xfs_map_blocks_*`) | that file | data | the same |
+//! | of a thread that does direct I/O | that file | data | the thread itself |
+//! | of the journal thread, otherwise | – | journal | of the commit: the thread that has been in fsync for longest; without one, the thread that changed most blocks in the transaction |
+//! | the first one after `xlog_iclog_write` | – | journal | the thread itself, if it has called fsync |
+//! | with the flag *meta* | – | metadata | for a read, the thread itself; for a write, the thread that caused the commit after which the block became dirty |
+//! | a read by a thread that has just added pages of a file to the page cache | that file | data | the thread itself |
+//! | a flush by a thread in fsync | that file | unknown | the thread itself |
+//!
+//! What the events do not show stays unknown. Tables have a fixed size and forget the entries that were not used for
+//! longest; [`Attribution::forgotten`] counts these.
+
+mod recent;
+#[cfg(test)]
+mod tests;
+
+use fonio_core::{BlockEvent, Content, DeviceId, EventKind, Flags, LostEvents, Op, Sector, Timestamp};
+use rustc_hash::FxHashMap;
+
+use crate::ring_buffer::{FileEvent, FileRecord, Inode, WritebackUnit};
+use recent::Recent;
+
+/// The most files whose dirty pages are remembered, in each of two generations. At 60 bytes each, 4 MB in all.
+const FILES_MAX: usize = 32 * 1024;
+/// The most places of dirty metadata that are remembered, in each of two generations. ext4's largest journal holds
+/// 262,144 blocks.
+const PLACES_MAX: usize = 128 * 1024;
+/// The most threads remembered, in each of two generations.
+const THREADS_MAX: usize = 16 * 1024;
+/// The most bios that wait for their row. The assembler keeps as many open.
+const BIOS_MAX: usize = 1 << 20;
+/// The most threads of one file, or of one transaction, that are told apart.
+const WRITERS_MAX: usize = 8;
+/// The most file systems with a journal, and the most threads of one of them that are in fsync at the same time.
+const JOURNALS_MAX: usize = 256;
+const SYNCING_MAX: usize = 1024;
+/// A file system has one running transaction and one that is being committed.
+const TRANSACTIONS_MAX: usize = 4;
+/// The unit in which the page cache keeps a file system's metadata, in sectors.
+const PAGE_SECTORS: u64 = 8;
+
+/// The sector under which flushes without data wait for their row.
+const FLUSH: u64 = u64::MAX;
+
+/// A file: an inode number between two deletions of files that have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileKey {
+    /// The inode.
+    pub inode: Inode,
+    /// When an earlier file with this number was deleted, if that was seen; else 0.
+    pub after: Timestamp,
+}
+
+/// Whose data a bio carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Whose {
+    /// The file, if it belongs to one.
+    pub file: Option<FileKey>,
+    /// The thread that caused it.
+    pub cause: Option<u32>,
+    /// The kind of data: unknown, data, metadata, journal or swap.
+    pub content: Content,
+}
+
+/// Threads with the amount that each contributed, the latest at the end.
+#[derive(Clone, Debug, Default)]
+struct Contributors(Vec<(u32, u64)>);
+
+impl Contributors {
+    fn add(&mut self, tid: u32, amount: u64) {
+        if let Some((_, sum)) = self.0.iter_mut().find(|(known, _)| *known == tid) {
+            *sum += amount;
+            return;
+        }
+        if self.0.len() == WRITERS_MAX {
+            let least = (0..self.0.len()).min_by_key(|at| self.0[*at].1).unwrap_or(0);
+            self.0.remove(least);
+        }
+        self.0.push((tid, amount));
+    }
+
+    /// The thread that contributed most; the first of them, if there are several.
+    fn first(&self) -> Option<u32> {
+        let mut best: Option<(u32, u64)> = None;
+        for &(tid, amount) in &self.0 {
+            if best.is_none_or(|(_, most)| amount > most) {
+                best = Some((tid, amount));
+            }
+        }
+        best.map(|(tid, _)| tid)
+    }
+
+    /// Halves the amounts, so that later contributions count more.
+    fn age(&mut self) {
+        self.0.iter_mut().for_each(|(_, amount)| *amount /= 2);
+        // The last known contributor stays: pages can remain dirty.
+        if self.0.iter().any(|(_, amount)| *amount > 0) {
+            self.0.retain(|(_, amount)| *amount > 0);
+        }
+    }
+}
+
+/// The threads that made pages of a file dirty. The event shows the disk, and not the file system on it.
+#[derive(Clone, Debug, Default)]
+struct Writers {
+    by: Contributors,
+    /// The file system on which the file was written back first.
+    fs: Option<DeviceId>,
+    /// Files with this number on several file systems of the disk were written back, so that it is unknown who wrote
+    /// which.
+    is_ambiguous: bool,
+}
+
+/// The present activity of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct ThreadState {
+    /// The file whose dirty pages it writes.
+    writes: Option<FileKey>,
+    /// The file whose dirty pages it wrote last, on a file system that does not show when it ends.
+    maps: Option<FileKey>,
+    /// The file system whose log its next write belongs to.
+    log: Option<DeviceId>,
+    /// The file on which it does direct I/O.
+    direct: Option<FileKey>,
+    /// The file that it syncs.
+    syncs: Option<FileKey>,
+    /// The file of the pages that it added to the page cache last, and how many bytes of them it has not read.
+    cached: Option<(FileKey, u64)>,
+    /// The file system whose journal it writes.
+    journal: Option<DeviceId>,
+    /// Where its last remapped bio was before: the device and sector now, and before.
+    remapped: Option<((DeviceId, Sector), (DeviceId, Sector))>,
+}
+
+/// The journal of a file system.
+#[derive(Clone, Debug, Default)]
+struct Journal {
+    /// The threads in fsync, in the order in which they entered it.
+    syncing: Vec<u32>,
+    /// The threads that changed metadata, by transaction; the oldest first.
+    transactions: Vec<(u32, Contributors)>,
+    /// The cause of the present commit, or of the last one.
+    cause: Option<u32>,
+}
+
+/// The bios under one device and sector that wait for their row: when they were queued.
+type WaitingBios = Vec<(Timestamp, Whose)>;
+
+/// Finds whose data each bio carries.
+#[derive(Debug)]
+pub struct Attribution {
+    /// The disk of each partition.
+    disks: FxHashMap<DeviceId, DeviceId>,
+    threads: Recent<u32, ThreadState>,
+    writers: Recent<(WritebackUnit, u64), Writers>,
+    /// Who caused the metadata in a page of a device's page cache.
+    places: Recent<(DeviceId, u64), u32>,
+    journals: FxHashMap<DeviceId, Journal>,
+    /// When a file with this inode was deleted last.
+    freed: Recent<Inode, Timestamp>,
+    bios: FxHashMap<(DeviceId, u64), WaitingBios>,
+    bios_count: usize,
+    bios_forgotten: u64,
+}
+
+impl Attribution {
+    /// Creates an attribution; `disks` gives the disk of each partition.
+    pub fn new(disks: impl IntoIterator<Item = (DeviceId, DeviceId)>) -> Attribution {
+        Attribution {
+            disks: disks.into_iter().collect(),
+            threads: Recent::new(THREADS_MAX),
+            writers: Recent::new(FILES_MAX),
+            places: Recent::new(PLACES_MAX),
+            journals: FxHashMap::default(),
+            freed: Recent::new(FILES_MAX),
+            bios: FxHashMap::default(),
+            bios_count: 0,
+            bios_forgotten: 0,
+        }
+    }
+
+    /// Takes an event of a file system, the page cache or write-back.
+    pub fn file(&mut self, time: Timestamp, record: &FileRecord<'_>) {
+        let tid = record.tid;
+        match record.event {
+            FileEvent::Dirtied { unit, number, index } => self.dirtied(tid, unit, number, index),
+            // An interrupt completes the direct I/O of any thread, not of the running one.
+            _ if record.in_interrupt => {}
+            FileEvent::Cached { inode, bytes } => {
+                let file = self.key(inode);
+                let cached = &mut self.threads.entry(tid).cached;
+                let before = cached.filter(|(known, _)| *known == file).map_or(0, |(_, bytes)| bytes);
+                *cached = Some((file, before.saturating_add(bytes)));
+            }
+            FileEvent::WriteBegan { inode } => {
+                let file = self.key(inode);
+                self.threads.entry(tid).writes = Some(file);
+            }
+            FileEvent::WriteEnded { inode } => {
+                self.threads.entry(tid).writes = None;
+                if let Some(writers) = self.writers.get_mut(self.writers_key(inode)) {
+                    writers.by.age();
+                }
+            }
+            FileEvent::Writes { inode } => {
+                let file = self.key(inode);
+                let before = self.threads.entry(tid).maps.replace(file);
+                // The pages of the file before are written now.
+                if let Some(before) = before.filter(|before| *before != file)
+                    && let Some(writers) = self.writers.get_mut(self.writers_key(before.inode))
+                {
+                    writers.by.age();
+                }
+            }
+            FileEvent::WritesLog { fs } => self.threads.entry(tid).log = Some(fs),
+            FileEvent::DirectBegan { inode } => {
+                let file = self.key(inode);
+                self.threads.entry(tid).direct = Some(file);
+            }
+            FileEvent::DirectEnded { inode } => {
+                let direct = &mut self.threads.entry(tid).direct;
+                // A worker completes the direct I/O of other threads.
+                if direct.is_some_and(|file| file.inode == inode) {
+                    *direct = None;
+                }
+            }
+            FileEvent::SyncBegan { inode } => {
+                let file = self.key(inode);
+                self.threads.entry(tid).syncs = Some(file);
+                if let Some(journal) = self.journal(inode.fs) {
+                    journal.syncing.retain(|known| *known != tid);
+                    if journal.syncing.len() < SYNCING_MAX {
+                        journal.syncing.push(tid);
+                    }
+                }
+            }
+            FileEvent::SyncEnded { inode } => {
+                self.threads.entry(tid).syncs = None;
+                if let Some(journal) = self.journal(inode.fs) {
+                    journal.syncing.retain(|known| *known != tid);
+                }
+            }
+            FileEvent::CommitBegan { fs, transaction } => {
+                self.threads.entry(tid).journal = Some(fs);
+                if let Some(journal) = self.journal(fs) {
+                    journal.commit(transaction);
+                }
+            }
+            // Its remaining bios, such as those of the journal's superblock, belong to the journal too.
+            FileEvent::CommitEnded { .. } => {}
+            FileEvent::Changed { fs, transaction, blocks } => {
+                let cause = self.behind(tid);
+                if let (Some(cause), Some(journal)) = (cause, self.journal(fs)) {
+                    journal.changed(transaction, cause, u64::from(blocks));
+                }
+            }
+            FileEvent::Freed { inode } => {
+                self.freed.insert(inode, time);
+                let key = self.writers_key(inode);
+                self.writers.remove(key);
+            }
+            FileEvent::Exited { tid, .. } => {
+                self.threads.remove(tid);
+            }
+        }
+    }
+
+    /// Takes an event of the block layer. It decides whose a bio is when it is queued.
+    pub fn block(&mut self, event: &BlockEvent) {
+        match event.kind {
+            EventKind::Remap { from_device, from_sector } => {
+                if let Some(tid) = event.tid {
+                    let remapped = ((event.device, event.sector), (from_device, from_sector));
+                    self.threads.entry(tid).remapped = Some(remapped);
+                }
+            }
+            EventKind::BioQueue => {
+                let whose = self.whose(event);
+                self.wait(event.device, place(event), event.time, whose);
+            }
+            EventKind::Split { new_sector } => {
+                let waiting = self.bios.get(&(event.device, event.sector.0));
+                if let Some(&(queued, whose)) = waiting.and_then(|waiting| waiting.last()) {
+                    self.wait(event.device, new_sector.0, queued, whose);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a gap: what threads did in it is unknown, and what they had begun before it may have ended.
+    pub fn lost(&mut self, _gap: &LostEvents) {
+        self.threads.clear();
+        self.journals.values_mut().for_each(|journal| journal.syncing.clear());
+    }
+
+    /// Returns and forgets whose data a bio carries, by the place and time at which it was queued.
+    pub fn take(&mut self, device: DeviceId, sector: Option<Sector>, queued: Timestamp) -> Whose {
+        let key = (device, sector.map_or(FLUSH, |sector| sector.0));
+        let Some(waiting) = self.bios.get_mut(&key) else { return Whose::default() };
+        let exact = waiting.iter().position(|(time, _)| *time == queued);
+        // Old kernels queue the rest of a split bio again; its row has the time of the complete bio.
+        let at = exact.or_else(|| waiting.iter().position(|(time, _)| *time > queued));
+        let Some(at) = at else { return Whose::default() };
+        let (_, whose) = waiting.remove(at);
+        if waiting.is_empty() {
+            self.bios.remove(&key);
+        }
+        self.bios_count -= 1;
+        whose
+    }
+
+    /// Entries that the tables had no room for: of files, of places of metadata, of threads, and of bios. What they would
+    /// have shown is unknown.
+    pub fn forgotten(&self) -> u64 {
+        let tables = self.writers.forgotten + self.places.forgotten + self.threads.forgotten;
+        tables + self.freed.forgotten + self.bios_forgotten
+    }
+
+    fn key(&mut self, inode: Inode) -> FileKey {
+        FileKey { inode, after: self.freed.get_mut(inode).map_or(Timestamp(0), |after| *after) }
+    }
+
+    fn disk_of(&self, device: DeviceId) -> DeviceId {
+        self.disks.get(&device).copied().unwrap_or(device)
+    }
+
+    fn writers_key(&self, inode: Inode) -> (WritebackUnit, u64) {
+        (WritebackUnit::Disk(self.disk_of(inode.fs)), inode.number)
+    }
+
+    fn journal(&mut self, fs: DeviceId) -> Option<&mut Journal> {
+        let is_new = !self.journals.contains_key(&fs);
+        if is_new && self.journals.len() >= JOURNALS_MAX {
+            return None;
+        }
+        Some(self.journals.entry(fs).or_default())
+    }
+
+    /// The thread for which this one works: itself, unless it writes back the pages of others or writes the journal.
+    fn behind(&mut self, tid: u32) -> Option<u32> {
+        let state = self.threads.get_mut(tid).copied().unwrap_or_default();
+        if let Some(file) = state.writes {
+            return self.writer(file).or(state.syncs.map(|_| tid));
+        }
+        match state.journal {
+            Some(fs) => self.journals.get(&fs)?.cause,
+            None => Some(tid),
+        }
+    }
+
+    /// The thread that made most of the file's pages dirty lately.
+    fn writer(&mut self, file: FileKey) -> Option<u32> {
+        let key = self.writers_key(file.inode);
+        let writers = self.writers.get_mut(key)?;
+        writers.is_ambiguous |= *writers.fs.get_or_insert(file.inode.fs) != file.inode.fs;
+        writers.by.first().filter(|_| !writers.is_ambiguous)
+    }
+
+    fn dirtied(&mut self, tid: u32, unit: WritebackUnit, number: u64, index: u64) {
+        let device = DeviceId(number as u32);
+        let is_device = u64::from(device.0) == number
+            && matches!(unit, WritebackUnit::Disk(disk) if self.disk_of(device) == disk);
+        if is_device {
+            match self.behind(tid) {
+                Some(cause) => self.places.insert((device, index), cause),
+                None => drop(self.places.remove((device, index))),
+            }
+            return;
+        }
+        self.writers.entry((unit, number)).by.add(tid, 1);
+        if let Some(state) = self.threads.get_mut(tid)
+            && let Some((file, bytes)) = &mut state.cached
+            && file.inode.number == number
+        {
+            // The thread added the page to overwrite it.
+            *bytes = 0;
+        }
+    }
+
+    fn whose(&mut self, event: &BlockEvent) -> Whose {
+        let Some(tid) = event.tid else { return Whose::default() };
+        let state = self.threads.get_mut(tid).copied().unwrap_or_default();
+        let is_read = event.op == Op::Read;
+        if event.flags.contains(Flags::SWAP) {
+            return Whose { cause: is_read.then_some(tid), content: Content::Swap, file: None };
+        }
+        let is_meta = event.flags.contains(Flags::META);
+        if place(event) == FLUSH {
+            return self.whose_flush(tid, &state);
+        }
+        if !is_read && !matches!(event.op, Op::Write | Op::WriteZeroes | Op::ZoneAppend) {
+            return Whose { cause: self.behind(tid), ..Whose::default() };
+        }
+        if let Some(file) = state.writes.filter(|_| !is_meta && !is_read) {
+            let cause = self.writer(file).or(state.syncs.map(|_| tid));
+            return Whose { file: Some(file), cause, content: Content::Data };
+        }
+        if let Some(fs) = state.log.filter(|_| !is_read) {
+            self.threads.entry(tid).log = None;
+            let cause = state.syncs.filter(|file| file.inode.fs == fs).map(|_| tid);
+            return Whose { cause, content: Content::FsJournal, file: None };
+        }
+        if let Some(file) = state.direct.filter(|_| !is_meta) {
+            return Whose { file: Some(file), cause: Some(tid), content: Content::Data };
+        }
+        if let Some(fs) = state.journal.filter(|_| !is_read) {
+            let cause = self.journals.get(&fs).and_then(|journal| journal.cause);
+            return Whose { cause, content: Content::FsJournal, file: None };
+        }
+        if is_read {
+            return self.whose_read(tid, event, is_meta);
+        }
+        let place = self.origin(event, &state);
+        if let Some(file) = state.maps.filter(|file| !is_meta && file.inode.fs == place.0) {
+            let cause = self.writer(file).or(state.syncs.map(|_| tid));
+            return Whose { file: Some(file), cause, content: Content::Data };
+        }
+        let cause = self.places.get_mut(place).map(|cause| *cause);
+        let content = if is_meta || cause.is_some() { Content::FsMetadata } else { Content::Unknown };
+        Whose { cause, content, file: None }
+    }
+
+    fn whose_flush(&mut self, tid: u32, state: &ThreadState) -> Whose {
+        match state.journal {
+            Some(_) => Whose { cause: self.behind(tid), content: Content::FsJournal, file: None },
+            None => Whose { file: state.syncs, cause: state.syncs.map(|_| tid), content: Content::Unknown },
+        }
+    }
+
+    fn whose_read(&mut self, tid: u32, event: &BlockEvent, is_meta: bool) -> Whose {
+        if is_meta {
+            return Whose { cause: self.behind(tid), content: Content::FsMetadata, file: None };
+        }
+        let Some(state) = self.threads.get_mut(tid) else { return Whose::default() };
+        let Some((file, bytes)) = state.cached.as_mut().filter(|(_, bytes)| *bytes > 0) else {
+            return Whose::default();
+        };
+        *bytes = bytes.saturating_sub(event.bytes.0);
+        Whose { file: Some(*file), cause: Some(tid), content: Content::Data }
+    }
+
+    /// The page of a device's page cache in which the bio's data began: that of a partition if the bio came from one.
+    fn origin(&self, event: &BlockEvent, state: &ThreadState) -> (DeviceId, u64) {
+        let here = (event.device, event.sector);
+        let (device, sector) = match state.remapped {
+            Some((now, before)) if now == here => before,
+            _ => here,
+        };
+        (device, sector.0 / PAGE_SECTORS)
+    }
+
+    fn wait(&mut self, device: DeviceId, sector: u64, queued: Timestamp, whose: Whose) {
+        if self.bios_count >= BIOS_MAX {
+            self.bios_forgotten += self.bios_count as u64;
+            self.bios.clear();
+            self.bios_count = 0;
+        }
+        self.bios_count += 1;
+        self.bios.entry((device, sector)).or_default().push((queued, whose));
+    }
+}
+
+/// The sector under which a queued bio waits for its row.
+fn place(event: &BlockEvent) -> u64 {
+    let flush = event.op == Op::Flush || event.flags.contains(Flags::PREFLUSH);
+    if event.bytes.0 == 0 && flush { FLUSH } else { event.sector.0 }
+}
+
+impl Journal {
+    fn changed(&mut self, transaction: u32, tid: u32, blocks: u64) {
+        let known = self.transactions.iter().position(|(known, _)| *known == transaction);
+        let at = known.unwrap_or_else(|| {
+            if self.transactions.len() == TRANSACTIONS_MAX {
+                self.transactions.remove(0);
+            }
+            self.transactions.push((transaction, Contributors::default()));
+            self.transactions.len() - 1
+        });
+        self.transactions[at].1.add(tid, blocks);
+    }
+
+    fn commit(&mut self, transaction: u32) {
+        let known = self.transactions.iter().position(|(known, _)| *known == transaction);
+        let changed = known.map(|at| self.transactions.remove(at).1);
+        self.cause = self.syncing.first().copied().or_else(|| changed?.first());
+    }
+}

@@ -1,0 +1,271 @@
+use fonio_core::{ByteCount, Nanos, parse_rwbs};
+
+use super::*;
+
+const FS: DeviceId = DeviceId(8 << 20 | 1);
+const DISK: DeviceId = DeviceId(8 << 20);
+const UNIT: WritebackUnit = WritebackUnit::Disk(DISK);
+/// A kernel worker, and the journal's thread.
+const WORKER: u32 = 50;
+const JOURNAL: u32 = 60;
+
+fn inode(number: u64) -> Inode {
+    Inode { fs: FS, number }
+}
+
+fn file(number: u64) -> FileKey {
+    FileKey { inode: inode(number), after: Timestamp(0) }
+}
+
+/// An attribution that gets events one nanosecond apart.
+struct Trace {
+    attribution: Attribution,
+    now: Timestamp,
+}
+
+impl Trace {
+    fn new() -> Trace {
+        Trace { attribution: Attribution::new([(FS, DISK)]), now: Timestamp(0) }
+    }
+
+    fn tick(&mut self) -> Timestamp {
+        self.now = self.now + Nanos(1);
+        self.now
+    }
+
+    fn at(&mut self, tid: u32, event: FileEvent<'_>) {
+        let time = self.tick();
+        self.attribution.file(time, &FileRecord { tid, in_interrupt: false, event });
+    }
+
+    fn in_interrupt(&mut self, tid: u32, event: FileEvent<'_>) {
+        let time = self.tick();
+        self.attribution.file(time, &FileRecord { tid, in_interrupt: true, event });
+    }
+
+    fn block(&mut self, tid: u32, kind: EventKind, rwbs: &str, sector: u64, bytes: u64) -> Timestamp {
+        let time = self.tick();
+        let (op, flags) = parse_rwbs(rwbs.as_bytes());
+        self.attribution.block(&BlockEvent {
+            time,
+            kind,
+            device: DISK,
+            sector: Sector(sector),
+            bytes: ByteCount(bytes),
+            op,
+            flags,
+            flags_known: Flags::KNOWN_FROM_RWBS,
+            cpu: None,
+            tid: Some(tid),
+            ioprio: None,
+            error: None,
+        });
+        time
+    }
+
+    /// Queues a bio of 4 KiB at `sector`, and returns whose it is: file, cause and content.
+    fn bio(&mut self, tid: u32, rwbs: &str, sector: u64) -> (Option<u64>, Option<u32>, Content) {
+        let bytes = if rwbs == "F" { 0 } else { 4096 };
+        let queued = self.block(tid, EventKind::BioQueue, rwbs, sector, bytes);
+        let place = (bytes > 0).then_some(Sector(sector));
+        let whose = self.attribution.take(DISK, place, queued);
+        assert_eq!(self.attribution.take(DISK, place, queued), Whose::default(), "it is taken once");
+        (whose.file.map(|file| file.inode.number), whose.cause, whose.content)
+    }
+
+    fn dirty(&mut self, tid: u32, number: u64, pages: u64) {
+        for index in 0..pages {
+            self.at(tid, FileEvent::Dirtied { unit: UNIT, number, index });
+        }
+    }
+}
+
+#[test]
+fn write_back_belongs_to_the_thread_that_made_the_pages_dirty() {
+    let mut trace = Trace::new();
+    trace.dirty(1, 12, 3);
+    trace.dirty(2, 13, 1);
+    trace.at(WORKER, FileEvent::WriteBegan { inode: inode(12) });
+    assert_eq!(trace.bio(WORKER, "W", 8), (Some(12), Some(1), Content::Data));
+    // A read of metadata in between, such as of an extent tree.
+    assert_eq!(trace.bio(WORKER, "RSM", 800), (None, Some(1), Content::FsMetadata));
+    trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });
+    trace.at(WORKER, FileEvent::WriteBegan { inode: inode(13) });
+    assert_eq!(trace.bio(WORKER, "W", 16), (Some(13), Some(2), Content::Data));
+    trace.at(WORKER, FileEvent::WriteEnded { inode: inode(13) });
+    assert_eq!(trace.bio(WORKER, "W", 24), (None, None, Content::Unknown));
+}
+
+#[test]
+fn of_several_threads_the_one_with_most_pages_lately() {
+    let mut trace = Trace::new();
+    let write_back = |trace: &mut Trace| {
+        trace.at(WORKER, FileEvent::WriteBegan { inode: inode(12) });
+        let (_, cause, _) = trace.bio(WORKER, "W", 8);
+        trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });
+        cause
+    };
+    assert_eq!(write_back(&mut trace), None, "dirty before the trace began");
+    trace.dirty(1, 12, 4);
+    trace.dirty(2, 12, 3);
+    assert_eq!(write_back(&mut trace), Some(1));
+    trace.dirty(2, 12, 3);
+    assert_eq!(write_back(&mut trace), Some(2));
+    // Pages that were not written the first time.
+    assert_eq!((write_back(&mut trace), write_back(&mut trace)), (Some(2), Some(2)));
+    assert_eq!(write_back(&mut trace), Some(2));
+}
+
+#[test]
+fn a_commit_belongs_to_the_thread_in_fsync() {
+    let mut trace = Trace::new();
+    trace.at(3, FileEvent::Changed { fs: FS, transaction: 9, blocks: 40 });
+    trace.at(1, FileEvent::SyncBegan { inode: inode(12) });
+    trace.at(2, FileEvent::SyncBegan { inode: inode(13) });
+    trace.at(JOURNAL, FileEvent::CommitBegan { fs: FS, transaction: 9 });
+    assert_eq!(trace.bio(JOURNAL, "WSM", 800), (None, Some(1), Content::FsJournal));
+    // Data that must be on the device before the commit.
+    trace.dirty(3, 14, 1);
+    trace.at(JOURNAL, FileEvent::WriteBegan { inode: inode(14) });
+    assert_eq!(trace.bio(JOURNAL, "WS", 8), (Some(14), Some(3), Content::Data));
+    trace.at(JOURNAL, FileEvent::WriteEnded { inode: inode(14) });
+    assert_eq!(trace.bio(JOURNAL, "FWFSM", 808), (None, Some(1), Content::FsJournal));
+    assert_eq!(trace.bio(JOURNAL, "F", 0), (None, Some(1), Content::FsJournal));
+    // The commit makes the block dirty in its place, and write-back writes it there later.
+    trace.at(JOURNAL, FileEvent::Dirtied { unit: UNIT, number: u64::from(FS.0), index: 5 });
+    trace.at(JOURNAL, FileEvent::CommitEnded { fs: FS });
+    trace.at(1, FileEvent::SyncEnded { inode: inode(12) });
+    trace.at(2, FileEvent::SyncEnded { inode: inode(13) });
+    let from = EventKind::Remap { from_device: FS, from_sector: Sector(40) };
+    trace.block(WORKER, from, "WM", 2088, 4096);
+    assert_eq!(trace.bio(WORKER, "WM", 2088), (None, Some(1), Content::FsMetadata));
+    assert_eq!(trace.bio(WORKER, "WM", 4000), (None, None, Content::FsMetadata), "dirty before");
+}
+
+#[test]
+fn a_commit_without_fsync_belongs_to_the_thread_that_changed_most() {
+    let mut trace = Trace::new();
+    trace.dirty(2, 12, 1);
+    trace.at(1, FileEvent::Changed { fs: FS, transaction: 9, blocks: 4 });
+    trace.at(3, FileEvent::Changed { fs: FS, transaction: 10, blocks: 90 });
+    // A worker changes metadata because it writes what thread 2 made dirty.
+    trace.at(WORKER, FileEvent::WriteBegan { inode: inode(12) });
+    trace.at(WORKER, FileEvent::Changed { fs: FS, transaction: 9, blocks: 5 });
+    trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });
+    trace.at(JOURNAL, FileEvent::CommitBegan { fs: FS, transaction: 9 });
+    assert_eq!(trace.bio(JOURNAL, "WSM", 800), (None, Some(2), Content::FsJournal));
+    trace.at(JOURNAL, FileEvent::CommitBegan { fs: FS, transaction: 11 });
+    assert_eq!(trace.bio(JOURNAL, "WSM", 808), (None, None, Content::FsJournal), "an unknown transaction");
+}
+
+#[test]
+fn reads_belong_to_the_pages_just_added() {
+    let mut trace = Trace::new();
+    trace.at(1, FileEvent::Cached { inode: inode(12), bytes: 4096 });
+    trace.at(1, FileEvent::Cached { inode: inode(12), bytes: 4096 });
+    trace.at(2, FileEvent::Cached { inode: inode(13), bytes: 4096 });
+    assert_eq!(trace.bio(1, "RA", 8), (Some(12), Some(1), Content::Data));
+    assert_eq!(trace.bio(2, "R", 80), (Some(13), Some(2), Content::Data));
+    assert_eq!(trace.bio(1, "RM", 800), (None, Some(1), Content::FsMetadata));
+    assert_eq!(trace.bio(1, "RA", 24), (Some(12), Some(1), Content::Data));
+    assert_eq!(trace.bio(1, "R", 32), (None, None, Content::Unknown), "more than was added");
+    // Pages that are added to be overwritten are not read.
+    trace.at(1, FileEvent::Cached { inode: inode(12), bytes: 4096 });
+    trace.dirty(1, 12, 1);
+    assert_eq!(trace.bio(1, "R", 32), (None, None, Content::Unknown));
+}
+
+#[test]
+fn direct_io_and_fsync() {
+    let mut trace = Trace::new();
+    trace.at(1, FileEvent::DirectBegan { inode: inode(12) });
+    // The completion of an earlier request of the same file interrupts the thread.
+    trace.in_interrupt(1, FileEvent::DirectEnded { inode: inode(12) });
+    assert_eq!(trace.bio(1, "WS", 8), (Some(12), Some(1), Content::Data));
+    assert_eq!(trace.bio(1, "R", 16), (Some(12), Some(1), Content::Data));
+    trace.at(1, FileEvent::DirectEnded { inode: inode(12) });
+    assert_eq!(trace.bio(1, "WS", 8), (None, None, Content::Unknown));
+    trace.at(1, FileEvent::SyncBegan { inode: inode(12) });
+    assert_eq!(trace.bio(1, "F", 0), (Some(12), Some(1), Content::Unknown));
+    trace.at(1, FileEvent::SyncEnded { inode: inode(12) });
+    assert_eq!(trace.bio(1, "F", 0), (None, None, Content::Unknown));
+}
+
+#[test]
+fn xfs_shows_its_log_and_the_files_that_it_writes() {
+    let mut trace = Trace::new();
+    let partition = EventKind::Remap { from_device: FS, from_sector: Sector(8) };
+    trace.dirty(1, 12, 3);
+    trace.at(1, FileEvent::SyncBegan { inode: inode(12) });
+    trace.at(1, FileEvent::Writes { inode: inode(12) });
+    trace.block(1, partition, "WS", 80, 4096);
+    assert_eq!(trace.bio(1, "WS", 80), (Some(12), Some(1), Content::Data));
+    trace.at(1, FileEvent::WritesLog { fs: FS });
+    assert_eq!(trace.bio(1, "FWFSM", 800), (None, Some(1), Content::FsJournal));
+    assert_eq!(trace.bio(1, "WM", 400), (None, None, Content::FsMetadata));
+    // A worker writes the log for somebody.
+    trace.at(WORKER, FileEvent::WritesLog { fs: FS });
+    assert_eq!(trace.bio(WORKER, "FWFSM", 800), (None, None, Content::FsJournal));
+    // On another file system, the thread writes something else.
+    assert_eq!(trace.bio(1, "W", 4000), (None, None, Content::Unknown));
+}
+
+#[test]
+fn the_rest_of_a_split_bio_is_the_same_file_s() {
+    let mut trace = Trace::new();
+    trace.at(1, FileEvent::DirectBegan { inode: inode(12) });
+    let queued = trace.block(1, EventKind::BioQueue, "WS", 8, 8192);
+    trace.block(1, EventKind::Split { new_sector: Sector(16) }, "WS", 8, 4096);
+    for sector in [8, 16] {
+        let whose = trace.attribution.take(DISK, Some(Sector(sector)), queued);
+        assert_eq!(whose.file, Some(file(12)), "{sector}");
+    }
+    assert_eq!(trace.attribution.bios_count, 0);
+}
+
+#[test]
+fn a_new_file_with_the_number_of_a_deleted_one_is_another_file() {
+    let mut trace = Trace::new();
+    trace.dirty(1, 12, 5);
+    trace.at(1, FileEvent::Freed { inode: inode(12) });
+    let freed = trace.now;
+    trace.at(WORKER, FileEvent::WriteBegan { inode: inode(12) });
+    let queued = trace.block(WORKER, EventKind::BioQueue, "W", 8, 4096);
+    let whose = trace.attribution.take(DISK, Some(Sector(8)), queued);
+    assert_eq!(whose.file, Some(FileKey { inode: inode(12), after: freed }));
+    assert_eq!(whose.cause, None, "those who wrote the old file did not write the new one");
+}
+
+#[test]
+fn the_same_number_on_two_partitions_is_ambiguous() {
+    let other = DeviceId(8 << 20 | 2);
+    let mut trace = Trace::new();
+    trace.attribution = Attribution::new([(FS, DISK), (other, DISK)]);
+    trace.dirty(1, 12, 1);
+    for (fs, expected) in [(FS, Some(1)), (other, None), (FS, None)] {
+        trace.at(WORKER, FileEvent::WriteBegan { inode: Inode { fs, number: 12 } });
+        assert_eq!(trace.bio(WORKER, "W", 8), (Some(12), expected, Content::Data));
+    }
+}
+
+#[test]
+fn after_a_gap_nothing_is_assumed() {
+    let mut trace = Trace::new();
+    trace.at(1, FileEvent::DirectBegan { inode: inode(12) });
+    trace.attribution.lost(&LostEvents { cpu: None, count: None, after: trace.now, before: trace.now });
+    assert_eq!(trace.bio(1, "WS", 8), (None, None, Content::Unknown));
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut trace = Trace::new();
+    for number in 0..4 * FILES_MAX as u64 {
+        trace.dirty(number as u32, number, 1);
+        trace.at(1, FileEvent::Freed { inode: inode(number) });
+        trace.at(number as u32, FileEvent::SyncBegan { inode: inode(number) });
+        let sector = number * 8;
+        trace.block(number as u32, EventKind::BioQueue, "W", sector, 4096);
+    }
+    assert!(trace.attribution.forgotten() > 0);
+    assert!(trace.attribution.journals[&FS].syncing.len() <= SYNCING_MAX);
+}

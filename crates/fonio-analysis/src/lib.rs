@@ -14,6 +14,7 @@
 //! | what share of the time is storage | [`io_share`], [`queueing`] |
 //! | whether reads wait for writes | [`interference`] |
 //! | which processes cause I/O | [`processes`] |
+//! | which files are read and written, and for whom | [`files`] |
 //! | where the time of a launch went | [`launch`] |
 //! | what the rest of the machine did | [`machine`] |
 //! | how it changed over time | [`series`], [`points`] |
@@ -27,6 +28,7 @@ pub mod class;
 pub mod compare;
 pub mod distribution;
 pub mod figures;
+pub mod files;
 pub mod filter;
 pub mod findings;
 pub mod flushes;

@@ -529,6 +529,7 @@ mod tests {
             response: None,
             queue: None,
             process: 0,
+            unit: None,
             flush: false,
         }
     }

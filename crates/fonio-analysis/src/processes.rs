@@ -20,6 +20,9 @@ pub struct Processes {
 pub struct Process {
     /// The name; `(unknown)` if the source does not show the thread, `tid N` if it does not show the name.
     pub name: String,
+    /// The systemd unit or container; absent if it is unknown, or if processes of this name are in several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
     /// Requests.
     pub requests: u64,
     /// Of those, reads.
@@ -45,6 +48,16 @@ pub struct Process {
     pub latency_share: Option<f64>,
 }
 
+impl Process {
+    /// The name, with the unit or container if it is known: `python3 (notes.service)`.
+    pub fn full_name(&self) -> String {
+        match &self.unit {
+            Some(unit) => format!("{} ({unit})", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
 use crate::Class;
 use crate::loss::Loss;
 use crate::seen::{Seen, at, ratio};
@@ -59,6 +72,9 @@ pub(crate) struct ProcessTally {
 #[derive(Debug, Default)]
 struct Count {
     requests: u64,
+    /// The unit of the first request, and whether another request had another one.
+    unit: Option<u32>,
+    has_several_units: bool,
     reads: u64,
     writes: u64,
     sync_writes: u64,
@@ -79,6 +95,10 @@ impl ProcessTally {
     #[inline]
     pub(crate) fn add(&mut self, seen: &Seen) {
         let count = at(&mut self.counts, seen.process as usize);
+        if count.requests == 0 {
+            count.unit = seen.unit;
+        }
+        count.has_several_units |= count.unit != seen.unit;
         count.requests += 1;
         if seen.class.is_read() {
             count.reads += 1;
@@ -112,7 +132,9 @@ impl ProcessTally {
             let count = &self.counts[*number];
             let longest = count.service.map(|(_, max)| max);
             let whole = loss == Loss::Nothing;
+            let unit = count.unit.filter(|_| !count.has_several_units);
             Process {
+                unit: unit.map(|unit| threads.unit(unit).to_owned()),
                 name: threads.name(*number as u32).to_owned(),
                 requests: count.requests,
                 reads: count.reads,

@@ -25,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) queue: Option<u64>,
     /// Index of the process.
     pub(crate) process: u32,
+    /// Number of the unit of that process, if it is known.
+    pub(crate) unit: Option<u32>,
     /// Whether the flush question counts it as a flush.
     pub(crate) flush: bool,
 }

@@ -1,6 +1,6 @@
 //! The names of threads over time.
 
-use fonio_core::Thread;
+use fonio_core::{Thread, unit_name};
 use rustc_hash::FxHashMap;
 
 /// The most distinct names. A phone has a few hundred.
@@ -24,6 +24,9 @@ pub(crate) struct Threads {
     /// For each thread, the times from which it had a name, and the names' numbers, in time order.
     rows: FxHashMap<u32, Vec<(u64, u32)>>,
     row_count: usize,
+    /// The names of units, and for each thread the times from which it was in a unit, in time order.
+    units: Vec<String>,
+    in_units: FxHashMap<u32, Vec<(u64, u32)>>,
     slots: Box<[Slot; SLOTS]>,
 }
 
@@ -46,6 +49,8 @@ impl Default for Threads {
             beyond_cap: 0,
             rows: FxHashMap::default(),
             row_count: 0,
+            units: Vec::new(),
+            in_units: FxHashMap::default(),
             slots: Box::new([EMPTY; SLOTS]),
         }
     }
@@ -53,6 +58,7 @@ impl Default for Threads {
 
 impl Threads {
     pub(crate) fn add(&mut self, row: &Thread) {
+        self.add_unit(row);
         let Some(comm) = &row.comm else { return };
         if self.row_count >= ROWS_MAX {
             return;
@@ -68,6 +74,37 @@ impl Threads {
         rows.insert(at, (row.from.0, number));
         self.row_count += 1;
         self.slots[row.tid as usize % SLOTS] = EMPTY;
+    }
+
+    fn add_unit(&mut self, row: &Thread) {
+        let Some(unit) = row.cgroup.as_deref().and_then(unit_name) else { return };
+        let known = self.units.iter().position(|known| *known == unit);
+        if (known.is_none() && self.units.len() >= NAMES_MAX) || self.row_count >= ROWS_MAX {
+            return;
+        }
+        let number = known.unwrap_or_else(|| {
+            self.units.push(unit);
+            self.units.len() - 1
+        }) as u32;
+        let rows = self.in_units.entry(row.tid).or_default();
+        let at = rows.partition_point(|(from, _)| *from <= row.from.0);
+        if at > 0 && rows[at - 1].1 == number {
+            return;
+        }
+        rows.insert(at, (row.from.0, number));
+        self.row_count += 1;
+    }
+
+    /// The number of the thread's unit at `time`, if it is known. Before its first row, it is that of the first row.
+    pub(crate) fn unit_at(&self, tid: u32, time: u64) -> Option<u32> {
+        let rows = self.in_units.get(&tid)?;
+        let next = rows.partition_point(|(from, _)| *from <= time);
+        Some(rows[next.saturating_sub(1)].1)
+    }
+
+    /// The unit with that number.
+    pub(crate) fn unit(&self, number: u32) -> &str {
+        &self.units[number as usize]
     }
 
     fn number(&mut self, name: &str) -> u32 {
@@ -159,6 +196,18 @@ mod tests {
             let number = threads.name_at(tid, time);
             assert_eq!(threads.name(number), name, "{tid:?} at {time}");
         }
+        let in_unit = |from, unit: &str| Thread {
+            cgroup: Some(format!("/system.slice/{unit}")),
+            ..row(7, from, "fio")
+        };
+        threads.add(&in_unit(20, "a.service"));
+        threads.add(&in_unit(30, "b.service"));
+        let unit = |tid, time| threads.unit_at(tid, time).map(|unit| threads.unit(unit));
+        assert_eq!(
+            (unit(7, 5), unit(7, 29), unit(7, 30)),
+            (Some("a.service"), Some("a.service"), Some("b.service"))
+        );
+        assert_eq!(unit(8, 5), None);
         threads.add(&row(7, 15, "make"));
         let number = threads.name_at(Some(7), 19);
         assert_eq!(threads.name(number), "make");

@@ -3,13 +3,15 @@
 use std::io;
 
 use fonio_core::{
-    DeviceId, Diagnostic, Flags, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait, ignore_rows,
+    DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait,
+    ignore_rows,
 };
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Class;
+use crate::files::{FileTally, Files};
 use crate::filter::FilterOptions;
 use crate::findings::{self, Finding, Severity};
 use crate::flushes::{FlushTally, Flushes};
@@ -119,6 +121,9 @@ pub struct Analysis {
     pub interference: Interference,
     /// Requests by process.
     pub processes: Processes,
+    /// Requests by file and kind of data, if the recording shows these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Files>,
     /// The rest of the machine.
     pub machine: Machine,
     /// Changes over time.
@@ -201,6 +206,7 @@ pub struct Analyser {
     queue: QueueTally,
     interference: InterferenceTally,
     processes: ProcessTally,
+    files: FileTally,
     launch: LaunchTally,
     /// First and last instant of the workload's phases.
     phases: Option<(u64, u64)>,
@@ -238,6 +244,7 @@ impl Analyser {
             queue: QueueTally::default(),
             interference: InterferenceTally::default(),
             processes: ProcessTally::default(),
+            files: FileTally::default(),
             launch: LaunchTally::default(),
             phases: None,
             machine: MachineTally::default(),
@@ -287,6 +294,7 @@ impl Analyser {
             queueing: self.queue.finish(meta, duration, loss),
             interference: self.interference.finish(),
             processes,
+            files: self.files.finish(&self.threads),
             machine: self.machine.finish(began),
             series: self.series.finish(began, ended),
             points: self.points.finish(began, &places),
@@ -350,6 +358,13 @@ impl Analyser {
         self.last_device
     }
 
+    /// Counts a request for its file. Only a known cause counts: the thread that queued the request may be a worker.
+    #[inline]
+    fn add_to_file(&mut self, row: &Request, seen: &Seen) {
+        let cause = row.cause_tid.map(|_| (seen.process, seen.unit));
+        self.files.add(row.file_id, row.content, cause, seen);
+    }
+
     #[inline]
     fn see(&mut self, row: &Request) -> Seen {
         let time = row.order_time().0;
@@ -378,6 +393,7 @@ impl Analyser {
             response: row.response().map(|time| time.0),
             queue: row.queue().map(|time| time.0),
             process: self.threads.name_at(row.cause_tid.or(row.tid), process_time),
+            unit: row.cause_tid.or(row.tid).and_then(|tid| self.threads.unit_at(tid, process_time)),
             flush: false,
         }
     }
@@ -423,6 +439,7 @@ impl RowSink for Analyser {
         self.service.add(&seen);
         self.response.add(&seen, row.flags_known.contains(Flags::READAHEAD));
         self.processes.add(&seen);
+        self.add_to_file(row, &seen);
         self.maps.add(&seen);
         self.points.add(&seen);
         self.outstanding.add(&seen);
@@ -457,7 +474,12 @@ impl RowSink for Analyser {
         Ok(())
     }
 
-    ignore_rows!(bio, link, call, file, settled);
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        self.files.name(row);
+        Ok(())
+    }
+
+    ignore_rows!(bio, link, call, settled);
 
     fn wants_bios(&self) -> bool {
         false

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use fonio_core::meta::{Device, Lost};
-use fonio_core::{ByteCount, Metric, Sector};
+use fonio_core::{ByteCount, Content, Metric, Sector};
 use proptest::prelude::*;
 
 use super::*;
@@ -110,7 +110,15 @@ pub(crate) fn everything(lost_events: u64) -> Analysis {
     for tid in [10, 11, 12] {
         analyser.thread(&Thread { tid, comm: Some(format!("p{tid}")), ..Thread::default() }).unwrap();
     }
-    let long = request(100_000, "R 8+8 q30000000 d30000010 c31200000 t10");
+    let long = Request {
+        cause_tid: Some(10),
+        file_id: Some(1),
+        content: Content::Data,
+        ..request(100_000, "R 8+8 q30000000 d30000010 c31200000 t10")
+    };
+    let path = Some("/notes".to_owned());
+    let (from, content) = (Timestamp(0), Content::Data);
+    analyser.file(&File { file_id: 1, from, device: None, inode: None, path, content }).unwrap();
     mixture(100_000).iter().chain([&long]).for_each(|row| analyser.request(row).unwrap());
     let mut meta = Meta { lost: Lost { events: lost_events, ..Lost::default() }, ..Meta::default() };
     meta.assembly.insert("ambiguous_completions".to_owned(), 3);

@@ -135,6 +135,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
     of_outstanding(&mut facts, analysis);
     of_places(&mut facts, analysis);
     of_waiting(&mut facts, analysis);
+    of_files(&mut facts, analysis);
     of_machine(&mut facts, analysis);
     of_parts(&mut facts, analysis);
     facts
@@ -264,7 +265,7 @@ fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
     let delays = analysis.outstanding.processes.iter();
     let mut delays = delays.filter_map(|delay| Some((delay, processes.get(delay.process as usize)?)));
     if let Some((delay, top)) = delays.find(|(_, process)| process.name != UNKNOWN_PROCESS) {
-        facts.word("process.name", &top.name);
+        facts.word("process.name", &top.full_name());
         facts.count("process.requests", top.requests);
         facts.put("process.delay", delay.time.ns as f64, Unit::Ns);
         facts.put("process.delay_share", delay.of_waited_share, Unit::Share);
@@ -272,6 +273,14 @@ fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
         facts.put("process.latency_share", top.latency_share, Unit::Share);
         facts.put("process.write_bytes", top.write_bytes as f64, Unit::Bytes);
     }
+}
+
+/// Adds the shares of bytes whose file, kind of data or cause is unknown.
+fn of_files(facts: &mut Facts, analysis: &Analysis) {
+    let Some(files) = &analysis.files else { return };
+    facts.put("files.unknown_share", files.unknown_share, Unit::Share);
+    facts.put("files.path_unknown_share", files.path_unknown_share, Unit::Share);
+    facts.put("files.cause_unknown_share", files.cause_unknown_share, Unit::Share);
 }
 
 /// The name for requests whose thread the source does not show.
@@ -318,7 +327,7 @@ fn of_outstanding(facts: &mut Facts, analysis: &Analysis) {
         facts.word("long.op", longest.class.one());
         let process = analysis.processes.processes.get(longest.process as usize);
         if let Some(process) = process.filter(|process| process.name != UNKNOWN_PROCESS) {
-            facts.word("long.process", &process.name);
+            facts.word("long.process", &process.full_name());
         }
         if let Some(device) = analysis.devices.get(longest.device as usize) {
             facts.word("long.device", device.name.as_ref().unwrap_or(&device.device));

@@ -221,6 +221,7 @@ fn compare(rows: &[Row]) -> ([Option<EqualDepth>; 2], bool) {
             response: Some(row.completed - row.queued),
             queue: Some(row.issued - row.queued),
             process: row.process as u32,
+            unit: None,
             flush: false,
         });
     }

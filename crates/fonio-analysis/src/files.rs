@@ -1,0 +1,366 @@
+//! The files behind the I/O: requests and bytes by file and kind of data, and who caused them.
+
+use fonio_core::{Content, File};
+use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::seen::{Seen, ratio};
+use crate::threads::Threads;
+
+/// Requests by file and kind of data. Present if the recording shows these for at least one request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Files {
+    /// Each file, and each kind of data without a file; most bytes first.
+    pub files: Vec<FileUse>,
+    /// Rows beyond the cap of 4096, which are not listed.
+    pub files_beyond_cap: u64,
+    /// Requests and bytes by kind of data, in a fixed order.
+    pub contents: Vec<ContentUse>,
+    /// Share of the bytes read and written whose kind of data is unknown; absent without such bytes.
+    pub unknown_share: Option<f64>,
+    /// Share of the bytes of files whose path is unknown; absent without bytes of files.
+    pub path_unknown_share: Option<f64>,
+    /// Share of the bytes read and written for which it is unknown who caused them; absent without such bytes.
+    pub cause_unknown_share: Option<f64>,
+}
+
+/// One file, or one kind of data without a file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FileUse {
+    /// The last known path; absent if it is unknown, or if the data belong to no file.
+    pub path: Option<String>,
+    /// `major:minor` of the file system's device; absent if the data belong to no file.
+    pub device: Option<String>,
+    /// The inode number; absent if the data belong to no file, or to several files of the same path.
+    pub inode: Option<u64>,
+    /// The kind of data, as in the recording.
+    pub content: String,
+    /// Requests.
+    pub requests: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// The process that caused most of the bytes; absent if that is unknown.
+    pub cause: Option<String>,
+    /// The systemd unit or container of that process, if it is known.
+    pub cause_unit: Option<String>,
+    /// The share of the bytes that this process caused.
+    pub cause_share: Option<f64>,
+}
+
+/// Requests of one kind of data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ContentUse {
+    /// The kind of data, as in the recording.
+    pub content: String,
+    /// Requests.
+    pub requests: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+}
+
+/// The most rows in the table.
+const LISTED_MAX: usize = 4096;
+/// The most files counted; the rest counts as one file without a name.
+const FILES_MAX: usize = 1 << 20;
+/// The most processes told apart for one file.
+const CAUSES_MAX: usize = 8;
+
+/// Every kind of data, in the order of the table.
+const CONTENTS: [Content; 8] = [
+    Content::Data,
+    Content::SqliteDb,
+    Content::SqliteJournal,
+    Content::SqliteWal,
+    Content::FsMetadata,
+    Content::FsJournal,
+    Content::Swap,
+    Content::Unknown,
+];
+
+/// A file by its number in the recording, or none; and the kind of data.
+type Key = (Option<u32>, Content);
+
+/// Counts by file.
+#[derive(Debug, Default)]
+pub(crate) struct FileTally {
+    names: FxHashMap<u32, Name>,
+    counts: FxHashMap<Key, Count>,
+    total_bytes: u64,
+    unknown_bytes: u64,
+    cause_unknown_bytes: u64,
+    /// Whether any request showed its file or kind of data.
+    is_shown: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Name {
+    path: Option<String>,
+    device: Option<String>,
+    inode: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Count {
+    requests: u64,
+    read_bytes: u64,
+    write_bytes: u64,
+    /// Bytes by thread name and unit; `None` is unknown.
+    causes: Vec<(Option<Cause>, u64)>,
+}
+
+/// The number of a thread's name, and of its unit.
+pub(crate) type Cause = (u32, Option<u32>);
+
+impl Count {
+    fn bytes(&self) -> u64 {
+        self.read_bytes.saturating_add(self.write_bytes)
+    }
+
+    fn add_cause(&mut self, cause: Option<Cause>, bytes: u64) {
+        if let Some((_, sum)) = self.causes.iter_mut().find(|(known, _)| *known == cause) {
+            *sum = sum.saturating_add(bytes);
+        } else if self.causes.len() < CAUSES_MAX {
+            self.causes.push((cause, bytes));
+        }
+    }
+
+    fn absorb(&mut self, other: &Count) {
+        self.requests += other.requests;
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
+        for (cause, bytes) in &other.causes {
+            self.add_cause(*cause, *bytes);
+        }
+    }
+}
+
+impl FileTally {
+    /// Notes the name of a file; a later one replaces it.
+    pub(crate) fn name(&mut self, row: &File) {
+        if self.names.len() >= FILES_MAX && !self.names.contains_key(&row.file_id) {
+            return;
+        }
+        let name = self.names.entry(row.file_id).or_default();
+        name.path = row.path.clone().or_else(|| name.path.take());
+        name.device = row.device.map(|device| device.to_string()).or_else(|| name.device.take());
+        name.inode = row.inode.or(name.inode);
+    }
+
+    /// Adds a request; `cause` is who caused it, if the recording shows that.
+    pub(crate) fn add(&mut self, file: Option<u32>, content: Content, cause: Option<Cause>, seen: &Seen) {
+        self.is_shown |= file.is_some() || content != Content::Unknown;
+        let bytes = if seen.has_data() { seen.bytes } else { 0 };
+        self.total_bytes = self.total_bytes.saturating_add(bytes);
+        if content == Content::Unknown {
+            self.unknown_bytes = self.unknown_bytes.saturating_add(bytes);
+        }
+        if cause.is_none() {
+            self.cause_unknown_bytes = self.cause_unknown_bytes.saturating_add(bytes);
+        }
+        let key = (file, content);
+        let fits = self.counts.len() < FILES_MAX || self.counts.contains_key(&key);
+        let count = self.counts.entry(if fits { key } else { (None, content) }).or_default();
+        count.requests += 1;
+        if seen.class.is_read() {
+            count.read_bytes = count.read_bytes.saturating_add(bytes);
+        } else {
+            count.write_bytes = count.write_bytes.saturating_add(bytes);
+        }
+        count.add_cause(cause, bytes);
+    }
+
+    pub(crate) fn finish(&self, threads: &Threads) -> Option<Files> {
+        if !self.is_shown {
+            return None;
+        }
+        let mut kinds: Vec<ContentUse> = Vec::new();
+        for content in CONTENTS {
+            let mut sum = Count::default();
+            for ((_, of), count) in &self.counts {
+                if *of == content {
+                    sum.requests += count.requests;
+                    sum.read_bytes = sum.read_bytes.saturating_add(count.read_bytes);
+                    sum.write_bytes = sum.write_bytes.saturating_add(count.write_bytes);
+                }
+            }
+            if sum.requests > 0 {
+                kinds.push(ContentUse {
+                    content: content.name().to_owned(),
+                    requests: sum.requests,
+                    read_bytes: sum.read_bytes,
+                    write_bytes: sum.write_bytes,
+                });
+            }
+        }
+        let (mut of_files, mut without_path) = (0_u64, 0_u64);
+        let mut rows: Vec<(FileUse, Count)> = Vec::new();
+        let mut places: FxHashMap<(String, Content), usize> = FxHashMap::default();
+        let mut sorted: Vec<(&Key, &Count)> = self.counts.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| **key);
+        for ((file, content), count) in sorted {
+            let name = file.and_then(|file| self.names.get(&file).cloned()).unwrap_or_default();
+            if file.is_some() {
+                of_files = of_files.saturating_add(count.bytes());
+                if name.path.is_none() {
+                    without_path = without_path.saturating_add(count.bytes());
+                }
+            }
+            // A file that is deleted and made again, such as a journal, has several numbers.
+            if let Some(path) = &name.path {
+                let place = *places.entry((path.clone(), *content)).or_insert(rows.len());
+                if let Some((row, sum)) = rows.get_mut(place) {
+                    row.inode = row.inode.filter(|inode| name.inode == Some(*inode));
+                    sum.absorb(count);
+                    continue;
+                }
+            }
+            let row = FileUse {
+                path: name.path,
+                device: name.device,
+                inode: name.inode,
+                content: content.name().to_owned(),
+                ..FileUse::default()
+            };
+            rows.push((row, count.clone()));
+        }
+        rows.sort_by(|(a, of_a), (b, of_b)| {
+            let key = |count: &Count| (count.bytes(), count.requests);
+            key(of_b).cmp(&key(of_a)).then_with(|| (&a.path, a.inode).cmp(&(&b.path, b.inode)))
+        });
+        let files_beyond_cap = rows.len().saturating_sub(LISTED_MAX) as u64;
+        rows.truncate(LISTED_MAX);
+        Some(Files {
+            files: rows.into_iter().map(|(row, count)| used(row, &count, threads)).collect(),
+            files_beyond_cap,
+            contents: kinds,
+            unknown_share: ratio(self.unknown_bytes, self.total_bytes),
+            path_unknown_share: ratio(without_path, of_files),
+            cause_unknown_share: ratio(self.cause_unknown_bytes, self.total_bytes),
+        })
+    }
+}
+
+fn used(row: FileUse, count: &Count, threads: &Threads) -> FileUse {
+    let mut most: Option<(Cause, u64)> = None;
+    for (cause, bytes) in &count.causes {
+        if let Some(cause) = cause
+            && most.is_none_or(|(_, most)| *bytes > most)
+        {
+            most = Some((*cause, *bytes));
+        }
+    }
+    FileUse {
+        requests: count.requests,
+        read_bytes: count.read_bytes,
+        write_bytes: count.write_bytes,
+        cause: most.map(|((name, _), _)| threads.name(name).to_owned()),
+        cause_unit: most.and_then(|((_, unit), _)| Some(threads.unit(unit?).to_owned())),
+        cause_share: most.and_then(|(_, bytes)| ratio(bytes, count.bytes())),
+        ..row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{DeviceId, Meta, RowSink, Thread, Timestamp};
+
+    use super::*;
+    use crate::analyser::tests::rows;
+    use crate::{Analyser, AnalysisOptions};
+
+    fn file(file_id: u32, from: u64, path: Option<&str>) -> File {
+        File {
+            file_id,
+            from: Timestamp(from),
+            device: Some(DeviceId::new(8, 1)),
+            inode: Some(u64::from(file_id) + 10),
+            path: path.map(str::to_owned),
+            content: Content::Data,
+        }
+    }
+
+    #[test]
+    fn files_by_bytes_with_who_caused_them() {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        let cgroup = Some("/system.slice/notes.service".to_owned());
+        for (tid, comm, cgroup) in [(1, "python3", cgroup), (2, "cp", None), (3, "kworker/0:1", None)] {
+            let comm = Some(comm.to_owned());
+            analyser.thread(&Thread { tid, comm, cgroup, ..Thread::default() }).unwrap();
+        }
+        // The first was renamed; the last two are a journal that was deleted and made again.
+        for row in [
+            file(1, 0, Some("/notes.tmp")),
+            file(1, 50, Some("/notes")),
+            file(2, 0, None),
+            file(3, 0, Some("/j")),
+            file(4, 0, Some("/j")),
+        ] {
+            analyser.file(&row).unwrap();
+        }
+        let mut rows = rows(&[
+            "W 0+16 d0 c30 t3",
+            "W 0+8 d30 c40 t3",
+            "R 0+64 d40 c60 t2",
+            "W 0+8 d60 c70 t1",
+            "W 0+8 d70 c80 t1",
+            "FF d90 c99 t1",
+            "W 0+8 d90 c99 t3",
+        ]);
+        for (row, (file, cause, content)) in rows.iter_mut().zip([
+            (Some(1), Some(1), Content::Data),
+            (Some(1), Some(2), Content::Data),
+            (Some(2), Some(2), Content::Data),
+            (Some(3), Some(1), Content::SqliteJournal),
+            (Some(4), Some(1), Content::SqliteJournal),
+            (None, None, Content::Unknown),
+            (None, None, Content::FsMetadata),
+        ]) {
+            (row.file_id, row.cause_tid, row.content) = (file, cause, content);
+        }
+        rows.iter().for_each(|row| analyser.request(row).unwrap());
+        let files = analyser.finish(&Meta::default()).files.unwrap();
+        let kib = |bytes: u64| bytes / 1024;
+        let short: Vec<_> = files
+            .files
+            .iter()
+            .map(|file| {
+                let by = file.cause.clone().unwrap_or_default() + file.cause_unit.as_deref().unwrap_or("");
+                let path = file.path.clone().unwrap_or_default();
+                (path, file.content.clone(), kib(file.read_bytes), kib(file.write_bytes), by)
+            })
+            .collect();
+        let row = |path: &str, content: &str, read, written, by: &str| {
+            (path.to_owned(), content.to_owned(), read, written, by.to_owned())
+        };
+        assert_eq!(
+            short,
+            [
+                row("", "data", 32, 0, "cp"),
+                row("/notes", "data", 0, 12, "python3notes.service"),
+                row("/j", "sqlite_journal", 0, 8, "python3notes.service"),
+                row("", "fs_metadata", 0, 4, ""),
+                row("", "unknown", 0, 0, ""),
+            ]
+        );
+        assert_eq!(files.files[1].cause_share, Some(8.0 / 12.0));
+        assert_eq!((files.files[1].inode, files.files[2].inode), (Some(11), None));
+        assert_eq!(files.unknown_share, Some(0.0));
+        assert_eq!(files.cause_unknown_share, Some(4.0 / 56.0));
+        assert_eq!(files.path_unknown_share, Some(32.0 / 52.0));
+        let kinds: Vec<_> =
+            files.contents.iter().map(|kind| (kind.content.as_str(), kind.requests)).collect();
+        assert_eq!(kinds, [("data", 3), ("sqlite_journal", 2), ("fs_metadata", 1), ("unknown", 1)]);
+    }
+
+    #[test]
+    fn a_trace_without_files_has_no_such_table() {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        rows(&["W 0+16 d0 c30 t3"]).iter().for_each(|row| analyser.request(row).unwrap());
+        assert_eq!(analyser.finish(&Meta::default()).files, None);
+    }
+}

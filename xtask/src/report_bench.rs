@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::{process, tools};
 
-/// `cargo xtask bench [--ios N] [--runs N]`, `cargo xtask bench record` for what recording costs, or `cargo xtask bench
-/// devices` for how fast device models are.
+/// `cargo xtask bench [--ios N] [--runs N]`, `cargo xtask bench record` for what recording costs, `cargo xtask bench
+/// attribution` for how much is attributed rightly, or `cargo xtask bench devices` for how fast device models are.
 pub fn run(arguments: &[String]) -> Result<()> {
     if arguments == ["devices"] {
         tools::ensure(&[tools::BUILD])?;
@@ -23,12 +23,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
         ]));
     }
     if let [what, rest @ ..] = arguments
-        && what == "record"
+        && let Some(example) = [("record", "overhead"), ("attribution", "attribution")]
+            .iter()
+            .find_map(|(name, example)| (what == name).then_some(*example))
     {
         tools::ensure(&[tools::BUILD, tools::BENCH])?;
-        let mut overhead = process::cargo();
-        overhead.args(["run", "--release", "--package", "fonio-record", "--example", "overhead", "--"]);
-        return process::run(overhead.args(rest));
+        let mut bench = process::cargo();
+        bench.args(["run", "--release", "--package", "fonio-record", "--example", example, "--"]);
+        return process::run(bench.args(rest));
     }
     if let [what, rest @ ..] = arguments {
         match what.as_str() {

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use fonio_core::{ByteCount, Mark, Timestamp};
 use fonio_system::signals::{Listener, Signal};
-use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder, SchedEvent};
+use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder, SchedEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::command::Command;
+use crate::files::Files;
 use crate::idle::{IdleWatch, SAMPLE_EVERY};
 use crate::machine::Machine;
 use crate::monitor::Monitor;
@@ -34,6 +35,7 @@ pub(crate) struct Captured {
     /// Raw trace as the store kept it.
     pub trace_bytes: ByteCount,
     pub threads: Threads,
+    pub files: Files,
     pub monitor: Option<Monitor>,
     pub began: Timestamp,
     pub ended: Timestamp,
@@ -81,6 +83,8 @@ pub(crate) struct Capture<'a> {
     pub signals: &'a Listener,
     pub layout: &'a PageLayout,
     pub decoder: &'a BlockDecoder,
+    /// The decoder of file events, if files are recorded.
+    pub files: Option<&'a FileDecoder>,
     /// The decoder of scheduler events, if waits are recorded.
     pub sched: Option<&'a SchedDecoder>,
 }
@@ -161,6 +165,7 @@ struct Running<'a> {
     waits: Option<Feed<'a>>,
     monitor: Option<Monitor>,
     threads: Threads,
+    files: Files,
     command: Option<Command>,
     command_mark: Option<Mark>,
     idle: Option<IdleWatch>,
@@ -224,6 +229,7 @@ impl Capture<'_> {
             waits,
             monitor,
             threads,
+            files: Files::default(),
             command,
             command_mark,
             idle,
@@ -335,7 +341,10 @@ impl Running<'_> {
 
     /// Reads the kernel's pages, and looks up some of the new threads in them.
     fn drain(&mut self) -> Result<Drained, RecordError> {
-        let drained = self.capture.drain(&mut self.block.store, self.waits.as_mut(), &mut self.threads)?;
+        let seen = (&mut self.threads, &mut self.files);
+        let drained = self.capture.drain(&mut self.block.store, self.waits.as_mut(), seen)?;
+        // Files first: many exist only for a moment.
+        self.files.look_up(self.capture.machine);
         self.threads.look_up(self.capture.machine);
         Ok(drained)
     }
@@ -376,6 +385,7 @@ impl Running<'_> {
         ended: Timestamp,
     ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
         self.drain()?;
+        self.files.look_again(self.capture.machine);
         if let Some(monitor) = &mut self.monitor {
             monitor.sample(ended);
         }
@@ -389,6 +399,7 @@ impl Running<'_> {
         let captured = Captured {
             trace_bytes,
             threads: self.threads,
+            files: self.files,
             monitor: self.monitor,
             began: self.began,
             ended,
@@ -410,11 +421,16 @@ impl Capture<'_> {
         &self,
         block: &mut PageStore,
         waits: Option<&mut Feed<'_>>,
-        threads: &mut Threads,
+        (threads, files): (&mut Threads, &mut Files),
     ) -> Result<Drained, RecordError> {
         let causing = |record: &[u8]| self.decoder.causing_tid(record);
         let mut drained = block
-            .drain(&mut |page| threads.note(self.layout, page, &causing))
+            .drain(&mut |page| {
+                threads.note(self.layout, page, &causing);
+                if let Some(decoder) = self.files {
+                    files.note(self.layout, page, decoder, threads);
+                }
+            })
             .map_err(|source| self.store_failed(source))?;
         if let (Some(waits), Some(decoder)) = (waits, self.sched) {
             let made = |record: &[u8]| match decoder.decode(record)?.event {

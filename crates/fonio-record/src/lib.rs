@@ -8,6 +8,7 @@
 mod capture;
 mod command;
 mod error;
+mod files;
 mod idle;
 mod lost;
 pub mod machine;
@@ -15,6 +16,7 @@ mod monitor;
 mod options;
 mod pages;
 mod record;
+mod scope;
 mod select;
 mod spill;
 pub mod status;
@@ -22,6 +24,7 @@ mod stop;
 mod threads;
 mod tracefs;
 mod waits;
+mod whose;
 mod write;
 
 pub use error::RecordError;

@@ -28,6 +28,8 @@ pub struct RecordOptions {
     pub setting: CommandSetting,
     /// Also record when and why the command's threads, and those of its descendants, were blocked.
     pub waits: bool,
+    /// Also record to which file each request belongs, the kind of data, and which thread caused it.
+    pub files: bool,
     /// End the capture when the command has become quiet, and end the command then. Records waits too.
     pub until_idle: Option<Quiet>,
     /// Memory for raw trace pages.
@@ -54,6 +56,7 @@ impl RecordOptions {
             told_command: None,
             setting: CommandSetting::default(),
             waits: false,
+            files: true,
             until_idle: None,
             buffer: ByteCount(256 << 20),
             spill_to: None,

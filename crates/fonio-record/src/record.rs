@@ -11,17 +11,20 @@ use fonio_recording::{RecordingError, Writer, WriterOptions};
 use fonio_system::signals::{Listener, Signal};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
-use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, SchedDecoder};
+use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder};
 use fonio_tracefs::waits::Completions;
+use fonio_tracefs::whose::Attribution;
 
 use crate::capture::{Capture, Captured, Feed, cpu_time};
 use crate::lost::Losses;
 use crate::machine::Machine;
 use crate::pages::{PageStore, Pages};
+use crate::scope::FileScope;
 use crate::select::{self, Watched};
 use crate::spill::Spill;
 use crate::tracefs::{Instance, Tracefs};
 use crate::waits;
+use crate::whose::{Follower, WithFiles};
 use crate::write::{CaptureReader, WithoutOwn};
 use crate::{Progress, RecordError, RecordOptions, RecordSummary, StopReason};
 
@@ -31,6 +34,9 @@ const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
 /// Smallest and largest default buffer of one processor. At 64 bytes an event, 8 MiB hold 131,000 events: as many as
 /// 160,000 requests a second cause between two wake-ups.
 const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
+
+/// The counter in `meta.json` of requests that carry bios of several files, or for several threads.
+const MIXED_REQUESTS: &str = "mixed_requests";
 
 /// Adds rows that only the caller of [`record_with`] has.
 pub type Beside<'a> = dyn FnMut(&mut dyn RowSink) -> std::io::Result<()> + 'a;
@@ -75,6 +81,8 @@ struct Prepared<'a> {
     signals: Listener,
     layout: PageLayout,
     decoder: BlockDecoder,
+    /// The scope and decoder of file events, if files are recorded.
+    files: Option<(FileScope, FileDecoder)>,
     watched: Watched,
     block: (Instance, PageStore),
     /// The instance, store and decoder for waits, if they are recorded.
@@ -123,7 +131,12 @@ impl<'a> Prepared<'a> {
         let store = |instance: &mut Instance, spill| {
             PageStore::new(layout.clone(), instance.take_buffers(), options.buffer, spill)
         };
-        let mut instance = tracefs.instance(&machine, &watched, kib_per_cpu)?;
+        let files = match options.files {
+            true => tracefs.file_layouts()?.map(|decoder| (FileScope::of(&machine, &watched), decoder)),
+            false => None,
+        };
+        let followed = files.as_ref().map(|(scope, decoder)| (scope, decoder));
+        let mut instance = tracefs.instance(&machine, &watched, followed, kib_per_cpu)?;
         let pages = store(&mut instance, spill);
         let block = (instance, pages);
         let waits = if options.waits || options.until_idle.is_some() {
@@ -134,13 +147,36 @@ impl<'a> Prepared<'a> {
         } else {
             None
         };
-        Ok(Prepared { options, machine, notes, signals, layout, decoder, watched, block, waits, tracefs })
+        Ok(Prepared {
+            options,
+            machine,
+            notes,
+            signals,
+            layout,
+            decoder,
+            files,
+            watched,
+            block,
+            waits,
+            tracefs,
+        })
     }
 
     /// Captures until there is a reason to stop, and removes the instances.
     fn capture(self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(Taken<'a>, Pages), RecordError> {
-        let Prepared { options, machine, notes, signals, layout, decoder, watched, block, waits, tracefs } =
-            self;
+        let Prepared {
+            options,
+            machine,
+            notes,
+            signals,
+            layout,
+            decoder,
+            files,
+            watched,
+            block,
+            waits,
+            tracefs,
+        } = self;
         let devices: Vec<Device> = watched.named().iter().filter_map(|&id| machine.device(id)).collect();
         progress(Progress::Started { devices: &devices });
         let (instance, store) = block;
@@ -155,6 +191,7 @@ impl<'a> Prepared<'a> {
             signals: &signals,
             layout: &layout,
             decoder: &decoder,
+            files: files.as_ref().map(|(_, decoder)| decoder),
             sched: sched.as_ref(),
         };
         let waits_feed = waits_instance.as_ref().zip(waits_store);
@@ -165,7 +202,7 @@ impl<'a> Prepared<'a> {
         drop(waits_instance);
         drop(tracefs);
         let waits = sched.zip(waits_pages);
-        Ok((Taken { options, machine, notes, signals, layout, decoder, captured, waits }, pages))
+        Ok((Taken { options, machine, notes, signals, layout, decoder, files, captured, waits }, pages))
     }
 }
 
@@ -177,6 +214,7 @@ struct Taken<'a> {
     signals: Listener,
     layout: PageLayout,
     decoder: BlockDecoder,
+    files: Option<(FileScope, FileDecoder)>,
     captured: Captured,
     waits: Option<(SchedDecoder, Pages)>,
 }
@@ -188,6 +226,8 @@ struct Assembled {
     /// Requests and bios that the recorder itself caused; they are left out.
     own_rows: u64,
     losses: Losses,
+    /// What the attribution to files lacks.
+    remarks: Vec<Remark>,
 }
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
@@ -208,7 +248,7 @@ impl Taken<'_> {
         let completions = self.waits.as_ref().map(|_| RefCell::default());
         let spill_failed = pages.spill_failed.as_ref().map(ToString::to_string);
         let mut assembled = self.write_requests(pages, completions.as_ref(), &mut writer, progress)?;
-        let mut remarks: Vec<Remark> = Vec::new();
+        let mut remarks = std::mem::take(&mut assembled.remarks);
         let losses = assembled.losses.finish(&mut assembled.meta.lost);
         remarks.extend(losses.into_iter().map(|(code, message)| (code, message, 1)));
         if let Some(reason) = spill_failed {
@@ -309,16 +349,34 @@ impl Taken<'_> {
     ) -> Result<Assembled, RecordError> {
         let own_tid = pages.own_tid;
         let (layout, decoder) = (self.layout.clone(), self.decoder.clone());
+        let partitions = self.files.iter().flat_map(|(scope, _)| scope.partitions.iter().copied());
+        let attribution = RefCell::new(Attribution::new(partitions));
+        let follower = self.files.as_ref().map(|(_, decoder)| Follower::new(decoder, &attribution));
         let mut reader = CaptureReader::new(layout, decoder, pages, &self.captured, &self.signals, progress)
-            .noting(completions);
+            .noting(completions)
+            .followed_by(follower);
         let mut sink = WithoutOwn { inner: writer, own_tid, completions, left_out: 0 };
-        let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
+        let mut remarks = Vec::new();
+        let assembled = if self.files.is_some() {
+            let mut sink = WithFiles::new(&mut sink, &attribution, &self.captured.files, self.captured.began);
+            let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
+            remarks.extend(sink.beyond());
+            assembled.map(|mut meta| {
+                if sink.mixed > 0 {
+                    meta.assembly.insert(MIXED_REQUESTS.to_owned(), sink.mixed);
+                }
+                meta
+            })
+        } else {
+            assemble(&mut reader, AssemblerOptions::default(), &mut sink)
+        };
         let meta = assembled.map_err(|source| match self.signals.count(Signal::INT) {
             0 | 1 => self.not_written(source),
             _ => RecordError::Aborted,
         })?;
         let own_rows = sink.left_out;
-        Ok(Assembled { meta, events: reader.events, own_rows, losses: reader.into_losses() })
+        let events = reader.events;
+        Ok(Assembled { meta, events, own_rows, losses: reader.into_losses(), remarks })
     }
 
     /// Writes why threads waited, if that was recorded. Returns remarks on what is missing.

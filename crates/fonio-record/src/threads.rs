@@ -12,12 +12,14 @@ const LOOKUPS_PER_WAKE: usize = 64;
 /// Largest number of known threads.
 const KNOWN_MAX: usize = 100_000;
 
-/// Facts of a thread from procfs, except its name.
+/// Facts of a thread from procfs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
     pid: Option<u32>,
     uid: Option<u32>,
     cgroup: Option<String>,
+    /// Its name at the look-up, for threads whose name no event gives.
+    comm: Option<String>,
 }
 
 /// The threads seen so far.
@@ -35,10 +37,14 @@ impl Threads {
         let Ok((_, mut cursor)) = layout.open(page) else { return };
         while let Some(Ok(record)) = cursor.next(page) {
             let Some(tid) = tid_of(record.data) else { continue };
-            // Mostly it is the same thread as before. 0 is the idle thread of every processor.
-            if tid == self.last || tid == 0 {
-                continue;
-            }
+            self.add_if_new(tid);
+        }
+    }
+
+    /// Notes the thread of an event.
+    pub(crate) fn add_if_new(&mut self, tid: u32) {
+        // Mostly it is the same thread as before. 0 is the idle thread of every processor.
+        if tid != self.last && tid != 0 {
             self.last = tid;
             self.add(tid);
         }
@@ -68,6 +74,7 @@ impl Threads {
             row.pid = identity.pid;
             row.uid = identity.uid;
             row.cgroup.clone_from(&identity.cgroup);
+            row.comm = row.comm.take().or_else(|| identity.comm.clone());
         }
     }
 }
@@ -76,7 +83,7 @@ fn read_identity(machine: &Machine, tid: u32) -> Identity {
     let task = machine.task(tid);
     let owner = task.owner().unwrap_or_default();
     let cgroup = task.cgroups().as_ref().and_then(Cgroups::telling).map(str::to_owned);
-    Identity { pid: owner.pid, uid: owner.user, cgroup }
+    Identity { pid: owner.pid, uid: owner.user, cgroup, comm: task.name() }
 }
 
 #[cfg(test)]

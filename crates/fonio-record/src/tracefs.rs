@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fonio_system::ProcessId;
 use fonio_tracefs::ring_buffer::{
-    BlockDecoder, ByteOrder, EventFormat, PageLayout, RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder,
+    BlockDecoder, ByteOrder, EventFormat, FILE_EVENTS, FileDecoder, PageLayout, RUNTIME_EVENT, SCHED_EVENTS,
+    STACK_EVENT, SchedDecoder,
 };
 use rustix::io::Errno;
 use rustix::mount::{
@@ -23,6 +24,7 @@ use rustix::mount::{
 
 use crate::RecordError;
 use crate::machine::{Machine, read_text};
+use crate::scope::FileScope;
 use crate::select::Watched;
 
 /// The usual mount point.
@@ -156,15 +158,19 @@ impl Tracefs {
         removed
     }
 
-    /// Makes an instance with the clock and the block events of a recording, switched off.
+    /// Makes an instance with the clock, the block events and the file events of a recording, switched off.
     pub(crate) fn instance(
         &self,
         machine: &Machine,
         watched: &Watched,
+        files: Option<(&FileScope, &FileDecoder)>,
         kib_per_cpu: u64,
     ) -> Result<Instance, RecordError> {
         let mut instance = self.bare_instance(machine, kib_per_cpu)?;
         instance.enable(watched)?;
+        if let Some((scope, decoder)) = files {
+            instance.enable_files(scope, decoder)?;
+        }
         instance.open_cpus()?;
         Ok(instance)
     }
@@ -226,6 +232,15 @@ impl Tracefs {
             .map_err(|error| RecordError::Format { path, problem: error.to_string() })?;
         let decoder = BlockDecoder::new(&self.formats("block", &EVENTS)?, order);
         Ok((layout, decoder.ok_or(RecordError::NoBlockEvents)?))
+    }
+
+    /// The layouts of the events that show whose data bios carry; `None` if this kernel has none of them.
+    pub(crate) fn file_layouts(&self) -> Result<Option<FileDecoder>, RecordError> {
+        let mut formats = Vec::new();
+        for (system, event) in FILE_EVENTS {
+            formats.extend(self.formats(system, &[event])?);
+        }
+        Ok(FileDecoder::new(&formats, ByteOrder::NATIVE))
     }
 
     /// The layouts of the scheduler events in this kernel.
@@ -337,6 +352,21 @@ impl Instance {
             }
             if let Some(filter) = watched.event_filter() {
                 self.write(&format!("{dir}/filter"), &filter)?;
+            }
+            self.write(&format!("{dir}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    fn enable_files(&self, scope: &FileScope, decoder: &FileDecoder) -> Result<(), RecordError> {
+        for (system, event) in FILE_EVENTS {
+            let dir = format!("events/{system}/{event}");
+            if !decoder.decodes(event) || !self.dir.join(&dir).exists() {
+                continue;
+            }
+            if let Some(filter) = scope.event_filter(event) {
+                // Without the filter there are more events than needed, but the result is the same.
+                let _ = self.write(&format!("{dir}/filter"), &filter);
             }
             self.write(&format!("{dir}/enable"), "1")?;
         }

@@ -16,6 +16,7 @@ use crate::capture::Captured;
 use crate::lost::Losses;
 use crate::pages::{CpuSource, Pages};
 use crate::threads::Threads;
+use crate::whose::Follower;
 
 /// Number of events between two progress messages.
 const PROGRESS_EVENTS: u64 = 200_000;
@@ -31,6 +32,8 @@ pub(crate) struct CaptureReader<'a> {
     told: u64,
     /// Takes the completions, if waits are recorded.
     completions: Option<&'a RefCell<Completions>>,
+    /// Follows the events of files, if files are recorded.
+    follower: Option<Follower<'a>>,
     losses: Losses,
     /// Events read so far.
     pub events: u64,
@@ -60,6 +63,7 @@ impl<'a> CaptureReader<'a> {
             trace_bytes: captured.trace_bytes,
             told: 0,
             completions: None,
+            follower: None,
             losses: Losses::new(captured),
             events: 0,
         }
@@ -68,6 +72,11 @@ impl<'a> CaptureReader<'a> {
     /// Notes each completion in `completions`.
     pub(crate) fn noting(self, completions: Option<&'a RefCell<Completions>>) -> CaptureReader<'a> {
         CaptureReader { completions, ..self }
+    }
+
+    /// Shows each record to `follower`.
+    pub(crate) fn followed_by(self, follower: Option<Follower<'a>>) -> CaptureReader<'a> {
+        CaptureReader { follower, ..self }
     }
 
     /// The losses, once all has been read.
@@ -81,7 +90,15 @@ impl TraceReader for CaptureReader<'_> {
         if self.signals.count(Signal::INT) > 1 {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let more = self.inner.next_batch(batch)?;
+        let more = match &mut self.follower {
+            Some(follower) => {
+                let more =
+                    self.inner.next_batch_with(batch, &mut |record, block| follower.record(record, block))?;
+                follower.finish_batch(batch, self.threads);
+                more
+            }
+            None => self.inner.next_batch(batch)?,
+        };
         self.losses.batch(batch, !more);
         for thread in &mut batch.threads {
             self.threads.complete(thread);

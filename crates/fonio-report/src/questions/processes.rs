@@ -36,12 +36,16 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     let answer = match share {
         Some((delay, share)) => format!(
             "{} had requests outstanding for {}: {} of the time in which programs may have been waiting for storage.",
-            first.name,
+            first.full_name(),
             Unit::Ns.format(delay.time.ns as f64),
             Unit::Share.format(share),
         ),
         None => {
-            format!("{} issued the most requests: {}.", first.name, Unit::Count.format(first.requests as f64))
+            format!(
+                "{} issued the most requests: {}.",
+                first.full_name(),
+                Unit::Count.format(first.requests as f64)
+            )
         }
     };
     Some(Section {
@@ -73,7 +77,7 @@ fn bars(lines: &[Line<'_>]) -> Option<Figure> {
         caption: "Time with at least one read, synchronous write or flush of the process outstanding.".into(),
         plot: Plot::StackedBar,
         x: Axis::linear("Time outstanding", Unit::Ns),
-        y: Axis::categories("Process", drawn.iter().map(|(process, _)| process.name.clone()).collect()),
+        y: Axis::categories("Process", drawn.iter().map(|(process, _)| process.full_name()).collect()),
         z: None,
         series: vec![Series {
             name: "time outstanding".into(),
@@ -91,7 +95,7 @@ fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
     let (lead, lossy) = (about.lead(), about.analysis.validity.has_loss());
     let rows = lines.iter().take(LISTED).map(|(process, delay)| {
         vec![
-            Cell::Name(process.name.clone()),
+            Cell::Name(process.full_name()),
             delay.and_then(|delay| delay.of_waited_share).map_or(Cell::Unknown, Cell::Bar),
             maybe(delay.map(|delay| delay.time.ns), Unit::Ns),
             match delay.map(|delay| delay.longest_ns) {

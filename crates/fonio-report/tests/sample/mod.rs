@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use fonio_analysis::compare::{Comparison, ComparisonRow, Side};
+use fonio_analysis::files::{ContentUse, FileUse, Files};
 use fonio_analysis::findings::{Finding, Severity};
 use fonio_analysis::flushes::{DeviceFlushes, FlushGaps, Flushes};
 use fonio_analysis::interference::{EqualDepth, Interference, Slowdown, SlowdownSide};
@@ -175,6 +176,7 @@ pub fn analysis(requests: u64, points: usize) -> Analysis {
         queueing: queueing(&mut dice),
         interference: interference(),
         processes: processes(requests),
+        files: Some(files(requests)),
         machine: machine(&mut dice),
         series: series(&mut dice),
         points: sampled(&mut dice, requests, points),
@@ -461,6 +463,40 @@ fn outstanding(requests: u64, slowest: &[Point]) -> Outstanding {
     }
 }
 
+fn files(requests: u64) -> Files {
+    let file = |path: Option<&str>, content: &str, part: u64, cause: Option<&str>| FileUse {
+        path: path.map(str::to_owned),
+        device: path.map(|_| "179:2".to_owned()),
+        inode: path.map(|_| 1000 + part),
+        content: content.to_owned(),
+        requests: requests * part / 100,
+        read_bytes: requests * part * 20,
+        write_bytes: requests * part * 60,
+        cause: cause.map(str::to_owned),
+        cause_unit: cause.map(|_| "notes.service".to_owned()),
+        cause_share: cause.map(|_| 0.9),
+    };
+    let files = vec![
+        file(Some("/data/notes <1>.db-wal"), "sqlite_wal", 50, Some("notes")),
+        file(None, "fs_journal", 30, Some("notes")),
+        file(None, "unknown", 20, None),
+    ];
+    let kind = |file: &FileUse| ContentUse {
+        content: file.content.clone(),
+        requests: file.requests,
+        read_bytes: file.read_bytes,
+        write_bytes: file.write_bytes,
+    };
+    Files {
+        contents: files.iter().map(kind).collect(),
+        files,
+        files_beyond_cap: 0,
+        unknown_share: Some(0.2),
+        path_unknown_share: Some(0.0),
+        cause_unknown_share: Some(0.2),
+    }
+}
+
 fn processes(requests: u64) -> Processes {
     let names = [
         ("sqlite3", 71),
@@ -476,6 +512,7 @@ fn processes(requests: u64) -> Processes {
         processes: names
             .iter()
             .map(|(name, part)| Process {
+                unit: None,
                 name: (*name).to_owned(),
                 requests: requests * part / 100,
                 reads: requests * part / 400,

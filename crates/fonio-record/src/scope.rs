@@ -1,0 +1,97 @@
+//! Chooses the file systems whose files are followed: those on the watched disks.
+
+use fonio_core::DeviceId;
+
+use crate::machine::{Machine, mounts};
+use crate::select::Watched;
+
+/// The file systems whose files are followed, and the disks of partitions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileScope {
+    /// The devices of the file systems; `None` for all.
+    filesystems: Option<Vec<DeviceId>>,
+    /// Each partition with its disk.
+    pub partitions: Vec<(DeviceId, DeviceId)>,
+}
+
+impl FileScope {
+    /// The file systems on the watched disks, also through device mapper or RAID.
+    pub(crate) fn of(machine: &Machine, watched: &Watched) -> FileScope {
+        let mut partitions = Vec::new();
+        for disk in machine.devices() {
+            let parts = machine.parts_of(disk.id).into_iter().filter(|part| *part != disk.id);
+            partitions.extend(parts.map(|part| (part, disk.id)));
+        }
+        let filesystems = match watched {
+            Watched::AllBut(_) => None,
+            Watched::Only(disks) => {
+                let mut filesystems: Vec<DeviceId> = disks.clone();
+                let on_watched = partitions.iter().filter(|(_, disk)| disks.contains(disk));
+                filesystems.extend(on_watched.map(|(part, _)| *part));
+                for mount in &machine.mounts() {
+                    let Some(device) = mounts::block_device(mount) else { continue };
+                    let below = machine.with_mapped(&[device]);
+                    if mount.device.major() != 0 && below.iter().any(|disk| disks.contains(disk)) {
+                        filesystems.push(mount.device);
+                    }
+                }
+                filesystems.sort_unstable();
+                filesystems.dedup();
+                Some(filesystems)
+            }
+        };
+        FileScope { filesystems, partitions }
+    }
+
+    /// The kernel's filter for an event, by the name of the event; `None` if every event passes.
+    pub(crate) fn event_filter(&self, event: &str) -> Option<String> {
+        let any = |terms: Vec<String>| (!terms.is_empty()).then(|| terms.join("||"));
+        let of_device = |field: &str| {
+            any(self.filesystems.iter().flatten().map(|fs| format!("{field}=={}", fs.0)).collect())
+        };
+        match event {
+            "sched_process_exit" => None,
+            "writeback_dirty_folio" | "writeback_dirty_page" => {
+                let filesystems = self.filesystems.as_ref()?;
+                let mut units: Vec<DeviceId> = filesystems.iter().map(|fs| self.disk_of(*fs)).collect();
+                units.sort_unstable();
+                units.dedup();
+                any(units.iter().map(|unit| format!("name==\"{unit}\"")).collect())
+            }
+            // The pages of block devices and of most network file systems have a major number of 0.
+            "mm_filemap_add_to_page_cache" => {
+                of_device("s_dev").or_else(|| Some(format!("s_dev>={}", DeviceId::new(1, 0).0)))
+            }
+            _ => of_device("dev"),
+        }
+    }
+
+    fn disk_of(&self, device: DeviceId) -> DeviceId {
+        self.partitions.iter().find(|(part, _)| *part == device).map_or(device, |(_, disk)| *disk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_event_passes_for_the_watched_file_systems_only() {
+        let (disk, first, second) = (DeviceId::new(8, 0), DeviceId::new(8, 1), DeviceId::new(8, 2));
+        let partitions = vec![(first, disk), (second, disk)];
+        let some = FileScope { filesystems: Some(vec![first, second]), partitions: partitions.clone() };
+        let all = FileScope { filesystems: None, partitions };
+        let dev = format!("dev=={}||dev=={}", first.0, second.0);
+        for (scope, event, expected) in [
+            (&some, "ext4_writepages", Some(dev.clone())),
+            (&some, "writeback_dirty_folio", Some("name==\"8:0\"".to_owned())),
+            (&some, "mm_filemap_add_to_page_cache", Some(dev.replace("dev", "s_dev"))),
+            (&some, "sched_process_exit", None),
+            (&all, "ext4_writepages", None),
+            (&all, "writeback_dirty_folio", None),
+            (&all, "mm_filemap_add_to_page_cache", Some("s_dev>=1048576".to_owned())),
+        ] {
+            assert_eq!(scope.event_filter(event), expected, "{event}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Captures writes to a file system on a loop device, and checks whose they are said to be.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use fonio_core::{Content, File, Op, Request, RowSink, Thread, ignore_rows};
+use fonio_record::{RecordError, RecordOptions, Selector, record};
+use fonio_recording::{Recording, Tables};
+use fonio_testing::{Need, has, skip};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+/// The rows that the tests look at.
+#[derive(Default)]
+struct Rows {
+    requests: Vec<Request>,
+    files: HashMap<u32, File>,
+    threads: HashMap<u32, Thread>,
+}
+
+impl RowSink for Rows {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.requests.push(row.clone());
+        Ok(())
+    }
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        self.files.insert(row.file_id, row.clone());
+        Ok(())
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        let known = self.threads.entry(row.tid).or_default();
+        let comm = row.comm.clone().or_else(|| known.comm.take());
+        *known = Thread { comm, ..row.clone() };
+        Ok(())
+    }
+    ignore_rows!(began, bio, link, call, wait, sample, mark, diagnostic, settled);
+}
+
+impl Rows {
+    /// The name of the thread that caused a request.
+    fn cause(&self, row: &Request) -> &str {
+        let thread = row.cause_tid.and_then(|tid| self.threads.get(&tid));
+        thread.and_then(|thread| thread.comm.as_deref()).unwrap_or("")
+    }
+
+    /// The path of the file of a request.
+    fn path(&self, row: &Request) -> &str {
+        let file = row.file_id.and_then(|id| self.files.get(&id));
+        file.and_then(|file| file.path.as_deref()).unwrap_or("")
+    }
+}
+
+/// A file system on a loop device; unmounted and detached when dropped.
+struct FileSystem {
+    device: String,
+    dir: tempfile::TempDir,
+}
+
+impl FileSystem {
+    /// Makes an ext4, or reports why this machine cannot.
+    fn ext4(image: &Path) -> Option<FileSystem> {
+        if !has(&[Need::Root]) {
+            return None;
+        }
+        fs::File::create(image).unwrap().set_len(64 << 20).unwrap();
+        let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        if !Command::new("mkfs.ext4").args(options).arg(image).status().is_ok_and(|status| status.success()) {
+            skip(Need::Loop, "mkfs.ext4 is missing or failed");
+            return None;
+        }
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(image).output();
+        let Some(made) = made.ok().filter(|made| made.status.success()) else {
+            skip(Need::Loop, "losetup makes no loop device here");
+            return None;
+        };
+        let device = String::from_utf8(made.stdout).unwrap().trim_end().to_owned();
+        let dir = tempfile::tempdir().unwrap();
+        let system = FileSystem { device, dir };
+        if mount(system.device.as_str(), system.dir.path(), "ext4", MountFlags::empty(), None).is_err() {
+            skip(Need::Loop, "ext4 cannot be mounted here");
+            return None;
+        }
+        Some(system)
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        let _ = unmount(self.dir.path(), UnmountFlags::empty());
+        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
+    }
+}
+
+/// Records a shell script that runs in the file system; `None` with a report if this machine cannot.
+fn recorded(system: &FileSystem, script: &str, scratch: &Path) -> Option<Rows> {
+    let script = format!("cd {} && {script}", system.dir.path().display());
+    let options = RecordOptions {
+        select: vec![Selector::Device(system.device.clone().into())],
+        command: Some(["sh", "-c", &script].map(Into::into).to_vec()),
+        ..RecordOptions::new(scratch.join("recording"))
+    };
+    match record(&options, &mut |_| {}) {
+        Ok(_) => {}
+        Err(RecordError::NoTracefs | RecordError::NoBlockEvents | RecordError::Lockdown { .. }) => {
+            skip(Need::Tracefs, "this kernel does not trace");
+            return None;
+        }
+        Err(error) => panic!("{error:?}"),
+    }
+    let mut rows = Rows::default();
+    Recording::open(&options.out).unwrap().replay(&mut rows, Tables::ALL).unwrap();
+    Some(rows)
+}
+
+#[test]
+fn write_back_is_named_with_the_process_that_wrote() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
+    let script =
+        "head -c 1000000 /dev/urandom > buffered; sleep 0.3; sync -f .; mv buffered renamed; sleep 0.3";
+    let Some(rows) = recorded(&system, script, scratch.path()) else { return };
+    let is_data = |row: &&Request| row.op == Op::Write && row.content == Content::Data;
+    let data: Vec<&Request> = rows.requests.iter().filter(is_data).collect();
+    let bytes: u64 = data.iter().map(|row| row.bytes.0).sum();
+    assert!((1_000_000..1_100_000).contains(&bytes), "{bytes}");
+    let renamed = system.dir.path().join("renamed");
+    for row in data {
+        assert_eq!((rows.cause(row), Path::new(rows.path(row))), ("head", renamed.as_path()), "{row:?}");
+        let queued_by = row.tid.and_then(|tid| rows.threads.get(&tid)?.comm.clone());
+        assert_ne!(queued_by.as_deref(), Some("head"), "another thread wrote it back");
+    }
+}
+
+#[test]
+fn a_commit_is_named_with_the_process_in_fsync() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
+    let script = "dd if=/dev/zero of=synced bs=4k count=20 conv=fsync 2>/dev/null; sleep 0.3";
+    let Some(rows) = recorded(&system, script, scratch.path()) else { return };
+    let of = |content| rows.requests.iter().filter(move |row| row.content == content && row.op == Op::Write);
+    assert!(of(Content::FsJournal).count() > 0);
+    assert!(of(Content::FsJournal).any(|row| rows.cause(row) == "dd"));
+    let bytes: u64 = of(Content::Data).map(|row| row.bytes.0).sum();
+    assert_eq!(bytes, 20 * 4096);
+    for row in of(Content::Data) {
+        assert_eq!((rows.cause(row), Path::new(rows.path(row))), ("dd", &*system.dir.path().join("synced")));
+    }
+}
+
+#[test]
+fn direct_io_and_reads_belong_to_their_files() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
+    let script = "dd if=/dev/zero of=direct bs=64k count=4 oflag=direct 2>/dev/null; sync; \
+                  cat direct > /dev/null; sleep 0.3";
+    let Some(rows) = recorded(&system, script, scratch.path()) else { return };
+    let bytes = |op, cause: &str| {
+        let mut bytes = 0;
+        for row in rows.requests.iter().filter(|row| row.op == op && row.content == Content::Data) {
+            assert_eq!(Path::new(rows.path(row)), system.dir.path().join("direct"));
+            assert_eq!(rows.cause(row), cause);
+            bytes += row.bytes.0;
+        }
+        bytes
+    };
+    assert_eq!(bytes(Op::Read, "cat"), 256 << 10);
+    // Before Linux 6.6, ext4 does not show whose direct I/O is.
+    assert!([0, 256 << 10].contains(&bytes(Op::Write, "dd")));
+}

@@ -1,0 +1,127 @@
+//! Which files are read and written, and for whom?
+
+use fonio_analysis::files::{FileUse, Files};
+
+use super::{About, listed};
+use crate::document::{Cell, Column, Section, Table};
+use fonio_core::Unit;
+
+/// Number of files in the table.
+const LISTED: usize = 40;
+
+/// How reports call each kind of data.
+const CONTENTS: [(&str, &str); 8] = [
+    ("data", "data"),
+    ("fs_metadata", "file-system metadata"),
+    ("fs_journal", "file-system journal"),
+    ("sqlite_db", "SQLite database"),
+    ("sqlite_journal", "SQLite journal"),
+    ("sqlite_wal", "SQLite write-ahead log"),
+    ("swap", "swap"),
+    ("unknown", "unknown"),
+];
+
+pub fn section(about: &About<'_>) -> Option<Section> {
+    let files = about.analysis.files.as_ref()?;
+    Some(Section {
+        id: "files".into(),
+        question: "Which files?".into(),
+        answer: answer(files),
+        figures: Vec::new(),
+        tables: vec![table(files)],
+        hints: Vec::new(),
+        notes: notes(files),
+    })
+}
+
+fn answer(files: &Files) -> String {
+    let first = files.files.iter().find(|file| file.path.is_some());
+    let Some(first) = first else { return "No file is known by its path.".to_owned() };
+    let bytes = |count: u64| Unit::Bytes.format(count as f64);
+    let mut did = Vec::new();
+    if first.write_bytes > 0 {
+        did.push(format!("{} written", bytes(first.write_bytes)));
+    }
+    if first.read_bytes > 0 {
+        did.push(format!("{} read", bytes(first.read_bytes)));
+    }
+    let path = first.path.as_deref().unwrap_or_default();
+    let by = who(first).map(|who| format!(", mostly for {who}")).unwrap_or_default();
+    format!("Most bytes belong to {path}: {}{by}.", listed(&did))
+}
+
+/// The process, and its unit.
+fn who(file: &FileUse) -> Option<String> {
+    let cause = file.cause.as_ref()?;
+    Some(match &file.cause_unit {
+        Some(unit) => format!("{cause} ({unit})"),
+        None => cause.clone(),
+    })
+}
+
+fn content(name: &str) -> &str {
+    CONTENTS.iter().find(|(known, _)| *known == name).map_or(name, |(_, words)| words)
+}
+
+fn name(file: &FileUse) -> Cell {
+    match (&file.path, file.inode) {
+        (Some(path), _) => Cell::Name(path.clone()),
+        (None, Some(inode)) => {
+            Cell::Name(format!("inode {inode} on {}", file.device.as_deref().unwrap_or("an unknown device")))
+        }
+        (None, None) => Cell::words("(no file)"),
+    }
+}
+
+fn table(files: &Files) -> Table {
+    let rows = files.files.iter().take(LISTED).map(|file| {
+        vec![
+            name(file),
+            Cell::words(content(&file.content)),
+            Cell::count(file.write_bytes, Unit::Bytes),
+            Cell::count(file.read_bytes, Unit::Bytes),
+            Cell::count(file.requests, Unit::Count),
+            who(file).map_or(Cell::Unknown, Cell::Name),
+            file.cause_share.map_or(Cell::Unknown, Cell::Bar),
+        ]
+    });
+    Table {
+        caption: "Files".into(),
+        columns: vec![
+            Column::new("File"),
+            Column::new("Content"),
+            Column::new("Written"),
+            Column::new("Read"),
+            Column::new("Requests"),
+            Column::noted(
+                "Caused by",
+                "The process that caused most of the bytes, with its systemd unit or container.",
+            ),
+            Column::noted("Its share", "The share of the bytes that this process caused."),
+        ],
+        rows: rows.collect(),
+        left_out: files.files.len().saturating_sub(LISTED) as u64 + files.files_beyond_cap,
+        detail: false,
+        whole: false,
+    }
+}
+
+fn notes(files: &Files) -> Vec<String> {
+    let mut notes = vec![
+        "Write-back counts for the thread that wrote into the page cache, a commit of the journal for the thread that \
+         waited for it in fsync."
+            .to_owned(),
+    ];
+    let shares: Vec<String> =
+        [(files.unknown_share, "the content"), (files.cause_unknown_share, "the cause")]
+            .iter()
+            .filter_map(|(share, of)| {
+                let share = share.filter(|share| *share > 0.0)?;
+                Some(format!("{of} of {} of the bytes", Unit::Share.format(share)))
+            })
+            .collect();
+    if !shares.is_empty() {
+        notes.push(format!("Unknown: {}.", listed(&shares)));
+    }
+    notes
+}

@@ -5,7 +5,8 @@
 //! Four processes write to an ext4 or xfs on a loop device of its own: into the page cache, with fsync, with O_DIRECT, and
 //! through a mapping. Files are renamed, and one is deleted. Each process has its own files, so that the place of a
 //! request on the device shows whose it is (`filefrag`; for the journal, `debugfs` or `xfs_db`). The program compares this with
-//! the recording, and prints the bytes that are right, wrong and unknown. A `*` marks a share that misses the target:
+//! the recording, and prints the bytes that are right, wrong and unknown. Neighbouring bios of different files can become
+//! one request, which then counts for one of them; so data is compared by bios and by requests. A `*` marks a share that misses the target:
 //! of data at least 95 % right and at most 1 % wrong; of metadata and journal at least 80 % right.
 
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fonio_core::{Content, Op, Request, RowSink, SECTOR_BYTES, Thread, ignore_rows};
+use fonio_core::{Bio, Content, Op, Request, RowSink, SECTOR_BYTES, Thread, ignore_rows};
 use fonio_record::{RecordOptions, Selector, record};
 use fonio_recording::{Recording, Tables};
 
@@ -73,7 +74,7 @@ fn measure(rounds: u64, fs: &str) -> Result<()> {
         let mut judge = Judge::default();
         Recording::open(&out)?.replay(&mut judge, Tables::ALL)?;
         for (kind, tally) in judge.tallies(&truth) {
-            println!("| {round} | {kind} | {}", tally.row(kind == "data"));
+            println!("| {round} | {kind} | {}", tally.row(kind.starts_with("data")));
         }
     }
     Ok(())
@@ -278,6 +279,7 @@ impl Truth {
 #[derive(Default)]
 struct Judge {
     requests: Vec<Request>,
+    bios: Vec<Bio>,
     paths: HashMap<u32, PathBuf>,
     names: HashMap<u32, String>,
 }
@@ -285,6 +287,10 @@ struct Judge {
 impl RowSink for Judge {
     fn request(&mut self, row: &Request) -> io::Result<()> {
         self.requests.push(row.clone());
+        Ok(())
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        self.bios.push(row.clone());
         Ok(())
     }
     fn file(&mut self, row: &fonio_core::File) -> io::Result<()> {
@@ -299,7 +305,7 @@ impl RowSink for Judge {
         }
         Ok(())
     }
-    ignore_rows!(began, bio, link, call, wait, sample, mark, diagnostic, settled);
+    ignore_rows!(began, link, call, wait, sample, mark, diagnostic, settled);
 }
 
 #[derive(Clone, Copy, Default)]
@@ -311,36 +317,53 @@ struct Tally {
 }
 
 impl Judge {
-    fn tallies(&self, truth: &Truth) -> [(&'static str, Tally); 3] {
-        let mut tallies =
-            [("data", Tally::default()), ("metadata", Tally::default()), ("journal", Tally::default())];
+    fn tallies(&self, truth: &Truth) -> [(&'static str, Tally); 4] {
+        let [mut by_request, mut metadata, mut journal, mut by_bio] = [Tally::default(); 4];
+        let contents: HashMap<u64, Content> =
+            self.requests.iter().map(|row| (row.request_id, row.content)).collect();
         for row in self.requests.iter().filter(|row| row.op == Op::Write) {
             let Some(sector) = row.sector else { continue };
             for at in (0..row.bytes.0 / SECTOR_BYTES).map(|step| sector.0 + step) {
-                let (which, expected, verdict) = match truth.at(at) {
-                    Some(file) if file.as_os_str().is_empty() => (2, Content::FsJournal, Some(true)),
-                    Some(file) => (0, Content::Data, self.is_of(row, file)),
-                    None => (1, Content::FsMetadata, Some(true)),
-                };
-                let tally = &mut tallies[which].1;
-                match verdict {
-                    _ if row.content == Content::Unknown => tally.unknown += SECTOR_BYTES,
-                    _ if row.content != expected => tally.wrong += SECTOR_BYTES,
-                    None => tally.unknown += SECTOR_BYTES,
-                    Some(true) => tally.right += SECTOR_BYTES,
-                    Some(false) => tally.wrong += SECTOR_BYTES,
+                let is_known = row.cause_tid.is_some_and(|tid| self.names.contains_key(&tid));
+                match truth.at(at) {
+                    Some(file) if file.as_os_str().is_empty() => {
+                        journal.add(row.content, Content::FsJournal, Some(true), is_known);
+                    }
+                    Some(file) => {
+                        let verdict = self.is_of(row.file_id, row.cause_tid, file);
+                        by_request.add(row.content, Content::Data, verdict, is_known);
+                    }
+                    None => metadata.add(row.content, Content::FsMetadata, Some(true), is_known),
                 }
-                let cause = row.cause_tid.and_then(|tid| self.names.get(&tid));
-                tally.cause_known += if cause.is_some() { SECTOR_BYTES } else { 0 };
             }
         }
-        tallies
+        for row in self.bios.iter().filter(|row| row.op == Op::Write) {
+            let Some(sector) = row.sector else { continue };
+            let content = row.request_id.and_then(|id| contents.get(&id)).copied().unwrap_or_default();
+            for at in (0..row.bytes.0 / SECTOR_BYTES).map(|step| sector.0 + step) {
+                if let Some(file) = truth.at(at).filter(|file| !file.as_os_str().is_empty()) {
+                    let is_known = row.cause_tid.is_some_and(|tid| self.names.contains_key(&tid));
+                    by_bio.add(
+                        content,
+                        Content::Data,
+                        self.is_of(row.file_id, row.cause_tid, file),
+                        is_known,
+                    );
+                }
+            }
+        }
+        [
+            ("data, by bios", by_bio),
+            ("data, by requests", by_request),
+            ("metadata", metadata),
+            ("journal", journal),
+        ]
     }
 
-    /// Whether a request is said to be of the file and of its writer; `None` if that is not known.
-    fn is_of(&self, row: &Request, file: &Path) -> Option<bool> {
-        let path = row.file_id.and_then(|id| self.paths.get(&id));
-        let name = row.cause_tid.and_then(|tid| self.names.get(&tid));
+    /// Whether a request or bio is said to be of the file and of its writer; `None` if that is not known.
+    fn is_of(&self, file_id: Option<u32>, cause: Option<u32>, file: &Path) -> Option<bool> {
+        let path = file_id.and_then(|id| self.paths.get(&id));
+        let name = cause.and_then(|tid| self.names.get(&tid));
         let is_path = path.map(|path| path == file);
         let is_name =
             name.map(|name| file.file_name().is_some_and(|of| of.to_string_lossy().starts_with(&**name)));
@@ -353,11 +376,27 @@ impl Judge {
 }
 
 impl Tally {
+    /// Counts one sector with `content` instead of `expected`; `verdict` is whether file and process are right.
+    fn add(&mut self, content: Content, expected: Content, verdict: Option<bool>, is_cause_known: bool) {
+        let place = match verdict {
+            _ if content == Content::Unknown => &mut self.unknown,
+            _ if content != expected => &mut self.wrong,
+            None => &mut self.unknown,
+            Some(true) => &mut self.right,
+            Some(false) => &mut self.wrong,
+        };
+        *place += SECTOR_BYTES;
+        self.cause_known += if is_cause_known { SECTOR_BYTES } else { 0 };
+    }
+
     fn row(&self, is_data: bool) -> String {
         let total = self.right + self.wrong + self.unknown;
-        let share = |part: u64| if total == 0 { 0.0 } else { part as f64 / total as f64 };
+        let share = |part: u64| part as f64 / total as f64;
         let star = |missed: bool| if missed { "*" } else { "" };
         let right = share(self.right);
+        if total == 0 {
+            return "none | – | – | – | – |".to_owned();
+        }
         let low = right < if is_data { DATA_RIGHT } else { REST_RIGHT };
         let wrong = is_data && share(self.wrong) > DATA_WRONG;
         format!(

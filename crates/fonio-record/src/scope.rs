@@ -50,7 +50,7 @@ impl FileScope {
             any(self.filesystems.iter().flatten().map(|fs| format!("{field}=={}", fs.0)).collect())
         };
         match event {
-            "sched_process_exit" => None,
+            "sched_process_exit" | "task_rename" => None,
             "writeback_dirty_folio" | "writeback_dirty_page" => {
                 let filesystems = self.filesystems.as_ref()?;
                 let mut units: Vec<DeviceId> = filesystems.iter().map(|fs| self.disk_of(*fs)).collect();

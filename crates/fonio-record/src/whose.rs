@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 
 use fonio_core::{
-    Batch, Bio, Content, File, Link, LinkEnd, LinkKind, Request, RowSink, Thread, Timestamp, forward_rows,
+    Batch, Bio, Content, File, Link, LinkEnd, LinkKind, Op, Request, RowSink, Thread, Timestamp, forward_rows,
 };
 use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent};
 use fonio_tracefs::whose::{Attribution, FileKey, Whose};
@@ -26,12 +26,20 @@ pub(crate) struct Follower<'a> {
     attribution: &'a RefCell<Attribution>,
     /// The threads that have a row because they can be a cause.
     causes: FxHashSet<u32>,
+    /// The names of threads that were renamed. A look-up can have been before that.
+    renamed: FxHashMap<u32, String>,
     rows: Vec<Thread>,
 }
 
 impl<'a> Follower<'a> {
     pub(crate) fn new(decoder: &'a FileDecoder, attribution: &'a RefCell<Attribution>) -> Follower<'a> {
-        Follower { decoder, attribution, causes: FxHashSet::default(), rows: Vec::new() }
+        Follower {
+            decoder,
+            attribution,
+            causes: FxHashSet::default(),
+            renamed: FxHashMap::default(),
+            rows: Vec::new(),
+        }
     }
 
     /// Takes a record of the trace, with its block event if it is one.
@@ -49,12 +57,21 @@ impl<'a> Follower<'a> {
         self.attribution.borrow_mut().file(time, &file);
         let thread = |tid, comm| Thread { tid, from: time, comm, ..Thread::default() };
         match file.event {
+            FileEvent::Renamed { tid, comm } => {
+                let comm = String::from_utf8_lossy(comm).into_owned();
+                if self.causes.contains(&tid) {
+                    self.rows.push(thread(tid, Some(comm.clone())));
+                }
+                if self.renamed.len() < CAUSES_MAX || self.renamed.contains_key(&tid) {
+                    self.renamed.insert(tid, comm);
+                }
+            }
             FileEvent::Exited { tid, comm } if self.causes.remove(&tid) => {
                 self.rows.push(thread(tid, Some(String::from_utf8_lossy(comm).into_owned())));
             }
             ref event if is_cause(event) && !file.in_interrupt && self.causes.len() < CAUSES_MAX => {
                 if self.causes.insert(file.tid) {
-                    self.rows.push(thread(file.tid, None));
+                    self.rows.push(thread(file.tid, self.renamed.get(&file.tid).cloned()));
                 }
             }
             _ => {}
@@ -202,7 +219,15 @@ impl RowSink for WithFiles<'_> {
     fn request(&mut self, row: &Request) -> io::Result<()> {
         let shares = self.requests.remove(&row.request_id).unwrap_or_default();
         self.mixed += u64::from(shares.len() > 1);
-        let owner = most(&shares);
+        let mut owner = most(&shares);
+        // The bio of a flush that a write needed is that write, which is queued again after the flush.
+        if row.op == Op::Flush
+            && owner.cause.is_none()
+            && let Some(thread) = row.cause_tid.or(row.tid)
+            && let Some(whose) = self.attribution.borrow().flush_of(thread, row.order_time())
+        {
+            (owner.cause, owner.content) = (whose.cause, whose.content);
+        }
         self.inner.request(&Request {
             file_id: owner.file_id,
             cause_tid: owner.cause.or(row.cause_tid),

@@ -11,7 +11,7 @@ use super::block::Number;
 use super::{ByteOrder, EventFormat, Field};
 
 /// The tracepoints that the decoder supports: the system, and the event.
-pub const FILE_EVENTS: [(&str, &str); 21] = [
+pub const FILE_EVENTS: [(&str, &str); 22] = [
     ("writeback", "writeback_dirty_folio"),
     // The name before Linux 5.18.
     ("writeback", "writeback_dirty_page"),
@@ -35,6 +35,7 @@ pub const FILE_EVENTS: [(&str, &str); 21] = [
     ("xfs", "xfs_map_blocks_alloc"),
     ("xfs", "xfs_file_fsync"),
     ("xfs", "xlog_iclog_write"),
+    ("task", "task_rename"),
     ("sched", "sched_process_exit"),
 ];
 
@@ -137,6 +138,11 @@ pub enum FileEvent<'r> {
     Freed {
         inode: Inode,
     },
+    /// A thread got another name: it runs another program, or named itself.
+    Renamed {
+        tid: u32,
+        comm: &'r [u8],
+    },
     /// A thread ended.
     Exited {
         tid: u32,
@@ -146,6 +152,7 @@ pub enum FileEvent<'r> {
 
 #[derive(Clone, Debug)]
 enum Layout {
+    Renamed { tid: Number, comm: Field },
     WritesLog { fs: Number },
     Dirtied { unit: Field, number: Number, index: Number },
     Cached { fs: Number, number: Number, order: Option<Number> },
@@ -203,6 +210,9 @@ impl Layout {
                 transaction: number("tid")?,
                 blocks: number("dirtied_blocks")?,
             }),
+            "task_rename" => {
+                Some(Layout::Renamed { tid: number("pid")?, comm: format.field("newcomm")?.clone() })
+            }
             "sched_process_exit" => {
                 Some(Layout::Exited { tid: number("pid")?, comm: format.field("comm")?.clone() })
             }
@@ -304,6 +314,9 @@ impl FileDecoder {
                 transaction: get(*transaction)? as u32,
                 blocks: get(*blocks)? as u32,
             },
+            Layout::Renamed { tid, comm } => {
+                FileEvent::Renamed { tid: get(*tid)? as u32, comm: comm.text(record, self.order)? }
+            }
             Layout::Exited { tid, comm } => {
                 FileEvent::Exited { tid: get(*tid)? as u32, comm: comm.text(record, self.order)? }
             }

@@ -4,16 +4,18 @@
 //! that a program made dirty; ext4's journal thread writes the metadata that programs changed. [`Attribution`] follows
 //! the events of the page cache and of the file system, and decides for each bio when it is queued:
 //!
-//! | the bio | file | content | cause |
-//! |---|---|---|---|
-//! | of a thread that writes dirty pages of a file (`ext4_writepages` to its result) | that file | data | the thread that made most of its pages dirty lately |
-//! | of a thread that looked up where the dirty pages of a file belong (`xfs_map_blocks_*`) | that file | data | the same |
-//! | of a thread that does direct I/O | that file | data | the thread itself |
-//! | of the journal thread, otherwise | – | journal | of the commit: the thread that has been in fsync for longest; without one, the thread that changed most blocks in the transaction |
-//! | the first one after `xlog_iclog_write` | – | journal | the thread itself, if it has called fsync |
-//! | with the flag *meta* | – | metadata | for a read, the thread itself; for a write, the thread that caused the commit after which the block became dirty |
-//! | a read by a thread that has just added pages of a file to the page cache | that file | data | the thread itself |
-//! | a flush by a thread in fsync | that file | unknown | the thread itself |
+//! - A bio of a thread that writes dirty pages of a file is that file's data. On ext4 the thread does that from
+//!   `ext4_writepages` to its result, on xfs after `xfs_map_blocks_*`. The cause is the thread that made most of the
+//!   file's pages dirty lately.
+//! - A bio of a thread that does direct I/O is data of that file; the cause is the thread itself.
+//! - Other bios of ext4's journal thread are the journal's. The cause is that of the commit: the thread that has been in
+//!   fsync for longest; without one, the thread that changed most blocks in the transaction.
+//! - The first write after `xlog_iclog_write` is of xfs's log. The cause is the thread itself, if it has called fsync.
+//! - A bio with the flag *meta* is metadata. The cause of a read is the thread itself; that of a write is the cause of
+//!   the commit after which the block became dirty.
+//! - A read by a thread that has just added pages of a file to the page cache is data of that file; the cause is the
+//!   thread itself.
+//! - A flush by a thread in fsync belongs to the file that it syncs.
 //!
 //! What the events do not show stays unknown. Tables have a fixed size and forget the entries that were not used for
 //! longest; [`Attribution::forgotten`] counts these.
@@ -21,6 +23,8 @@
 mod recent;
 #[cfg(test)]
 mod tests;
+
+use std::collections::VecDeque;
 
 use fonio_core::{BlockEvent, Content, DeviceId, EventKind, Flags, LostEvents, Op, Sector, Timestamp};
 use rustc_hash::FxHashMap;
@@ -44,6 +48,8 @@ const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
 /// A file system has one running transaction and one that is being committed.
 const TRANSACTIONS_MAX: usize = 4;
+/// The most commits remembered for the rows of their flushes, which come later than their events.
+const COMMITS_MAX: usize = 4096;
 /// The unit in which the page cache keeps a file system's metadata, in sectors.
 const PAGE_SECTORS: u64 = 8;
 
@@ -149,6 +155,9 @@ struct Journal {
     transactions: Vec<(u32, Contributors)>,
     /// The cause of the present commit, or of the last one.
     cause: Option<u32>,
+    /// The thread that commits, and when each of its last commits began, with the cause.
+    thread: u32,
+    commits: VecDeque<(Timestamp, Option<u32>)>,
 }
 
 /// The bios under one device and sector that wait for their row: when they were queued.
@@ -251,7 +260,7 @@ impl Attribution {
             FileEvent::CommitBegan { fs, transaction } => {
                 self.threads.entry(tid).journal = Some(fs);
                 if let Some(journal) = self.journal(fs) {
-                    journal.commit(transaction);
+                    journal.commit(time, tid, transaction);
                 }
             }
             // Its remaining bios, such as those of the journal's superblock, belong to the journal too.
@@ -267,6 +276,7 @@ impl Attribution {
                 let key = self.writers_key(inode);
                 self.writers.remove(key);
             }
+            FileEvent::Renamed { .. } => {}
             FileEvent::Exited { tid, .. } => {
                 self.threads.remove(tid);
             }
@@ -316,6 +326,13 @@ impl Attribution {
         }
         self.bios_count -= 1;
         whose
+    }
+
+    /// Whose a flush is that `thread` needed at `time`: of the journal, if the thread was writing a commit.
+    pub fn flush_of(&self, thread: u32, time: Timestamp) -> Option<Whose> {
+        let journal = self.journals.values().find(|journal| journal.thread == thread)?;
+        let at = journal.commits.partition_point(|(began, _)| *began <= time).checked_sub(1)?;
+        Some(Whose { cause: journal.commits[at].1, content: Content::FsJournal, file: None })
     }
 
     /// Entries that the tables had no room for: of files, of places of metadata, of threads, and of bios. What they would
@@ -488,9 +505,14 @@ impl Journal {
         self.transactions[at].1.add(tid, blocks);
     }
 
-    fn commit(&mut self, transaction: u32) {
+    fn commit(&mut self, time: Timestamp, tid: u32, transaction: u32) {
         let known = self.transactions.iter().position(|(known, _)| *known == transaction);
         let changed = known.map(|at| self.transactions.remove(at).1);
         self.cause = self.syncing.first().copied().or_else(|| changed?.first());
+        self.thread = tid;
+        if self.commits.len() == COMMITS_MAX {
+            self.commits.pop_front();
+        }
+        self.commits.push_back((time, self.cause));
     }
 }

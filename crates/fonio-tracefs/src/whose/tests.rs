@@ -143,6 +143,24 @@ fn a_commit_belongs_to_the_thread_in_fsync() {
 }
 
 #[test]
+fn the_flush_of_a_commit_has_its_cause_later_too() {
+    let mut trace = Trace::new();
+    let mut times = Vec::new();
+    for (tid, transaction) in [(1, 9), (2, 10)] {
+        trace.at(tid, FileEvent::SyncBegan { inode: inode(12) });
+        trace.at(JOURNAL, FileEvent::CommitBegan { fs: FS, transaction });
+        times.push(trace.now);
+        trace.at(JOURNAL, FileEvent::CommitEnded { fs: FS });
+        trace.at(tid, FileEvent::SyncEnded { inode: inode(12) });
+    }
+    let cause =
+        |thread, time| trace.attribution.flush_of(thread, time).map(|whose| (whose.cause, whose.content));
+    assert_eq!(cause(JOURNAL, times[0]), Some((Some(1), Content::FsJournal)));
+    assert_eq!(cause(JOURNAL, trace.now), Some((Some(2), Content::FsJournal)));
+    assert_eq!((cause(JOURNAL, Timestamp(0)), cause(1, trace.now)), (None, None));
+}
+
+#[test]
 fn a_commit_without_fsync_belongs_to_the_thread_that_changed_most() {
     let mut trace = Trace::new();
     trace.dirty(2, 12, 1);

@@ -69,12 +69,15 @@ impl<'a> Follower<'a> {
             FileEvent::Exited { tid, comm } if self.causes.remove(&tid) => {
                 self.rows.push(thread(tid, Some(String::from_utf8_lossy(comm).into_owned())));
             }
-            ref event if is_cause(event) && !file.in_interrupt && self.causes.len() < CAUSES_MAX => {
-                if self.causes.insert(file.tid) {
-                    self.rows.push(thread(file.tid, self.renamed.get(&file.tid).cloned()));
-                }
-            }
+            ref event if is_cause(event) && !file.in_interrupt => self.add_cause(file.tid, time),
             _ => {}
+        }
+    }
+
+    /// Gives a thread a row, with its name if an event gave one.
+    fn add_cause(&mut self, tid: u32, from: Timestamp) {
+        if self.causes.len() < CAUSES_MAX && self.causes.insert(tid) {
+            self.rows.push(Thread { tid, from, comm: self.renamed.get(&tid).cloned(), ..Thread::default() });
         }
     }
 

@@ -6,8 +6,8 @@
 //! through a mapping. Files are renamed, and one is deleted. Each process has its own files, so that the place of a
 //! request on the device shows whose it is (`filefrag`; for the journal, `debugfs` or `xfs_db`). The program compares this with
 //! the recording, and prints the bytes that are right, wrong and unknown. Neighbouring bios of different files can become
-//! one request, which then counts for one of them; so data is compared by bios and by requests. A `*` marks a share that misses the target:
-//! of data at least 95 % right and at most 1 % wrong; of metadata and journal at least 80 % right.
+//! one request, which then counts for one of them; so data is compared by bios and by requests. A `*` marks a share that
+//! misses the target: of data at least 95 % right and at most 1 % wrong; of metadata and journal at least 80 % right.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -242,6 +242,10 @@ impl Terminal<'_> {
         };
         // The longest text column is shortened first, as far as it stays readable; then optional columns are omitted.
         const LEAST: usize = 14;
+        const LEAST_OF_PATHS: usize = 28;
+        let least = |column: usize| {
+            if text.iter().any(|row| row[column].starts_with('/')) { LEAST_OF_PATHS } else { LEAST }
+        };
         let room = self.style.width - 2;
         let mut widths: Vec<usize>;
         loop {
@@ -249,12 +253,10 @@ impl Terminal<'_> {
             let mut excess =
                 (widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)).saturating_sub(room);
             while excess > 0 {
-                let flexible = columns.iter().enumerate().filter(|&(_, &column)| !table.is_numeric(column));
-                let Some((at, _)) =
-                    flexible.max_by_key(|&(at, _)| widths[at]).filter(|&(at, _)| widths[at] > LEAST)
-                else {
-                    break;
-                };
+                let flexible = columns.iter().enumerate().filter(|&(at, &column)| {
+                    !table.is_numeric(column) && widths[at] > least(column)
+                });
+                let Some((at, _)) = flexible.max_by_key(|&(at, _)| widths[at]) else { break };
                 widths[at] -= 1;
                 excess -= 1;
             }

@@ -67,16 +67,18 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Shortens `text` to at most `columns` by replacing its middle with `ellipsis`, because paths differ at both ends.
+/// Shortens `text` to at most `columns` by replacing its middle with `ellipsis`, because names differ at both ends. Of a
+/// path, three quarters of the rest are its end, because the file's name says most.
 pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
     let keep = columns.saturating_sub(1);
+    let head_most = if text.starts_with('/') { keep / 4 } else { keep / 2 };
     let (mut head, mut head_width) = (String::new(), 0);
     for c in text.chars() {
         let w = width(c.encode_utf8(&mut [0; 4]));
-        if head_width + w > keep / 2 {
+        if head_width + w > head_most {
             break;
         }
         head.push(c);
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn long_names_lose_their_middle() {
-        assert_eq!(shorten("/var/lib/app/data.db", 11, '…'), "/var/…ta.db");
+        assert_eq!(shorten("/var/lib/app/data.db", 11, '…'), "/v…/data.db");
         assert_eq!(shorten("日本語のファイル", 7, '…'), "日…イル");
         assert_eq!(shorten("short", 11, '…'), "short");
     }

@@ -12,11 +12,11 @@ const LISTED: usize = 40;
 /// How reports call each kind of data.
 const CONTENTS: [(&str, &str); 8] = [
     ("data", "data"),
-    ("fs_metadata", "file-system metadata"),
-    ("fs_journal", "file-system journal"),
+    ("fs_metadata", "metadata"),
+    ("fs_journal", "fs journal"),
     ("sqlite_db", "SQLite database"),
     ("sqlite_journal", "SQLite journal"),
-    ("sqlite_wal", "SQLite write-ahead log"),
+    ("sqlite_wal", "SQLite WAL"),
     ("swap", "swap"),
     ("unknown", "unknown"),
 ];
@@ -92,12 +92,12 @@ fn table(files: &Files) -> Table {
             Column::new("Content"),
             Column::new("Written"),
             Column::new("Read"),
-            Column::new("Requests"),
+            Column::new("Requests").or_drop(),
             Column::noted(
                 "Caused by",
                 "The process that caused most of the bytes, with its systemd unit or container.",
             ),
-            Column::noted("Its share", "The share of the bytes that this process caused."),
+            Column::noted("Its share", "The share of the bytes that this process caused.").or_drop(),
         ],
         rows: rows.collect(),
         left_out: files.files.len().saturating_sub(LISTED) as u64 + files.files_beyond_cap,

@@ -151,6 +151,13 @@ impl FileTally {
         name.inode = row.inode.or(name.inode);
     }
 
+    /// The path of a file, or its inode number if the path is unknown.
+    pub(crate) fn path(&self, file: u32) -> Option<String> {
+        let name = self.names.get(&file)?;
+        let numbered = || Some(format!("inode {} on {}", name.inode?, name.device.as_deref()?));
+        name.path.clone().or_else(numbered)
+    }
+
     /// Adds a request; `cause` is who caused it, if the recording shows that.
     pub(crate) fn add(&mut self, file: Option<u32>, content: Content, cause: Option<Cause>, seen: &Seen) {
         self.is_shown |= file.is_some() || content != Content::Unknown;

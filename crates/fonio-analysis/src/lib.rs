@@ -10,6 +10,7 @@
 //! | how large, how slow, and for whom | [`sizes`], [`latency`], [`size_latency`] |
 //! | where on the device, over time | [`spatial`], [`sequentiality`], [`locality`] |
 //! | how often the device is flushed | [`flushes`] |
+//! | which threads waited for storage, and behind whose requests | [`blocked`] |
 //! | how long programs may have waited | [`outstanding`] |
 //! | what share of the time is storage | [`io_share`], [`queueing`] |
 //! | whether reads wait for writes | [`interference`] |
@@ -24,6 +25,7 @@
 
 pub mod analyser;
 mod bins;
+pub mod blocked;
 pub mod class;
 pub mod compare;
 pub mod distribution;

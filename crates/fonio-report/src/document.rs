@@ -221,6 +221,8 @@ pub enum Plot {
     HeatScatter,
     /// Intervals with their points, a row for each category of the **y** axis: `x` is the point, `low` and `high` the ends.
     Interval,
+    /// Spans of time, a row for each category of the **y** axis: `x` is the length, `low` and `high` the ends.
+    Timeline,
 }
 
 /// An axis.

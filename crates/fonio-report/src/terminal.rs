@@ -253,9 +253,10 @@ impl Terminal<'_> {
             let mut excess =
                 (widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)).saturating_sub(room);
             while excess > 0 {
-                let flexible = columns.iter().enumerate().filter(|&(at, &column)| {
-                    !table.is_numeric(column) && widths[at] > least(column)
-                });
+                let flexible = columns
+                    .iter()
+                    .enumerate()
+                    .filter(|&(at, &column)| !table.is_numeric(column) && widths[at] > least(column));
                 let Some((at, _)) = flexible.max_by_key(|&(at, _)| widths[at]) else { break };
                 widths[at] -= 1;
                 excess -= 1;

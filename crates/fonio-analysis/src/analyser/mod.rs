@@ -3,14 +3,15 @@
 use std::io;
 
 use fonio_core::{
-    DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait,
-    ignore_rows,
+    BlockedCount, DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp,
+    Wait, ignore_rows,
 };
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Class;
+use crate::blocked::{Blocked, BlockedTally, Owner};
 use crate::files::{FileTally, Files};
 use crate::filter::FilterOptions;
 use crate::findings::{self, Finding, Severity};
@@ -92,6 +93,9 @@ pub struct Analysis {
     /// filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_time_ns: Option<u64>,
+    /// Whether a command was recorded, from its start to its end.
+    #[serde(default)]
+    pub has_command: bool,
     /// The critical path of the launch, if the recording is of a launch and has its waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
@@ -113,6 +117,9 @@ pub struct Analysis {
     pub io_share: IoShare,
     /// The time that programs may have waited.
     pub outstanding: Outstanding,
+    /// The threads that were blocked on storage, if the recording has the waits of all threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<Blocked>,
     /// Sequential and random requests.
     pub sequentiality: Sequentiality,
     /// Queue time, depth and busy time.
@@ -202,6 +209,7 @@ pub struct Analyser {
     places: PlaceTally,
     share: ShareTally,
     outstanding: OutstandingTally,
+    blocked: BlockedTally,
     sequential: SequentialTally,
     queue: QueueTally,
     interference: InterferenceTally,
@@ -240,6 +248,7 @@ impl Analyser {
             places: PlaceTally::default(),
             share: ShareTally::default(),
             outstanding: OutstandingTally::default(),
+            blocked: BlockedTally::default(),
             sequential: SequentialTally::new(options.sequential_window),
             queue: QueueTally::default(),
             interference: InterferenceTally::default(),
@@ -280,6 +289,7 @@ impl Analyser {
             findings: Vec::new(),
             validity: self.validity.finish(meta, &span, lost, &latency),
             run_time_ns,
+            has_command: meta.command.is_some(),
             launch,
             totals: self.totals.finish(duration),
             sizes: self.sizes.finish(loss),
@@ -289,6 +299,7 @@ impl Analyser {
             flushes: self.flushes.finish(duration, loss),
             locality: self.places.finish(),
             io_share: self.share.finish(duration),
+            blocked: self.blocked.finish(began, duration, &self.threads, &self.files),
             outstanding: self.outstanding.finish(began, duration, &places, &self.response, loss),
             sequentiality: self.sequential.finish(began, ended),
             queueing: self.queue.finish(meta, duration, loss),
@@ -363,6 +374,14 @@ impl Analyser {
     fn add_to_file(&mut self, row: &Request, seen: &Seen) {
         let cause = row.cause_tid.map(|_| (seen.process, seen.unit));
         self.files.add(row.file_id, row.content, cause, seen);
+    }
+
+    /// Counts a request for the threads that waited while it was outstanding.
+    #[inline]
+    fn add_to_waits(&mut self, row: &Request, seen: &Seen) {
+        let (process, unit) = (seen.process, seen.unit);
+        let owner = Owner { process, unit, file: row.file_id, content: row.content, is_own: false };
+        self.blocked.request(row.cause_tid.or(row.tid), owner, seen);
     }
 
     #[inline]
@@ -443,6 +462,7 @@ impl RowSink for Analyser {
         self.maps.add(&seen);
         self.points.add(&seen);
         self.outstanding.add(&seen);
+        self.add_to_waits(row, &seen);
         let busy = self.share.add(&seen);
         self.series.add(&seen);
         self.slices.add(&seen, busy);
@@ -452,11 +472,22 @@ impl RowSink for Analyser {
 
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
         self.threads.add(row);
+        self.blocked.thread(row);
         Ok(())
     }
 
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         self.launch.wait(row);
+        let began = match &self.options.filter {
+            Some(filter) => filter.range(self.began.unwrap_or(0)).0,
+            None => self.began.unwrap_or(0),
+        };
+        self.blocked.wait(row, (began, self.cut), &mut self.threads);
+        Ok(())
+    }
+
+    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
+        self.blocked.short(row, &mut self.threads);
         Ok(())
     }
 
@@ -479,8 +510,7 @@ impl RowSink for Analyser {
         Ok(())
     }
 
-    // Counts of short waits do not enter the figures yet.
-    ignore_rows!(bio, link, call, blocked_count, settled);
+    ignore_rows!(bio, link, call, settled);
 
     fn wants_bios(&self) -> bool {
         false

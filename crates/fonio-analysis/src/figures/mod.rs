@@ -3,6 +3,7 @@
 //! Budgets, rules, comparisons and `fonio report --figures` read figures only from here. A name is stable; people read
 //! the label. A figure that the recording does not show is listed too, without a value.
 
+mod blocked;
 mod label;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Analysis, DeviceInfo, Distribution, Group};
+pub use blocked::doing;
 pub(crate) use label::label;
 
 /// A figure: its name, its label and its value.
@@ -133,6 +135,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
     of_validity(&mut facts, analysis);
     of_requests(&mut facts, analysis);
     of_outstanding(&mut facts, analysis);
+    blocked::put(&mut facts, analysis);
     of_places(&mut facts, analysis);
     of_waiting(&mut facts, analysis);
     of_files(&mut facts, analysis);
@@ -155,6 +158,7 @@ fn of_validity(facts: &mut Facts, analysis: &Analysis) {
     let issued = requests.saturating_sub(validity.never_issued);
     facts.put("validity.without_completion_share", share(validity.without_completion, issued), Unit::Share);
     facts.put("validity.ambiguous_share", share(validity.ambiguous, requests), Unit::Share);
+    facts.count("command.recorded", u64::from(analysis.has_command));
     facts.put("span.duration", analysis.span.duration_ns as f64, Unit::Ns);
     let filter = analysis.filter.as_ref();
     facts.count("filter.present", u64::from(filter.is_some_and(|filter| !filter.is_empty())));

@@ -2,11 +2,11 @@
 //! the analysis.
 
 use fonio_core::meta::{Device, Source};
-use fonio_core::{DeviceId, Meta, Metric, Request, RowSink, Sample, Timestamp};
+use fonio_core::{Content, DeviceId, File, Meta, Metric, Request, RowSink, Sample, Thread, Timestamp};
 use serde::Deserialize;
 
 use super::tests::fixtures;
-use crate::analyser::tests::request;
+use crate::analyser::tests::{request, wait};
 use crate::{Analyser, Analysis, AnalysisOptions, Filter, FilterOptions};
 
 #[derive(Debug, Deserialize)]
@@ -35,6 +35,21 @@ pub(super) struct Load {
     samples: Vec<(String, String, i64)>,
     #[serde(default)]
     op_filter: Option<String>,
+    /// Waits of threads, each once.
+    #[serde(default)]
+    waits: Vec<String>,
+    /// Threads: number, name and unit.
+    #[serde(default)]
+    threads: Vec<String>,
+    /// The paths of files, by number from 1.
+    #[serde(default)]
+    files: Vec<String>,
+    /// The number of each line's file.
+    #[serde(default)]
+    line_files: Vec<u32>,
+    /// Words of the verdict.
+    #[serde(default)]
+    said: Vec<String>,
     verdict: String,
     #[serde(default)]
     fires: Vec<String>,
@@ -59,7 +74,7 @@ impl Load {
     fn rows(&self) -> Vec<Request> {
         let mut rows = Vec::new();
         for repetition in 0..self.repeat {
-            for line in &self.lines {
+            for (at, line) in self.lines.iter().enumerate() {
                 for copy in 0..self.copies {
                     let id = rows.len() as u64;
                     let mut row = request(id, line);
@@ -67,6 +82,7 @@ impl Load {
                         Timestamp(time.0 + (repetition * self.every_us + more) * 1000)
                     };
                     row.device = self.device();
+                    row.file_id = self.line_files.get(at).copied();
                     let place = if self.scatter { id * 7919 % 50_000 } else { copy };
                     row.sector = row.sector.map(|sector| fonio_core::Sector(sector.0 + 8 * place));
                     row.queued = row.queued.map(|time| later(time, 0));
@@ -97,6 +113,31 @@ impl Load {
         samples
     }
 
+    fn thread_rows(&self) -> Vec<Thread> {
+        let row = |text: &String| {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            Thread {
+                tid: words[0].parse().unwrap(),
+                comm: Some(words[1].to_owned()),
+                cgroup: words.get(2).map(|unit| format!("/system.slice/{unit}")),
+                ..Thread::default()
+            }
+        };
+        self.threads.iter().map(row).collect()
+    }
+
+    fn file_rows(&self) -> Vec<File> {
+        let row = |(at, path): (usize, &String)| File {
+            file_id: at as u32 + 1,
+            from: Timestamp(0),
+            device: None,
+            inode: None,
+            path: Some(path.clone()),
+            content: Content::Data,
+        };
+        self.files.iter().enumerate().map(row).collect()
+    }
+
     fn analysis(&self) -> Analysis {
         let ends = Timestamp(self.every_us * self.repeat.max(1) * 1000);
         let meta = Meta {
@@ -112,6 +153,9 @@ impl Load {
         let mut sink = Filter::new(filter.unwrap_or_default(), Analyser::new(options)).unwrap();
         sink.began(Timestamp(0)).unwrap();
         self.samples().iter().for_each(|sample| sink.sample(sample).unwrap());
+        self.thread_rows().iter().for_each(|row| sink.thread(row).unwrap());
+        self.file_rows().iter().for_each(|row| sink.file(row).unwrap());
+        self.waits.iter().for_each(|text| sink.wait(&wait(text)).unwrap());
         self.rows().iter().for_each(|row| sink.request(row).unwrap());
         sink.into_inner().finish(&meta)
     }
@@ -125,8 +169,12 @@ fn loads_are_judged_as_they_are() {
         let said = format!("{}: {} {fired:?}", load.name, analysis.verdict);
         assert_eq!(analysis.verdict_id, load.verdict, "{said}");
         let is_good = analysis.verdict_severity == crate::Severity::Note;
-        let good = load.verdict.starts_with("not-storage") || load.verdict == "filtered-light";
+        let good = load.verdict.starts_with("not-storage")
+            || ["filtered-light", "only-bulk-work"].contains(&load.verdict.as_str());
         assert_eq!(is_good, good, "{said}");
+        for words in &load.said {
+            assert!(analysis.verdict.contains(words.as_str()), "{words:?} is missing in {said}");
+        }
         for id in &load.fires {
             assert!(fired.contains(&id.as_str()), "{id} does not fire: {said}");
         }

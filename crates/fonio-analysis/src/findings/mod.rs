@@ -49,6 +49,11 @@ const ROTATING: &str = "devices.rotating_share";
 /// The share of requests that went to loop devices, whose medium is unknown.
 const LOOP: &str = "devices.loop_share";
 
+/// Figures that stand for the time that programs waited, in a recording without the waits of threads; and the sentence
+/// that says so.
+const INFERRED: [&str; 2] = ["inferred.waited", "storage.waited"];
+const NO_WAITS: &str = "This is inferred from requests: the recording does not show which threads waited.";
+
 /// The rules, as data.
 const RULES: &str = include_str!("../findings.toml");
 
@@ -181,7 +186,11 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     let (verdict, sentence) = fired
         .find_map(|verdict| Some((verdict, fill(&verdict.sentence, &facts)?)))
         .expect("the last verdict needs nothing");
-    analysis.verdict = sentence;
+    let is_inferred = verdict.when.iter().any(|condition| INFERRED.contains(&condition.figure.as_str()));
+    analysis.verdict = match analysis.blocked {
+        None if is_inferred => format!("{sentence} {NO_WAITS}"),
+        _ => sentence,
+    };
     analysis.verdict_id.clone_from(&verdict.id);
     analysis.verdict_severity = verdict.severity;
     analysis.findings = findings(rules, &facts);
@@ -272,6 +281,18 @@ mod tests {
             "long.requests",
             "source.service_only",
             "source.sync_unknown",
+            "storage.waited_words",
+            "blocked.program",
+            "blocked.doing",
+            "blocked.file",
+            "blocked.behind",
+            "blocked.behind_program",
+            "blocked.behind_file",
+            "blocked.bulk.program",
+            "blocked.long.waits",
+            "blocked.long.program",
+            "blocked.long.doing",
+            "blocked.long.behind",
         ];
         Facts {
             figures: figures
@@ -359,6 +380,7 @@ mod tests {
         let figures = [
             ("validity.ok", 1.0),
             ("outstanding.waited", 0.5),
+            ("inferred.waited", 0.5),
             ("outstanding.write_sync", 0.4),
             ("outstanding.write_sync_of_waited", 0.8),
             ("span.duration", 1e9),

@@ -15,7 +15,7 @@ const PACKED_FROM: usize = 64;
 
 pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     let mut class = String::from("plot");
-    if figure.x.scale == Scale::Time || matches!(figure.plot, Plot::Interval) {
+    if figure.x.scale == Scale::Time || matches!(figure.plot, Plot::Interval | Plot::Timeline) {
         class.push_str(" wide");
     }
     if matches!(figure.plot, Plot::Scatter | Plot::HeatScatter) {
@@ -73,6 +73,7 @@ fn plot_name(plot: Plot) -> &'static str {
         Plot::Scatter => "scatter",
         Plot::HeatScatter => "heat_scatter",
         Plot::Interval => "interval",
+        Plot::Timeline => "timeline",
     }
 }
 

@@ -78,7 +78,8 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         Fact::new("Written", Cell::count(totals.write_bytes, Unit::Bytes))
             .note(rate_note(totals.write_bytes_per_s, Unit::BytesPerS)),
     ];
-    if let Some(waited) = &analysis.outstanding.waited {
+    facts.extend(super::blocked::facts(analysis));
+    if let (Some(waited), None) = (&analysis.outstanding.waited, &analysis.blocked) {
         facts.push(
             Fact::new("In demand", Cell::Number(waited.share, Unit::Share))
                 .note("of the time: a read, synchronous write or flush was outstanding"),
@@ -101,7 +102,7 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         }
     }
     let long = &analysis.outstanding.long;
-    if let Some(longest) = long.longest.first() {
+    if let Some(longest) = long.longest.first().filter(|_| analysis.blocked.is_none()) {
         let took = longest.response_ns.or(longest.service_ns).unwrap_or(0);
         facts.push(Fact::new("Long waits", Cell::count(long.count, Unit::Count)).note(format!(
             "of {} or longer; the slowest {}",

@@ -28,7 +28,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "io-share".into(),
         question: "How much of the time is storage?".into(),
         answer,
-        figures: depth_over_time(about).into_iter().collect(),
+        // With the waits of threads, they stand above the queue.
+        figures: depth_over_time(about).into_iter().filter(|_| about.analysis.blocked.is_none()).collect(),
         tables: vec![table(about, share)],
         hints: Vec::new(),
         notes: vec![format!(
@@ -93,7 +94,8 @@ fn table(about: &About<'_>, all: &Share) -> Table {
     }
 }
 
-fn depth_over_time(about: &About<'_>) -> Option<Figure> {
+/// The queue of the devices over time.
+pub fn depth_over_time(about: &About<'_>) -> Option<Figure> {
     let series = &about.analysis.series;
     if series.mean_depth.is_empty() {
         return None;

@@ -3,6 +3,7 @@
 //! Each file here converts one or two parts of the analysis into a section. It selects, names and orders; each number is a
 //! field of the analysis, at most converted to a rate per second or to a share of its own total.
 
+mod blocked;
 mod files;
 mod flushes;
 mod head;
@@ -32,8 +33,9 @@ pub fn document(analysis: &Analysis, meta: &Meta) -> Document {
     let about = About { analysis, meta };
     // In the order in which people ask. A question that the recording cannot answer is omitted, and `trust` gives the
     // reason.
-    let questions: [fn(&About<'_>) -> Option<Section>; 15] = [
+    let questions: [fn(&About<'_>) -> Option<Section>; 16] = [
         launch::section,
+        blocked::section,
         io_share::section,
         latency::section,
         processes::section,

@@ -2,7 +2,21 @@
 
 use crate::document::Term;
 
-const TERMS: [(&str, &str); 15] = [
+const TERMS: [(&str, &str); 18] = [
+    (
+        "blocked on storage",
+        "A thread slept uninterruptibly until I/O, the file system's journal or write-back went on.",
+    ),
+    (
+        "bulk work",
+        "A thread that moves 64 MiB and more, at 1 MiB/s and more, in requests of 128 KiB and more on average, such as a \
+         copy. It waits for storage by its nature, so the verdict does not count it.",
+    ),
+    (
+        "behind",
+        "Whose requests were outstanding while a thread waited. The share is the sum of their times within the wait over \
+         that of all requests of the device.",
+    ),
     ("response time", "Time from the queueing of a request to its completion: queue time plus service time."),
     (
         "service time",

@@ -34,8 +34,9 @@ function build(figure) {
   };
 
   let left = 0;
-  if (cloud || figure.plot === "interval") {
-    ["Series", figure.x.label, figure.y.label, figure.z?.label ?? (figure.plot === "interval" ? "Interval" : null)]
+  const spans = figure.plot === "interval" || figure.plot === "timeline";
+  if (cloud || spans) {
+    ["Series", figure.x.label, figure.y.label, figure.z?.label ?? (spans ? "Interval" : null)]
       .filter((text) => text !== null).forEach(heading);
     for (const { name, x, y, z, low, high } of figure.series) {
       for (let at = 0; at < x.length; at += 1) {

@@ -39,7 +39,7 @@ export function chartOption(figure, narrow) {
     xAxis: axis(figure.x, x, ink, narrow, "x"),
     yAxis: axis(figure.y, y, ink, narrow, "y"),
     tooltip: {
-      trigger: cloud || figure.plot === "interval" ? "item" : "axis",
+      trigger: cloud || figure.plot === "interval" || figure.plot === "timeline" ? "item" : "axis",
       confine: true,
       backgroundColor: ink.paper,
       borderColor: ink.rule,
@@ -356,6 +356,28 @@ const SHAPES = {
       };
     }),
   }),
+
+  timeline: (figure, xf) => ({
+    legend: legendOf(figure.series),
+    series: figure.series.map((series) => {
+      const rgb = seriesColour(series.role);
+      return {
+        type: "custom",
+        name: series.name,
+        clip: true,
+        encode: { x: [1, 2], y: 0 },
+        data: Array.from(series.low, (low, at) => [series.y[at], low / xf, series.high[at] / xf]),
+        itemStyle: { color: rgb },
+        renderItem: (params, api) => {
+          const [from, row] = api.coord([api.value(1), api.value(0)]);
+          const [to] = api.coord([api.value(2), api.value(0)]);
+          // A short wait stays visible.
+          const shape = { x: from, y: row - 7, width: Math.max(to - from, 1.5), height: 14 };
+          return { type: "rect", shape, style: { fill: rgb } };
+        },
+      };
+    }),
+  }),
 };
 
 function marks(figure, xf, yf, ink) {
@@ -410,6 +432,11 @@ function tooltip(figure, hit, xf, yf) {
     head.textContent = figure.y.categories[at];
     if (Number.isFinite(point)) row(hits[0].color, "Best estimate", format(point * xf, figure.x.unit));
     row(null, "Interval", `${format(low * xf, figure.x.unit)} … ${format(high * xf, figure.x.unit)}`);
+  } else if (figure.plot === "timeline") {
+    const { seriesName, color, value: [at, low, high] } = hits[0];
+    head.textContent = figure.y.categories[at];
+    row(color, seriesName, format((high - low) * xf, figure.x.unit));
+    row(null, "Began at", format(low * xf, figure.x.unit));
   } else if (figure.plot === "scatter" || figure.plot === "heat_scatter") {
     const { seriesName, color, value } = hits[0];
     if (!value) return "";

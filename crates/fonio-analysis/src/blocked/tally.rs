@@ -1,0 +1,469 @@
+//! Counts the waits of each thread.
+
+use std::cmp::Reverse;
+
+use fonio_core::{BlockedCount, BlockedIn, Thread, Wait, WaitReason};
+use rustc_hash::FxHashMap;
+
+use super::behind::{Owner, Owners, Watch};
+use super::{
+    Behind, Blocked, BlockedFile, BlockedProgram, FileShare, Interval, LongWait, LongWaits, OperationTime,
+    Role, is_felt, named,
+};
+use crate::files::FileTally;
+use crate::outstanding::{LONG_NS, TimeShare};
+use crate::seen::{Seen, ratio};
+use crate::threads::Threads;
+
+/// The most threads followed.
+const THREADS_MAX: usize = 1 << 16;
+/// The most programs listed.
+const PROGRAMS_MAX: usize = 1024;
+/// The most files of one thread that are told apart, and the most listed.
+const FILES_OF_THREAD: usize = 16;
+const FILES_LISTED: usize = 1024;
+/// The number of long waits listed.
+const LONG_LISTED: usize = 10;
+/// The most intervals listed.
+const INTERVALS_MAX: usize = 4096;
+/// The longest waits of a thread for which we compute behind whom it waited.
+const KEPT: usize = 16;
+/// Bulk work: requests of at least this size on average, …
+const BULK_SIZE: u64 = 128 * 1024;
+/// … at least this much in all (more than programs and their libraries read at a start), …
+const BULK_BYTES: u64 = 64 << 20;
+/// … and at least this much in each second of the span. All three are ours.
+const BULK_BYTES_PER_S: u64 = 1 << 20;
+
+/// Collects the waits.
+#[derive(Debug, Default)]
+pub(crate) struct BlockedTally {
+    threads: FxHashMap<Key, Count>,
+    beyond: u64,
+    /// Requests and bytes by the thread that caused them.
+    caused: FxHashMap<u32, (u64, u64)>,
+    /// The process and the parent's process of each thread.
+    pids: FxHashMap<u32, u32>,
+    watch: Watch,
+    /// Whether there was a wait or a count: the recording has the waits of all threads.
+    is_known: bool,
+}
+
+/// A thread: its number and its name's number, because numbers are used again.
+type Key = (u32, u32);
+
+#[derive(Clone, Debug, Default)]
+struct Count {
+    unit: Option<u32>,
+    is_kernel: bool,
+    waits: u64,
+    /// The waits with a row of their own.
+    rows: u64,
+    time: u64,
+    longest: u64,
+    long: u64,
+    operations: FxHashMap<BlockedIn, (u64, u64)>,
+    /// By file: waits, time and longest.
+    files: Vec<(u32, FileCount)>,
+    kept: Vec<Kept>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct FileCount {
+    waits: u64,
+    time: u64,
+    longest: u64,
+}
+
+/// One of the longest waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) began: u64,
+    pub(super) ended: u64,
+    operation: BlockedIn,
+    file: Option<u32>,
+}
+
+impl Kept {
+    fn time(&self) -> u64 {
+        self.ended - self.began
+    }
+}
+
+/// Whether a wait was for storage. The kernel does not count waits for a commit of the journal as I/O.
+fn is_for_storage(reason: WaitReason, operation: BlockedIn) -> bool {
+    use BlockedIn::{DirtyLimit, Fsync, Journal};
+    reason == WaitReason::Storage || matches!(operation, Fsync | DirtyLimit | Journal)
+}
+
+impl Count {
+    fn add(&mut self, operation: BlockedIn, waits: u64, time: u64) {
+        self.is_kernel |= operation == BlockedIn::KernelThread;
+        self.waits += waits;
+        self.time = self.time.saturating_add(time);
+        let (count, sum) = self.operations.entry(operation).or_default();
+        *count += waits;
+        *sum = sum.saturating_add(time);
+    }
+
+    fn add_wait(&mut self, wait: &Kept) {
+        let time = wait.time();
+        self.add(wait.operation, 1, time);
+        self.rows += 1;
+        self.longest = self.longest.max(time);
+        self.long += u64::from(time >= LONG_NS && is_felt(wait.operation));
+        if let Some(file) = wait.file {
+            self.add_file(file, time);
+        }
+    }
+
+    /// Ends the waits that have no end.
+    fn end_open(&mut self, at: u64) {
+        let mut kept = std::mem::take(&mut self.kept);
+        for wait in kept.iter_mut().filter(|wait| wait.ended == u64::MAX) {
+            wait.ended = at.max(wait.began);
+            self.add_wait(wait);
+        }
+        self.kept = kept;
+    }
+
+    fn add_file(&mut self, file: u32, time: u64) {
+        let known = self.files.iter().position(|(known, _)| *known == file);
+        let place = known.or_else(|| {
+            (self.files.len() < FILES_OF_THREAD).then(|| {
+                self.files.push((file, FileCount::default()));
+                self.files.len() - 1
+            })
+        });
+        let Some(place) = place else { return };
+        let count = &mut self.files[place].1;
+        count.waits += 1;
+        count.time += time;
+        count.longest = count.longest.max(time);
+    }
+
+    fn keep(&mut self, wait: Kept) {
+        if self.kept.len() < KEPT {
+            self.kept.push(wait);
+        } else if let Some(shortest) = self.kept.iter_mut().min_by_key(|kept| kept.time())
+            && shortest.time() < wait.time()
+        {
+            *shortest = wait;
+        }
+    }
+}
+
+impl BlockedTally {
+    pub(crate) fn thread(&mut self, row: &Thread) {
+        if let Some(pid) = row.pid
+            && (self.pids.len() < THREADS_MAX || self.pids.contains_key(&row.tid))
+        {
+            self.pids.insert(row.tid, pid);
+        }
+    }
+
+    fn count(&mut self, tid: u32, time: u64, threads: &mut Threads) -> Option<&mut Count> {
+        let key = (tid, threads.name_at(Some(tid), time));
+        if !self.threads.contains_key(&key) && self.threads.len() >= THREADS_MAX {
+            self.beyond += 1;
+            return None;
+        }
+        let count = self.threads.entry(key).or_default();
+        count.unit = count.unit.or_else(|| threads.unit_at(tid, time));
+        Some(count)
+    }
+
+    /// Takes a wait, as far as it lies in the span; waits come before requests.
+    pub(crate) fn wait(&mut self, row: &Wait, span: (u64, u64), threads: &mut Threads) {
+        // A wait of a launch does not show the operation.
+        let Some(operation) = row.blocked_in else { return };
+        self.is_known = true;
+        let began = row.began.0.max(span.0);
+        // The end of the span is known only at the end; a wait without an end lasts until then.
+        let ended = row.ended.map_or(span.1, |ended| ended.0.min(span.1));
+        if !is_for_storage(row.reason, operation) || ended <= began {
+            return;
+        }
+        let Some(count) = self.count(row.tid, row.began.0, threads) else { return };
+        let wait = Kept { began, ended, operation, file: row.file_id };
+        if ended != u64::MAX {
+            count.add_wait(&wait);
+        }
+        count.keep(wait);
+    }
+
+    /// Takes a count of short waits.
+    pub(crate) fn short(&mut self, row: &BlockedCount, threads: &mut Threads) {
+        self.is_known = true;
+        if is_for_storage(row.reason, row.blocked_in)
+            && let Some(count) = self.count(row.tid, row.from.0, threads)
+        {
+            count.add(row.blocked_in, row.count, row.total.0);
+        }
+    }
+
+    /// Takes a request, after all waits; `tid` is the thread that caused it, or else the one that queued it.
+    #[inline]
+    pub(crate) fn request(&mut self, tid: Option<u32>, owner: Owner, seen: &Seen) {
+        if !self.is_known {
+            return;
+        }
+        if let Some(tid) = tid
+            && (self.caused.len() < THREADS_MAX || self.caused.contains_key(&tid))
+        {
+            let (requests, bytes) = self.caused.entry(tid).or_default();
+            *requests += 1;
+            *bytes = bytes.saturating_add(seen.bytes);
+        }
+        if !self.watch.is_ready() {
+            self.begin_watch();
+        }
+        let Some((start, end)) = seen.flight else { return };
+        let pid = tid.map(|tid| self.pids.get(&tid).copied().unwrap_or(tid));
+        self.watch.request((seen.queued.unwrap_or(start).min(start), end), seen.device, pid, owner);
+    }
+
+    /// Chooses the waits during which requests are counted: those of the threads that were blocked for longest.
+    fn begin_watch(&mut self) {
+        let mut most: Vec<(&Key, &Count)> =
+            self.threads.iter().filter(|(_, count)| !count.is_kernel && !count.kept.is_empty()).collect();
+        most.sort_unstable_by_key(|(key, count)| (Reverse(count.time), **key));
+        let watched = most.into_iter().take(Watch::THREADS_MAX).flat_map(|(key, count)| {
+            let pid = self.pids.get(&key.0).copied().unwrap_or(key.0);
+            count.kept.iter().map(move |kept| (*key, pid, *kept))
+        });
+        self.watch = Watch::new(watched.collect());
+    }
+
+    fn role(&self, key: Key, count: &Count, span_ns: u64) -> Role {
+        if count.is_kernel {
+            return Role::Kernel;
+        }
+        let (requests, bytes) = self.caused.get(&key.0).copied().unwrap_or_default();
+        let enough = BULK_BYTES.max((span_ns / 1_000_000_000).saturating_mul(BULK_BYTES_PER_S));
+        if requests > 0 && bytes / requests >= BULK_SIZE && bytes >= enough {
+            return Role::BulkWork;
+        }
+        Role::OfInterest
+    }
+
+    /// `None` if the recording does not have the waits of all threads.
+    pub(crate) fn finish(
+        mut self,
+        began: u64,
+        span_ns: u64,
+        threads: &Threads,
+        files: &FileTally,
+    ) -> Option<Blocked> {
+        if !self.is_known {
+            return None;
+        }
+        self.threads.values_mut().for_each(|count| count.end_open(began + span_ns));
+        let mut sorted: Vec<(&Key, &Count)> = self.threads.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| **key);
+        let mut programs: Vec<Program> = Vec::new();
+        let mut places: FxHashMap<(u32, Option<u32>, Role), usize> = FxHashMap::default();
+        let mut by_file: FxHashMap<u32, (FileCount, (u64, u32, Option<u32>))> = FxHashMap::default();
+        let mut long: Vec<(Key, Option<u32>, Kept)> = Vec::new();
+        for (&key, count) in sorted {
+            let role = self.role(key, count, span_ns);
+            let place = *places.entry((key.1, count.unit, role)).or_insert_with(|| {
+                programs.push(Program { name: key.1, unit: count.unit, role, ..Program::default() });
+                programs.len() - 1
+            });
+            programs[place].absorb(key, count, &self.watch);
+            if role == Role::Kernel {
+                continue;
+            }
+            for (file, of_file) in &count.files {
+                let (sum, most) = by_file.entry(*file).or_default();
+                sum.waits += of_file.waits;
+                sum.time += of_file.time;
+                sum.longest = sum.longest.max(of_file.longest);
+                if of_file.time > most.0 {
+                    *most = (of_file.time, key.1, count.unit);
+                }
+            }
+            if role == Role::OfInterest {
+                let felt = count.kept.iter().filter(|kept| kept.time() >= LONG_NS && is_felt(kept.operation));
+                long.extend(felt.map(|kept| (key, count.unit, *kept)));
+            }
+        }
+        programs.sort_by_key(|program| (program.role, Reverse(program.worst.0), program.name, program.unit));
+        let (intervals, intervals_beyond_cap) = self.intervals(&programs, began, span_ns);
+        let long_count = programs
+            .iter()
+            .filter(|program| program.role == Role::OfInterest)
+            .map(|program| program.long)
+            .sum();
+        long.sort_by_key(|(key, _, kept)| (Reverse(kept.time()), kept.began, *key));
+        long.truncate(LONG_LISTED);
+        let path = |file: u32| files.path(file);
+        let told = |owners: &Owners| owners.told(threads, &path);
+        let mut of_files: Vec<(u32, (FileCount, (u64, u32, Option<u32>)))> = by_file.into_iter().collect();
+        of_files.sort_unstable_by_key(|(file, (count, _))| (Reverse(count.time), *file));
+        of_files.truncate(FILES_LISTED);
+        let unit = |unit: Option<u32>| unit.map(|unit| threads.unit(unit).to_owned());
+        Some(Blocked {
+            programs_beyond_cap: programs.len().saturating_sub(PROGRAMS_MAX) as u64,
+            programs: (programs.iter().take(PROGRAMS_MAX))
+                .map(|program| program.told(span_ns, threads, &path, &told))
+                .collect(),
+            files: (of_files.into_iter())
+                .map(|(file, (count, (_, name, of_unit)))| BlockedFile {
+                    path: path(file),
+                    waits: count.waits,
+                    time_ns: count.time,
+                    longest_ns: count.longest,
+                    program: named(threads.name(name), unit(of_unit).as_deref()),
+                })
+                .collect(),
+            long: LongWaits {
+                threshold_ns: LONG_NS,
+                count: long_count,
+                longest: (long.iter())
+                    .map(|(key, of_unit, kept)| LongWait {
+                        at_ns: kept.began.saturating_sub(began),
+                        time_ns: kept.time(),
+                        tid: key.0,
+                        program: named(threads.name(key.1), unit(*of_unit).as_deref()),
+                        blocked_in: kept.operation.name().to_owned(),
+                        file: kept.file.and_then(path),
+                        behind: self
+                            .watch
+                            .behind(*key, kept.began)
+                            .map(|owners| told(&owners))
+                            .unwrap_or_default(),
+                    })
+                    .collect(),
+            },
+            intervals,
+            intervals_beyond_cap,
+            threads_beyond_cap: self.beyond,
+        })
+    }
+
+    /// The longest intervals, in the order of time, and the number of the others.
+    fn intervals(&self, programs: &[Program], began: u64, span_ns: u64) -> (Vec<Interval>, u64) {
+        let places: FxHashMap<(u32, Option<u32>, Role), usize> = (programs.iter().take(PROGRAMS_MAX))
+            .enumerate()
+            .map(|(place, program)| ((program.name, program.unit, program.role), place))
+            .collect();
+        let (mut all, mut rows) = (Vec::new(), 0);
+        for (&key, count) in &self.threads {
+            let role = self.role(key, count, span_ns);
+            let Some(&program) = places.get(&(key.1, count.unit, role)).filter(|_| role != Role::Kernel)
+            else {
+                continue;
+            };
+            rows += count.rows;
+            all.extend(count.kept.iter().map(|kept| Interval {
+                at_ns: kept.began.saturating_sub(began),
+                time_ns: kept.time(),
+                program: program as u32,
+                blocked_in: kept.operation.name().to_owned(),
+            }));
+        }
+        all.sort_unstable_by(|a: &Interval, b: &Interval| {
+            let key = |row: &Interval| (Reverse(row.time_ns), row.at_ns, row.program);
+            key(a).cmp(&key(b)).then_with(|| a.blocked_in.cmp(&b.blocked_in))
+        });
+        all.truncate(INTERVALS_MAX);
+        all.sort_by_key(|row| (row.at_ns, row.program, row.time_ns));
+        let beyond = rows - all.len() as u64;
+        (all, beyond)
+    }
+}
+
+/// The sum over the threads of one name, unit and role.
+#[derive(Debug, Default)]
+struct Program {
+    name: u32,
+    unit: Option<u32>,
+    role: Role,
+    threads: u64,
+    waits: u64,
+    time: u64,
+    /// The time of the thread that was blocked for longest, and that thread.
+    worst: (u64, u32),
+    longest: u64,
+    long: u64,
+    operations: Vec<(BlockedIn, u64, u64)>,
+    files: FxHashMap<u32, u64>,
+    owners: Owners,
+}
+
+impl Program {
+    fn absorb(&mut self, key: Key, count: &Count, watch: &Watch) {
+        self.threads += 1;
+        self.waits += count.waits;
+        self.time = self.time.saturating_add(count.time);
+        if count.time > self.worst.0 {
+            self.worst = (count.time, key.0);
+        }
+        self.longest = self.longest.max(count.longest);
+        self.long += count.long;
+        for (&operation, &(waits, time)) in &count.operations {
+            let place = at_operation(&mut self.operations, operation);
+            place.1 += waits;
+            place.2 = place.2.saturating_add(time);
+        }
+        for (file, of_file) in &count.files {
+            *self.files.entry(*file).or_default() += of_file.time;
+        }
+        for kept in &count.kept {
+            if let Some(owners) = watch.behind(key, kept.began) {
+                self.owners.absorb(&owners, kept.time());
+            }
+        }
+    }
+
+    fn told(
+        &self,
+        span_ns: u64,
+        threads: &Threads,
+        path: &dyn Fn(u32) -> Option<String>,
+        told: &dyn Fn(&Owners) -> Vec<Behind>,
+    ) -> BlockedProgram {
+        let mut operations = self.operations.clone();
+        operations.sort_by_key(|(operation, _, time)| (Reverse(*time), *operation));
+        let of_files: u64 = self.files.values().sum();
+        let most = self.files.iter().max_by_key(|(file, time)| (**time, Reverse(**file)));
+        let worst_ns = self.worst.0.min(span_ns);
+        BlockedProgram {
+            name: threads.name(self.name).to_owned(),
+            unit: self.unit.map(|unit| threads.unit(unit).to_owned()),
+            role: self.role,
+            threads: self.threads,
+            waits: self.waits,
+            time_ns: self.time,
+            worst_tid: self.worst.1,
+            worst: TimeShare { ns: worst_ns, share: ratio(worst_ns, span_ns).unwrap_or(0.0) },
+            longest_ns: (self.longest > 0).then_some(self.longest),
+            long: self.long,
+            operations: (operations.into_iter())
+                .map(|(operation, waits, time_ns)| OperationTime {
+                    blocked_in: operation.name().to_owned(),
+                    waits,
+                    time_ns,
+                })
+                .collect(),
+            file: most.and_then(|(file, time)| {
+                Some(FileShare { path: path(*file)?, share: ratio(*time, of_files)? })
+            }),
+            behind: told(&self.owners),
+        }
+    }
+}
+
+fn at_operation(
+    operations: &mut Vec<(BlockedIn, u64, u64)>,
+    wanted: BlockedIn,
+) -> &mut (BlockedIn, u64, u64) {
+    let known = operations.iter().position(|(operation, ..)| *operation == wanted);
+    let place = known.unwrap_or_else(|| {
+        operations.push((wanted, 0, 0));
+        operations.len() - 1
+    });
+    &mut operations[place]
+}

@@ -1,0 +1,287 @@
+//! Who waited, for what, behind whom?
+
+use fonio_analysis::Analysis;
+use fonio_analysis::blocked::{Behind, Blocked, BlockedProgram, LongWait, Role as Kind};
+use fonio_analysis::figures::doing;
+
+use super::{About, seconds};
+use crate::document::{Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series, Table};
+use fonio_core::Unit;
+
+/// Number of programs in the timeline, and in the table.
+const DRAWN: usize = 12;
+const LISTED: usize = 100;
+/// Number of files in the table.
+const FILES: usize = 40;
+/// Shares below this are not worth a line.
+const SHARE_LEAST: f64 = 0.05;
+
+/// The operations, with their names in tables.
+const OPERATIONS: [(&str, &str); 11] = [
+    ("fsync", "fsync"),
+    ("read", "read"),
+    ("page_fault", "page fault"),
+    ("metadata", "names (open, stat, …)"),
+    ("journal", "journal"),
+    ("write", "write"),
+    ("dirty_limit", "dirty limit"),
+    ("swap_in", "swap in"),
+    ("other", "other call"),
+    ("kernel_thread", "kernel thread"),
+    ("unknown", "unknown"),
+];
+
+pub fn section(about: &About<'_>) -> Option<Section> {
+    let blocked = about.analysis.blocked.as_ref()?;
+    Some(Section {
+        id: "blocked".into(),
+        question: "Who waited, for what, behind whom?".into(),
+        answer: answer(about, blocked),
+        figures: timeline(about, blocked)
+            .into_iter()
+            .chain(super::io_share::depth_over_time(about))
+            .collect(),
+        tables: [programs(blocked), longest(blocked), files(blocked)]
+            .into_iter()
+            .filter(|table| !table.rows.is_empty())
+            .collect(),
+        hints: Vec::new(),
+        notes: notes(blocked),
+    })
+}
+
+/// The most important numbers.
+pub fn facts(analysis: &Analysis) -> Vec<Fact> {
+    let Some(blocked) = &analysis.blocked else { return Vec::new() };
+    let worst = blocked.programs.iter().find(|program| program.role == Kind::OfInterest);
+    let share = worst.map_or(0.0, |program| program.worst.share);
+    let note = worst.map(|program| format!("of the time, {}", program.full_name())).unwrap_or_default();
+    let mut facts = vec![Fact::new("Blocked", Cell::Number(share, Unit::Share)).note(note)];
+    if let Some(longest) = blocked.long.longest.first() {
+        facts.push(Fact::new("Long waits", Cell::count(blocked.long.count, Unit::Count)).note(format!(
+            "of {} or longer; the longest {}",
+            Unit::Ns.format(blocked.long.threshold_ns as f64),
+            Unit::Ns.format(longest.time_ns as f64)
+        )));
+    }
+    facts
+}
+
+fn answer(about: &About<'_>, blocked: &Blocked) -> String {
+    let Some(first) = blocked.programs.iter().find(|program| program.role != Kind::Kernel) else {
+        return "No program was blocked on storage.".to_owned();
+    };
+    let time = Unit::Ns.format(first.worst.ns as f64);
+    let whole = Unit::S.format(about.length_s());
+    let operation = first.operations.first().map(|row| row.blocked_in.as_str()).unwrap_or_default();
+    let file = first.file.as_ref().filter(|file| file.share >= 0.5).map(|file| file.path.as_str());
+    let behind = (first.behind.iter().find(|row| !row.is_own && row.share >= 0.1))
+        .map(|row| {
+            let share = Unit::Share.format(row.share);
+            format!(
+                " During its longest waits, {share} of the outstanding request time was that of {}.",
+                whose(row)
+            )
+        })
+        .unwrap_or_default();
+    format!(
+        "{} was blocked for {time} of {whole}, mostly in {}.{behind}",
+        first.full_name(),
+        doing(operation, file)
+    )
+}
+
+/// A program with the file of its requests: `cp (backup.service) for /export.bin`.
+fn whose(row: &Behind) -> String {
+    match &row.file {
+        Some(file) => format!("{} for {file}", row.full_name()),
+        None => row.full_name(),
+    }
+}
+
+fn operation(name: &str) -> &str {
+    OPERATIONS.iter().find(|(known, _)| *known == name).map_or(name, |(_, words)| words)
+}
+
+/// The largest shares of others, and the program's own.
+fn behind(rows: &[Behind]) -> Cell {
+    let share = |row: &Behind| Unit::Share.format(row.share);
+    let words: Vec<String> = rows
+        .iter()
+        .filter(|row| row.share >= SHARE_LEAST)
+        .take(3)
+        .map(|row| {
+            if row.is_own {
+                format!("{} its own", share(row))
+            } else {
+                format!("{} {}", share(row), whose(row))
+            }
+        })
+        .collect();
+    if words.is_empty() { Cell::Unknown } else { Cell::Name(words.join(", ")) }
+}
+
+fn role(program: &BlockedProgram) -> &'static str {
+    match program.role {
+        Kind::OfInterest => "program",
+        Kind::BulkWork => "bulk work",
+        Kind::Kernel => "kernel",
+    }
+}
+
+fn programs(blocked: &Blocked) -> Table {
+    let rows = blocked.programs.iter().take(LISTED).map(|program| {
+        let most = program.operations.first().map(|row| operation(&row.blocked_in)).unwrap_or_default();
+        vec![
+            Cell::Name(program.full_name()),
+            Cell::words(role(program)),
+            Cell::Bar(program.worst.share),
+            Cell::count(program.worst.ns, Unit::Ns),
+            Cell::count(program.waits, Unit::Count),
+            program.longest_ns.map_or(Cell::Unknown, |ns| Cell::count(ns, Unit::Ns)),
+            Cell::words(most),
+            program.file.as_ref().map_or(Cell::Unknown, |file| Cell::Name(file.path.clone())),
+            behind(&program.behind),
+            Cell::count(program.threads, Unit::Count),
+        ]
+    });
+    Table {
+        caption: "Programs that waited".into(),
+        columns: vec![
+            Column::noted("Program", "The threads' name, with the systemd unit or container."),
+            Column::noted("Kind", "Bulk work and kernel threads do not count for the verdict."),
+            Column::noted("Blocked", "The share of the time for which the thread that waited longest was blocked."),
+            Column::noted("Time", "The time for which that thread was blocked."),
+            Column::noted("Waits", "Of all its threads, short ones too."),
+            Column::noted("Longest", "The longest wait; a dash if all were short."),
+            Column::noted("Mostly in", "The operation with the longest time."),
+            Column::noted("File", "The file for which it waited longest.").or_drop(),
+            Column::noted(
+                "Behind",
+                "Whose requests were outstanding during its longest waits: shares of the outstanding request time.",
+            )
+            .or_drop(),
+            Column::new("Threads").or_drop(),
+        ],
+        rows: rows.collect(),
+        left_out: blocked.programs.len().saturating_sub(LISTED) as u64 + blocked.programs_beyond_cap,
+        detail: false,
+        whole: false,
+    }
+}
+
+fn longest(blocked: &Blocked) -> Table {
+    let row = |wait: &LongWait| {
+        vec![
+            Cell::Number(wait.at_ns as f64, Unit::Ns),
+            Cell::Name(wait.program.clone()),
+            Cell::count(wait.time_ns, Unit::Ns),
+            Cell::words(operation(&wait.blocked_in)),
+            wait.file.as_ref().map_or(Cell::Unknown, |file| Cell::Name(file.clone())),
+            behind(&wait.behind),
+        ]
+    };
+    Table {
+        caption: "The longest waits".into(),
+        columns: vec![
+            Column::noted("At", "Since the beginning."),
+            Column::new("Program"),
+            Column::new("Took"),
+            Column::new("In"),
+            Column::new("File"),
+            Column::noted(
+                "Behind",
+                "Whose requests were outstanding: shares of the outstanding request time.",
+            ),
+        ],
+        rows: blocked.long.longest.iter().map(row).collect(),
+        left_out: blocked.long.count.saturating_sub(blocked.long.longest.len() as u64),
+        detail: false,
+        whole: false,
+    }
+}
+
+fn files(blocked: &Blocked) -> Table {
+    let known: Vec<_> = blocked.files.iter().filter(|file| file.path.is_some()).collect();
+    let rows = known.iter().take(FILES).map(|file| {
+        vec![
+            Cell::Name(file.path.clone().unwrap_or_default()),
+            Cell::count(file.time_ns, Unit::Ns),
+            Cell::count(file.waits, Unit::Count),
+            Cell::count(file.longest_ns, Unit::Ns),
+            Cell::Name(file.program.clone()),
+        ]
+    });
+    Table {
+        caption: "Files that were waited for".into(),
+        columns: vec![
+            Column::new("File"),
+            Column::noted("Time", "Summed over all threads; only waits whose file is known."),
+            Column::new("Waits"),
+            Column::new("Longest"),
+            Column::noted("Mostly", "The program that waited longest for it."),
+        ],
+        rows: rows.collect(),
+        left_out: known.len().saturating_sub(FILES) as u64,
+        detail: false,
+        whole: false,
+    }
+}
+
+fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Figure> {
+    let of_programs = blocked.programs.iter().filter(|program| program.role != Kind::Kernel);
+    let names: Vec<String> = of_programs.take(DRAWN).map(BlockedProgram::full_name).collect();
+    let drawn = blocked.intervals.iter().filter(|row| (row.program as usize) < names.len());
+    let mut series: Vec<Series> = Vec::new();
+    for (name, words) in OPERATIONS {
+        let rows: Vec<_> = drawn.clone().filter(|row| row.blocked_in == name).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        series.push(Series {
+            name: words.to_owned(),
+            role: Role::Category(series.len() % 8),
+            x: rows.iter().map(|row| seconds(row.time_ns)).collect(),
+            y: rows.iter().map(|row| f64::from(row.program)).collect(),
+            low: rows.iter().map(|row| seconds(row.at_ns)).collect(),
+            high: rows.iter().map(|row| seconds(row.at_ns + row.time_ns)).collect(),
+            ..Series::default()
+        });
+    }
+    if series.is_empty() {
+        return None;
+    }
+    Some(Figure {
+        id: "blocked-timeline".into(),
+        title: "When programs were blocked".into(),
+        caption: "Each bar is a wait of one thread for storage, coloured by the operation; the longest waits of each thread."
+            .into(),
+        plot: Plot::Timeline,
+        x: Axis::time(about.length_s()),
+        y: Axis::categories("Program", names),
+        z: None,
+        series,
+        marks: Vec::new(),
+    })
+}
+
+fn notes(blocked: &Blocked) -> Vec<String> {
+    let mut notes = vec![
+        "Threads that slept uninterruptibly, on every device. A wait counts for the operation in which the thread was \
+         blocked, also if it waited for another thread's work, such as a commit of the journal."
+            .to_owned(),
+    ];
+    if blocked.intervals_beyond_cap > 0 {
+        notes.push(format!(
+            "The timeline shows the longest 16 waits of each thread; {} shorter ones are left out.",
+            Unit::Count.format(blocked.intervals_beyond_cap as f64)
+        ));
+    }
+    if blocked.threads_beyond_cap > 0 {
+        notes.push(format!(
+            "{} waits of further threads are missing: fonio follows 65,536 threads.",
+            Unit::Count.format(blocked.threads_beyond_cap as f64)
+        ));
+    }
+    notes
+}

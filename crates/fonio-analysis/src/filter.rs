@@ -7,7 +7,8 @@
 use std::io;
 
 use fonio_core::{
-    Bio, Call, DeviceId, Mark, Op, Request, RowSink, Sample, Thread, Timestamp, Wait, forward_rows,
+    Bio, BlockedCount, Call, DeviceId, Mark, Op, Request, RowSink, Sample, Thread, Timestamp, Wait,
+    forward_rows,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -218,6 +219,13 @@ impl<S: RowSink> RowSink for Filter<S> {
         Ok(())
     }
 
+    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
+        if self.in_range(row.from) && self.process_passes([Some(row.tid), None], row.from) {
+            return self.next.blocked_count(row);
+        }
+        Ok(())
+    }
+
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
         if !self.options.comms.is_empty() {
             self.threads.add(row);
@@ -261,7 +269,20 @@ mod tests {
             self.0.push(row.request_id);
             Ok(())
         }
-        ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic, settled);
+        ignore_rows!(
+            began,
+            bio,
+            link,
+            call,
+            wait,
+            blocked_count,
+            file,
+            thread,
+            sample,
+            mark,
+            diagnostic,
+            settled
+        );
     }
 
     fn passed(options: FilterOptions) -> Vec<u64> {

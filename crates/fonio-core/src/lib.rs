@@ -24,8 +24,8 @@ pub use quantity::{Quantity, QuantityError, Unit};
 pub use random::Random;
 pub use reader::TraceReader;
 pub use rows::{
-    Bio, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric, Request, Sample, Severity,
-    Thread, Wait, WaitReason,
+    Bio, BlockedCount, BlockedIn, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric,
+    Request, Sample, Severity, Thread, Wait, WaitReason,
 };
 pub use sink::RowSink;
 pub use unit_name::unit_name;

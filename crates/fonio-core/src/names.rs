@@ -1,6 +1,6 @@
 //! The names of enum values in the recording, in JSON and in filters.
 
-use crate::rows::{Content, LinkEnd, LinkKind, Metric, Severity, WaitReason};
+use crate::rows::{BlockedIn, Content, LinkEnd, LinkKind, Metric, Severity, WaitReason};
 
 macro_rules! named {
     ($($enum:ident { $($variant:ident = $name:literal),* $(,)? })*) => {$(
@@ -83,6 +83,19 @@ named! {
         Cpu = "cpu",
         Unknown = "unknown",
     }
+    BlockedIn {
+        Read = "read",
+        Write = "write",
+        Fsync = "fsync",
+        Metadata = "metadata",
+        PageFault = "page_fault",
+        SwapIn = "swap_in",
+        DirtyLimit = "dirty_limit",
+        Journal = "journal",
+        KernelThread = "kernel_thread",
+        Other = "other",
+        Unknown = "unknown",
+    }
     Severity {
         Note = "note",
         Warning = "warning",
@@ -109,6 +122,6 @@ mod tests {
 
     #[test]
     fn names_come_back_and_are_serdes() {
-        check!(Content, LinkKind, LinkEnd, Metric, WaitReason, Severity);
+        check!(Content, LinkKind, LinkEnd, Metric, WaitReason, BlockedIn, Severity);
     }
 }

@@ -223,6 +223,35 @@ pub enum WaitReason {
     Unknown,
 }
 
+/// The operation in which storage, or a lock of the kernel, blocked a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum BlockedIn {
+    /// A call that reads a file.
+    Read,
+    /// A call that writes a file.
+    Write,
+    /// A call that makes data durable: fsync, fdatasync, msync, sync_file_range, sync, syncfs.
+    Fsync,
+    /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename, unlink, …
+    Metadata,
+    /// A page fault on a mapped file, or on memory that is not there for another reason.
+    PageFault,
+    /// A page fault on memory that was swapped out.
+    SwapIn,
+    /// A write that the kernel holds back because too much memory is dirty (`balance_dirty_pages`).
+    DirtyLimit,
+    /// A wait for the file system's journal in a call other than fsync.
+    Journal,
+    /// The work of a kernel thread: write-back, commits of the journal, swapping out.
+    KernelThread,
+    /// Another system call.
+    Other,
+    /// Not known.
+    Unknown,
+}
+
 /// `waits.parquet`: one interval in which a thread did not run, because it was blocked or had no processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -236,6 +265,32 @@ pub struct Wait {
     /// The thread that ended it; `None` for an interrupt. In a thread's first interval, whose reason is
     /// [`Cpu`](WaitReason::Cpu), it is the thread that created it.
     pub waker_tid: Option<u32>,
+    /// The operation in which the thread was blocked; `None` for a wait of a launch, which does not show it.
+    pub blocked_in: Option<BlockedIn>,
+    /// The file of that operation.
+    pub file_id: Option<u32>,
+}
+
+/// `blocked_counts.parquet`: how many times, and for how long, a thread was blocked uninterruptibly in waits that have
+/// no row of their own in `waits`, because they were short or too many. Each wait is in one of the two tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct BlockedCount {
+    pub tid: u32,
+    pub blocked_in: BlockedIn,
+    /// [`Storage`](WaitReason::Storage) if the kernel counted the waits as I/O; else `Unknown`.
+    pub reason: WaitReason,
+    /// The waits ended at this instant or later …
+    pub from: Timestamp,
+    /// … and before this instant.
+    pub until: Timestamp,
+    /// Each wait was shorter than this, a power of two of microseconds, and at least half as long. The shortest class, 1
+    /// µs, begins at 0.
+    pub below: Nanos,
+    /// The number of waits.
+    pub count: u64,
+    /// The sum of their durations.
+    pub total: Nanos,
 }
 
 /// `files.parquet`: a file's name from an instant on.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::rows::{Bio, Call, Diagnostic, File, Link, Mark, Request, Sample, Thread, Wait};
+use crate::rows::{Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Request, Sample, Thread, Wait};
 use crate::units::Timestamp;
 
 /// Takes the rows of a recording. The recording writer, the analysis and the filters implement it.
@@ -26,7 +26,7 @@ use crate::units::Timestamp;
 ///         self.0.push(row.name.clone());
 ///         Ok(())
 ///     }
-///     ignore_rows!(began, request, bio, link, call, wait, file, thread, sample, diagnostic, settled);
+///     ignore_rows!(began, request, bio, link, call, wait, blocked_count, file, thread, sample, diagnostic, settled);
 /// }
 /// ```
 #[allow(missing_docs)]
@@ -39,6 +39,7 @@ pub trait RowSink {
     fn link(&mut self, row: &Link) -> io::Result<()>;
     fn call(&mut self, row: &Call) -> io::Result<()>;
     fn wait(&mut self, row: &Wait) -> io::Result<()>;
+    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()>;
     fn file(&mut self, row: &File) -> io::Result<()>;
     fn thread(&mut self, row: &Thread) -> io::Result<()>;
     fn sample(&mut self, row: &Sample) -> io::Result<()>;
@@ -96,6 +97,9 @@ macro_rules! __argument_of_row_sink {
     (wait) => {
         &$crate::Wait
     };
+    (blocked_count) => {
+        &$crate::BlockedCount
+    };
     (file) => {
         &$crate::File
     };
@@ -134,6 +138,9 @@ impl<S: RowSink + ?Sized> RowSink for &mut S {
     }
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         (**self).wait(row)
+    }
+    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
+        (**self).blocked_count(row)
     }
     fn file(&mut self, row: &File) -> io::Result<()> {
         (**self).file(row)

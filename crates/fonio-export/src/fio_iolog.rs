@@ -154,7 +154,20 @@ impl<W: Write> RowSink for FioIolog<W> {
         Ok(())
     }
 
-    ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic, settled);
+    ignore_rows!(
+        began,
+        bio,
+        link,
+        call,
+        wait,
+        blocked_count,
+        file,
+        thread,
+        sample,
+        mark,
+        diagnostic,
+        settled
+    );
 
     fn wants_bios(&self) -> bool {
         false

@@ -381,7 +381,8 @@ impl<W: Write> RowSink for PerfettoJson<W> {
         )
     }
 
-    ignore_rows!(bio, link, file, diagnostic, settled);
+    // A count has no place on the time line.
+    ignore_rows!(bio, link, blocked_count, file, diagnostic, settled);
 
     fn wants_bios(&self) -> bool {
         false

@@ -222,6 +222,8 @@ fn perfetto_json() {
             reason: WaitReason::Storage,
             request_id: Some(3),
             waker_tid: None,
+            blocked_in: None,
+            file_id: None,
         })?;
         let mark = |at, until: Option<u64>, name: &str| Mark {
             at: Timestamp(at),
@@ -306,7 +308,20 @@ impl RowSink for Collect {
         self.0.push(row.clone());
         Ok(())
     }
-    ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic, settled);
+    ignore_rows!(
+        began,
+        bio,
+        link,
+        call,
+        wait,
+        blocked_count,
+        file,
+        thread,
+        sample,
+        mark,
+        diagnostic,
+        settled
+    );
 }
 
 #[test]

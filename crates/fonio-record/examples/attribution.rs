@@ -305,7 +305,7 @@ impl RowSink for Judge {
         }
         Ok(())
     }
-    ignore_rows!(began, link, call, wait, sample, mark, diagnostic, settled);
+    ignore_rows!(began, link, call, wait, blocked_count, sample, mark, diagnostic, settled);
 }
 
 #[derive(Clone, Copy, Default)]

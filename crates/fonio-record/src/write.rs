@@ -159,7 +159,7 @@ impl RowSink for WithoutOwn<'_> {
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
         if self.is_own(row.tid) { Ok(()) } else { self.inner.bio(row) }
     }
-    forward_rows!(inner: link, call, wait, file, thread, sample, mark, diagnostic, settled);
+    forward_rows!(inner: link, call, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
     fn wants_bios(&self) -> bool {
         self.inner.wants_bios()
     }

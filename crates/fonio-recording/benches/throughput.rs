@@ -42,7 +42,7 @@ impl RowSink for Steps {
         self.steps.push(Step::Settled(before));
         Ok(())
     }
-    ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic);
+    ignore_rows!(began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic);
 }
 
 impl Steps {
@@ -80,7 +80,20 @@ impl RowSink for Nothing {
         self.0 = self.0.wrapping_add(divan::black_box(row).bytes.0);
         Ok(())
     }
-    ignore_rows!(began, bio, link, call, wait, file, thread, sample, mark, diagnostic, settled);
+    ignore_rows!(
+        began,
+        bio,
+        link,
+        call,
+        wait,
+        blocked_count,
+        file,
+        thread,
+        sample,
+        mark,
+        diagnostic,
+        settled
+    );
 }
 
 #[divan::bench(sample_count = 10)]

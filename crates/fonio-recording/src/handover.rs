@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread;
 
 use fonio_core::{
-    Bio, Call, Diagnostic, File, Link, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait,
+    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait,
 };
 
 /// Rows in a batch: about 360 KiB and 1 ms of work. Waking the other thread, which takes tens of microseconds in a virtual
@@ -86,6 +86,7 @@ enum Row {
     Link(Link),
     Call(Call),
     Wait(Wait),
+    BlockedCount(BlockedCount),
     File(File),
     Thread(Thread),
     Sample(Sample),
@@ -104,6 +105,7 @@ impl Row {
             Row::Link(row) => sink.link(row),
             Row::Call(row) => sink.call(row),
             Row::Wait(row) => sink.wait(row),
+            Row::BlockedCount(row) => sink.blocked_count(row),
             Row::File(row) => sink.file(row),
             Row::Thread(row) => sink.thread(row),
             Row::Sample(row) => sink.sample(row),
@@ -157,6 +159,9 @@ impl RowSink for Giver {
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         self.put(Row::Wait(row.clone()))
     }
+    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
+        self.put(Row::BlockedCount(*row))
+    }
     fn file(&mut self, row: &File) -> io::Result<()> {
         self.put(Row::File(row.clone()))
     }
@@ -209,7 +214,7 @@ mod tests {
         fn wants_bios(&self) -> bool {
             false
         }
-        ignore_rows!(began, request, bio, link, call, wait, file, thread, sample, diagnostic);
+        ignore_rows!(began, request, bio, link, call, wait, blocked_count, file, thread, sample, diagnostic);
     }
 
     fn marks(count: u64, sink: &mut dyn RowSink) -> io::Result<u64> {

@@ -11,6 +11,7 @@ pub enum Table {
     Links,
     Calls,
     Waits,
+    BlockedCounts,
     Files,
     Threads,
     Samples,
@@ -19,12 +20,13 @@ pub enum Table {
 
 impl Table {
     /// Every table.
-    pub const ALL: [Table; 9] = [
+    pub const ALL: [Table; 10] = [
         Table::Requests,
         Table::Bios,
         Table::Links,
         Table::Calls,
         Table::Waits,
+        Table::BlockedCounts,
         Table::Files,
         Table::Threads,
         Table::Samples,
@@ -39,6 +41,7 @@ impl Table {
             Table::Links => "links",
             Table::Calls => "calls",
             Table::Waits => "waits",
+            Table::BlockedCounts => "blocked_counts",
             Table::Files => "files",
             Table::Threads => "threads",
             Table::Samples => "samples",

@@ -13,7 +13,10 @@ use std::process::Command;
 
 use expect_test::expect;
 use fonio_core::meta::Device;
-use fonio_core::{Call, DeviceId, Link, LinkEnd, LinkKind, Meta, RowSink, Timestamp, Wait, WaitReason};
+use fonio_core::{
+    BlockedCount, BlockedIn, Call, DeviceId, Link, LinkEnd, LinkKind, Meta, Nanos, RowSink, Timestamp, Wait,
+    WaitReason,
+};
 use fonio_recording::{Writer, WriterOptions};
 use generated::Generated;
 
@@ -82,9 +85,30 @@ fn write_recording(dir: &Path) {
             .unwrap();
         let reason = WaitReason::Storage;
         writer
-            .wait(&Wait { tid: 103, began, ended, reason, request_id: Some(call_id), waker_tid: None })
+            .wait(&Wait {
+                tid: 103,
+                began,
+                ended,
+                reason,
+                request_id: Some(call_id),
+                waker_tid: None,
+                blocked_in: Some(BlockedIn::Fsync),
+                file_id,
+            })
             .unwrap();
     }
+    writer
+        .blocked_count(&BlockedCount {
+            tid: 103,
+            blocked_in: BlockedIn::Read,
+            reason: WaitReason::Storage,
+            from: Timestamp(1_000_000_000),
+            until: Timestamp(2_000_000_000),
+            below: Nanos(128_000),
+            count: 40,
+            total: Nanos(4_000_000),
+        })
+        .unwrap();
     let device = |minor, name: &str| Device {
         id: DeviceId::new(179, minor),
         name: Some(name.to_owned()),

@@ -43,7 +43,7 @@ impl RowSink for Rows {
         self.waits.push(row.clone());
         Ok(())
     }
-    ignore_rows!(began, bio, link, call, file, mark, diagnostic, settled);
+    ignore_rows!(began, bio, link, call, blocked_count, file, mark, diagnostic, settled);
 }
 
 fn data(name: &str) -> PathBuf {
@@ -129,6 +129,7 @@ fn reasons_of_waits_as_plain_text_are_read() {
     let old = read(place.path());
     let reasons: Vec<WaitReason> = old.waits.iter().map(|wait| wait.reason).collect();
     assert_eq!(reasons, WaitReason::ALL);
+    assert!(old.waits.iter().all(|wait| (wait.blocked_in, wait.file_id) == (None, None)), "added later");
 
     // Written again, the reasons are a dictionary, and the rows are the same.
     let dir = place.path().join("again");

@@ -8,8 +8,9 @@ use std::io;
 
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
-    Bio, ByteCount, Call, Content, DeviceId, Diagnostic, File, Flags, Link, LinkEnd, LinkKind, Mark, Meta,
-    Metric, Op, Request, RowSink, Sample, Sector, Severity, Thread, Timestamp, Wait, WaitReason, ignore_rows,
+    Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, Diagnostic, File, Flags, Link, LinkEnd,
+    LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity, Thread, Timestamp,
+    Wait, WaitReason, ignore_rows,
 };
 use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
 use generated::{Checked, Generated};
@@ -24,6 +25,7 @@ struct Rows {
     links: Vec<Link>,
     calls: Vec<Call>,
     waits: Vec<Wait>,
+    blocked_counts: Vec<BlockedCount>,
     files: Vec<File>,
     threads: Vec<Thread>,
     samples: Vec<Sample>,
@@ -50,6 +52,10 @@ impl RowSink for Rows {
     }
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         self.waits.push(row.clone());
+        Ok(())
+    }
+    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
+        self.blocked_counts.push(*row);
         Ok(())
     }
     fn file(&mut self, row: &File) -> io::Result<()> {
@@ -82,6 +88,7 @@ impl Rows {
         self.links.iter().try_for_each(|row| sink.link(row))?;
         self.calls.iter().try_for_each(|row| sink.call(row))?;
         self.waits.iter().try_for_each(|row| sink.wait(row))?;
+        self.blocked_counts.iter().try_for_each(|row| sink.blocked_count(row))?;
         self.files.iter().try_for_each(|row| sink.file(row))?;
         self.threads.iter().try_for_each(|row| sink.thread(row))?;
         self.samples.iter().try_for_each(|row| sink.sample(row))?;
@@ -186,8 +193,23 @@ prop_compose! {
         reason in select(WaitReason::ALL),
         request_id: Option<u64>,
         waker_tid: Option<u32>,
+        blocked_in in of(select(BlockedIn::ALL)),
+        file_id: Option<u32>,
     ) -> Wait {
-        Wait { tid, began, ended, reason, request_id, waker_tid }
+        Wait { tid, began, ended, reason, request_id, waker_tid, blocked_in, file_id }
+    }
+}
+
+prop_compose! {
+    fn blocked_count()(
+        tid: u32,
+        blocked_in in select(BlockedIn::ALL),
+        reason in select(WaitReason::ALL),
+        (from, until) in (time(), time()),
+        (below, total) in (any::<u64>().prop_map(Nanos), any::<u64>().prop_map(Nanos)),
+        count: u64,
+    ) -> BlockedCount {
+        BlockedCount { tid, blocked_in, reason, from, until, below, count, total }
     }
 }
 
@@ -259,13 +281,14 @@ prop_compose! {
         links in some(link()),
         calls in some(call()),
         waits in some(wait()),
+        blocked_counts in some(blocked_count()),
         files in some(file()),
         threads in some(thread()),
         samples in some(sample()),
         marks in some(mark()),
         diagnostics in some(diagnostic()),
     ) -> Rows {
-        Rows { requests, bios, links, calls, waits, files, threads, samples, marks, diagnostics }
+        Rows { requests, bios, links, calls, waits, blocked_counts, files, threads, samples, marks, diagnostics }
     }
 }
 
@@ -337,7 +360,7 @@ fn a_replay_is_the_direct_way() {
             self.0.push((false, row.bio_id));
             Ok(())
         }
-        ignore_rows!(began, link, call, wait, file, thread, sample, mark, diagnostic, settled);
+        ignore_rows!(began, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
         fn wants_bios(&self) -> bool {
             !self.1
         }

@@ -479,7 +479,8 @@ impl RowSink for Analyser {
         Ok(())
     }
 
-    ignore_rows!(bio, link, call, settled);
+    // Counts of short waits do not enter the figures yet.
+    ignore_rows!(bio, link, call, blocked_count, settled);
 
     fn wants_bios(&self) -> bool {
         false

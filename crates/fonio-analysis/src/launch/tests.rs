@@ -25,6 +25,8 @@ fn launch(until: u64, waits: &str) -> Option<Launch> {
             reason: WaitReason::from_name(words[2]).expect("a reason"),
             request_id: None,
             waker_tid: words.get(4).and_then(|waker| waker.parse().ok()),
+            blocked_in: None,
+            file_id: None,
         });
     }
     let meta =

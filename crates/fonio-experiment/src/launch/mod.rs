@@ -241,5 +241,18 @@ impl RowSink for Tids {
         self.0.insert(row.tid);
         Ok(())
     }
-    ignore_rows!(began, request, bio, link, call, file, thread, sample, mark, diagnostic, settled);
+    ignore_rows!(
+        began,
+        request,
+        bio,
+        link,
+        call,
+        blocked_count,
+        file,
+        thread,
+        sample,
+        mark,
+        diagnostic,
+        settled
+    );
 }

@@ -7,7 +7,9 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use fonio_core::meta::SCHEMA_VERSION;
-use fonio_core::{Bio, Call, File, Link, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait};
+use fonio_core::{
+    Bio, BlockedCount, Call, File, Link, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait,
+};
 
 use crate::schema::Row;
 use crate::sequence::Sequenced;
@@ -30,6 +32,7 @@ pub struct Recording {
     links: Option<TableFile<Link>>,
     calls: Option<TableFile<Call>>,
     waits: Option<TableFile<Wait>>,
+    blocked_counts: Option<TableFile<BlockedCount>>,
     files: Option<TableFile<File>>,
     threads: Option<TableFile<Thread>>,
     samples: Option<TableFile<Sample>>,
@@ -50,6 +53,7 @@ impl Recording {
             links: TableFile::open(dir, rows(Table::Links))?,
             calls: TableFile::open(dir, rows(Table::Calls))?,
             waits: TableFile::open(dir, rows(Table::Waits))?,
+            blocked_counts: TableFile::open(dir, rows(Table::BlockedCounts))?,
             files: TableFile::open(dir, rows(Table::Files))?,
             threads: TableFile::open(dir, rows(Table::Threads))?,
             samples: TableFile::open(dir, rows(Table::Samples))?,
@@ -77,6 +81,7 @@ impl Recording {
             Table::Links => self.links.as_ref().map(TableFile::rows),
             Table::Calls => self.calls.as_ref().map(TableFile::rows),
             Table::Waits => self.waits.as_ref().map(TableFile::rows),
+            Table::BlockedCounts => self.blocked_counts.as_ref().map(TableFile::rows),
             Table::Files => self.files.as_ref().map(TableFile::rows),
             Table::Threads => self.threads.as_ref().map(TableFile::rows),
             Table::Samples => self.samples.as_ref().map(TableFile::rows),
@@ -87,7 +92,7 @@ impl Recording {
 
     /// Gives the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples; then requests and
     /// bios interleaved by time (a bio before a request of the same instant), with `settled` marks; then links, calls,
-    /// waits; then diagnostics. Bios and links are left out if the sink does not want them.
+    /// waits, blocked counts; then diagnostics. Bios and links are left out if the sink does not want them.
     ///
     /// Memory is bounded for a recording of any size.
     ///
@@ -111,6 +116,8 @@ impl Recording {
         each(self.links.as_ref().filter(|_| bios && wanted(Table::Links)), |row| sink.link(row))?;
         each(self.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
         each(self.waits.as_ref().filter(|_| wanted(Table::Waits)), |row| sink.wait(row))?;
+        let counts = self.blocked_counts.as_ref().filter(|_| wanted(Table::BlockedCounts));
+        each(counts, |row| sink.blocked_count(row))?;
         if tables.has_diagnostics() { self.replay_diagnostics(sink) } else { Ok(()) }
     }
 

@@ -27,8 +27,8 @@ pub(super) struct TableFile<R> {
     metadata: ArrowReaderMetadata,
     /// The columns of the file to read.
     mask: ProjectionMask,
-    /// The index of each schema column among the columns that are read.
-    order: Vec<usize>,
+    /// The index of each schema column among the columns that are read; `None` if the file lacks it.
+    order: Vec<Option<usize>>,
     _row: PhantomData<R>,
 }
 
@@ -61,8 +61,9 @@ impl<R: Row> TableFile<R> {
         let options = ArrowReaderOptions::new().with_schema(file_schema);
         let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)
             .map_err(|error| RecordingError::Columns { path: path.clone(), why: error.to_string() })?;
-        let mask = ProjectionMask::roots(metadata.parquet_schema(), places.iter().copied());
-        let order = places.iter().map(|place| places.iter().filter(|other| *other < place).count()).collect();
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), places.iter().flatten().copied());
+        let before = |place: &usize| places.iter().flatten().filter(|other| *other < place).count();
+        let order = places.iter().map(|place| place.as_ref().map(before)).collect();
         let table = TableFile { path, metadata, mask, order, _row: PhantomData };
         let found = table.rows();
         match expected_rows {
@@ -182,19 +183,20 @@ impl<R: Row> Rows<'_, R> {
         self.at = 0;
         self.decoded.clear();
         let batch = guarded(|| {
-            let batch = self.batches.next().map(|batch| batch?.project(&self.table.order));
-            batch.transpose().map_err(|error| match error {
+            self.batches.next().transpose().map_err(|error| match error {
                 ArrowError::ParquetError(message) => ParquetError::General(message),
                 other => ParquetError::ArrowError(other.to_string()),
             })
         });
         let batch = batch.map_err(|source| RecordingError::Damaged { path: path(), source })?;
         let Some(batch) = batch else { return Ok(false) };
-        schema::decode(&batch, &mut self.decoded).map_err(|bad| RecordingError::Value {
-            path: path(),
-            column: bad.column,
-            row: self.decoded_before + bad.row as u64,
-            value: bad.value,
+        schema::decode(&batch, &self.table.order, &mut self.decoded).map_err(|bad| {
+            RecordingError::Value {
+                path: path(),
+                column: bad.column,
+                row: self.decoded_before + bad.row as u64,
+                value: bad.value,
+            }
         })?;
         Ok(!self.decoded.is_empty())
     }

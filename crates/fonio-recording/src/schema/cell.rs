@@ -14,7 +14,8 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int32Type, Int64Type, UInt16Type, UInt32Type};
 use fonio_core::{
-    ByteCount, Content, DeviceId, Flags, LinkEnd, LinkKind, Metric, Op, Sector, Timestamp, WaitReason,
+    BlockedIn, ByteCount, Content, DeviceId, Flags, LinkEnd, LinkKind, Metric, Nanos, Op, Sector, Timestamp,
+    WaitReason,
 };
 
 use super::BadCell;
@@ -131,6 +132,7 @@ numbers! {
     u64, Int64Type, |value| value as i64, |stored| stored as u64;
     i64, Int64Type, |value| value, |stored| stored;
     Timestamp, Int64Type, |value| value.0 as i64, |stored| Timestamp(stored as u64);
+    Nanos, Int64Type, |value| value.0 as i64, |stored| Nanos(stored as u64);
     Sector, Int64Type, |value| value.0 as i64, |stored| Sector(stored as u64);
     ByteCount, Int64Type, |value| value.0 as i64, |stored| ByteCount(stored as u64);
     u32, UInt32Type, |value| value, |stored| stored;
@@ -216,7 +218,7 @@ macro_rules! names {
     )*};
 }
 // The discriminant of a value is its index in `ALL`; a test below checks that.
-names!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason);
+names!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason, BlockedIn);
 
 impl Value for DeviceId {
     type Column = Names<DeviceId>;

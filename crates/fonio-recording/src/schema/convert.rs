@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_or_made_up() {
-        let column = |data_type| Column { name: "x", data_type, nullable: true, layout: Layout::Few };
+        let column =
+            |data_type| Column { name: "x", data_type, nullable: true, layout: Layout::Few, is_added: false };
         let floats: ArrayRef =
             Arc::new(Float64Array::from(vec![Some(3.0), None, Some(f64::NAN), Some(-1.0)]));
         let signed = convert(&floats, &column(DataType::Int32)).expect("they are whole");

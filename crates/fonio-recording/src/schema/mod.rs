@@ -7,7 +7,7 @@ mod tables;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use fonio_core::meta::SCHEMA_VERSION;
 use parquet::basic::{Compression, Encoding};
@@ -42,6 +42,8 @@ pub(crate) struct Column {
     pub data_type: DataType,
     pub nullable: bool,
     pub layout: Layout,
+    /// Recordings of older versions lack it; there, it is null.
+    pub is_added: bool,
 }
 
 /// A row type of `fonio-core` that has a table.
@@ -97,27 +99,41 @@ pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
     properties.build()
 }
 
-/// Appends the rows of a batch to `rows`. The batch has the columns of [`match_columns`], in the schema's order.
-pub(crate) fn decode<R: Row>(batch: &RecordBatch, rows: &mut Vec<R>) -> Result<(), BadCell> {
-    let columns = R::columns().into_iter().zip(batch.columns());
-    let columns: Vec<ArrayRef> =
-        columns.map(|(column, array)| convert::convert(array, &column)).collect::<Result<_, _>>()?;
+/// Appends the rows of a batch to `rows`. `places` gives the index of each column of the schema in the batch; a column
+/// without one is null.
+pub(crate) fn decode<R: Row>(
+    batch: &RecordBatch,
+    places: &[Option<usize>],
+    rows: &mut Vec<R>,
+) -> Result<(), BadCell> {
+    let columns = R::columns().into_iter().zip(places);
+    let columns = columns.map(|(column, place)| match place {
+        Some(place) => convert::convert(batch.column(*place), &column),
+        None => Ok(new_null_array(&column.data_type, batch.num_rows())),
+    });
+    let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
     R::decode(&columns, batch.num_rows(), rows)
 }
 
 /// Finds this build's columns in a file's schema, in any order and among any other columns. Returns the schema with
-/// which to read the file and, for each of our columns, its index in the file.
+/// which to read the file and, for each of our columns, its index in the file; `None` for an added column that the file
+/// lacks.
 pub(crate) fn match_columns<R: Row>(
     file_schema: &Schema,
     path: &Path,
-) -> Result<(SchemaRef, Vec<usize>), RecordingError> {
+) -> Result<(SchemaRef, Vec<Option<usize>>), RecordingError> {
     let wrong = |why: String| RecordingError::Columns { path: path.to_owned(), why };
     let mut fields = file_schema.fields().to_vec();
     let mut places = Vec::new();
     for column in R::columns() {
-        let (place, found) = file_schema
-            .column_with_name(column.name)
-            .ok_or_else(|| wrong(format!("there is no column {:?}", column.name)))?;
+        let (place, found) = match file_schema.column_with_name(column.name) {
+            Some(found) => found,
+            None if column.is_added => {
+                places.push(None);
+                continue;
+            }
+            None => return Err(wrong(format!("there is no column {:?}", column.name))),
+        };
         let data_type = if stored_type(found.data_type()) == stored_type(&column.data_type) {
             column.data_type
         } else if convert::is_whole(&column.data_type) && convert::can_be_whole(found.data_type()) {
@@ -131,7 +147,7 @@ pub(crate) fn match_columns<R: Row>(
             )));
         };
         fields[place] = Arc::new(Field::new(column.name, data_type, found.is_nullable()));
-        places.push(place);
+        places.push(Some(place));
     }
     Ok((Arc::new(Schema::new(fields)), places))
 }
@@ -188,6 +204,7 @@ mod tests {
         check::<fonio_core::Link>(&document);
         check::<fonio_core::Call>(&document);
         check::<fonio_core::Wait>(&document);
+        check::<fonio_core::BlockedCount>(&document);
         check::<fonio_core::File>(&document);
         check::<fonio_core::Thread>(&document);
         check::<fonio_core::Sample>(&document);
@@ -195,6 +212,10 @@ mod tests {
         for (flag, name) in fonio_core::Flags::NAMES {
             let row = format!("| {} | {} | {name} |", flag.0.trailing_zeros(), flag.0);
             assert!(document.contains(&row), "{row}");
+        }
+        for blocked_in in fonio_core::BlockedIn::ALL {
+            let name = format!("`{}`", blocked_in.name());
+            assert!(document.contains(&name), "{name}");
         }
         for metric in fonio_core::Metric::ALL {
             assert!(document.contains(metric.name()), "{}", metric.name());

@@ -1,20 +1,30 @@
-//! Every table of a recording, one line per column: the row's field, its type, the column's name, its layout.
+//! Every table of a recording, one line per column: the row's field, its type, the column's name, its layout. A column
+//! marked `added` is missing in recordings of older versions; it can be null, and is null in them.
 //!
 //! Changing the name, the stored type or the meaning of a column changes the schema: raise `SCHEMA_VERSION` and
 //! describe the change in `docs/recording.md`. Text and a dictionary of text are the same stored type.
 
 use arrow::array::ArrayRef;
 use fonio_core::{
-    Bio, ByteCount, Call, Content, DeviceId, File, Flags, Link, LinkEnd, LinkKind, Mark, Metric, Op, Request,
-    Sample, Sector, Thread, Timestamp, Wait, WaitReason,
+    Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, File, Flags, Link, LinkEnd, LinkKind,
+    Mark, Metric, Nanos, Op, Request, Sample, Sector, Thread, Timestamp, Wait, WaitReason,
 };
 
 use super::cell::{self, Cell};
 use super::{BadCell, Column, Layout, Row};
 use crate::Table;
 
+macro_rules! is_added {
+    () => {
+        false
+    };
+    (added) => {
+        true
+    };
+}
+
 macro_rules! tables {
-    ($($row:ident => $table:ident { $($field:ident: $cell:ty => $name:literal $layout:ident,)* })*) => {$(
+    ($($row:ident => $table:ident { $($field:ident: $cell:ty => $name:literal $layout:ident $($added:ident)?,)* })*) => {$(
         impl Row for $row {
             const TABLE: Table = Table::$table;
 
@@ -24,6 +34,7 @@ macro_rules! tables {
                     data_type: <$cell as Cell>::data_type(),
                     nullable: <$cell as Cell>::NULLABLE,
                     layout: Layout::$layout,
+                    is_added: is_added!($($added)?),
                 }),*]
             }
 
@@ -107,6 +118,18 @@ tables! {
         reason: WaitReason => "reason" Few,
         request_id: Option<u64> => "request_id" Near,
         waker_tid: Option<u32> => "waker_tid" Few,
+        blocked_in: Option<BlockedIn> => "blocked_in" Few added,
+        file_id: Option<u32> => "file_id" Few added,
+    }
+    BlockedCount => BlockedCounts {
+        tid: u32 => "tid" Few,
+        blocked_in: BlockedIn => "blocked_in" Few,
+        reason: WaitReason => "reason" Few,
+        from: Timestamp => "from_ns" Near,
+        until: Timestamp => "until_ns" Near,
+        below: Nanos => "below_ns" Few,
+        count: u64 => "count" Few,
+        total: Nanos => "total_ns" Near,
     }
     File => Files {
         file_id: u32 => "file_id" Near,

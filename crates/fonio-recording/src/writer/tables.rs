@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use fonio_core::{
-    Bio, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Severity, Thread, Timestamp,
-    Wait, ignore_rows,
+    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Severity, Thread,
+    Timestamp, Wait, ignore_rows,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
@@ -34,6 +34,7 @@ pub(super) struct TableSet {
     links: TableWriter<Link>,
     calls: TableWriter<Call>,
     waits: TableWriter<Wait>,
+    blocked_counts: TableWriter<BlockedCount>,
     files: TableWriter<File>,
     threads: TableWriter<Thread>,
     samples: TableWriter<Sample>,
@@ -58,6 +59,7 @@ impl TableSet {
             links: TableWriter::create(dir)?,
             calls: TableWriter::create(dir)?,
             waits: TableWriter::create(dir)?,
+            blocked_counts: TableWriter::create(dir)?,
             files: TableWriter::create(dir)?,
             threads: TableWriter::create(dir)?,
             samples: TableWriter::create(dir)?,
@@ -80,6 +82,7 @@ impl TableSet {
             self.links.incomplete(),
             self.calls.incomplete(),
             self.waits.incomplete(),
+            self.blocked_counts.incomplete(),
             self.files.incomplete(),
             self.threads.incomplete(),
             self.samples.incomplete(),
@@ -113,6 +116,7 @@ impl TableSet {
         self.links.write_out()?;
         self.calls.write_out()?;
         self.waits.write_out()?;
+        self.blocked_counts.write_out()?;
         self.files.write_out()?;
         self.threads.write_out()?;
         self.samples.write_out()?;
@@ -124,7 +128,8 @@ impl TableSet {
         self.bios.close()?;
         self.links.close()?;
         self.calls.close()?;
-        self.waits.close()
+        self.waits.close()?;
+        self.blocked_counts.close()
     }
 
     fn close_rest(&mut self) -> Result<(), RecordingError> {
@@ -140,6 +145,7 @@ impl TableSet {
             + self.links.unwritten_bytes()
             + self.calls.unwritten_bytes()
             + self.waits.unwritten_bytes()
+            + self.blocked_counts.unwritten_bytes()
             + self.files.unwritten_bytes()
             + self.threads.unwritten_bytes()
             + self.samples.unwritten_bytes()
@@ -194,6 +200,7 @@ impl TableSet {
             self.links.written(),
             self.calls.written(),
             self.waits.written(),
+            self.blocked_counts.written(),
             self.files.written(),
             self.threads.written(),
             self.samples.written(),
@@ -224,6 +231,10 @@ impl RowSink for TableSet {
     }
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         let pushed = self.waits.push(row)?;
+        self.look_at_room(pushed)
+    }
+    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
+        let pushed = self.blocked_counts.push(row)?;
         self.look_at_room(pushed)
     }
     fn file(&mut self, row: &File) -> io::Result<()> {

@@ -272,5 +272,5 @@ impl RowSink for Checked {
         self.settled = before.0;
         Ok(())
     }
-    ignore_rows!(began, link, call, wait, file, thread, sample, mark, diagnostic);
+    ignore_rows!(began, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic);
 }

@@ -418,6 +418,8 @@ impl WaitTree {
                     Waker::Thread(tid) => Some(tid),
                     Waker::Interrupt(_) => None,
                 }),
+                blocked_in: None,
+                file_id: None,
             })?;
         }
         Ok(())

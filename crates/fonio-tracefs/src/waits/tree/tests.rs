@@ -98,7 +98,20 @@ impl RowSink for Shown {
         self.0 += "\n";
         Ok(())
     }
-    ignore_rows!(began, request, bio, link, call, file, thread, sample, mark, diagnostic, settled);
+    ignore_rows!(
+        began,
+        request,
+        bio,
+        link,
+        call,
+        blocked_count,
+        file,
+        thread,
+        sample,
+        mark,
+        diagnostic,
+        settled
+    );
 }
 
 fn check(script: &str, expected: Expect) {

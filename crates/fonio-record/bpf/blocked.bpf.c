@@ -73,6 +73,7 @@ struct task_struct {
 	int on_cpu;
 	u32 pid;
 	u32 tgid;
+	char comm[16];
 	unsigned int in_iowait : 1;
 	struct files_struct *files;
 } KERNEL;
@@ -91,7 +92,7 @@ enum { TASK_UNINTERRUPTIBLE = 2, TASK_NOLOAD = 0x400, PF_KTHREAD = 0x200000 };
 enum { TS_COMPAT = 2 };
 
 // The layout of all that follows is repeated in src/blocked/layout.rs.
-enum { STACK_MAX = 32, WAKER_STACK_MAX = 24 };
+enum { STACK_MAX = 32, WAKER_STACK_MAX = 24, COMM_MAX = 16 };
 enum { NO_CALL = -1, COMPAT_CALL = -2, KERNEL_THREAD = -3, NO_REGISTERS = -4 };
 enum { IOWAIT = 1, BEGAN_BEFORE = 2, HAS_FILE = 4, KTHREAD = 8 };
 
@@ -130,6 +131,10 @@ struct short_key {
 struct short_sum {
 	u64 count;
 	u64 total_ns;
+	// The thread's process and name at the first of these waits.
+	u32 tgid;
+	u32 zero;
+	char comm[COMM_MAX];
 };
 
 struct long_wait {
@@ -147,6 +152,7 @@ struct long_wait {
 	s32 stack_bytes;
 	s32 waker_stack_bytes;
 	u32 zero;
+	char comm[COMM_MAX];
 	u64 stack[STACK_MAX];
 	u64 waker_stack[WAKER_STACK_MAX];
 };
@@ -345,6 +351,7 @@ INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call
 	wait->call = call;
 	wait->flags = flags;
 	wait->zero = 0;
+	read_kernel(wait->comm, sizeof(wait->comm), task->comm);
 	wait->stack_bytes = task_stack(task, wait->stack, sizeof(wait->stack), 0);
 	// The idle thread of a processor wakes others only in interrupts.
 	wait->waker_stack_bytes = 0;
@@ -406,7 +413,8 @@ int woken(u64 *ctx)
 	};
 	struct short_sum *sum = map_lookup(&short_waits, &key);
 	if (!sum) {
-		struct short_sum none = {};
+		struct short_sum none = { .tgid = task->tgid };
+		read_kernel(none.comm, sizeof(none.comm), task->comm);
 		// Another processor may have added it meanwhile.
 		map_update(&short_waits, &key, &none, UPDATE_NOEXIST);
 		sum = map_lookup(&short_waits, &key);

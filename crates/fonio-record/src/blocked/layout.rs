@@ -5,6 +5,8 @@ use std::mem::{offset_of, size_of};
 /// The most addresses of a thread's stack, and of its waker's.
 const STACK_MAX: usize = 32;
 const WAKER_STACK_MAX: usize = 24;
+/// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
+pub(super) const COMM_MAX: usize = 16;
 
 /// What stands in place of a system call's number.
 pub(super) const NO_CALL: i32 = -1;
@@ -54,6 +56,9 @@ pub(super) struct ShortKey {
 pub(super) struct ShortSum {
     pub count: u64,
     pub total_ns: u64,
+    pub tgid: u32,
+    pub zero: u32,
+    pub comm: [u8; COMM_MAX],
 }
 
 /// A long wait.
@@ -73,14 +78,15 @@ pub(super) struct LongWait {
     stack_bytes: i32,
     waker_stack_bytes: i32,
     zero: u32,
+    pub comm: [u8; COMM_MAX],
     stack: [u64; STACK_MAX],
     waker_stack: [u64; WAKER_STACK_MAX],
 }
 
 const _: () = assert!(size_of::<Settings>() == 24 && size_of::<Counters>() == 40);
-const _: () = assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 16);
-const _: () = assert!(size_of::<LongWait>() == 64 + 8 * (STACK_MAX + WAKER_STACK_MAX));
-const _: () = assert!(offset_of!(LongWait, stack) == 64);
+const _: () = assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 40);
+const _: () = assert!(size_of::<LongWait>() == 80 + 8 * (STACK_MAX + WAKER_STACK_MAX));
+const _: () = assert!(offset_of!(LongWait, stack) == 80);
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for Settings {}
@@ -137,6 +143,7 @@ pub(super) mod tests {
             stack_bytes: 8 * stack.len() as i32,
             waker_stack_bytes: 8 * waker_stack.len() as i32,
             zero: 0,
+            comm: [0; COMM_MAX],
             stack: [0; STACK_MAX],
             waker_stack: [0; WAKER_STACK_MAX],
         };

@@ -14,8 +14,10 @@
 
 mod calls;
 mod layout;
+mod names;
 mod open;
 mod place;
+mod recorded;
 mod shedding;
 mod short;
 mod unavailable;
@@ -29,8 +31,11 @@ use fonio_tracefs::ring_buffer::Inode;
 
 use crate::machine::{Machine, read_text};
 use layout::{BEGAN_BEFORE, Counters, LongWait, Settings, ShortKey, ShortSum};
+pub(crate) use names::ThreadNames;
 use place::{Place, Places};
+pub(crate) use recorded::{BlockedCapture, CapturedWaits};
 pub(crate) use short::ShortWaits;
+use short::Sum;
 pub(crate) use unavailable::Unavailable;
 
 /// The compiled program. `cargo xtask assets` makes it.
@@ -75,6 +80,7 @@ pub(crate) struct Lost {
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub short: ShortWaits,
+    pub names: ThreadNames,
     pub lost: Lost,
     /// The greatest threshold that was in force.
     pub threshold_max: Nanos,
@@ -94,6 +100,8 @@ pub(crate) struct BlockedProbe {
     places: Places,
     now_set: Settings,
     short: ShortWaits,
+    /// The threads seen.
+    pub(crate) names: ThreadNames,
     /// When the present period began.
     period_began: Timestamp,
     /// The counts of earlier periods do not change any more, and have not been taken.
@@ -150,6 +158,7 @@ impl BlockedProbe {
             places: Places::from_kallsyms(&read_text(&machine.proc("kallsyms")).unwrap_or_default()),
             now_set: Settings::default(),
             short: ShortWaits::default(),
+            names: ThreadNames::default(),
             period_began: Timestamp(0),
             is_ripe: false,
             looked: (Timestamp(0), 0),
@@ -215,6 +224,7 @@ impl BlockedProbe {
     fn take_long(&mut self, give: &mut dyn FnMut(BlockedWait)) {
         while let Some(record) = self.long_waits.next() {
             if let Some(wait) = LongWait::read(&record) {
+                self.names.note(wait.tid, wait.tgid, wait.comm);
                 give(blocked_wait(&wait, &self.places.of(&wait)));
             }
         }
@@ -229,7 +239,8 @@ impl BlockedProbe {
             // An iteration can show an entry twice while others are added. It is removed once.
             let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
             if self.short_waits.remove(&key).is_ok() {
-                self.short.add(key, sum);
+                self.short.add(key, Sum { count: sum.count, total_ns: sum.total_ns });
+                self.names.note(key.tid, sum.tgid, sum.comm);
             }
         }
     }
@@ -293,6 +304,7 @@ impl BlockedProbe {
         }
         Finished {
             short: self.short,
+            names: self.names,
             lost,
             threshold_max: Nanos(self.threshold_max_ns),
             without_symbols: self.places.is_empty(),

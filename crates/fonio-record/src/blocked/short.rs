@@ -8,7 +8,7 @@ use std::io;
 use fonio_core::{BlockedCount, BlockedIn, Nanos, RowSink, Timestamp, WaitReason};
 use rustc_hash::FxHashMap;
 
-use super::layout::{IOWAIT, ShortKey, ShortSum};
+use super::layout::{IOWAIT, ShortKey};
 use super::place;
 
 /// The most sums: 12 MB at 48 bytes each.
@@ -24,6 +24,13 @@ struct Key {
     class: u8,
 }
 
+/// The count and the sum of waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub count: u64,
+    pub total_ns: u64,
+}
+
 /// The sums of waits without rows.
 #[derive(Debug)]
 pub(crate) struct ShortWaits {
@@ -31,7 +38,7 @@ pub(crate) struct ShortWaits {
     slots: Vec<Timestamp>,
     /// The number of periods in a slot.
     width: u32,
-    sums: FxHashMap<Key, ShortSum>,
+    sums: FxHashMap<Key, Sum>,
     sums_max: usize,
     /// Waits that found no place.
     beyond: u64,
@@ -52,7 +59,7 @@ impl ShortWaits {
     }
 
     /// Adds the sum of a period.
-    pub(super) fn add(&mut self, key: ShortKey, sum: ShortSum) {
+    pub(super) fn add(&mut self, key: ShortKey, sum: Sum) {
         let is_iowait = u32::from(key.flags) & IOWAIT != 0;
         let reason = if is_iowait { WaitReason::Storage } else { WaitReason::Unknown };
         self.add_to(key.period, (key.tid, place::operation_of_call(key.call), reason, key.class), sum);
@@ -65,7 +72,7 @@ impl ShortWaits {
         (tid, blocked_in, reason): (u32, BlockedIn, WaitReason),
         lasted: Nanos,
     ) {
-        let sum = ShortSum { count: 1, total_ns: lasted.0 };
+        let sum = Sum { count: 1, total_ns: lasted.0 };
         self.add_to(period, (tid, blocked_in, reason, class_of(lasted)), sum);
     }
 
@@ -73,7 +80,7 @@ impl ShortWaits {
         &mut self,
         period: u32,
         (tid, blocked_in, reason, class): (u32, BlockedIn, WaitReason, u8),
-        sum: ShortSum,
+        sum: Sum,
     ) {
         let key = |width| Key { slot: period / width, tid, blocked_in, reason, class };
         while self.sums.len() >= self.sums_max && !self.sums.contains_key(&key(self.width)) {
@@ -114,7 +121,7 @@ impl ShortWaits {
 
     /// Writes the rows in the order of their beginnings.
     pub(crate) fn write(&self, ended: Timestamp, sink: &mut dyn RowSink) -> io::Result<()> {
-        let mut sums: Vec<(Key, ShortSum)> = self.sums.iter().map(|(key, sum)| (*key, *sum)).collect();
+        let mut sums: Vec<(Key, Sum)> = self.sums.iter().map(|(key, sum)| (*key, *sum)).collect();
         sums.sort_unstable_by_key(|(key, _)| *key);
         for (key, sum) in sums {
             let slot = key.slot as usize;
@@ -187,7 +194,7 @@ mod tests {
     fn periods_are_joined_when_there_are_too_many_sums() {
         let mut short = ShortWaits { sums_max: 4, ..ShortWaits::default() };
         let key = |period, tid| ShortKey { period, tid, call: -1, flags: 1, class: 3, zero: 0 };
-        let sum = ShortSum { count: 2, total_ns: 10_000 };
+        let sum = Sum { count: 2, total_ns: 10_000 };
         for period in 0..8 {
             short.begin(period, Timestamp(u64::from(period) * 10));
             short.add(key(period, 7), sum);

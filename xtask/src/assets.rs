@@ -1,4 +1,4 @@
-//! `cargo xtask assets`: bundles the script and the style of the HTML report.
+//! `cargo xtask assets`: bundles the script and the style of the HTML report, and compiles the BPF programs.
 //!
 //! The bundle is part of the repository, so that compiling fonio needs neither npm nor a network. The lock file pins
 //! the packages, and the same packages give the same bytes.
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{process, tools};
+use crate::{bpf, process, tools};
 
 /// The sources of the bundle, from the top of the repository.
 const WEB: &str = "crates/fonio-report/web";
@@ -20,11 +20,28 @@ const SOURCES: [&str; 5] = [".npmrc", "build.mjs", "package.json", "package-lock
 /// The files of the bundle, in `dist`.
 const BUNDLE: [&str; 3] = ["LICENSES.txt", "report.css", "report.js"];
 
-/// Bundles the sources, and replaces the bundle in the repository.
+/// Makes the named assets, or all of them, and replaces them in the repository.
 pub fn run(arguments: &[String]) -> Result<()> {
-    if let Some(unknown) = arguments.first() {
-        bail!("`{unknown}` is not an option; the command takes none");
+    if let Some(unknown) = arguments.iter().find(|word| !["report", "bpf"].contains(&word.as_str())) {
+        bail!("`{unknown}` is not an asset; there are `report` and `bpf`");
     }
+    let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|word| word == name);
+    if wanted("bpf") {
+        tools::ensure(&[tools::BPF])?;
+        for (name, bytes) in bpf::compile()? {
+            let path = process::root().join(bpf::FOLDER).join(&name);
+            fs::write(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+            println!("{}/{name}: {} KiB", bpf::FOLDER, bytes.len().div_ceil(1024));
+        }
+    }
+    if wanted("report") {
+        replace_bundle()?;
+    }
+    Ok(())
+}
+
+/// Bundles the sources, and replaces the bundle in the repository.
+fn replace_bundle() -> Result<()> {
     tools::ensure(&[tools::ASSETS])?;
     let dist = process::root().join(WEB).join("dist");
     fs::create_dir_all(&dist).with_context(|| format!("cannot create {}", dist.display()))?;

@@ -3,6 +3,7 @@
 
 mod assets;
 mod bench_fuse;
+mod bpf;
 #[cfg(feature = "results")]
 mod compare_bench;
 mod demo;
@@ -60,7 +61,8 @@ cargo xtask COMMAND
   lab         `lab test`: measure what guests with Debian's kernels promise (one hour): [repeatable] [mixed] [model] [equal]
               [system]
   stacks      measure what `paper` asks for, in the guest that `paper` starts; not for people
-  assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm)
+  assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm), and compile
+              the BPF programs, after a change in crates/fonio-record/bpf (clang-14): [report] [bpf]
   setup       install the programs that the other commands need, or print the command that does
   help        print this text
 ";

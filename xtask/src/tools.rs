@@ -28,6 +28,12 @@ pub const ASSETS: &[Tool] = &[
     tool("npm", "npm", "the script of the HTML report"),
 ];
 
+/// For compiling the BPF programs. Other versions of clang make other objects.
+pub const BPF: &[Tool] = &[
+    tool("clang-14", "clang-14", "the BPF programs of the recorder"),
+    tool("llvm-strip-14", "llvm-14", "the BPF programs of the recorder"),
+];
+
 /// For the tests: libFuzzer is C++; the tests run the others.
 pub const TEST: &[Tool] = &[
     tool("c++", "g++", "the fuzz targets"),
@@ -84,7 +90,7 @@ pub const SYSTEM_GUEST: &[Tool] = &[
 ];
 
 /// All groups.
-pub const ALL: &[&[Tool]] = &[BUILD, ASSETS, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, SYSTEM_GUEST];
+pub const ALL: &[&[Tool]] = &[BUILD, ASSETS, BPF, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, SYSTEM_GUEST];
 
 /// Installs missing programs with apt as root; otherwise fails with the exact command line that would install them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {

@@ -13,6 +13,7 @@ use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDec
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::blocked::{BlockedCapture, BlockedProbe, CapturedWaits, Unavailable};
 use crate::command::Command;
 use crate::files::Files;
 use crate::idle::{IdleWatch, SAMPLE_EVERY};
@@ -49,6 +50,8 @@ pub(crate) struct Captured {
     /// The lost block events, and the lost scheduler events.
     pub missed: Missed,
     pub waits_missed: Missed,
+    /// The blocked threads, or why they were not recorded, if that was asked for.
+    pub blocked: Option<Result<CapturedWaits, Unavailable>>,
     pub cpu: Duration,
 }
 
@@ -163,6 +166,7 @@ struct Running<'a> {
     capture: &'a Capture<'a>,
     block: Feed<'a>,
     waits: Option<Feed<'a>>,
+    blocked: Option<Result<BlockedCapture, Unavailable>>,
     monitor: Option<Monitor>,
     threads: Threads,
     files: Files,
@@ -183,9 +187,10 @@ impl Capture<'_> {
         &self,
         block: Feed<'_>,
         waits: Option<Feed<'_>>,
+        blocked: Option<Result<BlockedProbe, Unavailable>>,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
-        let mut running = self.begin(block, waits, progress)?;
+        let mut running = self.begin(block, waits, blocked, progress)?;
         let stopped_by = running.watch(progress)?;
         let ended = running.switch_off()?;
         running.settle_command(stopped_by, ended);
@@ -197,6 +202,7 @@ impl Capture<'_> {
         &'a self,
         block: Feed<'a>,
         waits: Option<Feed<'a>>,
+        blocked: Option<Result<BlockedProbe, Unavailable>>,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Running<'a>, RecordError> {
         let monitor = self.options.sample_interval.map(|_| Monitor::new(self.machine));
@@ -210,6 +216,7 @@ impl Capture<'_> {
             waits.instance.follow(own_tid())?;
             waits.instance.switch(true)?;
         }
+        let blocked = blocked.map(|probe| probe.and_then(|probe| BlockedCapture::begin(probe, began)));
         let command = Command::start(self.options)?;
         if let Some(command) = &command {
             threads.add(command.pid());
@@ -227,6 +234,7 @@ impl Capture<'_> {
             capture: self,
             block,
             waits,
+            blocked,
             monitor,
             threads,
             files: Files::default(),
@@ -343,6 +351,9 @@ impl Running<'_> {
     fn drain(&mut self) -> Result<Drained, RecordError> {
         let seen = (&mut self.threads, &mut self.files);
         let drained = self.capture.drain(&mut self.block.store, self.waits.as_mut(), seen)?;
+        if let Some(Ok(blocked)) = &mut self.blocked {
+            blocked.drain(now(), &mut self.threads, &mut self.files);
+        }
         // Files first: many exist only for a moment.
         self.files.look_up(self.capture.machine);
         self.threads.look_up(self.capture.machine);
@@ -384,6 +395,10 @@ impl Running<'_> {
         stopped_by: StopReason,
         ended: Timestamp,
     ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
+        let blocked = self.blocked.take().map(|blocked| {
+            let (machine, threads, files) = (self.capture.machine, &mut self.threads, &mut self.files);
+            blocked.map(|blocked| blocked.finish(ended, machine, threads, files))
+        });
         self.drain()?;
         self.files.look_again(self.capture.machine);
         if let Some(monitor) = &mut self.monitor {
@@ -410,6 +425,7 @@ impl Running<'_> {
             quiet_since: self.quiet_since,
             missed,
             waits_missed: waits_missed.unwrap_or_default(),
+            blocked,
             cpu,
         };
         Ok((captured, pages, waits_pages))

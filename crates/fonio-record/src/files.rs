@@ -98,7 +98,8 @@ impl Files {
         }
     }
 
-    fn see(&mut self, inode: Inode) {
+    /// Notes a file, which is then looked up.
+    pub(crate) fn see(&mut self, inode: Inode) {
         // Mostly it is the same file as before.
         if self.last == Some(inode) {
             return;
@@ -175,6 +176,12 @@ impl Files {
         if !is_same && known.names.len() < NAMES_MAX {
             known.names.push(Named { at: now(), path, content });
         }
+    }
+
+    /// When a file with this number was deleted last before `at`; 0 if that was not seen.
+    pub(crate) fn freed_before(&self, inode: Inode, at: Timestamp) -> Timestamp {
+        let freed = self.known.get(&inode).map_or(&[][..], |known| &known.freed);
+        freed.iter().rev().find(|freed| **freed <= at).copied().unwrap_or_default()
     }
 
     /// The names of a file, in order of time.

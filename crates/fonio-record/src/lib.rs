@@ -5,6 +5,7 @@
 //! the end it writes the recording. [`status()`] reads sysfs and procfs for less than a second, needs no root and
 //! writes nothing.
 
+mod blocked;
 mod capture;
 mod command;
 mod error;

@@ -28,6 +28,9 @@ pub struct RecordOptions {
     pub setting: CommandSetting,
     /// Also record when and why the command's threads, and those of its descendants, were blocked.
     pub waits: bool,
+    /// Also record which threads of the machine storage or a lock of the kernel blocked, by BPF. Does nothing where the
+    /// command's threads are followed (`waits`, `until_idle`).
+    pub blocked: bool,
     /// Also record to which file each request belongs, the kind of data, and which thread caused it.
     pub files: bool,
     /// End the capture when the command has become quiet, and end the command then. Records waits too.
@@ -56,6 +59,7 @@ impl RecordOptions {
             told_command: None,
             setting: CommandSetting::default(),
             waits: false,
+            blocked: true,
             files: true,
             until_idle: None,
             buffer: ByteCount(256 << 20),

@@ -14,7 +14,9 @@ use fonio_trace::assembler::AssemblerOptions;
 use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder};
 use fonio_tracefs::waits::Completions;
 use fonio_tracefs::whose::Attribution;
+use rustc_hash::FxHashSet;
 
+use crate::blocked::{BlockedProbe, BlockedWait, Unavailable};
 use crate::capture::{Capture, Captured, Feed, cpu_time};
 use crate::lost::Losses;
 use crate::machine::Machine;
@@ -87,6 +89,8 @@ struct Prepared<'a> {
     block: (Instance, PageStore),
     /// The instance, store and decoder for waits, if they are recorded.
     waits: Option<(Instance, PageStore, SchedDecoder)>,
+    /// The programs that record which threads are blocked, or why they cannot.
+    blocked: Option<Result<BlockedProbe, Unavailable>>,
     /// Dropped after the instances: they must be removed before tracefs is unmounted.
     tracefs: Tracefs,
 }
@@ -147,6 +151,7 @@ impl<'a> Prepared<'a> {
         } else {
             None
         };
+        let blocked = (options.blocked && waits.is_none()).then(|| BlockedProbe::load(&machine));
         Ok(Prepared {
             options,
             machine,
@@ -158,6 +163,7 @@ impl<'a> Prepared<'a> {
             watched,
             block,
             waits,
+            blocked,
             tracefs,
         })
     }
@@ -175,6 +181,7 @@ impl<'a> Prepared<'a> {
             watched,
             block,
             waits,
+            blocked,
             tracefs,
         } = self;
         let devices: Vec<Device> = watched.named().iter().filter_map(|&id| machine.device(id)).collect();
@@ -197,7 +204,7 @@ impl<'a> Prepared<'a> {
         let waits_feed = waits_instance.as_ref().zip(waits_store);
         let waits_feed = waits_feed.map(|(instance, store)| Feed { instance, store });
         let (captured, pages, waits_pages) =
-            capture.run(Feed { instance: &instance, store }, waits_feed, progress)?;
+            capture.run(Feed { instance: &instance, store }, waits_feed, blocked, progress)?;
         drop(instance);
         drop(waits_instance);
         drop(tracefs);
@@ -245,7 +252,10 @@ impl Taken<'_> {
         let cpu_began = cpu_time();
         let mut writer = self.writer().map_err(|error| self.not_finished(error))?;
         self.write_what_was_beside(beside, &mut writer).map_err(|source| self.not_written(source))?;
-        let completions = self.waits.as_ref().map(|_| RefCell::default());
+        let completions = match &self.captured.blocked {
+            Some(Ok(blocked)) => Some(RefCell::new(Completions::before_wake_ups(blocked.wake_ups()))),
+            _ => self.waits.as_ref().map(|_| RefCell::default()),
+        };
         let spill_failed = pages.spill_failed.as_ref().map(ToString::to_string);
         let mut assembled = self.write_requests(pages, completions.as_ref(), &mut writer, progress)?;
         let mut remarks = std::mem::take(&mut assembled.remarks);
@@ -262,6 +272,7 @@ impl Taken<'_> {
             let message = format!("{own_rows} requests and bios of the spill file were left out");
             remarks.push(("own-requests", message, own_rows));
         }
+        remarks.extend(self.blocked_remarks());
         remarks
             .extend(self.write_waits(completions, &mut writer).map_err(|source| self.not_written(source))?);
         for remark in remarks {
@@ -355,12 +366,15 @@ impl Taken<'_> {
         let mut reader = CaptureReader::new(layout, decoder, pages, &self.captured, &self.signals, progress)
             .noting(completions)
             .followed_by(follower);
-        let mut sink = WithoutOwn { inner: writer, own_tid, completions, left_out: 0 };
+        let mut sink =
+            WithoutOwn { inner: writer, own_tid, completions, named: FxHashSet::default(), left_out: 0 };
+        let mut file_ids = Vec::new();
         let mut remarks = Vec::new();
         let assembled = if self.files.is_some() {
             let mut sink = WithFiles::new(&mut sink, &attribution, &self.captured.files, self.captured.began);
             let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
             remarks.extend(sink.beyond());
+            file_ids = self.files_of_waits(&mut sink).map_err(|source| self.not_written(source))?;
             assembled.map(|mut meta| {
                 if sink.mixed > 0 {
                     meta.assembly.insert(MIXED_REQUESTS.to_owned(), sink.mixed);
@@ -374,9 +388,33 @@ impl Taken<'_> {
             0 | 1 => self.not_written(source),
             _ => RecordError::Aborted,
         })?;
+        if let (Some(Ok(blocked)), Some(completions)) = (&self.captured.blocked, completions) {
+            let span = (self.captured.began, self.captured.ended);
+            let threads = (&self.captured.threads, &sink.named);
+            blocked
+                .write(span, &file_ids, &completions.borrow(), threads, &mut *sink.inner)
+                .map_err(|source| self.not_written(source))?;
+        }
         let own_rows = sink.left_out;
         let events = reader.events;
         Ok(Assembled { meta, events, own_rows, losses: reader.into_losses(), remarks })
+    }
+
+    /// The rows of `files` of the waits, in their order.
+    fn files_of_waits(&self, sink: &mut WithFiles<'_>) -> io::Result<Vec<Option<u32>>> {
+        let Some(Ok(blocked)) = &self.captured.blocked else { return Ok(Vec::new()) };
+        let file_id =
+            |wait: &BlockedWait| wait.inode.map(|inode| sink.file_at(inode, wait.began)).transpose();
+        blocked.waits.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
+    }
+
+    /// What the user should know about the recording of blocked threads.
+    fn blocked_remarks(&self) -> Vec<Remark> {
+        match &self.captured.blocked {
+            Some(Ok(blocked)) => blocked.remarks(),
+            Some(Err(unavailable)) => vec![("no-blocked-waits", unavailable.to_string(), 1)],
+            None => Vec::new(),
+        }
     }
 
     /// Writes why threads waited, if that was recorded. Returns remarks on what is missing.

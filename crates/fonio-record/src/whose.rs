@@ -6,7 +6,7 @@ use std::io;
 use fonio_core::{
     Batch, Bio, Content, File, Link, LinkEnd, LinkKind, Op, Request, RowSink, Thread, Timestamp, forward_rows,
 };
-use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent};
+use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode};
 use fonio_tracefs::whose::{Attribution, FileKey, Whose};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -120,6 +120,8 @@ pub(crate) struct WithFiles<'a> {
     files: &'a Files,
     began: Timestamp,
     listed: FxHashMap<FileKey, Listed>,
+    /// The listed files with each inode number, with the deletion before them.
+    by_inode: FxHashMap<Inode, Vec<(Timestamp, u32)>>,
     /// The bytes of open requests by owner, in the order in which the bios came.
     requests: FxHashMap<u64, Vec<(Owner, u64)>>,
     /// Requests with bios of several files, or for several threads.
@@ -141,6 +143,7 @@ impl<'a> WithFiles<'a> {
             files,
             began,
             listed: FxHashMap::default(),
+            by_inode: FxHashMap::default(),
             requests: FxHashMap::default(),
             mixed: 0,
             files_beyond: 0,
@@ -165,6 +168,17 @@ impl<'a> WithFiles<'a> {
             (content, _) => content,
         };
         Ok(Owner { file_id: listed.map(|listed| listed.id), cause: whose.cause, content })
+    }
+
+    /// The number of the file that had this inode number at an instant; at the first use, writes its rows.
+    pub(crate) fn file_at(&mut self, inode: Inode, at: Timestamp) -> io::Result<Option<u32>> {
+        let freed = self.files.freed_before(inode, at);
+        let known = self.by_inode.get(&inode).into_iter().flatten();
+        let last = known.filter(|(after, _)| (freed..=at).contains(after)).max();
+        if let Some((_, id)) = last {
+            return Ok(Some(*id));
+        }
+        Ok(self.listed(&FileKey { inode, after: freed })?.map(|listed| listed.id))
     }
 
     /// The number of a file; at the first use, writes its rows.
@@ -199,6 +213,7 @@ impl<'a> WithFiles<'a> {
             self.inner.file(&row(from, None, Content::Data))?;
         }
         self.listed.insert(*file, listed);
+        self.by_inode.entry(file.inode).or_default().push((file.after, id));
         Ok(Some(listed))
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, Bio, ByteCount, Request, RowSink, Timestamp, TraceReader, forward_rows};
+use fonio_core::{Batch, Bio, ByteCount, Request, RowSink, Thread, Timestamp, TraceReader, forward_rows};
 use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, RingBufferReader};
 use fonio_tracefs::waits::Completions;
+use rustc_hash::FxHashSet;
 
 use crate::Progress;
 use crate::capture::Captured;
@@ -133,6 +134,8 @@ pub(crate) struct WithoutOwn<'a> {
     pub inner: &'a mut dyn RowSink,
     pub own_tid: Option<u32>,
     pub completions: Option<&'a RefCell<Completions>>,
+    /// The threads that have a row.
+    pub named: FxHashSet<u32>,
     /// Number of rows left out.
     pub left_out: u64,
 }
@@ -159,7 +162,11 @@ impl RowSink for WithoutOwn<'_> {
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
         if self.is_own(row.tid) { Ok(()) } else { self.inner.bio(row) }
     }
-    forward_rows!(inner: link, call, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.named.insert(row.tid);
+        self.inner.thread(row)
+    }
+    forward_rows!(inner: link, call, wait, blocked_count, file, sample, mark, diagnostic, settled);
     fn wants_bios(&self) -> bool {
         self.inner.wants_bios()
     }

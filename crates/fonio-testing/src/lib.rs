@@ -72,6 +72,8 @@ needs! {
     Guests "guests" "QEMU for x86-64 is installed, and Debian's archive can be reached."
     Node "node" "The program node is installed."
     Npm "npm" "The program npm is installed, and its registry can be reached."
+    Clang "clang" "The programs clang-14 and llvm-strip-14 are installed."
+    Bpf "bpf" "The kernel describes its types and takes BPF programs (Linux 5.15 or later)."
     Duckdb "duckdb" "A Python interpreter has DuckDB's package."
     Shared "shared" "The real traces lie beside the repository."
     PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone."
@@ -103,6 +105,8 @@ impl Need {
             Need::Guests => programs(&["qemu-system-x86_64"]),
             Need::Node => programs(&["node"]),
             Need::Npm => programs(&["npm"]),
+            Need::Clang => programs(&["clang-14", "llvm-strip-14"]),
+            Need::Bpf => file("/sys/kernel/btf/vmlinux"),
             Need::PhoneTrace => variable("FONIO_MOBIGEN_TRACE"),
             Need::Long => variable("FONIO_LONG_TESTS"),
             Need::Tracefs

@@ -1,7 +1,7 @@
 //! Finds which request completed when, and on which processor.
 
 use fonio_core::{BlockEvent, EventKind, Request};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The longest time from a completion to the wake-up that it causes. In between, the kernel ends the bio page by page.
 const WAKES_WITHIN_NS: u64 = 2_000_000;
@@ -14,14 +14,42 @@ pub struct Completions {
     by_cpu: FxHashMap<u32, Vec<u64>>,
     count: usize,
     requests: FxHashMap<u64, u64>,
+    wanted: Option<Wanted>,
+}
+
+/// The completions that can have caused known wake-ups.
+#[derive(Debug, Default)]
+struct Wanted {
+    /// When wake-ups happened on each processor, in order.
+    wake_ups: FxHashMap<u32, Vec<u64>>,
+    /// The times of the completions shortly before them.
+    completed: FxHashSet<u64>,
 }
 
 impl Completions {
+    /// Remembers only completions that can have caused one of these wake-ups: the processor and the time of each.
+    pub fn before_wake_ups(wake_ups: impl IntoIterator<Item = (u32, u64)>) -> Completions {
+        let mut wanted = Wanted::default();
+        for (cpu, time) in wake_ups {
+            wanted.wake_ups.entry(cpu).or_default().push(time);
+        }
+        wanted.wake_ups.values_mut().for_each(|times| times.sort_unstable());
+        Completions { wanted: Some(wanted), ..Completions::default() }
+    }
+
     /// Notes a completion event; ignores other events.
     pub fn event(&mut self, event: &BlockEvent) {
         if let (EventKind::Complete, Some(cpu)) = (event.kind, event.cpu)
             && self.count < COMPLETIONS_MAX
         {
+            if let Some(wanted) = &mut self.wanted {
+                let times = wanted.wake_ups.get(&cpu).map_or(&[][..], Vec::as_slice);
+                let next = times.get(times.partition_point(|at| *at < event.time.0));
+                if next.is_none_or(|next| next - event.time.0 > WAKES_WITHIN_NS) {
+                    return;
+                }
+                wanted.completed.insert(event.time.0);
+            }
             self.count += 1;
             self.by_cpu.entry(cpu).or_default().push(event.time.0);
         }
@@ -31,6 +59,7 @@ impl Completions {
     pub fn request(&mut self, row: &Request) {
         if let Some(completed) = row.completed
             && self.requests.len() < COMPLETIONS_MAX
+            && self.wanted.as_ref().is_none_or(|wanted| wanted.completed.contains(&completed.0))
         {
             self.requests.insert(completed.0, row.request_id);
         }
@@ -42,5 +71,39 @@ impl Completions {
         let times = self.by_cpu.get(&cpu)?;
         let last = times[..times.partition_point(|at| *at <= time)].last()?;
         (time - last <= WAKES_WITHIN_NS).then(|| self.requests.get(last).copied()).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{ByteCount, DeviceId, Op, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn only_completions_before_a_wake_up_are_remembered() {
+        let complete = |cpu, time| {
+            let mut event = BlockEvent::new(EventKind::Complete, Timestamp(time), DeviceId::new(8, 0));
+            event.cpu = Some(cpu);
+            event
+        };
+        let request = |request_id, time| Request {
+            request_id,
+            completed: Some(Timestamp(time)),
+            ..Request::new(DeviceId::new(8, 0), Op::Read, ByteCount(4096))
+        };
+        let mut all = Completions::default();
+        let mut some = Completions::before_wake_ups([(1, 9_000_000), (0, 5_000_100)]);
+        for (id, cpu, time) in [(1, 0, 1_000_000), (2, 0, 5_000_000), (3, 1, 5_000_000), (4, 1, 8_999_000)] {
+            for completions in [&mut all, &mut some] {
+                completions.event(&complete(cpu, time));
+                completions.request(&request(id, time));
+            }
+        }
+        assert_eq!((some.count, some.requests.len()), (2, 2));
+        for (cpu, time, expected) in [(1, 9_000_000, Some(4)), (1, 20_000_000, None), (2, 5_000_000, None)] {
+            assert_eq!(all.before(cpu, time), expected);
+            assert_eq!(some.before(cpu, time), expected);
+        }
     }
 }

@@ -12,5 +12,5 @@ mod reasons;
 mod tree;
 
 pub use completions::Completions;
-pub use reasons::Reasons;
+pub use reasons::{Functions, Reasons, Symbols};
 pub use tree::{CommandSpan, WaitTree};

@@ -273,29 +273,88 @@ const WOKEN_BY: Table = &[
     ),
 ];
 
+/// The symbols of the running kernel, in order of their addresses.
+#[derive(Clone, Debug)]
+pub struct Symbols<'a>(Vec<(u64, &'a str)>);
+
+impl<'a> Symbols<'a> {
+    /// Reads the text of `/proc/kallsyms`.
+    pub fn from_kallsyms(text: &'a str) -> Symbols<'a> {
+        let mut symbols: Vec<(u64, &str)> = text.lines().filter_map(parse_symbol).collect();
+        symbols.sort_unstable();
+        Symbols(symbols)
+    }
+}
+
+/// Functions by their addresses, each with a meaning. A function ends where the next symbol begins.
+#[derive(Clone, Debug)]
+pub struct Functions<T>(Vec<(u64, u64, T)>);
+
+impl<T> Default for Functions<T> {
+    fn default() -> Functions<T> {
+        Functions(Vec::new())
+    }
+}
+
+impl<T: Copy> Functions<T> {
+    /// Finds the functions of `table` among the symbols. Names that this kernel does not have are ignored.
+    pub fn find(symbols: &Symbols<'_>, table: &[(T, &[&str])]) -> Functions<T> {
+        let wanted: BTreeMap<&str, T> =
+            table.iter().flat_map(|(meaning, names)| names.iter().map(|name| (*name, *meaning))).collect();
+        let symbols = &symbols.0;
+        let mut found = Vec::new();
+        for (at, (begin, name)) in symbols.iter().enumerate() {
+            if let Some(meaning) = wanted.get(name) {
+                let end = symbols[at..].iter().map(|(next, _)| *next).find(|next| next > begin);
+                found.push((*begin, end.unwrap_or(u64::MAX), *meaning));
+            }
+        }
+        found.dedup_by_key(|(begin, ..)| *begin);
+        Functions(found)
+    }
+
+    /// Whether no function was found.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The meaning of the innermost function on a stack (innermost address first) that was found.
+    pub fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<T> {
+        stack.find_map(|address| {
+            // A return address is the one after the call. The call can be a function's last instruction.
+            let inside = address.checked_sub(1)?;
+            let at = self.0.partition_point(|(begin, ..)| *begin <= inside).checked_sub(1)?;
+            let (_, end, meaning) = self.0[at];
+            (inside < end).then_some(meaning)
+        })
+    }
+}
+
 /// The addresses of the functions of both tables that this kernel has.
 #[derive(Clone, Debug, Default)]
 pub struct Reasons {
-    blocked_in: Ranges,
-    woken_by: Ranges,
+    blocked_in: Functions<WaitReason>,
+    woken_by: Functions<WaitReason>,
 }
-
-/// Functions by their first address. A function ends where the next symbol begins.
-#[derive(Clone, Debug, Default)]
-struct Ranges(Vec<(u64, u64, WaitReason)>);
 
 impl Reasons {
     /// Finds the functions in the text of `/proc/kallsyms`.
     pub fn from_kallsyms(text: &str) -> Reasons {
-        let mut symbols: Vec<(u64, &str)> = text.lines().filter_map(parse_symbol).collect();
-        symbols.sort_unstable();
-        Reasons { blocked_in: Ranges::find(&symbols, BLOCKED_IN), woken_by: Ranges::find(&symbols, WOKEN_BY) }
+        Reasons::from_symbols(&Symbols::from_kallsyms(text))
+    }
+
+    /// Finds the functions among the symbols.
+    pub fn from_symbols(symbols: &Symbols<'_>) -> Reasons {
+        Reasons {
+            blocked_in: Functions::find(symbols, BLOCKED_IN),
+            woken_by: Functions::find(symbols, WOKEN_BY),
+        }
     }
 
     /// Whether no function was found, because the kernel hides its addresses (`kernel.kptr_restrict`) or lists no
     /// symbols.
     pub fn is_empty(&self) -> bool {
-        self.blocked_in.0.is_empty() || self.woken_by.0.is_empty()
+        self.blocked_in.is_empty() || self.woken_by.is_empty()
     }
 
     /// Why a thread with this stack, innermost address first, is blocked; `None` if the stack has no function of the
@@ -307,32 +366,6 @@ impl Reasons {
     /// The kind of wait that a thread with this stack ends by waking another thread; `None` as above.
     pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.woken_by.innermost(stack)
-    }
-}
-
-impl Ranges {
-    fn find(symbols: &[(u64, &str)], table: Table) -> Ranges {
-        let wanted: BTreeMap<&str, WaitReason> =
-            table.iter().flat_map(|(reason, names)| names.iter().map(|name| (*name, *reason))).collect();
-        let mut ranges = Vec::new();
-        for (at, (begin, name)) in symbols.iter().enumerate() {
-            if let Some(reason) = wanted.get(name) {
-                let end = symbols[at..].iter().map(|(next, _)| *next).find(|next| next > begin);
-                ranges.push((*begin, end.unwrap_or(u64::MAX), *reason));
-            }
-        }
-        ranges.dedup_by_key(|(begin, ..)| *begin);
-        Ranges(ranges)
-    }
-
-    fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
-        stack.find_map(|address| {
-            // A return address is the one after the call. The call can be a function's last instruction.
-            let inside = address.checked_sub(1)?;
-            let at = self.0.partition_point(|(begin, ..)| *begin <= inside).checked_sub(1)?;
-            let (_, end, reason) = self.0[at];
-            (inside < end).then_some(reason)
-        })
     }
 }
 

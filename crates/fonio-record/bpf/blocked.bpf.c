@@ -1,0 +1,431 @@
+// Records every interval in which a thread is blocked uninterruptibly.
+//
+// `left` runs at each context switch. If the thread that leaves the processor is blocked uninterruptibly, it notes the
+// time in `open_waits`. `woken` runs before each wake-up and takes the time out again. So a switch between threads that
+// are not blocked costs one comparison, and `open_waits` holds the waits that have not ended.
+//
+// A wait that lasted at least the threshold goes to user space through the ring buffer `long_waits`, with the stacks of
+// the thread and of its waker. All other waits, and those for which the ring buffer has no room, are counted in
+// `short_waits`. Each wait is counted exactly once.
+//
+// User space raises `settings.period` about once a second. The entries of earlier periods then do not change any more,
+// and user space takes them out.
+//
+// The program declares only the fields of the kernel that it reads. Their offsets are adapted when it is loaded (CO-RE),
+// so one object serves all kernels and processors. `cargo xtask assets` compiles it.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+typedef long long s64;
+
+#define SEC(name) __attribute__((section(name), used))
+#define KERNEL __attribute__((preserve_access_index))
+#define INLINE static __attribute__((always_inline))
+#define UINT(name, value) int (*name)[value]
+#define TYPE(name, value) value *name
+
+// include/uapi/linux/bpf.h
+enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_RINGBUF = 27 };
+enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1 };
+enum { RINGBUF_NO_WAKEUP = 1 };
+static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
+static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*const map_delete)(void *map, const void *key) = (void *)3;
+static u64 (*const now_ns)(void) = (void *)5;
+static u32 (*const processor)(void) = (void *)8;
+static u64 (*const current_ids)(void) = (void *)14;
+static long (*const own_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *)67;
+static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+static void *(*const ring_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
+static void (*const ring_submit)(void *record, u64 flags) = (void *)132;
+static long (*const task_stack)(void *task, void *to, u32 size, u64 flags) = (void *)141;
+static void *(*const task_registers)(void *task) = (void *)175;
+
+// What follows is declared as in the kernel, with only the fields that are read. What comes after `___` is not part of a
+// type's name.
+struct super_block {
+	u32 s_dev;
+} KERNEL;
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+} KERNEL;
+struct file {
+	struct inode *f_inode;
+} KERNEL;
+struct fdtable {
+	u32 max_fds;
+	struct file **fd;
+} KERNEL;
+struct files_struct {
+	struct fdtable *fdt;
+} KERNEL;
+struct thread_info {
+	u32 status; // x86
+} KERNEL;
+struct task_struct {
+	struct thread_info thread_info;
+	u32 __state;
+	u32 flags;
+	int on_cpu;
+	u32 pid;
+	u32 tgid;
+	char comm[16];
+	unsigned int in_iowait : 1;
+	struct files_struct *files;
+} KERNEL;
+struct pt_regs___x86 {
+	unsigned long di;
+	unsigned long orig_ax;
+} KERNEL;
+struct pt_regs___arm64 {
+	u64 orig_x0;
+	s32 syscallno;
+} KERNEL;
+
+// include/linux/sched.h
+enum { TASK_UNINTERRUPTIBLE = 2, TASK_NOLOAD = 0x400, PF_KTHREAD = 0x200000 };
+// arch/x86/include/asm/thread_info.h: the system call is one of 32 bits, with numbers of its own.
+enum { TS_COMPAT = 2 };
+
+// The layout of all that follows is repeated in src/blocked/layout.rs.
+enum { STACK_MAX = 32, WAKER_STACK_MAX = 24, COMM_MAX = 16 };
+enum { NO_CALL = -1, COMPAT_CALL = -2, KERNEL_THREAD = -3, NO_REGISTERS = -4 };
+enum { IOWAIT = 1, BEGAN_BEFORE = 2, HAS_FILE = 4, KTHREAD = 8 };
+
+// Longer than a processor needs to switch to another thread.
+#define SWITCH_NS_MAX 100000
+
+struct settings {
+	u64 threshold_ns;
+	// When the recording began.
+	u64 began_ns;
+	u32 period;
+	u32 own_tgid;
+};
+
+struct counters {
+	// Waits that could not be noted at their beginning, or not be counted: the maps were full.
+	u64 not_noted;
+	u64 not_counted;
+	// Long waits that were counted as short ones, because the ring buffer was full.
+	u64 ring_full;
+	// Waits whose end was not seen.
+	u64 end_missed;
+	u64 long_waits;
+};
+
+struct short_key {
+	u32 period;
+	u32 tid;
+	s32 call;
+	u8 flags;
+	// The binary logarithm of the duration in microseconds, plus one; 0 for less than one microsecond.
+	u8 class;
+	u16 zero;
+};
+
+struct short_sum {
+	u64 count;
+	u64 total_ns;
+	// The thread's process and name at the first of these waits.
+	u32 tgid;
+	u32 zero;
+	char comm[COMM_MAX];
+};
+
+struct long_wait {
+	u64 began_ns;
+	u64 ended_ns;
+	u64 inode;
+	u32 device;
+	u32 tid;
+	u32 tgid;
+	u32 waker_tid;
+	u32 cpu;
+	s32 call;
+	u32 flags;
+	// In bytes; negative for an error.
+	s32 stack_bytes;
+	s32 waker_stack_bytes;
+	u32 zero;
+	char comm[COMM_MAX];
+	u64 stack[STACK_MAX];
+	u64 waker_stack[WAKER_STACK_MAX];
+};
+
+struct {
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, struct counters);
+} counters SEC(".maps");
+
+struct {
+	UINT(type, MAP_HASH);
+	UINT(max_entries, 32768);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} open_waits SEC(".maps");
+
+struct {
+	UINT(type, MAP_HASH);
+	UINT(max_entries, 65536);
+	TYPE(key, struct short_key);
+	TYPE(value, struct short_sum);
+} short_waits SEC(".maps");
+
+struct {
+	UINT(type, MAP_RINGBUF);
+	UINT(max_entries, 2097152);
+} long_waits SEC(".maps");
+
+// Set when the program is loaded: whether the tracepoint sched_switch gives the state of the thread that leaves (Linux
+// 5.18).
+const volatile u8 switch_has_state SEC(".rodata") = 1;
+
+// What `__builtin_preserve_field_info` tells (llvm/lib/Target/BPF/BPFCORE.h).
+#define FIELD_OFFSET 0
+#define FIELD_BYTES 1
+#define FIELD_EXISTS 2
+#define FIELD_SHIFT_LEFT 4
+#define FIELD_SHIFT_RIGHT 5
+#define EXISTS(type, field) __builtin_preserve_field_info(((type *)0)->field, FIELD_EXISTS)
+
+INLINE int is_blocked(u32 state)
+{
+	return (state & TASK_UNINTERRUPTIBLE) && !(state & TASK_NOLOAD);
+}
+
+INLINE struct counters *all_counters(void)
+{
+	u32 zero = 0;
+	return map_lookup(&counters, &zero);
+}
+
+INLINE void add(u64 *to, u64 number)
+{
+	__sync_fetch_and_add(to, number);
+}
+
+SEC("tp_btf/sched_switch")
+int left(u64 *ctx)
+{
+	struct task_struct *prev = (void *)ctx[1];
+	// A thread that was preempted on its way to sleep is still able to run.
+	if (ctx[0])
+		return 0;
+	u32 state = switch_has_state ? (u32)ctx[3] : prev->__state;
+	if (!is_blocked(state))
+		return 0;
+	u32 zero = 0, tid = prev->pid;
+	struct settings *set = map_lookup(&settings, &zero);
+	if (!set || prev->tgid == set->own_tgid)
+		return 0;
+	struct counters *count = all_counters();
+	if (!count)
+		return 0;
+	u64 now = now_ns();
+	u64 *began = map_lookup(&open_waits, &tid);
+	if (began) {
+		*began = now;
+		add(&count->end_missed, 1);
+	} else if (map_update(&open_waits, &tid, &now, UPDATE_ANY)) {
+		add(&count->not_noted, 1);
+	}
+	// Another processor wakes the thread at this moment, and `woken` may have looked before the time was noted.
+	if (!is_blocked(*(volatile u32 *)&prev->__state))
+		map_delete(&open_waits, &tid);
+	return 0;
+}
+
+// Whether the thread has not left the processor yet.
+INLINE int is_running(struct task_struct *task)
+{
+	return EXISTS(struct task_struct, on_cpu) && task->on_cpu;
+}
+
+// Whether the kernel counts the wait as I/O (`BPF_CORE_READ_BITFIELD_PROBED` of libbpf).
+INLINE int is_iowait(struct task_struct *task)
+{
+	const struct task_struct *none = 0;
+	u64 bits = 0;
+	const u8 *at = (const u8 *)task + __builtin_preserve_field_info(none->in_iowait, FIELD_OFFSET);
+	if (read_kernel(&bits, __builtin_preserve_field_info(none->in_iowait, FIELD_BYTES), at))
+		return 0;
+	bits <<= __builtin_preserve_field_info(none->in_iowait, FIELD_SHIFT_LEFT);
+	return bits >> __builtin_preserve_field_info(none->in_iowait, FIELD_SHIFT_RIGHT) & 1;
+}
+
+// The number of the system call in which the thread is, and its first argument.
+INLINE s32 call_of(struct task_struct *task, u64 *argument)
+{
+	if (task->flags & PF_KTHREAD)
+		return KERNEL_THREAD;
+	if (EXISTS(struct pt_regs___x86, orig_ax)) {
+		struct pt_regs___x86 *registers = task_registers(task);
+		if (!registers)
+			return NO_REGISTERS;
+		*argument = registers->di;
+		s64 call = registers->orig_ax;
+		if (EXISTS(struct thread_info, status) && call >= 0 &&
+		    (task->thread_info.status & TS_COMPAT))
+			return COMPAT_CALL;
+		return call < 0 ? NO_CALL : (s32)call;
+	}
+	if (EXISTS(struct pt_regs___arm64, syscallno)) {
+		struct pt_regs___arm64 *registers = task_registers(task);
+		if (!registers)
+			return NO_REGISTERS;
+		*argument = registers->orig_x0;
+		return registers->syscallno < 0 ? NO_CALL : registers->syscallno;
+	}
+	return NO_REGISTERS;
+}
+
+#define READ(to, from) read_kernel(&(to), sizeof(to), __builtin_preserve_access_index(&(from)))
+
+// Notes the inode and the device of a file descriptor, if it is open. Whether the argument is one is for user space to
+// decide.
+INLINE void note_file(struct task_struct *task, u64 descriptor, struct long_wait *wait)
+{
+	struct files_struct *files = task->files;
+	struct fdtable *table = 0;
+	struct file **open = 0;
+	struct file *file = 0;
+	struct inode *inode = 0;
+	struct super_block *fs = 0;
+	unsigned long number = 0;
+	u32 size = 0, device = 0;
+	u32 at = (u32)descriptor;
+
+	if (!files || READ(table, files->fdt) || READ(size, table->max_fds) || at >= size)
+		return;
+	if (READ(open, table->fd) || read_kernel(&file, sizeof(file), &open[at]) || !file)
+		return;
+	if (READ(inode, file->f_inode) || !inode || READ(fs, inode->i_sb) || READ(number, inode->i_ino) ||
+	    READ(device, fs->s_dev))
+		return;
+	wait->inode = number;
+	wait->device = device;
+	wait->flags |= HAS_FILE;
+}
+
+INLINE u8 class_of(u64 duration_ns)
+{
+	u64 us = duration_ns / 1000;
+	u8 class = 0;
+	if (us >> 32) { class += 32; us >>= 32; }
+	if (us >> 16) { class += 16; us >>= 16; }
+	if (us >> 8) { class += 8; us >>= 8; }
+	if (us >> 4) { class += 4; us >>= 4; }
+	if (us >> 2) { class += 2; us >>= 2; }
+	return class + (us >> 1 ? 2 : us);
+}
+
+// Returns whether the ring buffer had room.
+INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call, u64 argument, u32 flags)
+{
+	struct long_wait *wait = ring_reserve(&long_waits, sizeof(*wait), 0);
+	if (!wait)
+		return 0;
+	u64 ids = current_ids();
+	wait->began_ns = began;
+	wait->ended_ns = now;
+	wait->inode = 0;
+	wait->device = 0;
+	wait->tid = task->pid;
+	wait->tgid = task->tgid;
+	wait->waker_tid = (u32)ids;
+	wait->cpu = processor();
+	wait->call = call;
+	wait->flags = flags;
+	wait->zero = 0;
+	read_kernel(wait->comm, sizeof(wait->comm), task->comm);
+	wait->stack_bytes = task_stack(task, wait->stack, sizeof(wait->stack), 0);
+	// The idle thread of a processor wakes others only in interrupts.
+	wait->waker_stack_bytes = 0;
+	if ((u32)ids)
+		wait->waker_stack_bytes = own_stack(ctx, wait->waker_stack, sizeof(wait->waker_stack), 0);
+	if (call >= 0)
+		note_file(task, argument, wait);
+	// User space looks several times a second; a wake-up for each wait would cost more than the wait.
+	ring_submit(wait, RINGBUF_NO_WAKEUP);
+	return 1;
+}
+
+SEC("tp_btf/sched_waking")
+int woken(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	if (!is_blocked(task->__state))
+		return 0;
+	u32 zero = 0, tid = task->pid, flags = 0;
+	struct settings *set = map_lookup(&settings, &zero);
+	struct counters *count = all_counters();
+	if (!set || !count || task->tgid == set->own_tgid)
+		return 0;
+	u64 began, now = now_ns(), argument = 0;
+	u64 *noted = map_lookup(&open_waits, &tid);
+	if (noted) {
+		began = *noted;
+		map_delete(&open_waits, &tid);
+		// A thread that is about to leave the processor has not been blocked for long: the note is an old one.
+		if (is_running(task) && now - began > SWITCH_NS_MAX) {
+			add(&count->end_missed, 1);
+			return 0;
+		}
+	} else {
+		// It did not leave the processor, or it left before the program was attached.
+		if (is_running(task) || count->not_noted)
+			return 0;
+		began = set->began_ns;
+		flags |= BEGAN_BEFORE;
+	}
+	if (is_iowait(task))
+		flags |= IOWAIT;
+	if (task->flags & PF_KTHREAD)
+		flags |= KTHREAD;
+	s32 call = call_of(task, &argument);
+	u64 duration = now > began ? now - began : 0;
+	if (duration >= set->threshold_ns) {
+		add(&count->long_waits, 1);
+		if (give(ctx, task, began, now, call, argument, flags))
+			return 0;
+		add(&count->ring_full, 1);
+	}
+	struct short_key key = {
+		.period = set->period,
+		.tid = tid,
+		.call = call,
+		.flags = flags,
+		.class = class_of(duration),
+	};
+	struct short_sum *sum = map_lookup(&short_waits, &key);
+	if (!sum) {
+		struct short_sum none = { .tgid = task->tgid };
+		read_kernel(none.comm, sizeof(none.comm), task->comm);
+		// Another processor may have added it meanwhile.
+		map_update(&short_waits, &key, &none, UPDATE_NOEXIST);
+		sum = map_lookup(&short_waits, &key);
+	}
+	if (!sum) {
+		add(&count->not_counted, 1);
+		return 0;
+	}
+	add(&sum->count, 1);
+	add(&sum->total_ns, duration);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,67 @@
+//! The process and the name of each thread that was blocked, as the kernel gave them. A thread can have ended before the
+//! recorder looks it up in procfs.
+
+use rustc_hash::FxHashMap;
+
+use super::layout::COMM_MAX;
+
+/// Largest number of known threads.
+const KNOWN_MAX: usize = 100_000;
+
+/// The threads that were blocked.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadNames {
+    known: FxHashMap<u32, (u32, [u8; COMM_MAX])>,
+    /// Threads that were not known at the last [`take_new`](ThreadNames::take_new).
+    new: Vec<u32>,
+}
+
+impl ThreadNames {
+    /// Notes a thread. A later name replaces an earlier one.
+    pub(super) fn note(&mut self, tid: u32, tgid: u32, comm: [u8; COMM_MAX]) {
+        let is_full = self.known.len() >= KNOWN_MAX;
+        match self.known.get_mut(&tid) {
+            Some(known) => *known = (tgid, comm),
+            None if is_full => {}
+            None => {
+                self.known.insert(tid, (tgid, comm));
+                self.new.push(tid);
+            }
+        }
+    }
+
+    /// The threads that are new since the last call.
+    pub(crate) fn take_new(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.new)
+    }
+
+    /// The process and the name of a thread.
+    pub(crate) fn get(&self, tid: u32) -> Option<(u32, String)> {
+        let (tgid, comm) = self.known.get(&tid)?;
+        let length = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
+        Some((*tgid, String::from_utf8_lossy(&comm[..length]).into_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_new_once_and_has_its_last_name() {
+        let mut names = ThreadNames::default();
+        let comm = |name: &[u8]| {
+            let mut comm = [0; COMM_MAX];
+            comm[..name.len()].copy_from_slice(name);
+            comm
+        };
+        names.note(7, 5, comm(b"sh"));
+        names.note(7, 5, comm(b"sixteen_letters_"));
+        assert_eq!((names.take_new(), names.take_new()), (vec![7], vec![]));
+        assert_eq!(names.get(7), Some((5, "sixteen_letters_".to_owned())));
+        names.note(7, 5, comm(b"dd"));
+        assert_eq!((names.get(7), names.get(8)), (Some((5, "dd".to_owned())), None));
+        (0..KNOWN_MAX as u32 + 10).for_each(|tid| names.note(tid, tid, comm(b"x")));
+        assert_eq!(names.known.len(), KNOWN_MAX);
+    }
+}

@@ -1,0 +1,254 @@
+//! Decides in which operation a thread was blocked, and why, from its system call and the functions on its stack.
+//!
+//! A function on the stack tells more than the call: a write can wait for a page of memory that was swapped out, for the
+//! journal, or because too much memory is dirty. Only in fsync the call decides, because it waits for all of these.
+
+use fonio_core::{BlockedIn, WaitReason};
+use fonio_tracefs::waits::{Functions, Reasons, Symbols};
+
+use super::calls::{self, Call};
+use super::layout::{HAS_FILE, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL};
+
+type Table<T> = &'static [(T, &'static [&'static str])];
+
+/// Functions that show the operation. The names are those of Linux 5.15 to 6.18.
+const OPERATIONS: Table<BlockedIn> = &[
+    (
+        BlockedIn::PageFault,
+        &[
+            "handle_mm_fault",
+            "__handle_mm_fault",
+            "do_user_addr_fault",
+            "do_kern_addr_fault",
+            "exc_page_fault",
+            "asm_exc_page_fault",
+            "do_page_fault",
+            "do_mem_abort",
+            "filemap_fault",
+            "__lock_page_or_retry",
+            "__folio_lock_or_retry",
+            "faultin_page",
+        ],
+    ),
+    (
+        BlockedIn::SwapIn,
+        &[
+            "do_swap_page",
+            "swapin_readahead",
+            "swap_cluster_readahead",
+            "read_swap_cache_async",
+            "swap_readpage",
+            "swap_read_folio",
+            "swap_read_page",
+            "shmem_swapin_folio",
+            "shmem_swapin_page",
+        ],
+    ),
+    (
+        BlockedIn::DirtyLimit,
+        &["balance_dirty_pages", "balance_dirty_pages_ratelimited", "balance_dirty_pages_ratelimited_flags"],
+    ),
+    (
+        BlockedIn::Journal,
+        &[
+            "start_this_handle",
+            "wait_transaction_locked",
+            "wait_transaction_switching",
+            "add_transaction_credits",
+            "do_get_write_access",
+            "jbd2_log_wait_commit",
+            "jbd2_complete_transaction",
+            "jbd2_journal_lock_updates",
+            "jbd2_journal_stop",
+            "__jbd2_log_wait_for_space",
+            "xlog_grant_head_wait",
+            "xlog_wait_on_iclog",
+            "xfs_log_force",
+            "xfs_log_force_seq",
+            "wait_current_trans",
+            "wait_log_commit",
+            "btrfs_wait_for_commit",
+        ],
+    ),
+];
+
+/// Functions of interrupts. A thread with one of them on its stack was interrupted, so it is not the one that wakes.
+const INTERRUPTS: Table<()> = &[(
+    (),
+    &[
+        "common_interrupt",
+        "asm_common_interrupt",
+        "sysvec_apic_timer_interrupt",
+        "sysvec_call_function_single",
+        "sysvec_call_function",
+        "sysvec_reschedule_ipi",
+        "do_IRQ",
+        "handle_irq_event",
+        "__irq_exit_rcu",
+        "irq_exit_rcu",
+        "irq_exit",
+        "__do_softirq",
+        "handle_softirqs",
+        "el1_interrupt",
+        "el0_interrupt",
+        "gic_handle_irq",
+        "generic_handle_domain_irq",
+    ],
+)];
+
+/// The functions of this kernel that show what a thread waits for.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    operations: Functions<BlockedIn>,
+    interrupts: Functions<()>,
+    reasons: Reasons,
+}
+
+/// What a wait was for, and what ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub blocked_in: BlockedIn,
+    pub reason: WaitReason,
+    /// The file's descriptor is the call's first argument, and the wait was for that file.
+    pub is_of_file: bool,
+    /// The thread that ended it; `None` for an interrupt.
+    pub waker_tid: Option<u32>,
+    /// It was ended by the completion of I/O.
+    pub by_completion: bool,
+}
+
+impl Places {
+    /// Finds the functions in the text of `/proc/kallsyms`.
+    pub(super) fn from_kallsyms(text: &str) -> Places {
+        let symbols = Symbols::from_kallsyms(text);
+        Places {
+            operations: Functions::find(&symbols, OPERATIONS),
+            interrupts: Functions::find(&symbols, INTERRUPTS),
+            reasons: Reasons::from_symbols(&symbols),
+        }
+    }
+
+    /// Judges an open wait by the names of the functions on its stack, innermost first.
+    pub(super) fn of_names(names: &[&str], call: i32) -> Place {
+        // Each function gets an address by its place on the stack.
+        let lines = names.iter().enumerate().map(|(at, name)| format!("{:x} t {name}\n", (at + 1) << 8));
+        let places = Places::from_kallsyms(&lines.collect::<String>());
+        let stack = || (1..=names.len()).map(|at| (at as u64) << 8 | 1).map(|address| address + 1);
+        let blocked_in = operation(call, calls::call(call), places.operations.innermost(stack()));
+        let reason = places.reasons.of_blocked(stack()).unwrap_or(WaitReason::Unknown);
+        Place { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
+    }
+
+    /// Whether the kernel hides its symbols.
+    pub(super) fn is_empty(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    /// Judges a long wait.
+    pub(super) fn of(&self, wait: &LongWait) -> Place {
+        let stack = || wait.stack().iter().copied();
+        let waker_stack = || wait.waker_stack().iter().copied();
+        let by_stack = self.operations.innermost(stack());
+        let call = calls::call(wait.call);
+        let blocked_in = operation(wait.call, call, by_stack);
+        let is_iowait = wait.flags & IOWAIT != 0;
+        let is_interrupt = wait.waker_tid == 0 || self.interrupts.innermost(waker_stack()).is_some();
+        let woken_by = self.reasons.of_waker(waker_stack());
+        let reason = self.reasons.of_blocked(stack()).or(woken_by);
+        let by_name = if is_iowait { WaitReason::Storage } else { WaitReason::Unknown };
+        let is_fault = matches!(blocked_in, BlockedIn::PageFault | BlockedIn::SwapIn);
+        Place {
+            blocked_in,
+            reason: reason.unwrap_or(by_name),
+            is_of_file: wait.flags & HAS_FILE != 0 && !is_fault && call.is_some_and(|call| call.has_file),
+            waker_tid: (!is_interrupt).then_some(wait.waker_tid),
+            by_completion: is_interrupt || woken_by == Some(WaitReason::Storage),
+        }
+    }
+}
+
+/// The operation of a wait without a stack.
+pub(super) fn operation_of_call(number: i32) -> BlockedIn {
+    operation(number, calls::call(number), None)
+}
+
+fn operation(number: i32, call: Option<Call>, by_stack: Option<BlockedIn>) -> BlockedIn {
+    match (number, call.map(|call| call.blocked_in), by_stack) {
+        (KERNEL_THREAD, ..) => BlockedIn::KernelThread,
+        (_, Some(BlockedIn::Fsync), _) => BlockedIn::Fsync,
+        (_, _, Some(by_stack)) => by_stack,
+        (_, Some(by_call), None) => by_call,
+        // Outside of system calls, a thread is blocked in page faults only.
+        (NO_CALL, None, None) => BlockedIn::PageFault,
+        (0.., None, None) => BlockedIn::Other,
+        (_, None, None) => BlockedIn::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::tests::long_wait;
+    use super::*;
+
+    const SYMBOLS: &str = "\
+        1000 T io_schedule\n1100 T do_swap_page\n1200 T exc_page_fault\n1300 T balance_dirty_pages\n\
+        1400 t start_this_handle\t[jbd2]\n1500 T rwsem_down_write_slowpath\n1600 T vfs_write\n\
+        1700 T folio_end_writeback\n1800 T common_interrupt\n1900 T up_write\n2000 T jbd2_log_wait_commit\n2100 T _end\n";
+
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[test]
+    fn call_and_stack_show_the_operation_and_the_reason() {
+        use BlockedIn::*;
+        let places = Places::from_kallsyms(SYMBOLS);
+        assert!(!places.is_empty());
+        let (write, fsync, futex) = (libc::SYS_write as i32, libc::SYS_fsync as i32, libc::SYS_futex as i32);
+        for (call, stack, expected) in [
+            (write, &[0x1010, 0x1610][..], (Write, WaitReason::Storage)),
+            (write, &[0x1310, 0x1610], (DirtyLimit, WaitReason::Storage)),
+            (write, &[0x1410, 0x1610], (Journal, WaitReason::Storage)),
+            (write, &[0x1010, 0x1110, 0x1210, 0x1610], (SwapIn, WaitReason::Storage)),
+            (write, &[0x1510, 0x1610], (Write, WaitReason::Lock)),
+            (fsync, &[0x2010], (Fsync, WaitReason::Storage)),
+            (futex, &[0x1610], (Other, WaitReason::Unknown)),
+            (NO_CALL, &[0x1010, 0x1210], (PageFault, WaitReason::Storage)),
+            (NO_CALL, &[], (PageFault, WaitReason::Unknown)),
+            (KERNEL_THREAD, &[0x1410], (KernelThread, WaitReason::Storage)),
+            (-2, &[], (Unknown, WaitReason::Unknown)),
+        ] {
+            let place = places.of(&long_wait(call, stack, &[]));
+            assert_eq!((place.blocked_in, place.reason), expected, "{call} {stack:x?}");
+        }
+    }
+
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[test]
+    fn an_interrupted_thread_is_not_the_waker() {
+        let places = Places::from_kallsyms(SYMBOLS);
+        for (waker_tid, waker_stack, expected) in [
+            (0, &[][..], (None, true)),
+            (9, &[0x1710, 0x1810, 0x1610], (None, true)),
+            (9, &[0x1710, 0x1610], (Some(9), true)),
+            (9, &[0x1910, 0x1610], (Some(9), false)),
+        ] {
+            let mut wait = long_wait(libc::SYS_write as i32, &[0x1510], waker_stack);
+            wait.waker_tid = waker_tid;
+            let place = places.of(&wait);
+            assert_eq!((place.waker_tid, place.by_completion), expected);
+            // The file counts only for a call whose first argument is its descriptor.
+            assert!(!place.is_of_file);
+            wait.flags |= HAS_FILE;
+            assert!(places.of(&wait).is_of_file);
+            wait.call = libc::SYS_openat as i32;
+            assert!(!places.of(&wait).is_of_file);
+        }
+    }
+
+    #[test]
+    fn no_function_has_two_operations() {
+        let mut names: Vec<&str> = OPERATIONS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

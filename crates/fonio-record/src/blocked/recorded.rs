@@ -1,0 +1,155 @@
+//! Keeps the waits of a capture, and turns them into rows.
+
+use std::io;
+
+use fonio_core::{Nanos, RowSink, Thread, Timestamp, Wait};
+use fonio_tracefs::waits::Completions;
+use rustc_hash::FxHashSet;
+
+use super::shedding::THRESHOLD_MIN_NS;
+use super::{BlockedProbe, BlockedWait, Finished, Unavailable};
+use crate::files::Files;
+use crate::machine::Machine;
+use crate::threads::Threads;
+
+/// The most waits with rows of their own: 50 MB at 96 bytes each. Later ones are counted.
+const WAITS_MAX: usize = 1 << 19;
+
+/// A remark on a recording: a stable name, a sentence, and how often it applies.
+type Remark = (&'static str, String, u64);
+
+/// A probe while a capture runs, with the waits so far.
+#[derive(Debug)]
+pub(crate) struct BlockedCapture {
+    probe: BlockedProbe,
+    waits: Vec<BlockedWait>,
+}
+
+impl BlockedCapture {
+    /// Begins at `began`.
+    pub(crate) fn begin(mut probe: BlockedProbe, began: Timestamp) -> Result<BlockedCapture, Unavailable> {
+        probe.attach(began)?;
+        Ok(BlockedCapture { probe, waits: Vec::new() })
+    }
+
+    /// Takes what ended since the last call. Notes the new threads and files, so that they are looked up.
+    pub(crate) fn drain(&mut self, now: Timestamp, threads: &mut Threads, files: &mut Files) {
+        let mut new = Vec::new();
+        self.probe.drain(now, &mut |wait| new.push(wait));
+        note(&new, files);
+        let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
+        self.waits.extend(new.drain(..room));
+        new.iter().for_each(|wait| self.probe.count(wait));
+        self.probe.names.take_new().into_iter().for_each(|tid| threads.add(tid));
+    }
+
+    /// Ends the probe.
+    pub(crate) fn finish(
+        mut self,
+        ended: Timestamp,
+        machine: &Machine,
+        threads: &mut Threads,
+        files: &mut Files,
+    ) -> CapturedWaits {
+        self.drain(ended, threads, files);
+        let mut last = Vec::new();
+        let mut finished = self.probe.finish(ended, machine, &mut |wait| last.push(wait));
+        note(&last, files);
+        finished.names.take_new().into_iter().for_each(|tid| threads.add(tid));
+        self.waits.extend(last);
+        for wait in &mut self.waits {
+            wait.ended = wait.ended.filter(|at| *at <= ended);
+            if wait.ended.is_none() {
+                threads.add(wait.tid);
+            }
+        }
+        // A wait that began after the end is no part of the recording.
+        self.waits.retain(|wait| wait.began < ended);
+        self.waits.sort_unstable_by_key(|wait| (wait.began, wait.tid));
+        CapturedWaits { waits: self.waits, finished }
+    }
+}
+
+fn note(waits: &[BlockedWait], files: &mut Files) {
+    waits.iter().filter_map(|wait| wait.inode).for_each(|inode| files.see(inode));
+}
+
+/// The waits of a finished capture.
+#[derive(Debug)]
+pub(crate) struct CapturedWaits {
+    /// In the order of their beginnings.
+    pub waits: Vec<BlockedWait>,
+    finished: Finished,
+}
+
+impl CapturedWaits {
+    /// The waits that the completion of I/O ended, by processor and time.
+    pub(crate) fn wake_ups(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.waits.iter().filter_map(|wait| Some((wait.completed_on?, wait.ended?.0)))
+    }
+
+    /// Writes the rows. `file_ids` has the row of `files` of each wait; `named` has the threads that have a row.
+    pub(crate) fn write(
+        &self,
+        (began, ended): (Timestamp, Timestamp),
+        file_ids: &[Option<u32>],
+        completions: &Completions,
+        (threads, named): (&Threads, &FxHashSet<u32>),
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let mut tids: Vec<u32> = self.waits.iter().map(|wait| wait.tid).collect();
+        tids.extend(self.finished.short.threads());
+        tids.sort_unstable();
+        tids.dedup();
+        for tid in tids.into_iter().filter(|tid| !named.contains(tid)) {
+            let (pid, comm) = self.finished.names.get(tid).unzip();
+            let mut row = Thread { tid, from: began, comm, ..Thread::default() };
+            threads.complete(&mut row);
+            row.pid = row.pid.or(pid);
+            sink.thread(&row)?;
+        }
+        let file_ids = file_ids.iter().copied().chain(std::iter::repeat(None));
+        for (wait, file_id) in self.waits.iter().zip(file_ids) {
+            let completed = wait.completed_on.zip(wait.ended);
+            sink.wait(&Wait {
+                tid: wait.tid,
+                began: wait.began,
+                ended: wait.ended,
+                reason: wait.reason,
+                request_id: completed.and_then(|(cpu, at)| completions.before(cpu, at.0)),
+                waker_tid: wait.waker_tid,
+                blocked_in: Some(wait.blocked_in),
+                file_id,
+            })?;
+        }
+        self.finished.short.write(ended, sink)
+    }
+
+    /// What the user should know about the waits.
+    pub(crate) fn remarks(&self) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        let Finished { lost, threshold_max: Nanos(threshold_ns), short, .. } = &self.finished;
+        let missing = lost.missing + lost.end_missed + short.beyond();
+        if missing > 0 {
+            let message = format!(
+                "{missing} waits of threads are missing, because more threads were blocked at once than the tables hold"
+            );
+            remarks.push(("lost-blocked-waits", message, missing));
+        }
+        if *threshold_ns > THRESHOLD_MIN_NS {
+            let message = format!(
+                "so many threads were blocked that at times only waits of {} ms or more have a row of their own; the others are counted",
+                threshold_ns / 1_000_000
+            );
+            remarks.push(("wait-threshold", message, 1));
+        } else if lost.only_counted > 0 || self.waits.len() >= WAITS_MAX {
+            let message = "so many threads were blocked that not every long wait has a row of its own; the others are counted";
+            remarks.push(("waits-only-counted", message.to_owned(), lost.only_counted.max(1)));
+        }
+        if self.finished.without_symbols {
+            let message = "the kernel hides its symbols, so that why a thread was blocked is mostly unknown; `sysctl -w kernel.kptr_restrict=1` shows them to root";
+            remarks.push(("no-symbols", message.to_owned(), 1));
+        }
+        remarks
+    }
+}

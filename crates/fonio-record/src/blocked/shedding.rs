@@ -1,0 +1,48 @@
+//! Decides how long a wait must be to get a row of its own, so that recording stays cheap on a busy machine.
+//!
+//! If more long waits come in a second than [`LONG_WAITS_PER_S`], the threshold doubles. If there are so few that twice as
+//! many would still fit well, it is halved. Shorter waits are counted, so no time is lost.
+
+/// The least and the greatest threshold.
+pub(super) const THRESHOLD_MIN_NS: u64 = 1_000_000;
+pub(super) const THRESHOLD_MAX_NS: u64 = 64_000_000;
+/// The most long waits in a second. Each costs about 15 µs of processor time for two stacks and its row: 3 % of one
+/// processor.
+const LONG_WAITS_PER_S: u64 = 2000;
+/// Halving the threshold adds at most about as many waits as there are now, mostly fewer.
+const CALM_PER_S: u64 = LONG_WAITS_PER_S / 4;
+
+/// The threshold after `elapsed_ns` with `long_waits` long waits.
+pub(super) fn next_threshold(threshold_ns: u64, long_waits: u64, elapsed_ns: u64) -> u64 {
+    let per_s = u128::from(long_waits) * 1_000_000_000 / u128::from(elapsed_ns.max(1));
+    if per_s > u128::from(LONG_WAITS_PER_S) {
+        (threshold_ns * 2).min(THRESHOLD_MAX_NS)
+    } else if per_s < u128::from(CALM_PER_S) {
+        (threshold_ns / 2).max(THRESHOLD_MIN_NS)
+    } else {
+        threshold_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threshold_follows_the_load() {
+        const SECOND: u64 = 1_000_000_000;
+        for (threshold_ms, long_waits, elapsed_ns, expected_ms) in [
+            (1, 0, SECOND, 1),
+            (1, 2000, SECOND, 1),
+            (1, 2001, SECOND, 2),
+            (1, 600, SECOND / 5, 2),
+            (64, 1_000_000, SECOND, 64),
+            (64, 499, SECOND, 32),
+            (4, 500, SECOND, 4),
+            (1, 1, 0, 2),
+        ] {
+            let next = next_threshold(threshold_ms * 1_000_000, long_waits, elapsed_ns);
+            assert_eq!(next, expected_ms * 1_000_000, "{threshold_ms} ms, {long_waits} waits");
+        }
+    }
+}

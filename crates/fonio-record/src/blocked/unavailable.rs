@@ -1,0 +1,145 @@
+//! Why waits for storage cannot be recorded on this machine.
+
+use std::error::Error;
+use std::io;
+
+use aya::maps::MapError;
+use aya::programs::ProgramError;
+use aya::{BtfError, EbpfError};
+
+/// Where the kernel describes its types.
+pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// The first Linux with everything that the program needs (`bpf_task_pt_regs`).
+pub(super) const LINUX_MIN: (u32, u32) = (5, 15);
+/// The lines of the verifier's report that are shown.
+const VERIFIER_LINES: usize = 3;
+
+/// Why waits for storage cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Unavailable {
+    #[error("Linux {0} is too old to record who waits for storage; it takes Linux 5.15 or later")]
+    OldKernel(String),
+    #[error(
+        "the kernel does not describe its types ({BTF} is missing), so who waits for storage is not recorded; it takes a kernel with CONFIG_DEBUG_INFO_BTF=y"
+    )]
+    NoTypes,
+    #[error(
+        "the kernel does not allow BPF programs here ({source}), so who waits for storage is not recorded; run as root, or with the capabilities CAP_BPF and CAP_PERFMON and without a seccomp filter on bpf(2)"
+    )]
+    NotPermitted { source: io::Error },
+    #[error(
+        "the kernel refused the BPF program {program} ({source}), so who waits for storage is not recorded; it said: {said}"
+    )]
+    Refused { program: &'static str, said: String, source: io::Error },
+    #[error("the BPF program could not be {doing}, so who waits for storage is not recorded: {why}")]
+    Failed { doing: &'static str, why: String },
+}
+
+impl Unavailable {
+    /// An error of loading the object, which makes the maps.
+    pub(super) fn from_object(error: &EbpfError) -> Unavailable {
+        not_permitted(error).unwrap_or_else(|| failed("loaded", error))
+    }
+
+    /// An error of reading the kernel's types.
+    pub(super) fn from_types(error: &BtfError) -> Unavailable {
+        not_permitted(error).unwrap_or_else(|| failed("adapted to this kernel", error))
+    }
+
+    /// An error of loading or attaching a program.
+    pub(super) fn from_program(program: &'static str, error: ProgramError) -> Unavailable {
+        match error {
+            ProgramError::LoadError { io_error, verifier_log } => {
+                let log = verifier_log.to_string();
+                let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+                // Without permission, the verifier is not asked.
+                if lines.is_empty() && is_permission(&io_error) {
+                    return Unavailable::NotPermitted { source: io_error };
+                }
+                let said = lines[lines.len().saturating_sub(VERIFIER_LINES)..].join("; ");
+                Unavailable::Refused { program, said, source: io_error }
+            }
+            other => not_permitted(&other).unwrap_or_else(|| failed("attached", &other)),
+        }
+    }
+
+    /// An error of reading or writing a map.
+    pub(super) fn from_map(error: &MapError) -> Unavailable {
+        not_permitted(error).unwrap_or_else(|| failed("reached", error))
+    }
+}
+
+fn is_permission(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+}
+
+/// Looks for a lack of permission among the causes of an error.
+fn not_permitted(error: &(dyn Error + 'static)) -> Option<Unavailable> {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    let mut errors = causes.filter_map(|error| error.downcast_ref::<io::Error>());
+    let found = errors.find(|error| is_permission(error))?.raw_os_error()?;
+    Some(Unavailable::NotPermitted { source: io::Error::from_raw_os_error(found) })
+}
+
+fn failed(doing: &'static str, error: &(dyn Error + 'static)) -> Unavailable {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    let mut why: Vec<String> = causes.map(ToString::to_string).collect();
+    why.dedup();
+    Unavailable::Failed { doing, why: why.join(": ") }
+}
+
+/// Checks the version in the text of `uname -r`; text without one passes.
+pub(super) fn check_release(release: &str) -> Result<(), Unavailable> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < LINUX_MIN => {
+            Err(Unavailable::OldKernel(format!("{major}.{minor}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether this Linux gives the state of the thread that leaves to `sched_switch`.
+pub(super) fn switch_has_state(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (5, 18),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kernel_is_judged_by_its_version() {
+        for (release, is_enough, has_state) in [
+            ("4.4.302", false, false),
+            ("5.10.0-28-amd64", false, false),
+            ("5.15.0", true, false),
+            ("5.17.1", true, false),
+            ("5.18.0-rc1", true, true),
+            ("6.18.44-fc-v669", true, true),
+            ("10.0", true, true),
+            ("strange", true, true),
+        ] {
+            assert_eq!(check_release(release).is_ok(), is_enough, "{release}");
+            assert_eq!(switch_has_state(release), has_state, "{release}");
+        }
+        let said = check_release("5.10.0-28-amd64").map_err(|error| error.to_string());
+        let expected = "Linux 5.10 is too old to record who waits for storage; it takes Linux 5.15 or later";
+        assert_eq!(said, Err(expected.to_owned()));
+    }
+
+    #[test]
+    fn a_lack_of_permission_is_told_apart() {
+        let error =
+            |errno| EbpfError::FileError { path: "x".into(), error: io::Error::from_raw_os_error(errno) };
+        for (errno, is_permission) in [(libc::EPERM, true), (libc::EACCES, true), (libc::EINVAL, false)] {
+            let found = Unavailable::from_object(&error(errno));
+            assert_eq!(matches!(found, Unavailable::NotPermitted { .. }), is_permission, "{found}");
+        }
+    }
+}

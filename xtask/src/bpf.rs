@@ -1,0 +1,68 @@
+//! Compiles the BPF programs of the recorder, for `cargo xtask assets`.
+//!
+//! The objects are part of the repository, so that compiling fonio needs no clang. Other versions of clang make other
+//! bytes, so it is always version 14.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process;
+
+/// The folder of the sources and the objects, from the top of the repository.
+pub const FOLDER: &str = "crates/fonio-record/bpf";
+
+/// The programs: `NAME.bpf.c` becomes `NAME.bpf.o`.
+const PROGRAMS: [&str; 1] = ["blocked"];
+
+/// The compiler, and the program that removes what debuggers need. The types (BTF) stay.
+const CLANG: &str = "clang-14";
+const STRIP: &str = "llvm-strip-14";
+
+/// Compiles the programs; returns the names and bytes of the objects.
+pub fn compile() -> Result<Vec<(String, Vec<u8>)>> {
+    let folder = tempfile::tempdir_in(process::scratch("bpf")?).context("cannot create a folder")?;
+    PROGRAMS.iter().map(|program| compile_one(program, folder.path())).collect()
+}
+
+fn compile_one(program: &str, folder: &Path) -> Result<(String, Vec<u8>)> {
+    let (source, object) = (format!("{program}.bpf.c"), format!("{program}.bpf.o"));
+    let made = folder.join(&object);
+    // A path of this machine must not come into the object, so clang runs in the folder of the source.
+    let mut clang = Command::new(CLANG);
+    clang.args(["--target=bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
+    clang.args(["-fdebug-compilation-dir=.", "-c", &source, "-o"]).arg(&made);
+    run(clang.current_dir(process::root().join(FOLDER)))?;
+    run(Command::new(STRIP).arg("-g").arg(&made))?;
+    let bytes = fs::read(&made).with_context(|| format!("cannot read {}", made.display()))?;
+    Ok((object, bytes))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let out = command.output().with_context(|| format!("cannot start {}", process::shown(command)))?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{} failed: {}\n{said}", process::shown(command), out.status);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_testing::Need;
+
+    use super::*;
+
+    #[test]
+    fn the_objects_are_made_from_their_sources() {
+        if !fonio_testing::has(&[Need::Clang]) {
+            return;
+        }
+        for (name, bytes) in compile().unwrap_or_else(|error| panic!("{error:#}")) {
+            let kept = fs::read(process::root().join(FOLDER).join(&name)).unwrap_or_default();
+            assert!(kept == bytes, "{FOLDER}/{name} is out of date: run `cargo xtask assets bpf`");
+            let path = process::root().display().to_string();
+            assert!(!bytes.windows(path.len()).any(|part| part == path.as_bytes()), "{name} names {path}");
+        }
+    }
+}

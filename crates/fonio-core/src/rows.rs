@@ -318,6 +318,8 @@ pub struct Thread {
     /// Path below the cgroup mount; a systemd unit can be read from it.
     pub cgroup: Option<String>,
     pub uid: Option<u32>,
+    /// The process that started its process, or that took it over.
+    pub parent_pid: Option<u32>,
 }
 
 /// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes moved, busy time and stall time are

@@ -17,6 +17,7 @@ const KNOWN_MAX: usize = 100_000;
 pub(crate) struct Identity {
     pid: Option<u32>,
     uid: Option<u32>,
+    parent_pid: Option<u32>,
     cgroup: Option<String>,
     /// Its name at the look-up, for threads whose name no event gives.
     comm: Option<String>,
@@ -73,6 +74,7 @@ impl Threads {
         if let Some(Some(identity)) = self.known.get(&row.tid) {
             row.pid = identity.pid;
             row.uid = identity.uid;
+            row.parent_pid = identity.parent_pid;
             row.cgroup.clone_from(&identity.cgroup);
             row.comm = row.comm.take().or_else(|| identity.comm.clone());
         }
@@ -83,7 +85,7 @@ fn read_identity(machine: &Machine, tid: u32) -> Identity {
     let task = machine.task(tid);
     let owner = task.owner().unwrap_or_default();
     let cgroup = task.cgroups().as_ref().and_then(Cgroups::telling).map(str::to_owned);
-    Identity { pid: owner.pid, uid: owner.user, cgroup, comm: task.name() }
+    Identity { pid: owner.pid, uid: owner.user, parent_pid: owner.parent, cgroup, comm: task.name() }
 }
 
 #[cfg(test)]

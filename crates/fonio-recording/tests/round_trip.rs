@@ -234,8 +234,9 @@ prop_compose! {
         comm in of(text()),
         cgroup in of(text()),
         uid: Option<u32>,
+        parent_pid: Option<u32>,
     ) -> Thread {
-        Thread { tid, from, pid, comm, cgroup, uid }
+        Thread { tid, from, pid, comm, cgroup, uid, parent_pid }
     }
 }
 

@@ -144,12 +144,14 @@ pub struct Owner {
     pub pid: Option<u32>,
     /// Its real user id.
     pub user: Option<u32>,
+    /// The number of the process that started it, or that took it over.
+    pub parent: Option<u32>,
 }
 
 impl Owner {
     fn parse(status: &str) -> Option<Owner> {
         let number = |name: &str| field(status, name)?.split_whitespace().next()?.parse().ok();
-        Some(Owner { pid: number("Tgid"), user: number("Uid") })
+        Some(Owner { pid: number("Tgid"), user: number("Uid"), parent: number("PPid") })
     }
 }
 
@@ -215,7 +217,8 @@ mod tests {
     fn this_thread() {
         let thread = Task::of(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
         let user = Some(rustix::process::getuid().as_raw());
-        assert_eq!(thread.owner(), Some(Owner { pid: Some(std::process::id()), user }));
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+        assert_eq!(thread.owner(), Some(Owner { pid: Some(std::process::id()), user, parent }));
         assert_eq!(thread.stat().map(|stat| stat.state), Some('R'));
         assert!(thread.cgroups().is_some() && thread.name().is_some() && thread.exists());
         assert!(Task::all_below(Path::new("/proc")).any(|pid| pid == std::process::id()));

@@ -24,7 +24,7 @@ pub(crate) use tally::BlockedTally;
 /// The threads that were blocked on storage. Present if the recording has the waits of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Blocked {
-    /// Each program by name and unit: those of interest first, then bulk work, then kernel threads; among these, the one
+    /// Each program by name and unit: those of interest first, then others, bulk work and kernel threads; among these, the one
     /// with the thread that was blocked for longest first.
     pub programs: Vec<BlockedProgram>,
     /// Programs beyond the cap of 1024, which are not listed.
@@ -47,10 +47,12 @@ pub struct Blocked {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A program for which somebody may wait: the recorded command and its descendants; else every program that is not
-    /// bulk work.
+    /// A program for which somebody may wait: the recorded command and its descendants, bulk work or not; without a
+    /// command, every program that is not bulk work.
     #[default]
     OfInterest,
+    /// A program that is not part of the recorded command.
+    Other,
     /// A thread that moves much data in large requests, such as a copy or a backup: it waits for storage by its nature.
     BulkWork,
     /// A thread of the kernel, which works for others.

@@ -17,6 +17,8 @@ use crate::threads::Threads;
 
 /// The most threads followed.
 const THREADS_MAX: usize = 1 << 16;
+/// The most processes between a thread and the command that started it.
+const GENERATIONS_MAX: usize = 64;
 /// The most programs listed.
 const PROGRAMS_MAX: usize = 1024;
 /// The most files of one thread that are told apart, and the most listed.
@@ -42,8 +44,9 @@ pub(crate) struct BlockedTally {
     beyond: u64,
     /// Requests and bytes by the thread that caused them.
     caused: FxHashMap<u32, (u64, u64)>,
-    /// The process and the parent's process of each thread.
+    /// The process of each thread, and the parent of each process.
     pids: FxHashMap<u32, u32>,
+    parents: FxHashMap<u32, u32>,
     watch: Watch,
     /// Whether there was a wait or a count: the recording has the waits of all threads.
     is_known: bool,
@@ -159,6 +162,9 @@ impl BlockedTally {
             && (self.pids.len() < THREADS_MAX || self.pids.contains_key(&row.tid))
         {
             self.pids.insert(row.tid, pid);
+            if let Some(parent) = row.parent_pid {
+                self.parents.insert(pid, parent);
+            }
         }
     }
 
@@ -209,6 +215,7 @@ impl BlockedTally {
             return;
         }
         if let Some(tid) = tid
+            && seen.has_data()
             && (self.caused.len() < THREADS_MAX || self.caused.contains_key(&tid))
         {
             let (requests, bytes) = self.caused.entry(tid).or_default();
@@ -235,9 +242,30 @@ impl BlockedTally {
         self.watch = Watch::new(watched.collect());
     }
 
-    fn role(&self, key: Key, count: &Count, span_ns: u64) -> Role {
+    /// Whether a thread is part of the command: its process is, or one of the processes that started it. Unknown if the
+    /// thread ended before it was looked up.
+    fn is_of(&self, tid: u32, command: u32) -> Option<bool> {
+        let mut pid = *self.pids.get(&tid)?;
+        for _ in 0..GENERATIONS_MAX {
+            if pid == command {
+                return Some(true);
+            }
+            match self.parents.get(&pid) {
+                Some(&parent) if parent != pid => pid = parent,
+                _ => break,
+            }
+        }
+        Some(false)
+    }
+
+    fn role(&self, key: Key, count: &Count, span_ns: u64, command: Option<u32>) -> Role {
         if count.is_kernel {
             return Role::Kernel;
+        }
+        match command.and_then(|command| self.is_of(key.0, command)) {
+            Some(true) => return Role::OfInterest,
+            Some(false) => return Role::Other,
+            None => {}
         }
         let (requests, bytes) = self.caused.get(&key.0).copied().unwrap_or_default();
         let enough = BULK_BYTES.max((span_ns / 1_000_000_000).saturating_mul(BULK_BYTES_PER_S));
@@ -252,6 +280,7 @@ impl BlockedTally {
         mut self,
         began: u64,
         span_ns: u64,
+        command: Option<u32>,
         threads: &Threads,
         files: &FileTally,
     ) -> Option<Blocked> {
@@ -266,7 +295,7 @@ impl BlockedTally {
         let mut by_file: FxHashMap<u32, (FileCount, (u64, u32, Option<u32>))> = FxHashMap::default();
         let mut long: Vec<(Key, Option<u32>, Kept)> = Vec::new();
         for (&key, count) in sorted {
-            let role = self.role(key, count, span_ns);
+            let role = self.role(key, count, span_ns, command);
             let place = *places.entry((key.1, count.unit, role)).or_insert_with(|| {
                 programs.push(Program { name: key.1, unit: count.unit, role, ..Program::default() });
                 programs.len() - 1
@@ -290,7 +319,7 @@ impl BlockedTally {
             }
         }
         programs.sort_by_key(|program| (program.role, Reverse(program.worst.0), program.name, program.unit));
-        let (intervals, intervals_beyond_cap) = self.intervals(&programs, began, span_ns);
+        let (intervals, intervals_beyond_cap) = self.intervals(&programs, began, span_ns, command);
         let long_count = programs
             .iter()
             .filter(|program| program.role == Role::OfInterest)
@@ -344,14 +373,20 @@ impl BlockedTally {
     }
 
     /// The longest intervals, in the order of time, and the number of the others.
-    fn intervals(&self, programs: &[Program], began: u64, span_ns: u64) -> (Vec<Interval>, u64) {
+    fn intervals(
+        &self,
+        programs: &[Program],
+        began: u64,
+        span_ns: u64,
+        command: Option<u32>,
+    ) -> (Vec<Interval>, u64) {
         let places: FxHashMap<(u32, Option<u32>, Role), usize> = (programs.iter().take(PROGRAMS_MAX))
             .enumerate()
             .map(|(place, program)| ((program.name, program.unit, program.role), place))
             .collect();
         let (mut all, mut rows) = (Vec::new(), 0);
         for (&key, count) in &self.threads {
-            let role = self.role(key, count, span_ns);
+            let role = self.role(key, count, span_ns, command);
             let Some(&program) = places.get(&(key.1, count.unit, role)).filter(|_| role != Role::Kernel)
             else {
                 continue;

@@ -27,14 +27,17 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let share = worst.map_or(0.0, |program| program.worst.share);
     facts.put("blocked.worst", share, Unit::Share);
     facts.put("storage.waited", share, Unit::Share);
-    let words = if worst.is_some() {
-        format!("no other program was blocked on it for more than {} of {span}", Unit::Share.format(share))
-    } else {
-        format!("no program was blocked on it in {span}")
-    };
     let bulk = self::worst(blocked, Role::BulkWork);
     facts.put("blocked.bulk", bulk.map_or(0.0, |program| program.worst.share), Unit::Share);
-    facts.word("storage.waited_words", &if bulk.is_some() { words } else { words.replace("other ", "") });
+    let apart = bulk.map(|bulk| format!("apart from bulk work ({}), ", bulk.full_name())).unwrap_or_default();
+    let words = match worst {
+        Some(_) => format!(
+            "{apart}no program was blocked on it for more than {} of {span}",
+            Unit::Share.format(share)
+        ),
+        None => format!("{apart}no program was blocked on it in {span}"),
+    };
+    facts.word("storage.waited_words", &words);
     if let Some(bulk) = bulk {
         facts.word("blocked.bulk.program", &bulk.full_name());
     }

@@ -35,6 +35,9 @@ pub(super) struct Load {
     samples: Vec<(String, String, i64)>,
     #[serde(default)]
     op_filter: Option<String>,
+    /// The process of a recorded command; each thread is a process of its own.
+    #[serde(default)]
+    command_pid: Option<u32>,
     /// Waits of threads, each once.
     #[serde(default)]
     waits: Vec<String>,
@@ -118,6 +121,8 @@ impl Load {
             let words: Vec<&str> = text.split_whitespace().collect();
             Thread {
                 tid: words[0].parse().unwrap(),
+                pid: words[0].parse().ok(),
+                parent_pid: Some(1),
                 comm: Some(words[1].to_owned()),
                 cgroup: words.get(2).map(|unit| format!("/system.slice/{unit}")),
                 ..Thread::default()
@@ -143,6 +148,8 @@ impl Load {
         let meta = Meta {
             began: Some(Timestamp(0)),
             ended: Some(ends),
+            command: self.command_pid.map(|_| vec!["command".to_owned()]),
+            command_pid: self.command_pid,
             source: Source { format: "tracefs".to_owned(), ..Source::default() },
             devices: vec![Device { id: self.device(), rotational: self.rotational, ..Device::default() }],
             ..Meta::default()

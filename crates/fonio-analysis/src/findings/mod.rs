@@ -381,6 +381,7 @@ mod tests {
             ("validity.ok", 1.0),
             ("outstanding.waited", 0.5),
             ("inferred.waited", 0.5),
+            ("storage.waited", 0.5),
             ("outstanding.write_sync", 0.4),
             ("outstanding.write_sync_of_waited", 0.8),
             ("span.duration", 1e9),

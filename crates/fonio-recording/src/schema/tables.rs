@@ -146,6 +146,7 @@ tables! {
         comm: Option<String> => "comm" Few,
         cgroup: Option<String> => "cgroup" Few,
         uid: Option<u32> => "uid" Few,
+        parent_pid: Option<u32> => "parent_pid" Few added,
     }
     Sample => Samples {
         time: Timestamp => "time_ns" Near,

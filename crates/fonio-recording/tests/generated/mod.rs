@@ -124,12 +124,21 @@ impl Generated {
                 comm: Some(comm.to_owned()),
                 cgroup: (tid % 3 == 0).then(|| format!("/system.slice/app{tid}.service")),
                 uid: Some(1000),
+                parent_pid: Some(1),
             })?;
         }
         // The first thread changes its name in the middle.
         let from = Timestamp(1_000_000_000 + self.requests * 5000);
         let comm = Some("renamed".to_owned());
-        sink.thread(&Thread { tid: 100, from, pid: Some(100), comm, cgroup: None, uid: Some(1000) })?;
+        sink.thread(&Thread {
+            tid: 100,
+            from,
+            pid: Some(100),
+            comm,
+            cgroup: None,
+            uid: Some(1000),
+            parent_pid: None,
+        })?;
         for file_id in 0..FILES as u32 {
             sink.file(&File {
                 file_id,

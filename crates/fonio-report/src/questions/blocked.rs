@@ -124,6 +124,7 @@ fn behind(rows: &[Behind]) -> Cell {
 fn role(program: &BlockedProgram) -> &'static str {
     match program.role {
         Kind::OfInterest => "program",
+        Kind::Other => "another program",
         Kind::BulkWork => "bulk work",
         Kind::Kernel => "kernel",
     }
@@ -149,7 +150,7 @@ fn programs(blocked: &Blocked) -> Table {
         caption: "Programs that waited".into(),
         columns: vec![
             Column::noted("Program", "The threads' name, with the systemd unit or container."),
-            Column::noted("Kind", "Bulk work and kernel threads do not count for the verdict."),
+            Column::noted("Kind", "Only programs (of the recorded command, if there is one) count for the verdict."),
             Column::noted("Blocked", "The share of the time for which the thread that waited longest was blocked."),
             Column::noted("Time", "The time for which that thread was blocked."),
             Column::noted("Waits", "Of all its threads, short ones too."),

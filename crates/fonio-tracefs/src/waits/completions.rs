@@ -76,16 +76,25 @@ impl Completions {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{ByteCount, DeviceId, Op, Timestamp};
+    use fonio_core::{ByteCount, DeviceId, Flags, Op, Sector, Timestamp};
 
     use super::*;
 
     #[test]
     fn only_completions_before_a_wake_up_are_remembered() {
-        let complete = |cpu, time| {
-            let mut event = BlockEvent::new(EventKind::Complete, Timestamp(time), DeviceId::new(8, 0));
-            event.cpu = Some(cpu);
-            event
+        let complete = |cpu, time| BlockEvent {
+            time: Timestamp(time),
+            kind: EventKind::Complete,
+            device: DeviceId::new(8, 0),
+            sector: Sector(0),
+            bytes: ByteCount(4096),
+            op: Op::Read,
+            flags: Flags::NONE,
+            flags_known: Flags::NONE,
+            cpu: Some(cpu),
+            tid: None,
+            ioprio: None,
+            error: None,
         };
         let request = |request_id, time| Request {
             request_id,

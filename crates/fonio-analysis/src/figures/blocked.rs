@@ -41,6 +41,11 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if let Some(bulk) = bulk {
         facts.word("blocked.bulk.program", &bulk.full_name());
     }
+    let io = analysis.machine.pressure.iter().find(|pressure| pressure.resource == "io");
+    let sum: u64 = blocked.programs.iter().map(|program| program.time_ns).sum();
+    let explained = super::share(sum, analysis.span.duration_ns);
+    let stalled = io.and_then(|io| io.some_share).zip(explained);
+    facts.put("blocked.unexplained_pressure", stalled.map(|(some, sum)| (some - sum).max(0.0)), Unit::Share);
     if let Some(program) = worst {
         of_program(facts, program);
     }

@@ -191,6 +191,7 @@ const SINGLE: &[(&str, &str)] = &[
     ("blocked.swap_share", "reading back swapped memory, share of its waits"),
     ("blocked.behind_share", "request time of another program during its waits, share"),
     ("blocked.bulk", "blocked on storage, the bulk work that waited longest"),
+    ("blocked.unexplained_pressure", "some tasks stalled on io, beyond the waits of all threads"),
     ("blocked.long.count", "waits of 100 ms or longer"),
     ("blocked.long.longest", "longest wait"),
     ("blocked.long.at", "longest wait, begins at"),

@@ -19,7 +19,7 @@ use rustc_hash::FxHashSet;
 use crate::blocked::{BlockedProbe, BlockedWait, Unavailable};
 use crate::capture::{Capture, Captured, Feed, cpu_time};
 use crate::lost::Losses;
-use crate::machine::Machine;
+use crate::machine::{Machine, read_text};
 use crate::pages::{PageStore, Pages};
 use crate::scope::FileScope;
 use crate::select::{self, Watched};
@@ -273,6 +273,7 @@ impl Taken<'_> {
             remarks.push(("own-requests", message, own_rows));
         }
         remarks.extend(self.blocked_remarks());
+        remarks.extend(self.short_of_write_back());
         remarks
             .extend(self.write_waits(completions, &mut writer).map_err(|source| self.not_written(source))?);
         for remark in remarks {
@@ -415,6 +416,28 @@ impl Taken<'_> {
             Some(Err(unavailable)) => vec![("no-blocked-waits", unavailable.to_string(), 1)],
             None => Vec::new(),
         }
+    }
+
+    /// A recording of a machine should cover a cycle of write-back: data is written after it has been dirty for
+    /// `dirty_expire_centisecs`, at the next wake-up of the flusher.
+    fn short_of_write_back(&self) -> Option<Remark> {
+        if self.options.command.is_some() {
+            return None;
+        }
+        let centiseconds = |name: &str| {
+            let text = read_text(&self.machine.proc("sys/vm").join(name))?;
+            text.trim().parse::<u64>().ok()
+        };
+        let cycle_ms =
+            10 * (centiseconds("dirty_expire_centisecs")? + centiseconds("dirty_writeback_centisecs")?);
+        let recorded_ms = self.captured.ended.since(self.captured.began)?.0 / 1_000_000;
+        (recorded_ms < cycle_ms).then(|| {
+            let message = format!(
+                "the kernel writes changed data back up to {} s later, and the recording is shorter: some of the write-back may be missing",
+                cycle_ms.div_ceil(1000)
+            );
+            ("short-of-write-back", message, 1)
+        })
     }
 
     /// Writes why threads waited, if that was recorded. Returns remarks on what is missing.

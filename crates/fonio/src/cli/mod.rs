@@ -58,7 +58,7 @@ pub enum Colour {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check whether storage is the problem, and say what to do. Example: sudo fonio check --for 30s
+    /// Check whether storage is the problem, and say what to do. Example: sudo fonio check
     Check(Check),
     /// Record block I/O: while a command runs, for a given time, or until Ctrl-C. Example: sudo fonio record -- apt update
     Record(Record),
@@ -109,7 +109,7 @@ pub struct Check {
     /// A recording or trace to read; or a device (/dev/mmcblk0), or a directory on one, to record. Default: record all devices.
     pub what: Option<PathBuf>,
     /// How long to record.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, default_value = "40s")]
     pub time: Duration,
     /// Print everything: all findings, tables and notes.
     #[arg(long)]

@@ -26,6 +26,7 @@ mod tally;
 mod test;
 mod tidy;
 mod tools;
+mod verdicts;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,8 @@ cargo xtask COMMAND
               [--runs N]
               `bench record`: the cost of recording (root): [PAIRS] [SECONDS]
               `bench attribution`: how many bytes recordings attribute to the right file and process (root): [ROUNDS] [ext4|xfs]
+              `bench verdicts`: what fonio says of 40 situations whose cause is known, on emulated devices (root, 20 minutes):
+              [WORD in the name…]
               `bench devices`: the speed of device models
               `bench emulator`: emulated cards with fio, beside model and publication (root): [CARD…]
               `bench fit`: fits of profiles to emulated cards, and their checks (root): [CARD…]
@@ -60,6 +63,7 @@ cargo xtask COMMAND
               everything in a guest; what this kernel lacks runs in a guest also without it
   lab         `lab test`: measure what guests with Debian's kernels promise (one hour): [repeatable] [mixed] [model] [equal]
               [system]
+  act         be a program of a situation of `bench verdicts`; not for people
   stacks      measure what `paper` asks for, in the guest that `paper` starts; not for people
   assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm), and compile
               the BPF programs, after a change in crates/fonio-record/bpf (clang-14): [report] [bpf]
@@ -84,6 +88,8 @@ const COMMANDS: &[(&str, Run)] = &[
     // In a guest, for `paper`; not for people.
     #[cfg(feature = "results")]
     ("stacks", bench_fuse::run_in_guest),
+    // A program of a situation, for `bench verdicts`; not for people.
+    (verdicts::ACT, verdicts::run_act),
     ("lab", lab::run),
     ("assets", assets::run),
     ("gen-trace", gen_trace::run),

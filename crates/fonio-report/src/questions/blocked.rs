@@ -21,7 +21,7 @@ const OPERATIONS: [(&str, &str); 11] = [
     ("fsync", "fsync"),
     ("read", "read"),
     ("page_fault", "page fault"),
-    ("metadata", "names (open, stat, …)"),
+    ("metadata", "names"),
     ("journal", "journal"),
     ("write", "write"),
     ("dirty_limit", "dirty limit"),
@@ -143,7 +143,6 @@ fn programs(blocked: &Blocked) -> Table {
             Cell::words(most),
             program.file.as_ref().map_or(Cell::Unknown, |file| Cell::Name(file.path.clone())),
             behind(&program.behind),
-            Cell::count(program.threads, Unit::Count),
         ]
     });
     Table {
@@ -155,14 +154,13 @@ fn programs(blocked: &Blocked) -> Table {
             Column::noted("Time", "The time for which that thread was blocked."),
             Column::noted("Waits", "Of all its threads, short ones too."),
             Column::noted("Longest", "The longest wait; a dash if all were short."),
-            Column::noted("Mostly in", "The operation with the longest time."),
+            Column::noted("Mostly in", "The operation with the longest time; names are open, stat, rename, unlink and the like."),
             Column::noted("File", "The file for which it waited longest.").or_drop(),
             Column::noted(
                 "Behind",
                 "Whose requests were outstanding during its longest waits: shares of the outstanding request time.",
             )
             .or_drop(),
-            Column::new("Threads").or_drop(),
         ],
         rows: rows.collect(),
         left_out: blocked.programs.len().saturating_sub(LISTED) as u64 + blocked.programs_beyond_cap,

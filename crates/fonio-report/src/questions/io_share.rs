@@ -18,9 +18,14 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     );
     let answer = match &about.analysis.outstanding.waited {
         Some(waited) => format!(
-            "For {} of the time ({} of {length}), programs may have been waiting for storage. {busy}",
+            "For {} of the time ({} of {length}), {}. {busy}",
             Unit::Share.format(waited.share),
             Unit::Ns.format(waited.ns as f64),
+            if about.analysis.blocked.is_some() {
+                "a read, a synchronous write or a flush was outstanding"
+            } else {
+                "programs may have been waiting for storage"
+            },
         ),
         None => busy,
     };

@@ -5,6 +5,9 @@
 export PATH=/usr/sbin:/usr/bin HOME=/root TERM=linux
 mount -t proc proc /proc
 mount -t sysfs sys /sys
+# Linux makes the root of an initial file system writable for everybody.
+chmod 755 /
+chmod 1777 /tmp /var/tmp
 mount -t devtmpfs dev /dev 2>/dev/null
 mkdir -p /dev/shm /dev/pts
 mount -t devpts pts /dev/pts

@@ -45,6 +45,7 @@ cargo xtask COMMAND
   bench       measure speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
               [--runs N]
               `bench record`: the cost of recording (root): [PAIRS] [SECONDS]
+              `bench blocked`: the cost of recording which threads are blocked (root): [SECONDS]
               `bench attribution`: how many bytes recordings attribute to the right file and process (root): [ROUNDS] [ext4|xfs]
               `bench devices`: the speed of device models
               `bench emulator`: emulated cards with fio, beside model and publication (root): [CARD…]

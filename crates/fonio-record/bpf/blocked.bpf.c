@@ -29,7 +29,7 @@ typedef long long s64;
 
 // include/uapi/linux/bpf.h
 enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_RINGBUF = 27 };
-enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1 };
+enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1, UPDATE_EXIST = 2 };
 enum { RINGBUF_NO_WAKEUP = 1 };
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
@@ -253,21 +253,21 @@ int left(u64 *ctx)
 	struct counters *count = all_counters();
 	if (!count)
 		return 0;
-	u64 now = now_ns();
+	u64 now = now_ns() & ~MAYBE_WOKEN;
 	u64 *began = map_lookup(&open_waits, &tid);
-	// Another processor woke it while it was leaving: that is no wait.
-	if (!is_blocked(*(volatile u32 *)&prev->__state)) {
-		if (began)
-			map_delete(&open_waits, &tid);
+	if (began && !(*began & MAYBE_WOKEN))
+		add(&count->end_missed, 1);
+	if (map_update(&open_waits, &tid, &now, UPDATE_ANY)) {
+		add(&count->not_noted, 1);
 		return 0;
 	}
-	now = is_locked(prev) ? now | MAYBE_WOKEN : now & ~MAYBE_WOKEN;
-	if (began) {
-		if (!(*began & MAYBE_WOKEN))
-			add(&count->end_missed, 1);
-		*began = now;
-	} else if (map_update(&open_waits, &tid, &now, UPDATE_ANY)) {
-		add(&count->not_noted, 1);
+	// Another processor can wake the thread while it is leaving, and `woken` can have looked before the time was noted.
+	// Then the lock is still held, or the state has changed.
+	if (is_locked(prev)) {
+		now |= MAYBE_WOKEN;
+		map_update(&open_waits, &tid, &now, UPDATE_EXIST);
+	} else if (!is_blocked(*(volatile u32 *)&prev->__state)) {
+		map_delete(&open_waits, &tid);
 	}
 	return 0;
 }

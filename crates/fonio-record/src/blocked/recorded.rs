@@ -148,7 +148,7 @@ impl CapturedWaits {
             );
             remarks.push(("wait-threshold", message, 1));
         } else if lost.only_counted > 0 || self.waits.len() >= WAITS_MAX {
-            let message = "so many threads were blocked that not every long wait has a row of its own; the others are counted";
+            let message = "so many threads were blocked that not every wait of 1 ms or more has a row of its own; the others are counted";
             remarks.push(("waits-only-counted", message.to_owned(), lost.only_counted.max(1)));
         }
         if self.finished.without_symbols {

@@ -111,13 +111,10 @@ fn waits_have_their_operation_file_and_waker() {
     let Some(rows) = recorded(&system, SCRIPT, options) else { return };
 
     // The shell was blocked in write(2) by the lock of the frozen file system, until fsfreeze released it.
-    let of_shell: Vec<&Wait> = rows
-        .waits
-        .iter()
-        .filter(|row| row.tid == rows.command_pid && row.reason == WaitReason::Lock)
-        .collect();
+    let by_lock = |row: &&Wait| row.reason == WaitReason::Lock && row.blocked_in == Some(BlockedIn::Write);
+    let of_shell: Vec<&Wait> =
+        rows.waits.iter().filter(|row| row.tid == rows.command_pid).filter(by_lock).collect();
     let [frozen] = of_shell[..] else { panic!("{of_shell:?}") };
-    assert_eq!(frozen.blocked_in, Some(BlockedIn::Write));
     assert_eq!(Path::new(rows.path(frozen)), system.dir.path().join("data"));
     let file = &rows.files[&frozen.file_id.unwrap()];
     assert_eq!(file.device.unwrap().to_string(), rows.meta.devices[0].id.to_string());

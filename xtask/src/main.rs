@@ -46,6 +46,7 @@ cargo xtask COMMAND
   bench       measure speed and memory from a block trace to the HTML report, beside Debian's blktrace package: [--ios N]
               [--runs N]
               `bench record`: the cost of recording (root): [PAIRS] [SECONDS]
+              `bench blocked`: the cost of recording which threads are blocked (root): [SECONDS]
               `bench attribution`: how many bytes recordings attribute to the right file and process (root): [ROUNDS] [ext4|xfs]
               `bench verdicts`: what fonio says of 40 situations whose cause is known, on emulated devices (root, 20 minutes):
               [WORD in the name…]

@@ -29,7 +29,7 @@ typedef long long s64;
 
 // include/uapi/linux/bpf.h
 enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_RINGBUF = 27 };
-enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1 };
+enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1, UPDATE_EXIST = 2 };
 enum { RINGBUF_NO_WAKEUP = 1 };
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
@@ -63,6 +63,12 @@ struct fdtable {
 struct files_struct {
 	struct fdtable *fdt;
 } KERNEL;
+struct raw_spinlock {
+	u32 raw_lock;
+} KERNEL;
+struct sched_entity {
+	u8 sched_delayed;
+} KERNEL;
 struct thread_info {
 	u32 status; // x86
 } KERNEL;
@@ -71,6 +77,9 @@ struct task_struct {
 	u32 __state;
 	u32 flags;
 	int on_cpu;
+	int on_rq;
+	struct sched_entity se;
+	struct raw_spinlock pi_lock;
 	u32 pid;
 	u32 tgid;
 	char comm[16];
@@ -96,9 +105,6 @@ enum { STACK_MAX = 32, WAKER_STACK_MAX = 24, COMM_MAX = 16 };
 enum { NO_CALL = -1, COMPAT_CALL = -2, KERNEL_THREAD = -3, NO_REGISTERS = -4 };
 enum { IOWAIT = 1, BEGAN_BEFORE = 2, HAS_FILE = 4, KTHREAD = 8 };
 
-// Longer than a processor needs to switch to another thread.
-#define SWITCH_NS_MAX 100000
-
 struct settings {
 	u64 threshold_ns;
 	// When the recording began.
@@ -106,6 +112,10 @@ struct settings {
 	u32 period;
 	u32 own_tgid;
 };
+
+// In the lowest bit of a time in `open_waits`: another processor may have been waking the thread when it left. If no
+// wake-up follows, it came before the note, and there was no wait.
+#define MAYBE_WOKEN 1ULL
 
 struct counters {
 	// Waits that could not be noted at their beginning, or not be counted: the maps were full.
@@ -218,6 +228,14 @@ INLINE void add(u64 *to, u64 number)
 	__sync_fetch_and_add(to, number);
 }
 
+// Whether a processor holds the lock under which threads are woken. Where spinlocks look different, the answer is yes.
+INLINE int is_locked(struct task_struct *task)
+{
+	u32 lock = 1;
+	read_kernel(&lock, sizeof(lock), __builtin_preserve_access_index(&task->pi_lock));
+	return lock != 0;
+}
+
 SEC("tp_btf/sched_switch")
 int left(u64 *ctx)
 {
@@ -235,17 +253,22 @@ int left(u64 *ctx)
 	struct counters *count = all_counters();
 	if (!count)
 		return 0;
-	u64 now = now_ns();
+	u64 now = now_ns() & ~MAYBE_WOKEN;
 	u64 *began = map_lookup(&open_waits, &tid);
-	if (began) {
-		*began = now;
+	if (began && !(*began & MAYBE_WOKEN))
 		add(&count->end_missed, 1);
-	} else if (map_update(&open_waits, &tid, &now, UPDATE_ANY)) {
+	if (map_update(&open_waits, &tid, &now, UPDATE_ANY)) {
 		add(&count->not_noted, 1);
+		return 0;
 	}
-	// Another processor wakes the thread at this moment, and `woken` may have looked before the time was noted.
-	if (!is_blocked(*(volatile u32 *)&prev->__state))
+	// Another processor can wake the thread while it is leaving, and `woken` can have looked before the time was noted.
+	// Then the lock is still held, or the state has changed.
+	if (is_locked(prev)) {
+		now |= MAYBE_WOKEN;
+		map_update(&open_waits, &tid, &now, UPDATE_EXIST);
+	} else if (!is_blocked(*(volatile u32 *)&prev->__state)) {
 		map_delete(&open_waits, &tid);
+	}
 	return 0;
 }
 
@@ -253,6 +276,15 @@ int left(u64 *ctx)
 INLINE int is_running(struct task_struct *task)
 {
 	return EXISTS(struct task_struct, on_cpu) && task->on_cpu;
+}
+
+// Whether the scheduler knows that the thread goes to sleep. Since Linux 6.12 such a thread can stay in the run queue for
+// a while.
+INLINE int is_leaving(struct task_struct *task)
+{
+	if (!task->on_rq)
+		return 1;
+	return EXISTS(struct sched_entity, sched_delayed) && task->se.sched_delayed;
 }
 
 // Whether the kernel counts the wait as I/O (`BPF_CORE_READ_BITFIELD_PROBED` of libbpf).
@@ -380,9 +412,10 @@ int woken(u64 *ctx)
 	if (noted) {
 		began = *noted;
 		map_delete(&open_waits, &tid);
-		// A thread that is about to leave the processor has not been blocked for long: the note is an old one.
-		if (is_running(task) && now - began > SWITCH_NS_MAX) {
-			add(&count->end_missed, 1);
+		// A thread that did not leave the processor was not blocked: the note is an old one.
+		if (is_running(task) && !is_leaving(task)) {
+			if (!(began & MAYBE_WOKEN))
+				add(&count->end_missed, 1);
 			return 0;
 		}
 	} else {

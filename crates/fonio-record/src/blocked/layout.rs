@@ -12,6 +12,9 @@ pub(super) const COMM_MAX: usize = 16;
 pub(super) const NO_CALL: i32 = -1;
 pub(super) const KERNEL_THREAD: i32 = -3;
 
+/// The bit in the beginning of an open wait that was perhaps none.
+pub(super) const MAYBE_WOKEN: u64 = 1;
+
 /// The bits of `flags`.
 pub(super) const IOWAIT: u32 = 1;
 pub(super) const BEGAN_BEFORE: u32 = 2;

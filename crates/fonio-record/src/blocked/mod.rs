@@ -28,9 +28,10 @@ use aya::programs::tp_btf::BtfTracePointLink;
 use aya::{Btf, Ebpf, EbpfLoader};
 use fonio_core::{BlockedIn, DeviceId, Nanos, Timestamp, WaitReason};
 use fonio_tracefs::ring_buffer::Inode;
+use rustc_hash::FxHashMap;
 
 use crate::machine::{Machine, read_text};
-use layout::{BEGAN_BEFORE, Counters, LongWait, Settings, ShortKey, ShortSum};
+use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum};
 pub(crate) use names::ThreadNames;
 use place::{Place, Places};
 pub(crate) use recorded::{BlockedCapture, CapturedWaits};
@@ -263,10 +264,10 @@ impl BlockedProbe {
         give: &mut dyn FnMut(BlockedWait),
     ) -> Finished {
         let began = Timestamp(self.now_set.began_ns);
+        let noted_before = self.noted();
         let blocked = open::blocked_threads(machine);
-        let places: Vec<(u32, Place)> =
+        let places: FxHashMap<u32, Place> =
             blocked.into_iter().map(|tid| (tid, open::place(machine, tid))).collect();
-        let noted_before: rustc_hash::FxHashMap<u32, u64> = self.noted();
         self.links.clear();
         self.take_long(give);
         self.take_short(|_, _| true);
@@ -278,29 +279,24 @@ impl BlockedProbe {
         };
         let noted = self.noted();
         for (&tid, &noted_ns) in &noted {
-            let place = places.iter().find(|(blocked, _)| *blocked == tid).map(|(_, place)| *place);
-            match place {
-                Some(place) if noted_before.get(&tid) == Some(&noted_ns) => {
-                    give(open_wait(tid, Timestamp(noted_ns), false, &place));
-                }
+            if noted_before.get(&tid) != Some(&noted_ns) {
                 // It began while the probe was being detached.
-                _ if noted_before.get(&tid) != Some(&noted_ns) => {
-                    let lasted = ended.since(Timestamp(noted_ns)).unwrap_or_default();
-                    let what = (tid, BlockedIn::Unknown, WaitReason::Unknown);
-                    self.short.add_wait(self.now_set.period, what, lasted);
-                }
-                _ => lost.end_missed += 1,
+                let lasted = ended.since(Timestamp(noted_ns)).unwrap_or_default();
+                let what = (tid, BlockedIn::Unknown, WaitReason::Unknown);
+                self.short.add_wait(self.now_set.period, what, lasted);
+            } else if let Some(place) = places.get(&tid) {
+                give(open_wait(tid, Timestamp(noted_ns), false, place));
+            } else if noted_ns & MAYBE_WOKEN == 0 {
+                lost.end_missed += 1;
             }
         }
-        // A thread that was blocked all the time was never seen. With missing notes, that is not certain.
-        for (tid, place) in places {
-            let is_own = tid_is_own(machine, tid);
-            if !is_own && counters.not_noted == 0 && !noted_before.contains_key(&tid) {
-                let still = open::is_blocked(machine, tid) && !noted.contains_key(&tid);
-                if still {
-                    give(open_wait(tid, began, true, &place));
-                }
-            }
+        // A thread that was blocked all the time was never seen. If notes are missing, that is not certain.
+        let mut never_seen: Vec<(u32, Place)> =
+            places.into_iter().filter(|(tid, _)| !noted_before.contains_key(tid)).collect();
+        never_seen.retain(|(tid, _)| !noted.contains_key(tid) && !is_own(machine, *tid));
+        never_seen.retain(|(tid, _)| counters.not_noted == 0 && open::is_blocked(machine, *tid));
+        for (tid, place) in never_seen {
+            give(open_wait(tid, began, true, &place));
         }
         Finished {
             short: self.short,
@@ -312,7 +308,7 @@ impl BlockedProbe {
     }
 
     /// The threads that are blocked, and since when.
-    fn noted(&self) -> rustc_hash::FxHashMap<u32, u64> {
+    fn noted(&self) -> FxHashMap<u32, u64> {
         self.open_waits.iter().filter_map(Result::ok).collect()
     }
 }
@@ -323,7 +319,7 @@ fn program<'p>(programs: &'p mut Ebpf, name: &'static str) -> Result<&'p mut Btf
 }
 
 /// Whether a thread is one of this process.
-fn tid_is_own(machine: &Machine, tid: u32) -> bool {
+fn is_own(machine: &Machine, tid: u32) -> bool {
     machine.proc(format!("{}/task/{tid}", std::process::id())).exists()
 }
 

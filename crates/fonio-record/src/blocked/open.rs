@@ -27,7 +27,7 @@ pub(super) fn blocked_threads(machine: &Machine) -> Vec<u32> {
     let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     let processes = std::fs::read_dir(machine.proc("")).into_iter().flatten().filter_map(number);
     let threads = processes.flat_map(|pid: u32| {
-        let threads = std::fs::read_dir(machine.proc(&format!("{pid}/task")));
+        let threads = std::fs::read_dir(machine.proc(format!("{pid}/task")));
         threads.into_iter().flatten().filter_map(number).collect::<Vec<u32>>()
     });
     threads.filter(|tid| is_blocked(machine, *tid)).collect()
@@ -36,7 +36,7 @@ pub(super) fn blocked_threads(machine: &Machine) -> Vec<u32> {
 /// What a blocked thread waits for.
 pub(super) fn place(machine: &Machine, tid: u32) -> Place {
     let is_kernel_thread = state(machine, tid).is_some_and(|state| state.is_kernel_thread);
-    let text = |name: &str| read_text(&machine.proc(&format!("{tid}/{name}"))).unwrap_or_default();
+    let text = |name: &str| read_text(&machine.proc(format!("{tid}/{name}"))).unwrap_or_default();
     let call = match is_kernel_thread {
         true => KERNEL_THREAD,
         false => {
@@ -51,7 +51,7 @@ pub(super) fn place(machine: &Machine, tid: u32) -> Place {
 }
 
 fn state(machine: &Machine, tid: u32) -> Option<State> {
-    parse_state(&read_text(&machine.proc(&format!("{tid}/stat")))?)
+    parse_state(&read_text(&machine.proc(format!("{tid}/stat")))?)
 }
 
 fn parse_state(stat: &str) -> Option<State> {

@@ -129,12 +129,17 @@ impl CapturedWaits {
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         let Finished { lost, threshold_max: Nanos(threshold_ns), short, .. } = &self.finished;
-        let missing = lost.missing + lost.end_missed + short.beyond();
+        let missing = lost.missing + short.beyond();
         if missing > 0 {
             let message = format!(
                 "{missing} waits of threads are missing, because more threads were blocked at once than the tables hold"
             );
             remarks.push(("lost-blocked-waits", message, missing));
+        }
+        if lost.end_missed > 0 {
+            let message =
+                format!("{0} waits of threads are missing, because their end was not seen", lost.end_missed);
+            remarks.push(("unended-blocked-waits", message, lost.end_missed));
         }
         if *threshold_ns > THRESHOLD_MIN_NS {
             let message = format!(
@@ -143,7 +148,7 @@ impl CapturedWaits {
             );
             remarks.push(("wait-threshold", message, 1));
         } else if lost.only_counted > 0 || self.waits.len() >= WAITS_MAX {
-            let message = "so many threads were blocked that not every long wait has a row of its own; the others are counted";
+            let message = "so many threads were blocked that not every wait of 1 ms or more has a row of its own; the others are counted";
             remarks.push(("waits-only-counted", message.to_owned(), lost.only_counted.max(1)));
         }
         if self.finished.without_symbols {

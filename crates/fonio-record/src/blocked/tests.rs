@@ -23,8 +23,10 @@ const SAYS: &str = "says: ";
 /// The longest that a test waits for another process before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+type Play = fn(&str);
+
 /// The roles: a name, and what the process then does with the argument.
-const ROLES: &[(&str, fn(&str))] =
+const ROLES: &[(&str, Play)] =
     &[("fsync", play_fsync), ("blocked", play_blocked), ("blocks", play_blocks), ("records", play_records)];
 
 fn say(words: &str) {
@@ -228,7 +230,7 @@ fn every_long_fsync_has_its_waits() {
         assert!(!is_on_disk || overlapping.next().is_some(), "{from:?} to {until:?} has no wait");
     }
     let fs = rustix::fs::statfs(dir.path()).unwrap().f_type;
-    if i64::from(fs) == 0xef53 {
+    if fs == 0xef53 {
         assert!(fsyncs.len() >= 100, "on ext4, each fsync waits for the disk");
     }
 }

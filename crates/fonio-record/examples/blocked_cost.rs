@@ -1,0 +1,208 @@
+//! Measures the cost of recording which threads are blocked: `cargo run --release -p fonio-record --example blocked_cost
+//! [SECONDS]`, as root, with fio.
+//!
+//! Three loads run under a recording: fio with 10,000 requests a second on a loop device over a file in memory, two
+//! threads that hand a byte to and fro, and threads that are blocked for more than a millisecond about 2,000 times a
+//! second. The kernel measures the run time of the BPF programs (`BPF_ENABLE_STATS`, which ends with this process). The
+//! table also shows the recorder's processor time while the capture ran, with and without the programs.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use aya::programs::loaded_programs;
+use aya::sys::{Stats, enable_stats};
+use fonio_record::{RecordOptions, RecordSummary, Selector, record};
+
+const DEVICE_BYTES: u64 = 256 << 20;
+const RATE: u64 = 10_000;
+/// Threads that are blocked, and for how long each time.
+const BLOCKED_THREADS: u32 = 4;
+const BLOCKED: Duration = Duration::from_micros(1500);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.first().map(String::as_str) {
+        // This program again, as a load.
+        Some("switch") => return switch_for(seconds(words.get(1))?),
+        Some("block") => return block_for(seconds(words.get(1))?),
+        _ => {}
+    }
+    let time = seconds(words.first())?;
+    let dir = tempfile::tempdir_in("/dev/shm")?;
+    let device = LoopDevice::over(dir.path())?;
+    let own = std::env::current_exe()?.display().to_string();
+    let again = |load: &str| vec![own.clone(), load.to_owned(), time.as_secs().to_string()];
+    // The measurement ends when this is closed.
+    let _stats = enable_stats(Stats::RunTime)?;
+    for (title, command) in [
+        ("10,000 requests a second", fio(&device.0, time)),
+        ("two threads that switch", again("switch")),
+        ("long waits", again("block")),
+    ] {
+        measure(title, &command, &device.0, dir.path())?;
+    }
+    Ok(())
+}
+
+fn seconds(word: Option<&String>) -> Result<Duration, Box<dyn Error>> {
+    Ok(Duration::from_secs(word.map(|word| word.parse()).transpose()?.unwrap_or(5).max(1)))
+}
+
+/// Hands a byte to and fro between two threads, which sleep in between.
+fn switch_for(time: Duration) -> Result<(), Box<dyn Error>> {
+    let (mut from_there, mut to_here) = std::io::pipe()?;
+    let (mut from_here, mut to_there) = std::io::pipe()?;
+    let there = std::thread::spawn(move || {
+        let mut byte = [0];
+        while from_here.read(&mut byte).is_ok_and(|bytes| bytes == 1) && to_here.write_all(&byte).is_ok() {}
+    });
+    let began = Instant::now();
+    let mut byte = [0];
+    while began.elapsed() < time {
+        to_there.write_all(&byte)?;
+        from_there.read_exact(&mut byte)?;
+    }
+    drop(to_there);
+    there.join().map_err(|_| "a thread panicked")?;
+    Ok(())
+}
+
+/// Is blocked uninterruptibly again and again, each time until a copy of this process ends.
+fn block_for(time: Duration) -> Result<(), Box<dyn Error>> {
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..BLOCKED_THREADS {
+            scope.spawn(|| {
+                while began.elapsed() < time {
+                    block_once();
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+fn block_once() {
+    let flags = libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: without CLONE_VM the copy has its own memory, as after fork. It only sleeps and ends.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
+    if pid == 0 {
+        // SAFETY: both only make a system call.
+        unsafe {
+            libc::usleep(BLOCKED.as_micros() as u32);
+            libc::_exit(0)
+        }
+    }
+    // SAFETY: waits for the copy made above.
+    unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), 0) };
+}
+
+/// A loop device over a file in memory; removed at the end.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    fn over(dir: &Path) -> Result<LoopDevice, Box<dyn Error>> {
+        let file = dir.join("device");
+        File::create(&file)?.set_len(DEVICE_BYTES)?;
+        let out = Command::new("losetup").args(["--find", "--show"]).arg(&file).output()?;
+        if !out.status.success() {
+            return Err(format!("losetup: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
+        }
+        Ok(LoopDevice(PathBuf::from(String::from_utf8(out.stdout)?.trim())))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
+    }
+}
+
+fn fio(device: &Path, time: Duration) -> Vec<String> {
+    let mut words: Vec<String> =
+        ["fio", "--name=cost", "--rw=randwrite", "--bs=4k", "--direct=1", "--ioengine=psync"]
+            .map(str::to_owned)
+            .to_vec();
+    words.push(format!("--filename={}", device.display()));
+    words.push(format!("--filesize={DEVICE_BYTES}"));
+    words.push(format!("--rate_iops={RATE}"));
+    words.push(format!("--runtime={}", time.as_secs()));
+    words.extend(["--time_based", "--output=/dev/null"].map(str::to_owned));
+    words
+}
+
+/// The runs and the run time of a program.
+type Runs = HashMap<String, (u64, Duration)>;
+
+/// The statistics of the programs that were loaded after those with the ids `before`.
+fn statistics(before: &[u32]) -> Runs {
+    let programs = loaded_programs().filter_map(Result::ok).filter(|program| !before.contains(&program.id()));
+    let named = programs.filter_map(|program| {
+        let name = program.name_as_str()?.to_owned();
+        Some((name, (program.run_count(), program.run_time())))
+    });
+    named.filter(|(name, _)| ["left", "woken"].contains(&name.as_str())).collect()
+}
+
+fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result<(), Box<dyn Error>> {
+    let before: Vec<u32> = loaded_programs().filter_map(Result::ok).map(|program| program.id()).collect();
+    let recorded = |blocked| -> Result<RecordSummary, Box<dyn Error>> {
+        let options = RecordOptions {
+            select: vec![Selector::Device(device.into())],
+            command: Some(command.iter().map(Into::into).collect()),
+            overwrite: true,
+            blocked,
+            ..RecordOptions::new(dir.join("recording"))
+        };
+        Ok(record(&options, &mut |_| {})?)
+    };
+    let plain = recorded(false)?;
+    let ended = AtomicBool::new(false);
+    let (summary, runs) = std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut last = Runs::new();
+            while !ended.load(Ordering::Relaxed) {
+                let now = statistics(&before);
+                if !now.is_empty() {
+                    last = now;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            last
+        });
+        let summary = recorded(true).map_err(|error| error.to_string());
+        ended.store(true, Ordering::Relaxed);
+        watch.join().map(|runs| (summary, runs))
+    })
+    .map_err(|_| "the watching thread panicked")?;
+    let summary = summary?;
+    let span_s = |summary: &RecordSummary| (summary.ended.0 - summary.began.0) as f64 / 1e9;
+    println!("\n{title}:");
+    let mut names: Vec<&String> = runs.keys().collect();
+    names.sort();
+    for name in names {
+        let (count, time) = runs[name];
+        println!(
+            "  {name:<6} {:>9.0} runs a second, {:>6.0} ns each, {:.2} % of one processor",
+            count as f64 / span_s(&summary),
+            time.as_nanos() as f64 / count.max(1) as f64,
+            time.as_secs_f64() / span_s(&summary) * 100.0
+        );
+    }
+    let share = |summary: &RecordSummary| summary.capture_cpu.as_secs_f64() / span_s(summary) * 100.0;
+    let rows = |table: &str| summary.rows.get(table).copied().unwrap_or(0);
+    println!(
+        "  recorder {:.2} % of one processor, without the programs {:.2} %",
+        share(&summary),
+        share(&plain)
+    );
+    println!("  {} rows in waits, {} in blocked_counts", rows("waits"), rows("blocked_counts"));
+    summary.notes.iter().for_each(|note| println!("  note: {note}"));
+    Ok(())
+}

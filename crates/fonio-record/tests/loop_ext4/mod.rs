@@ -1,0 +1,49 @@
+//! A file system on a loop device, for tests.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use fonio_testing::{Need, has, skip};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+/// A file system on a loop device; unmounted and detached when dropped.
+pub struct FileSystem {
+    pub device: String,
+    pub dir: tempfile::TempDir,
+}
+
+impl FileSystem {
+    /// Makes an ext4, or reports why this machine cannot.
+    pub fn ext4(image: &Path) -> Option<FileSystem> {
+        if !has(&[Need::Root]) {
+            return None;
+        }
+        fs::File::create(image).unwrap().set_len(64 << 20).unwrap();
+        let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        if !Command::new("mkfs.ext4").args(options).arg(image).status().is_ok_and(|status| status.success()) {
+            skip(Need::Loop, "mkfs.ext4 is missing or failed");
+            return None;
+        }
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(image).output();
+        let Some(made) = made.ok().filter(|made| made.status.success()) else {
+            skip(Need::Loop, "losetup makes no loop device here");
+            return None;
+        };
+        let device = String::from_utf8(made.stdout).unwrap().trim_end().to_owned();
+        let dir = tempfile::tempdir().unwrap();
+        let system = FileSystem { device, dir };
+        if mount(system.device.as_str(), system.dir.path(), "ext4", MountFlags::empty(), None).is_err() {
+            skip(Need::Loop, "ext4 cannot be mounted here");
+            return None;
+        }
+        Some(system)
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        let _ = unmount(self.dir.path(), UnmountFlags::empty());
+        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
+    }
+}

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fonio_core::{Content, Timestamp};
-use fonio_system::device;
+use fonio_system::{MountPoint, device};
 use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
 use fonio_tracefs::whose::FileKey;
 use rustc_hash::FxHashMap;
@@ -39,6 +39,8 @@ const NAMES_MAX: usize = 64;
 const HANDLE: i32 = 1;
 /// The same with xfs's `XFS_FILEID_TYPE_64FLAG`: the inode number has 64 bits.
 const HANDLE_64: i32 = 0x81;
+/// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation (`fs/btrfs/export.h`).
+const HANDLE_BTRFS: i32 = 0x4d;
 /// The beginning of every SQLite database (`https://sqlite.org/fileformat.html`, section 1.3).
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
@@ -224,14 +226,22 @@ enum Numbers {
     Alone,
     /// By the number and its generation, which the file system tells.
     WithGeneration,
+    /// By the number and that of its subvolume: btrfs. The trace shows only the first, so all mounts of the file system
+    /// must be of the same subvolume.
+    InSubvolume(u64),
 }
 
 impl Numbers {
-    /// `None` for a file system that cannot do it.
-    fn of(filesystem: &str) -> Option<Numbers> {
+    /// `None` for a file system that cannot do it. `mounts` are all of this file system.
+    fn of(filesystem: &str, mounts: &[&MountPoint]) -> Option<Numbers> {
         match filesystem {
             "ext2" | "ext3" | "ext4" | "f2fs" => Some(Numbers::Alone),
             "xfs" => Some(Numbers::WithGeneration),
+            "btrfs" => {
+                let mut subvolumes = mounts.iter().map(|mount| subvolume(mount));
+                let first = subvolumes.next()??;
+                subvolumes.all(|other| other == Some(first)).then_some(Numbers::InSubvolume(first))
+            }
             _ => None,
         }
     }
@@ -247,9 +257,9 @@ impl Roots<'_> {
         let machine = self.machine;
         let root = self.folders.entry(inode.fs.0).or_insert_with(|| {
             let mounts = machine.mounts();
-            let mut of_fs = mounts.iter().filter(|mount| mount.device == inode.fs);
-            of_fs.find_map(|mount| {
-                let numbers = Numbers::of(&mount.filesystem)?;
+            let of_fs: Vec<&MountPoint> = mounts.iter().filter(|mount| mount.device == inode.fs).collect();
+            of_fs.iter().find_map(|mount| {
+                let numbers = Numbers::of(&mount.filesystem, &of_fs)?;
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let folder = rustix::fs::open(&mount.dir, flags, Mode::empty()).ok()?;
                 Some(Root { folder, numbers })
@@ -267,14 +277,29 @@ impl Root {
             Numbers::Alone => open_by_handle(&self.folder, HANDLE, [u32::try_from(number).ok()?, 0]),
             Numbers::WithGeneration => {
                 let generation = xfs_generation(&self.folder, number)?;
-                let number = number.to_ne_bytes();
-                let word = |at: usize| {
-                    u32::from_ne_bytes([number[at], number[at + 1], number[at + 2], number[at + 3]])
-                };
-                open_by_handle(&self.folder, HANDLE_64, [word(0), word(4), generation])
+                let [first, second] = words(number);
+                open_by_handle(&self.folder, HANDLE_64, [first, second, generation])
+            }
+            // A generation of 0 matches every generation.
+            Numbers::InSubvolume(subvolume) => {
+                let ([first, second], [third, fourth]) = (words(number), words(subvolume));
+                open_by_handle(&self.folder, HANDLE_BTRFS, [first, second, third, fourth, 0])
             }
         }
     }
+}
+
+/// The two halves of a number, as they lie in memory.
+fn words(number: u64) -> [u32; 2] {
+    let bytes = number.to_ne_bytes();
+    let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    [word(0), word(4)]
+}
+
+/// The subvolume of a mount of btrfs.
+fn subvolume(mount: &MountPoint) -> Option<u64> {
+    let mut options = mount.filesystem_options.iter();
+    options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok())
 }
 
 fn open_by_handle<const WORDS: usize>(folder: &OwnedFd, kind: i32, words: [u32; WORDS]) -> Option<OwnedFd> {

@@ -78,6 +78,9 @@ struct FileCount {
     longest: u64,
 }
 
+/// The waits for a file, and those of the program that waited longest for it: time, name and unit.
+type OfFile = (FileCount, (u64, u32, Option<u32>));
+
 /// One of the longest waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
@@ -292,7 +295,7 @@ impl BlockedTally {
         sorted.sort_unstable_by_key(|(key, _)| **key);
         let mut programs: Vec<Program> = Vec::new();
         let mut places: FxHashMap<(u32, Option<u32>, Role), usize> = FxHashMap::default();
-        let mut by_file: FxHashMap<u32, (FileCount, (u64, u32, Option<u32>))> = FxHashMap::default();
+        let mut by_file: FxHashMap<u32, OfFile> = FxHashMap::default();
         let mut long: Vec<(Key, Option<u32>, Kept)> = Vec::new();
         for (&key, count) in sorted {
             let role = self.role(key, count, span_ns, command);
@@ -329,7 +332,7 @@ impl BlockedTally {
         long.truncate(LONG_LISTED);
         let path = |file: u32| files.path(file);
         let told = |owners: &Owners| owners.told(threads, &path);
-        let mut of_files: Vec<(u32, (FileCount, (u64, u32, Option<u32>)))> = by_file.into_iter().collect();
+        let mut of_files: Vec<(u32, OfFile)> = by_file.into_iter().collect();
         of_files.sort_unstable_by_key(|(file, (count, _))| (Reverse(count.time), *file));
         of_files.truncate(FILES_LISTED);
         let unit = |unit: Option<u32>| unit.map(|unit| threads.unit(unit).to_owned());

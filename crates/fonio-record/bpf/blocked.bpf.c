@@ -262,7 +262,10 @@ int left(u64 *ctx)
 		return 0;
 	}
 	// Another processor can wake the thread while it is leaving, and `woken` can have looked before the time was noted.
-	// Then the lock is still held, or the state has changed.
+	// Then the lock is still held, or the state has changed. The atomic operation is the memory barrier between the note
+	// and these two reads; its result is used so that it is not compiled to one without a barrier.
+	if (__sync_fetch_and_add(&count->not_noted, 0) == ~0ULL)
+		return 0;
 	if (is_locked(prev)) {
 		now |= MAYBE_WOKEN;
 		map_update(&open_waits, &tid, &now, UPDATE_EXIST);

@@ -30,6 +30,11 @@ pub(crate) struct Owner {
 pub(super) struct Owners(FxHashMap<Owner, f64>);
 
 impl Owners {
+    #[cfg(test)]
+    pub(super) fn by_process(&self) -> std::collections::BTreeMap<u32, u64> {
+        self.0.iter().map(|(owner, time)| (owner.process, *time as u64)).collect()
+    }
+
     fn add(&mut self, owner: Owner, time: f64) {
         if self.0.len() < OWNERS_MAX || self.0.contains_key(&owner) {
             *self.0.entry(owner).or_default() += time;

@@ -91,6 +91,11 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    #[cfg(test)]
+    pub(super) fn new(began: u64, ended: u64) -> Kept {
+        Kept { began, ended, operation: BlockedIn::Read, file: None }
+    }
+
     fn time(&self) -> u64 {
         self.ended - self.began
     }

@@ -1,1 +1,139 @@
+//! Who waited, and behind whom, by an oracle that looks at every pair of a wait and a request.
 
+use fonio_core::{BlockedCount, BlockedIn, Content, Meta, Nanos, RowSink, Thread, Timestamp, WaitReason};
+use proptest::prelude::*;
+
+use super::behind::{Owner, Watch};
+use super::*;
+use crate::analyser::tests::{request, wait};
+use crate::{Analyser, AnalysisOptions};
+
+/// The analysis of waits and requests; each thread is a process of its own, and 8 is the parent of 9.
+fn blocked(waits: &[&str], requests: &[&str], command_pid: Option<u32>) -> Option<Blocked> {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    analyser.began(Timestamp(0)).unwrap();
+    for (tid, parent) in [(7, 1), (8, 1), (9, 8)] {
+        let (pid, comm) = (Some(tid), Some(format!("p{tid}")));
+        analyser.thread(&Thread { tid, pid, comm, parent_pid: Some(parent), ..Thread::default() }).unwrap();
+    }
+    waits.iter().for_each(|text| analyser.wait(&wait(text)).unwrap());
+    for (id, line) in requests.iter().enumerate() {
+        analyser.request(&request(id as u64, line)).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(10_000_000_000)));
+    let command = command_pid.map(|_| vec!["c".to_owned()]);
+    analyser.finish(&Meta { began, ended, command, command_pid, ..Meta::default() }).blocked
+}
+
+fn roles(found: &Blocked) -> Vec<(&str, Role)> {
+    found.programs.iter().map(|program| (program.name.as_str(), program.role)).collect()
+}
+
+#[test]
+fn without_waits_nothing_is_claimed() {
+    assert_eq!(blocked(&[], &["R 0+8 q0 d0 c10 t7"], None), None);
+}
+
+#[test]
+fn a_command_owns_the_processes_that_it_started() {
+    let waits = ["7 fsync 0 5000", "8 read 0 1000", "9 read 0 2000"];
+    let found = blocked(&waits, &[], Some(8)).unwrap();
+    assert_eq!(roles(&found), [("p9", Role::OfInterest), ("p8", Role::OfInterest), ("p7", Role::Other)]);
+    let found = blocked(&waits, &[], None).unwrap();
+    assert!(roles(&found).iter().all(|(_, role)| *role == Role::OfInterest));
+}
+
+#[test]
+fn discards_are_no_bulk_work() {
+    let requests: Vec<String> =
+        (0..100).map(|at| format!("D {}+32768 q{at}0 d{at}0 c{at}9 t7", at * 32768)).collect();
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    let found = blocked(&["7 metadata 0 500"], &requests, None).unwrap();
+    assert_eq!(roles(&found), [("p7", Role::OfInterest)]);
+}
+
+#[test]
+fn short_waits_count_and_a_lock_does_not() {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    analyser.began(Timestamp(0)).unwrap();
+    let count = |blocked_in, reason| BlockedCount {
+        tid: 7,
+        blocked_in,
+        reason,
+        from: Timestamp(0),
+        until: Timestamp(1_000_000_000),
+        below: Nanos(1_000_000),
+        count: 10,
+        total: Nanos(6_000_000),
+    };
+    for row in [
+        count(BlockedIn::Read, WaitReason::Storage),
+        // The kernel does not count a wait for the journal's commit as I/O.
+        count(BlockedIn::Fsync, WaitReason::Unknown),
+        count(BlockedIn::Write, WaitReason::Unknown),
+    ] {
+        analyser.blocked_count(&row).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(1_000_000_000)));
+    let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    let program = &found.programs[0];
+    assert_eq!((program.waits, program.time_ns, program.longest_ns), (20, 12_000_000, None));
+    assert_eq!(program.worst.share, 0.012);
+}
+
+#[test]
+fn behind_whom_on_the_device_of_the_own_requests() {
+    let found = blocked(
+        &["7 fsync 1000 2000"],
+        &[
+            // Half of the wait is its own; the other device does not matter.
+            "WS 0+8 q1500 d1500 c2000 t7",
+            "W 0+8 q1500 d1500 c5000 t8",
+            "W 0+8 q0 d1500 c9000 t9 dev1",
+        ],
+        None,
+    );
+    let behind = &found.unwrap().programs[0].behind;
+    let short: Vec<_> = behind.iter().map(|row| (row.process.as_str(), row.is_own, row.share)).collect();
+    assert_eq!(short, [("p7", true, 0.5), ("p8", false, 0.5)]);
+    // Without own requests, two devices leave it open for which one it waited.
+    let found = blocked(
+        &["7 fsync 1000 2000"],
+        &["W 0+8 q1500 d1500 c5000 t8", "W 0+8 q1500 d1500 c9000 t9 dev1"],
+        None,
+    );
+    assert_eq!(found.unwrap().programs[0].behind, []);
+}
+
+proptest! {
+    #[test]
+    fn request_time_is_that_of_every_pair(
+        waits in prop::collection::vec((0_u64..100, 1_u64..40, 0_u32..4), 1..20),
+        requests in prop::collection::vec((0_u64..120, 0_u64..30, 0_u32..4), 0..40),
+    ) {
+        let waits: Vec<_> = (waits.iter())
+            .map(|&(began, length, tid)| ((tid, 0), tid, tally::Kept::new(began, began + length)))
+            .collect();
+        let mut watch = Watch::new(waits.clone());
+        let owner = |process| Owner { process, unit: None, file: None, content: Content::Data, is_own: false };
+        for &(start, length, process) in &requests {
+            watch.request((start, start + length), 0, Some(process), owner(process));
+        }
+        for (key, pid, kept) in &waits {
+            let same = waits.iter().filter(|(other, _, wait)| other == key && wait.began == kept.began);
+            // Of waits of one thread with the same beginning, any may be found; a thread has only one.
+            if same.count() > 1 {
+                continue;
+            }
+            let mut expected: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
+            for &(start, length, process) in &requests {
+                let overlap = (start + length).min(kept.ended).saturating_sub(start.max(kept.began));
+                if overlap > 0 {
+                    *expected.entry(process).or_default() += overlap;
+                }
+            }
+            let found = watch.behind(*key, kept.began).map(|owners| owners.by_process()).unwrap_or_default();
+            prop_assert_eq!(&found, &expected, "of thread {:?}", pid);
+        }
+    }
+}

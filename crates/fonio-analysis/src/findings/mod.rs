@@ -187,10 +187,9 @@ pub(crate) fn judge(analysis: &mut Analysis) {
         .find_map(|verdict| Some((verdict, fill(&verdict.sentence, &facts)?)))
         .expect("the last verdict needs nothing");
     let is_inferred = verdict.when.iter().any(|condition| INFERRED.contains(&condition.figure.as_str()));
-    analysis.verdict = match analysis.blocked {
-        None if is_inferred => format!("{sentence} {NO_WAITS}"),
-        _ => sentence,
-    };
+    // The recording of a launch has the waits of its threads, and a verdict of its own on them.
+    let has_waits = analysis.blocked.is_some() || analysis.launch.is_some();
+    analysis.verdict = if is_inferred && !has_waits { format!("{sentence} {NO_WAITS}") } else { sentence };
     analysis.verdict_id.clone_from(&verdict.id);
     analysis.verdict_severity = verdict.severity;
     analysis.findings = findings(rules, &facts);

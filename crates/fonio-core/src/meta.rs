@@ -62,6 +62,9 @@ pub struct Meta {
     pub rows: BTreeMap<String, u64>,
 }
 
+/// In [`Source::shows`]: the recording has the waits of all threads that were blocked.
+pub const SHOWS_BLOCKED: &str = "blocked";
+
 /// The source of the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {

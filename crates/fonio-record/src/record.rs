@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use fonio_core::meta::Device;
+use fonio_core::meta::{Device, SHOWS_BLOCKED};
 use fonio_core::{ByteCount, DeviceId, Diagnostic, Meta, RowSink, Severity};
 use fonio_recording::{RecordingError, Writer, WriterOptions};
 use fonio_system::signals::{Listener, Signal};
@@ -487,6 +487,9 @@ fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
 
 /// Adds to the metadata what only this machine knows.
 fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
+    if let Some(Ok(_)) = &captured.blocked {
+        meta.source.shows.push(SHOWS_BLOCKED.to_owned());
+    }
     meta.began = Some(captured.began);
     meta.ended = Some(captured.ended);
     let ran = options.command.as_ref();

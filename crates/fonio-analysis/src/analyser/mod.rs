@@ -299,7 +299,7 @@ impl Analyser {
             flushes: self.flushes.finish(duration, loss),
             locality: self.places.finish(),
             io_share: self.share.finish(duration),
-            blocked: self.blocked.finish(began, duration, meta.command_pid, &self.threads, &self.files),
+            blocked: self.blocked.finish(began, duration, meta, &self.threads, &self.files),
             outstanding: self.outstanding.finish(began, duration, &places, &self.response, loss),
             sequentiality: self.sequential.finish(began, ended),
             queueing: self.queue.finish(meta, duration, loss),

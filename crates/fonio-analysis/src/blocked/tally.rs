@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use fonio_core::{BlockedCount, BlockedIn, Thread, Wait, WaitReason};
+use fonio_core::meta::SHOWS_BLOCKED;
+use fonio_core::{BlockedCount, BlockedIn, Meta, Thread, Wait, WaitReason};
 use rustc_hash::FxHashMap;
 
 use super::behind::{Owner, Owners, Watch};
@@ -288,13 +289,15 @@ impl BlockedTally {
         mut self,
         began: u64,
         span_ns: u64,
-        command: Option<u32>,
+        meta: &Meta,
         threads: &Threads,
         files: &FileTally,
     ) -> Option<Blocked> {
-        if !self.is_known {
+        // On a quiet machine, no thread is blocked at all.
+        if !self.is_known && !meta.source.shows.iter().any(|shown| shown == SHOWS_BLOCKED) {
             return None;
         }
+        let command = meta.command_pid;
         self.threads.values_mut().for_each(|count| count.end_open(began + span_ns));
         let mut sorted: Vec<(&Key, &Count)> = self.threads.iter().collect();
         sorted.sort_unstable_by_key(|(key, _)| **key);

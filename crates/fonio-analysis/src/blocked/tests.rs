@@ -1,5 +1,6 @@
 //! Who waited, and behind whom, by an oracle that looks at every pair of a wait and a request.
 
+use fonio_core::meta::SHOWS_BLOCKED;
 use fonio_core::{BlockedCount, BlockedIn, Content, Meta, Nanos, RowSink, Thread, Timestamp, WaitReason};
 use proptest::prelude::*;
 
@@ -32,6 +33,17 @@ fn roles(found: &Blocked) -> Vec<(&str, Role)> {
 #[test]
 fn without_waits_nothing_is_claimed() {
     assert_eq!(blocked(&[], &["R 0+8 q0 d0 c10 t7"], None), None);
+    // Unless the recording says that it would have them.
+    let mut meta = Meta::default();
+    meta.source.shows.push(SHOWS_BLOCKED.to_owned());
+    let found = Analyser::new(AnalysisOptions::default()).finish(&meta).blocked;
+    assert_eq!(
+        found,
+        Some(Blocked {
+            long: LongWaits { threshold_ns: 100_000_000, ..LongWaits::default() },
+            ..Blocked::default()
+        })
+    );
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn first_other(behind: &[Behind]) -> Option<&Behind> {
     behind.iter().find(|row| !row.is_own && row.process != super::UNKNOWN_PROCESS)
 }
 
-/// `71 % of the request time meanwhile was that of dd (backup.service) for /tmp/export.bin`.
+/// `71 % of the I/O outstanding meanwhile came from dd (backup.service) for /tmp/export.bin`.
 fn behind_words(behind: &[Behind]) -> Option<String> {
     let other = first_other(behind).filter(|row| row.share >= BEHIND_FROM)?;
     let file = other.file.as_ref().map(|file| format!(" for {file}")).unwrap_or_default();

@@ -79,7 +79,7 @@ fn answer(about: &About<'_>, blocked: &Blocked) -> String {
         .map(|row| {
             let share = Unit::Share.format(row.share);
             format!(
-                " During its longest waits, {share} of the outstanding request time was that of {}.",
+                " During its longest waits, {share} of the outstanding I/O came from {}.",
                 whose(row)
             )
         })
@@ -158,7 +158,7 @@ fn programs(blocked: &Blocked) -> Table {
             Column::noted("File", "The file for which it waited longest.").or_drop(),
             Column::noted(
                 "Behind",
-                "Whose requests were outstanding during its longest waits: shares of the outstanding request time.",
+                "Whose requests were outstanding during its longest waits: shares of their summed time.",
             )
             .or_drop(),
         ],
@@ -190,7 +190,7 @@ fn longest(blocked: &Blocked) -> Table {
             Column::new("File"),
             Column::noted(
                 "Behind",
-                "Whose requests were outstanding: shares of the outstanding request time.",
+                "Whose requests were outstanding: shares of their summed time.",
             ),
         ],
         rows: blocked.long.longest.iter().map(row).collect(),

@@ -110,10 +110,7 @@ fn behind_words(behind: &[Behind]) -> Option<String> {
     let other = first_other(behind).filter(|row| row.share >= BEHIND_FROM)?;
     let file = other.file.as_ref().map(|file| format!(" for {file}")).unwrap_or_default();
     let share = Unit::Share.format(other.share);
-    Some(format!(
-        "meanwhile, {share} of the outstanding request time was that of {}{file}",
-        other.full_name()
-    ))
+    Some(format!("{share} of the I/O outstanding meanwhile came from {}{file}", other.full_name()))
 }
 
 /// An operation with its file: `fsync of /home/notes.db`.

@@ -78,10 +78,7 @@ fn answer(about: &About<'_>, blocked: &Blocked) -> String {
     let behind = (first.behind.iter().find(|row| !row.is_own && row.share >= 0.1))
         .map(|row| {
             let share = Unit::Share.format(row.share);
-            format!(
-                " During its longest waits, {share} of the outstanding I/O came from {}.",
-                whose(row)
-            )
+            format!(" During its longest waits, {share} of the outstanding I/O came from {}.", whose(row))
         })
         .unwrap_or_default();
     format!(
@@ -149,12 +146,21 @@ fn programs(blocked: &Blocked) -> Table {
         caption: "Programs that waited".into(),
         columns: vec![
             Column::noted("Program", "The threads' name, with the systemd unit or container."),
-            Column::noted("Kind", "Only programs (of the recorded command, if there is one) count for the verdict."),
-            Column::noted("Blocked", "The share of the time for which the thread that waited longest was blocked."),
+            Column::noted(
+                "Kind",
+                "Only programs (of the recorded command, if there is one) count for the verdict.",
+            ),
+            Column::noted(
+                "Blocked",
+                "The share of the time for which the thread that waited longest was blocked.",
+            ),
             Column::noted("Time", "The time for which that thread was blocked."),
             Column::noted("Waits", "Of all its threads, short ones too."),
             Column::noted("Longest", "The longest wait; a dash if all were short."),
-            Column::noted("Mostly in", "The operation with the longest time; names are open, stat, rename, unlink and the like."),
+            Column::noted(
+                "Mostly in",
+                "The operation with the longest time; names are open, stat, rename, unlink and the like.",
+            ),
             Column::noted("File", "The file for which it waited longest.").or_drop(),
             Column::noted(
                 "Behind",
@@ -188,10 +194,7 @@ fn longest(blocked: &Blocked) -> Table {
             Column::new("Took"),
             Column::new("In"),
             Column::new("File"),
-            Column::noted(
-                "Behind",
-                "Whose requests were outstanding: shares of their summed time.",
-            ),
+            Column::noted("Behind", "Whose requests were outstanding: shares of their summed time."),
         ],
         rows: blocked.long.longest.iter().map(row).collect(),
         left_out: blocked.long.count.saturating_sub(blocked.long.longest.len() as u64),

@@ -348,6 +348,9 @@ impl Taken<'_> {
         if let Some(mark) = &self.captured.command_mark {
             writer.mark(mark)?;
         }
+        for row in self.captured.threads.parents(self.captured.began) {
+            writer.thread(&row)?;
+        }
         beside(writer)
     }
 

@@ -1,9 +1,9 @@
 //! Identifies the threads that queue I/O.
 
-use fonio_core::Thread;
+use fonio_core::{Thread, Timestamp};
 use fonio_system::Cgroups;
 use fonio_tracefs::ring_buffer::PageLayout;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::machine::Machine;
 
@@ -30,6 +30,8 @@ pub(crate) struct Threads {
     known: FxHashMap<u32, Option<Identity>>,
     due: Vec<u32>,
     last: u32,
+    /// The processes that started others. They need no I/O of their own.
+    parents: FxHashSet<u32>,
 }
 
 impl Threads {
@@ -65,8 +67,26 @@ impl Threads {
         for _ in 0..LOOKUPS_PER_WAKE {
             let Some(tid) = self.due.pop() else { break };
             let identity = read_identity(machine, tid);
+            if let Some(parent) = identity.parent_pid.filter(|parent| *parent != 0)
+                && self.parents.len() < KNOWN_MAX
+                && self.parents.insert(parent)
+            {
+                self.add(parent);
+            }
             self.known.insert(tid, Some(identity));
         }
+    }
+
+    /// A row for each known process that started another one, so that a thread can be traced back to the command.
+    pub(crate) fn parents(&self, from: Timestamp) -> Vec<Thread> {
+        let mut tids: Vec<u32> = self.parents.iter().copied().collect();
+        tids.sort_unstable();
+        let rows = tids.into_iter().map(|tid| {
+            let mut row = Thread { tid, from, ..Thread::default() };
+            self.complete(&mut row);
+            row
+        });
+        rows.filter(|row| row.comm.is_some()).collect()
     }
 
     /// Adds the known facts to a row.
@@ -103,7 +123,13 @@ mod tests {
         threads.complete(&mut row);
         assert_eq!(row.pid, None, "before it is looked up");
         threads.look_up(&Machine::here());
+        threads.look_up(&Machine::here());
         assert!(threads.due.is_empty());
+        // Its parents have rows, up to the first process.
+        let parents = threads.parents(Timestamp(7));
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+        assert!(parents.iter().any(|row| Some(row.tid) == parent && row.from == Timestamp(7)), "{parents:?}");
+        assert!(parents.iter().any(|row| row.tid == 1), "{parents:?}");
         threads.complete(&mut row);
         assert_eq!(row.pid, Some(std::process::id()));
         for tid in 0..KNOWN_MAX as u32 + 10 {

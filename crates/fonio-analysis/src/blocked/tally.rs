@@ -251,20 +251,22 @@ impl BlockedTally {
         self.watch = Watch::new(watched.collect());
     }
 
-    /// Whether a thread is part of the command: its process is, or one of the processes that started it. Unknown if the
-    /// thread ended before it was looked up.
+    /// Whether a thread is part of the command: its process is, or one of the processes that started it. Unknown if one
+    /// of them ended before it was looked up.
     fn is_of(&self, tid: u32, command: u32) -> Option<bool> {
         let mut pid = *self.pids.get(&tid)?;
         for _ in 0..GENERATIONS_MAX {
             if pid == command {
                 return Some(true);
             }
-            match self.parents.get(&pid) {
-                Some(&parent) if parent != pid => pid = parent,
-                _ => break,
-            }
+            pid = match self.parents.get(&pid) {
+                // The first process, and the first thread of the kernel, have no parent.
+                Some(0) => return Some(false),
+                Some(&parent) => parent,
+                None => return None,
+            };
         }
-        Some(false)
+        None
     }
 
     fn role(&self, key: Key, count: &Count, span_ns: u64, command: Option<u32>) -> Role {

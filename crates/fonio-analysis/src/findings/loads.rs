@@ -122,7 +122,7 @@ impl Load {
             Thread {
                 tid: words[0].parse().unwrap(),
                 pid: words[0].parse().ok(),
-                parent_pid: Some(1),
+                parent_pid: Some(0),
                 comm: Some(words[1].to_owned()),
                 cgroup: words.get(2).map(|unit| format!("/system.slice/{unit}")),
                 ..Thread::default()

@@ -44,7 +44,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let [what, parts @ ..] = arguments else { bail!("write `cargo xtask lab test`") };
     ensure!(what == "test", "there is only `cargo xtask lab test`");
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
-        bail!("there is no part `{unknown}`; the parts are {}", PARTS.join(", "));
+        bail!("unknown part `{unknown}`; use {}", PARTS.join(", "));
     }
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);

@@ -67,7 +67,7 @@ pub struct ContentUse {
 const LISTED_MAX: usize = 4096;
 /// The most files counted; the rest counts as one file without a name.
 const FILES_MAX: usize = 1 << 20;
-/// The most processes told apart for one file.
+/// The largest number of processes distinguished for one file.
 const CAUSES_MAX: usize = 8;
 
 /// Every kind of data, in the order of the table.

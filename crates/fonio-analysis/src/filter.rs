@@ -152,6 +152,14 @@ impl<S: RowSink> Filter<S> {
         (from..until).contains(&time.0)
     }
 
+    /// Whether an interval overlaps with the range; without an end, it lasts.
+    fn overlaps_range(&mut self, began: Timestamp, ended: Option<Timestamp>) -> bool {
+        self.in_range(began)
+            || self
+                .range
+                .is_some_and(|(from, until)| began.0 < until && ended.is_none_or(|ended| ended.0 > from))
+    }
+
     fn process_passes(&mut self, tids: [Option<u32>; 2], time: Timestamp) -> bool {
         let FilterOptions { comms, tids: wanted, .. } = &self.options;
         if comms.is_empty() && wanted.is_empty() {
@@ -213,7 +221,9 @@ impl<S: RowSink> RowSink for Filter<S> {
     }
 
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        if self.in_range(row.began) && self.process_passes([Some(row.tid), None], row.began) {
+        // The analysis counts the part of a wait that lies in the range.
+        if self.overlaps_range(row.began, row.ended) && self.process_passes([Some(row.tid), None], row.began)
+        {
             return self.next.wait(row);
         }
         Ok(())
@@ -269,20 +279,10 @@ mod tests {
             self.0.push(row.request_id);
             Ok(())
         }
-        ignore_rows!(
-            began,
-            bio,
-            link,
-            call,
-            wait,
-            blocked_count,
-            file,
-            thread,
-            sample,
-            mark,
-            diagnostic,
+        ignore_rows! {
+            began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic,
             settled
-        );
+        }
     }
 
     fn passed(options: FilterOptions) -> Vec<u64> {

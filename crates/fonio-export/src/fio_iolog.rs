@@ -154,20 +154,10 @@ impl<W: Write> RowSink for FioIolog<W> {
         Ok(())
     }
 
-    ignore_rows!(
-        began,
-        bio,
-        link,
-        call,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
+    ignore_rows! {
+        began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic,
         settled
-    );
+    }
 
     fn wants_bios(&self) -> bool {
         false

@@ -308,20 +308,10 @@ impl RowSink for Collect {
         self.0.push(row.clone());
         Ok(())
     }
-    ignore_rows!(
-        began,
-        bio,
-        link,
-        call,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
+    ignore_rows! {
+        began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic,
         settled
-    );
+    }
 }
 
 #[test]

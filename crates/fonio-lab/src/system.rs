@@ -446,7 +446,7 @@ impl<'a> System<'a> {
     ///
     /// # Errors
     ///
-    /// If there is no such snapshot, or if QEMU cannot load it; the guest is then off.
+    /// Fails if the snapshot does not exist or QEMU cannot load it. The guest is off then.
     pub fn restore(&mut self, name: &str) -> Result<(), LabError> {
         if !self.snapshots.iter().any(|known| known == name) {
             return Err(LabError::NoSnapshot { name: name.to_owned(), have: self.snapshots.clone() });

@@ -355,20 +355,10 @@ mod tests {
                 }
                 Ok(())
             }
-            ignore_rows!(
-                began,
-                request,
-                bio,
-                link,
-                call,
-                wait,
-                blocked_count,
-                file,
-                thread,
-                mark,
-                diagnostic,
-                settled
-            );
+            ignore_rows! {
+                began, request, bio, link, call, wait, blocked_count, file, thread, mark,
+                diagnostic, settled
+            }
         }
         let mut active = Active(Vec::new());
         monitor.write(&mut active).unwrap();

@@ -354,7 +354,8 @@ impl Taken<'_> {
         beside(writer)
     }
 
-    /// Turns the block events into requests and writes them. Notes in `completions` which requests completed when.
+    /// Turns the block events into requests and writes them, then the waits of blocked threads, whose files share the table
+    /// of files. Notes in `completions` which requests completed when.
     fn write_requests(
         &self,
         pages: Pages,

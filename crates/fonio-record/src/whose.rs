@@ -17,7 +17,7 @@ use crate::threads::Threads;
 const FILES_MAX: usize = 1 << 20;
 /// The most threads with a row because they caused I/O of other threads.
 const CAUSES_MAX: usize = 100_000;
-/// The most owners of one request that are told apart; the rest counts for the first.
+/// The largest number of owners distinguished in one request; the bytes of further ones count for the first.
 const OWNERS_MAX: usize = 16;
 
 /// Follows the events of files while a capture is read.

@@ -121,6 +121,27 @@ fn instances() -> Vec<String> {
     names
 }
 
+/// A prepared process does the work of such a command, which only wakes it; the command's own processes say nothing.
+#[test]
+fn a_command_that_stands_for_another() {
+    let dir = scratch();
+    for (told_command, is_own) in [(None, true), (Some(vec!["the whole run".to_owned()]), false)] {
+        let out = dir.path().join(format!("own-{is_own}"));
+        let options = RecordOptions {
+            select: vec![Selector::Path(dir.path().to_owned())],
+            command: words(&["true"]),
+            told_command: told_command.clone(),
+            ..RecordOptions::new(&out)
+        };
+        if try_record(&options).is_none() {
+            return;
+        }
+        let (meta, _) = read(&out);
+        assert_eq!(meta.command_pid.is_some(), is_own);
+        assert_eq!(meta.command, Some(told_command.unwrap_or_else(|| vec!["true".to_owned()])));
+    }
+}
+
 #[test]
 fn a_command_and_its_writes() {
     let dir = scratch();

@@ -80,20 +80,10 @@ impl RowSink for Nothing {
         self.0 = self.0.wrapping_add(divan::black_box(row).bytes.0);
         Ok(())
     }
-    ignore_rows!(
-        began,
-        bio,
-        link,
-        call,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
+    ignore_rows! {
+        began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic,
         settled
-    );
+    }
 }
 
 #[divan::bench(sample_count = 10)]

@@ -253,20 +253,10 @@ fn a_sink_that_fails_is_not_the_recordings_fault() {
         fn request(&mut self, _: &fonio_core::Request) -> std::io::Result<()> {
             Err(std::io::ErrorKind::StorageFull.into())
         }
-        ignore_rows!(
-            began,
-            bio,
-            link,
-            call,
-            wait,
-            blocked_count,
-            file,
-            thread,
-            sample,
-            mark,
-            diagnostic,
+        ignore_rows! {
+            began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic,
             settled
-        );
+        }
     }
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("run");

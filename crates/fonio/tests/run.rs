@@ -70,20 +70,10 @@ impl RowSink for Marks {
         self.0.push(row.clone());
         Ok(())
     }
-    ignore_rows!(
-        began,
-        request,
-        bio,
-        link,
-        call,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        diagnostic,
+    ignore_rows! {
+        began, request, bio, link, call, wait, blocked_count, file, thread, sample, diagnostic,
         settled
-    );
+    }
 }
 
 #[test]

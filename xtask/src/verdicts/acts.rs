@@ -33,7 +33,7 @@ pub fn run(words: &[String]) -> Result<()> {
             thread::sleep(Duration::from_millis(number(1)?));
             rustix::fs::sync();
         },
-        act => bail!("there is no act {act:?}"),
+        act => bail!("unknown act {act:?}"),
     }
     Ok(())
 }
@@ -108,7 +108,7 @@ fn save(path: &Path, every: Duration) -> Result<()> {
     }
 }
 
-/// Writes a file of so many MiB and makes it durable, four seconds after the start.
+/// Four seconds after the start, writes a file of N MiB and syncs it.
 fn save_once(path: &Path, mebibytes: u64) -> Result<()> {
     thread::sleep(Duration::from_secs(4));
     let mut file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;

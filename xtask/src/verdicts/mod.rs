@@ -6,7 +6,6 @@
 
 mod acts;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -68,7 +67,7 @@ fn ext4() -> String {
 struct Said {
     verdict: String,
     problem: bool,
-    /// The program, the file, and behind whom; `None` if nothing is to be named.
+    /// Whether the program, its file and the program in its way were named rightly; `None` if the situation names none.
     program: Option<bool>,
     file: Option<bool>,
     behind: Option<bool>,
@@ -298,7 +297,7 @@ fn found(program: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     (std::env::split_paths(&path).map(|dir| dir.join(program)))
         .find(|path| path.is_file())
-        .with_context(|| format!("there is no program {}", OsStr::new(program).display()))
+        .with_context(|| format!("{program} is not installed"))
 }
 
 #[cfg(test)]

@@ -380,8 +380,9 @@ impl Analyser {
     #[inline]
     fn add_to_waits(&mut self, row: &Request, seen: &Seen) {
         let (process, unit) = (seen.process, seen.unit);
-        let owner = Owner { process, unit, file: row.file_id, content: row.content, is_own: false };
-        self.blocked.request(row.cause_tid.or(row.tid), owner, seen);
+        let owner = (Owner { process, unit, is_own: false }, (row.file_id, row.content));
+        let is_filtered = self.options.filter.as_ref().is_some_and(FilterOptions::is_partial);
+        self.blocked.request(row.cause_tid.or(row.tid), owner, seen, is_filtered);
     }
 
     #[inline]

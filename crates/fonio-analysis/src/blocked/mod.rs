@@ -6,7 +6,7 @@
 //!
 //! "Behind whom" is a share of request time. While a thread waits, requests are outstanding on the device for which it
 //! waits. Each of them is counted from its queueing to its completion, as far as it lies within the wait; the sums by
-//! process and file, over the sum of all, are the shares. This is computed for the longest waits only.
+//! process, over the sum of all, are the shares. This is computed for the longest waits only.
 
 mod behind;
 mod tally;
@@ -127,10 +127,10 @@ pub struct Behind {
     /// Its unit, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The file, if the requests belong to one whose path is known.
+    /// The file, if at least half of the requests belong to one whose path is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The kind of data, as in the recording.
+    /// The kind of data of at least half of the requests, as in the recording; else `unknown`.
     pub content: String,
     /// Whether the waiting process caused them itself.
     pub is_own: bool,

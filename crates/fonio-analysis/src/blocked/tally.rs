@@ -6,7 +6,7 @@ use fonio_core::meta::SHOWS_BLOCKED;
 use fonio_core::{BlockedCount, BlockedIn, Meta, Thread, Wait, WaitReason};
 use rustc_hash::FxHashMap;
 
-use super::behind::{Owner, Owners, Watch};
+use super::behind::{FileContent, Owner, Owners, Watch};
 use super::{
     Behind, Blocked, BlockedFile, BlockedProgram, FileShare, Interval, LongWait, LongWaits, OperationTime,
     Role, is_felt, named,
@@ -22,7 +22,7 @@ const THREADS_MAX: usize = 1 << 16;
 const GENERATIONS_MAX: usize = 64;
 /// The most programs listed.
 const PROGRAMS_MAX: usize = 1024;
-/// The most files of one thread that are told apart, and the most listed.
+/// The largest number of files distinguished for one thread, and listed in all.
 const FILES_OF_THREAD: usize = 16;
 const FILES_LISTED: usize = 1024;
 /// The number of long waits listed.
@@ -217,9 +217,16 @@ impl BlockedTally {
         }
     }
 
-    /// Takes a request, after all waits; `tid` is the thread that caused it, or else the one that queued it.
+    /// Takes a request, after all waits; `tid` is the thread that caused it, or else the one that queued it. Behind whom
+    /// threads waited is known only if no filter leaves requests out.
     #[inline]
-    pub(crate) fn request(&mut self, tid: Option<u32>, owner: Owner, seen: &Seen) {
+    pub(crate) fn request(
+        &mut self,
+        tid: Option<u32>,
+        owner: (Owner, FileContent),
+        seen: &Seen,
+        is_filtered: bool,
+    ) {
         if !self.is_known {
             return;
         }
@@ -230,6 +237,9 @@ impl BlockedTally {
             let (requests, bytes) = self.caused.entry(tid).or_default();
             *requests += 1;
             *bytes = bytes.saturating_add(seen.bytes);
+        }
+        if is_filtered {
+            return;
         }
         if !self.watch.is_ready() {
             self.begin_watch();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::behind::{Owner, Watch};
 use super::*;
 use crate::analyser::tests::{request, wait};
-use crate::{Analyser, AnalysisOptions};
+use crate::{Analyser, AnalysisOptions, FilterOptions};
 
 /// The analysis of waits and requests; each thread is a process of its own, and 8 is the parent of 9.
 fn blocked(waits: &[&str], requests: &[&str], command_pid: Option<u32>) -> Option<Blocked> {
@@ -119,6 +119,39 @@ fn behind_whom_on_the_device_of_the_own_requests() {
     assert_eq!(found.unwrap().programs[0].behind, []);
 }
 
+/// A backup of many small files is one program in the way, not many files.
+#[test]
+fn behind_a_program_with_many_files() {
+    let requests: Vec<String> =
+        (0..200).map(|at| format!("W {}+8 q0 d0 c{} t8", at * 8, 1000 + at * 10)).collect();
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    analyser.began(Timestamp(0)).unwrap();
+    analyser.wait(&wait("7 fsync 0 3000")).unwrap();
+    for (id, line) in requests.iter().enumerate() {
+        let mut row = request(id as u64, line);
+        row.file_id = Some(id as u32);
+        analyser.request(&row).unwrap();
+    }
+    let found = analyser.finish(&Meta {
+        began: Some(Timestamp(0)),
+        ended: Some(Timestamp(9_000_000)),
+        ..Meta::default()
+    });
+    let behind = &found.blocked.unwrap().programs[0].behind;
+    let short: Vec<_> = behind.iter().map(|row| (row.file.clone(), row.share)).collect();
+    assert_eq!(short, [(None, 1.0)]);
+}
+
+#[test]
+fn behind_whom_is_unknown_if_a_filter_leaves_requests_out() {
+    let filter = FilterOptions { ops: vec!["write".to_owned()], ..FilterOptions::default() };
+    let options = AnalysisOptions { filter: Some(filter), ..AnalysisOptions::default() };
+    let mut analyser = Analyser::new(options);
+    analyser.wait(&wait("7 fsync 0 3000")).unwrap();
+    analyser.request(&request(0, "W 0+8 q0 d0 c2000 t7")).unwrap();
+    assert_eq!(analyser.finish(&Meta::default()).blocked.unwrap().programs[0].behind, []);
+}
+
 proptest! {
     #[test]
     fn request_time_is_that_of_every_pair(
@@ -129,7 +162,7 @@ proptest! {
             .map(|&(began, length, tid)| ((tid, 0), tid, tally::Kept::new(began, began + length)))
             .collect();
         let mut watch = Watch::new(waits.clone());
-        let owner = |process| Owner { process, unit: None, file: None, content: Content::Data, is_own: false };
+        let owner = |process| (Owner { process, unit: None, is_own: false }, (None, Content::Data));
         for &(start, length, process) in &requests {
             watch.request((start, start + length), 0, Some(process), owner(process));
         }

@@ -241,18 +241,8 @@ impl RowSink for Tids {
         self.0.insert(row.tid);
         Ok(())
     }
-    ignore_rows!(
-        began,
-        request,
-        bio,
-        link,
-        call,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
+    ignore_rows! {
+        began, request, bio, link, call, blocked_count, file, thread, sample, mark, diagnostic,
         settled
-    );
+    }
 }

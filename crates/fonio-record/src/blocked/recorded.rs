@@ -63,7 +63,7 @@ impl BlockedCapture {
                 threads.add(wait.tid);
             }
         }
-        // A wait that began after the end is no part of the recording.
+        // Waits that began after the end are not part of the recording.
         self.waits.retain(|wait| wait.began < ended);
         self.waits.sort_unstable_by_key(|wait| (wait.began, wait.tid));
         CapturedWaits { waits: self.waits, finished }
@@ -143,12 +143,12 @@ impl CapturedWaits {
         }
         if *threshold_ns > THRESHOLD_MIN_NS {
             let message = format!(
-                "so many threads were blocked that at times only waits of {} ms or more have a row of their own; the others are counted",
+                "many threads were blocked: for some time, only waits of {} ms or more got rows of their own, and shorter ones were counted",
                 threshold_ns / 1_000_000
             );
             remarks.push(("wait-threshold", message, 1));
         } else if lost.only_counted > 0 || self.waits.len() >= WAITS_MAX {
-            let message = "so many threads were blocked that not every wait of 1 ms or more has a row of its own; the others are counted";
+            let message = "many threads were blocked: some waits of 1 ms or more were counted and have no row of their own";
             remarks.push(("waits-only-counted", message.to_owned(), lost.only_counted.max(1)));
         }
         if self.finished.without_symbols {

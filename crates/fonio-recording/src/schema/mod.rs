@@ -132,7 +132,7 @@ pub(crate) fn match_columns<R: Row>(
                 places.push(None);
                 continue;
             }
-            None => return Err(wrong(format!("there is no column {:?}", column.name))),
+            None => return Err(wrong(format!("the column {:?} is missing", column.name))),
         };
         let data_type = if stored_type(found.data_type()) == stored_type(&column.data_type) {
             column.data_type

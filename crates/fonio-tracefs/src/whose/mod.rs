@@ -41,7 +41,7 @@ const PLACES_MAX: usize = 128 * 1024;
 const THREADS_MAX: usize = 16 * 1024;
 /// The most bios that wait for their row. The assembler keeps as many open.
 const BIOS_MAX: usize = 1 << 20;
-/// The most threads of one file, or of one transaction, that are told apart.
+/// The largest number of threads distinguished for one file or one transaction.
 const WRITERS_MAX: usize = 8;
 /// The most file systems with a journal, and the most threads of one of them that are in fsync at the same time.
 const JOURNALS_MAX: usize = 256;

@@ -167,20 +167,10 @@ impl RowSink for Rows {
         self.0.push((row.tid, row.began.0, row.ended.map(|ended| ended.0), row.reason == WaitReason::Cpu));
         Ok(())
     }
-    ignore_rows!(
-        began,
-        request,
-        bio,
-        link,
-        call,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
+    ignore_rows! {
+        began, request, bio, link, call, blocked_count, file, thread, sample, mark, diagnostic,
         settled
-    );
+    }
 }
 
 fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {

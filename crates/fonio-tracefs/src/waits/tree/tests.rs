@@ -98,20 +98,10 @@ impl RowSink for Shown {
         self.0 += "\n";
         Ok(())
     }
-    ignore_rows!(
-        began,
-        request,
-        bio,
-        link,
-        call,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
+    ignore_rows! {
+        began, request, bio, link, call, blocked_count, file, thread, sample, mark, diagnostic,
         settled
-    );
+    }
 }
 
 fn check(script: &str, expected: Expect) {

@@ -92,6 +92,8 @@ named! {
         SwapIn = "swap_in",
         DirtyLimit = "dirty_limit",
         Journal = "journal",
+        OtherThread = "other_thread",
+        AsyncIo = "async_io",
         KernelThread = "kernel_thread",
         Other = "other",
         Unknown = "unknown",

@@ -223,7 +223,7 @@ pub enum WaitReason {
     Unknown,
 }
 
-/// The operation in which storage, or a lock of the kernel, blocked a thread.
+/// The operation in which a thread was blocked: by storage, by a lock of the kernel, or behind another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -244,6 +244,10 @@ pub enum BlockedIn {
     DirtyLimit,
     /// A wait for the file system's journal in a call other than fsync.
     Journal,
+    /// A call that waits for another thread or process, which was blocked meanwhile: a futex, a pipe, a socket.
+    OtherThread,
+    /// A call that waits for asynchronous I/O: io_getevents, io_uring_enter.
+    AsyncIo,
     /// The work of a kernel thread: write-back, commits of the journal, swapping out.
     KernelThread,
     /// Another system call.

@@ -1,8 +1,14 @@
-// Records every interval in which a thread is blocked uninterruptibly.
+// Records every interval in which a thread is blocked uninterruptibly, and those in which it waits for a thread that is.
 //
 // `left` runs at each context switch. If the thread that leaves the processor is blocked uninterruptibly, it notes the
-// time in `open_waits`. `woken` runs before each wake-up and takes the time out again. So a switch between threads that
-// are not blocked costs one comparison, and `open_waits` holds the waits that have not ended.
+// time in `open_waits`. `woken` runs before each wake-up and takes the time out again, so `open_waits` holds the waits
+// that have not ended.
+//
+// Most threads sleep interruptibly, and most of them wait for work and not for an answer. Such a sleep is recorded only
+// if another thread ended it that was blocked for a while meanwhile, and if the sleeper needed that thread:
+// - the sleeper had asked for something: it had itself woken that thread shortly before it went to sleep, or later; or
+// - the sleeper waited for a lock (a futex that says so).
+// A sleep in a call that waits for asynchronous I/O is recorded too; user space finds out what ended it.
 //
 // A wait that lasted at least the threshold goes to user space through the ring buffer `long_waits`, with the stacks of
 // the thread and of its waker. All other waits, and those for which the ring buffer has no room, are counted in
@@ -28,7 +34,7 @@ typedef long long s64;
 #define TYPE(name, value) value *name
 
 // include/uapi/linux/bpf.h
-enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_RINGBUF = 27 };
+enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_LRU_HASH = 9, MAP_RINGBUF = 27 };
 enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1, UPDATE_EXIST = 2 };
 enum { RINGBUF_NO_WAKEUP = 1 };
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
@@ -87,23 +93,31 @@ struct task_struct {
 	struct files_struct *files;
 } KERNEL;
 struct pt_regs___x86 {
+	unsigned long dx;
+	unsigned long si;
 	unsigned long di;
 	unsigned long orig_ax;
 } KERNEL;
 struct pt_regs___arm64 {
+	u64 regs[31];
 	u64 orig_x0;
 	s32 syscallno;
 } KERNEL;
 
 // include/linux/sched.h
-enum { TASK_UNINTERRUPTIBLE = 2, TASK_NOLOAD = 0x400, PF_KTHREAD = 0x200000 };
+enum { TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, TASK_NOLOAD = 0x400, PF_KTHREAD = 0x200000 };
+// include/uapi/linux/futex.h
+enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_LOCK_PI2 = 13, FUTEX_COMMAND = 0x7f };
+// The value of a lock for which a thread waits: of glibc, bionic, Rust and Go; and of musl.
+enum { LOCK_WAITED_FOR = 2, LOCK_WAITED_FOR_MUSL = 0x80000010 };
 // arch/x86/include/asm/thread_info.h: the system call is one of 32 bits, with numbers of its own.
 enum { TS_COMPAT = 2 };
 
 // The layout of all that follows is repeated in src/blocked/layout.rs.
+enum { ASKERS = 4, ASKED_BEFORE_NS = 1000000000 };
 enum { STACK_MAX = 32, WAKER_STACK_MAX = 24, COMM_MAX = 16 };
 enum { NO_CALL = -1, COMPAT_CALL = -2, KERNEL_THREAD = -3, NO_REGISTERS = -4 };
-enum { IOWAIT = 1, BEGAN_BEFORE = 2, HAS_FILE = 4, KTHREAD = 8 };
+enum { IOWAIT = 1, BEGAN_BEFORE = 2, HAS_FILE = 4, KTHREAD = 8, FOR_ANSWER = 16, FOR_LOCK = 32, ASYNC_IO = 64 };
 
 struct settings {
 	u64 threshold_ns;
@@ -126,6 +140,8 @@ struct counters {
 	// Waits whose end was not seen.
 	u64 end_missed;
 	u64 long_waits;
+	// Long sleeps for which the ring buffer had no room.
+	u64 sleeps_lost;
 };
 
 struct short_key {
@@ -167,6 +183,22 @@ struct long_wait {
 	u64 waker_stack[WAKER_STACK_MAX];
 };
 
+// What is known of a thread of a program.
+struct sleeper {
+	// When it last went to sleep interruptibly.
+	u64 slept_ns;
+	// When its last long wait ended, direct or for another thread.
+	u64 blocked_until_ns;
+	// The last threads that woke it from such a sleep: they may have asked it for something. If a thread of its own process
+	// did, then also the one that had asked that thread.
+	u64 asked_ns[ASKERS];
+	u32 asker[ASKERS];
+	// The last one.
+	u32 last;
+	// The last thread that woke it with an answer.
+	u32 answerer;
+};
+
 struct {
 	UINT(type, MAP_ARRAY);
 	UINT(max_entries, 1);
@@ -187,6 +219,14 @@ struct {
 	TYPE(key, u32);
 	TYPE(value, u64);
 } open_waits SEC(".maps");
+
+// Threads that ended fall out of it.
+struct {
+	UINT(type, MAP_LRU_HASH);
+	UINT(max_entries, 32768);
+	TYPE(key, u32);
+	TYPE(value, struct sleeper);
+} sleepers SEC(".maps");
 
 struct {
 	UINT(type, MAP_HASH);
@@ -236,6 +276,21 @@ INLINE int is_locked(struct task_struct *task)
 	return lock != 0;
 }
 
+// Notes that a thread goes to sleep interruptibly.
+INLINE void note_sleep(struct task_struct *task)
+{
+	if (task->flags & PF_KTHREAD)
+		return;
+	u32 tid = task->pid;
+	struct sleeper *known = map_lookup(&sleepers, &tid);
+	if (known) {
+		known->slept_ns = now_ns();
+		return;
+	}
+	struct sleeper new = { .slept_ns = now_ns() };
+	map_update(&sleepers, &tid, &new, UPDATE_ANY);
+}
+
 SEC("tp_btf/sched_switch")
 int left(u64 *ctx)
 {
@@ -244,6 +299,10 @@ int left(u64 *ctx)
 	if (ctx[0])
 		return 0;
 	u32 state = switch_has_state ? (u32)ctx[3] : prev->__state;
+	if (state & TASK_INTERRUPTIBLE) {
+		note_sleep(prev);
+		return 0;
+	}
 	if (!is_blocked(state))
 		return 0;
 	u32 zero = 0, tid = prev->pid;
@@ -302,8 +361,14 @@ INLINE int is_iowait(struct task_struct *task)
 	return bits >> __builtin_preserve_field_info(none->in_iowait, FIELD_SHIFT_RIGHT) & 1;
 }
 
-// The number of the system call in which the thread is, and its first argument.
-INLINE s32 call_of(struct task_struct *task, u64 *argument)
+struct arguments {
+	u64 first;
+	u64 second;
+	u64 third;
+};
+
+// The number of the system call in which the thread is, and its arguments.
+INLINE s32 call_of(struct task_struct *task, struct arguments *arguments)
 {
 	if (task->flags & PF_KTHREAD)
 		return KERNEL_THREAD;
@@ -311,7 +376,9 @@ INLINE s32 call_of(struct task_struct *task, u64 *argument)
 		struct pt_regs___x86 *registers = task_registers(task);
 		if (!registers)
 			return NO_REGISTERS;
-		*argument = registers->di;
+		arguments->first = registers->di;
+		arguments->second = registers->si;
+		arguments->third = registers->dx;
 		s64 call = registers->orig_ax;
 		if (EXISTS(struct thread_info, status) && call >= 0 &&
 		    (task->thread_info.status & TS_COMPAT))
@@ -322,7 +389,9 @@ INLINE s32 call_of(struct task_struct *task, u64 *argument)
 		struct pt_regs___arm64 *registers = task_registers(task);
 		if (!registers)
 			return NO_REGISTERS;
-		*argument = registers->orig_x0;
+		arguments->first = registers->orig_x0;
+		arguments->second = registers->regs[1];
+		arguments->third = registers->regs[2];
 		return registers->syscallno < 0 ? NO_CALL : registers->syscallno;
 	}
 	return NO_REGISTERS;
@@ -368,8 +437,23 @@ INLINE u8 class_of(u64 duration_ns)
 	return class + (us >> 1 ? 2 : us);
 }
 
+// Notes the end of a long wait, for the threads that wait for this one.
+INLINE void note_blocked(struct task_struct *task, u64 now)
+{
+	if (task->flags & PF_KTHREAD)
+		return;
+	u32 tid = task->pid;
+	struct sleeper *known = map_lookup(&sleepers, &tid);
+	if (known) {
+		known->blocked_until_ns = now;
+		return;
+	}
+	struct sleeper new = { .slept_ns = now, .blocked_until_ns = now };
+	map_update(&sleepers, &tid, &new, UPDATE_ANY);
+}
+
 // Returns whether the ring buffer had room.
-INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call, u64 argument, u32 flags)
+INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call, u64 descriptor, u32 flags)
 {
 	struct long_wait *wait = ring_reserve(&long_waits, sizeof(*wait), 0);
 	if (!wait)
@@ -393,24 +477,145 @@ INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call
 	if ((u32)ids)
 		wait->waker_stack_bytes = own_stack(ctx, wait->waker_stack, sizeof(wait->waker_stack), 0);
 	if (call >= 0)
-		note_file(task, argument, wait);
+		note_file(task, descriptor, wait);
 	// User space looks several times a second; a wake-up for each wait would cost more than the wait.
 	ring_submit(wait, RINGBUF_NO_WAKEUP);
 	return 1;
+}
+
+// The numbers of system calls differ by processor.
+INLINE int is_futex(s32 call)
+{
+	return call == (EXISTS(struct pt_regs___x86, orig_ax) ? 202 : 98);
+}
+
+INLINE int is_async_io(s32 call)
+{
+	if (call == 426) // io_uring_enter
+		return 1;
+	if (EXISTS(struct pt_regs___x86, orig_ax))
+		return call == 208 || call == 333; // io_getevents, io_pgetevents
+	return call == 4 || call == 292;
+}
+
+// Whether the call waits for a lock that another thread holds, and not for work.
+INLINE int is_for_lock(s32 call, const struct arguments *arguments)
+{
+	if (!is_futex(call))
+		return 0;
+	u32 command = (u32)arguments->second & FUTEX_COMMAND, value = (u32)arguments->third;
+	if (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2)
+		return 1;
+	return (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) &&
+	       (value == LOCK_WAITED_FOR || value == LOCK_WAITED_FOR_MUSL);
+}
+
+INLINE void note_asker(struct sleeper *sleeper, u32 tid, u64 now)
+{
+	u32 at = 0;
+	u64 earliest = ~0ULL;
+	for (u32 i = 0; i < ASKERS; i++) {
+		if (sleeper->asker[i] == tid) {
+			at = i;
+			break;
+		}
+		if (sleeper->asked_ns[i] < earliest) {
+			earliest = sleeper->asked_ns[i];
+			at = i;
+		}
+	}
+	sleeper->asker[at & (ASKERS - 1)] = tid;
+	sleeper->asked_ns[at & (ASKERS - 1)] = now;
+	sleeper->last = at;
+	if (sleeper->answerer == tid)
+		sleeper->answerer = 0;
+}
+
+// Whether the thread asked another one for something, since shortly before it went to sleep.
+INLINE int has_asked(u32 tid, u64 slept, const struct sleeper *other)
+{
+	for (u32 i = 0; i < ASKERS; i++)
+		if (other->asker[i] == tid && other->asked_ns[i] + ASKED_BEFORE_NS >= slept)
+			return 1;
+	return 0;
+}
+
+// The end of an interruptible sleep.
+INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
+{
+	if (task->flags & PF_KTHREAD || (is_running(task) && !is_leaving(task)))
+		return 0;
+	u32 zero = 0, tid = task->pid, waker_tid = (u32)current_ids(), flags = 0;
+	struct sleeper *sleeper = map_lookup(&sleepers, &tid);
+	if (!sleeper)
+		return 0;
+	struct settings *set = map_lookup(&settings, &zero);
+	if (!set)
+		return 0;
+	u64 slept = sleeper->slept_ns, now = now_ns();
+	int is_long = now > slept + set->threshold_ns && task->tgid != set->own_tgid;
+	if (!is_long) {
+		// Most sleeps are short, and ended by the same thread as the last one.
+		if (!waker_tid || waker_tid == sleeper->answerer)
+			return 0;
+		u32 last = sleeper->last & (ASKERS - 1);
+		if (sleeper->asker[last] == waker_tid) {
+			sleeper->asked_ns[last] = now;
+			return 0;
+		}
+	}
+	struct sleeper *waker = waker_tid && waker_tid != tid ? map_lookup(&sleepers, &waker_tid) : 0;
+	struct arguments arguments = {};
+	s32 call = NO_CALL;
+	// An answer is no question. Who asked first decides, since both take turns.
+	int is_answer = waker && has_asked(tid, slept, waker);
+	if (is_answer) {
+		sleeper->answerer = waker_tid;
+	} else if (waker_tid) {
+		if (waker && (u32)(current_ids() >> 32) == task->tgid && waker->asker[waker->last & (ASKERS - 1)])
+			note_asker(sleeper, waker->asker[waker->last & (ASKERS - 1)], now);
+		note_asker(sleeper, waker_tid, now);
+	}
+	if (!is_long)
+		return 0;
+	call = call_of(task, &arguments);
+	if (waker && waker->blocked_until_ns > slept + set->threshold_ns) {
+		if (is_for_lock(call, &arguments))
+			flags = FOR_LOCK;
+		else if (is_answer)
+			flags = FOR_ANSWER;
+	}
+	if (flags)
+		sleeper->blocked_until_ns = now;
+	else if (is_async_io(call))
+		flags = ASYNC_IO;
+	else
+		return 0;
+	struct counters *count = all_counters();
+	if (!count)
+		return 0;
+	add(&count->long_waits, 1);
+	if (!give(ctx, task, slept, now, call, 0, flags))
+		add(&count->sleeps_lost, 1);
+	return 0;
 }
 
 SEC("tp_btf/sched_waking")
 int woken(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
-	if (!is_blocked(task->__state))
+	u32 state = task->__state;
+	if (state & TASK_INTERRUPTIBLE)
+		return woken_sleeper(ctx, task);
+	if (!is_blocked(state))
 		return 0;
 	u32 zero = 0, tid = task->pid, flags = 0;
 	struct settings *set = map_lookup(&settings, &zero);
 	struct counters *count = all_counters();
 	if (!set || !count || task->tgid == set->own_tgid)
 		return 0;
-	u64 began, now = now_ns(), argument = 0;
+	u64 began, now = now_ns();
+	struct arguments arguments = {};
 	u64 *noted = map_lookup(&open_waits, &tid);
 	if (noted) {
 		began = *noted;
@@ -432,11 +637,12 @@ int woken(u64 *ctx)
 		flags |= IOWAIT;
 	if (task->flags & PF_KTHREAD)
 		flags |= KTHREAD;
-	s32 call = call_of(task, &argument);
+	s32 call = call_of(task, &arguments);
 	u64 duration = now > began ? now - began : 0;
 	if (duration >= set->threshold_ns) {
+		note_blocked(task, now);
 		add(&count->long_waits, 1);
-		if (give(ctx, task, began, now, call, argument, flags))
+		if (give(ctx, task, began, now, call, arguments.first, flags))
 			return 0;
 		add(&count->ring_full, 1);
 	}

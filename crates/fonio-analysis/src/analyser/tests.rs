@@ -83,15 +83,16 @@ fn mixture(count: u64) -> Vec<Request> {
 pub(crate) fn wait(text: &str) -> Wait {
     let words: Vec<&str> = text.split_whitespace().collect();
     let time = |text: &str| text.parse::<u64>().ok().map(|us| Timestamp(us * 1000));
+    let number = |kind| words[4..].iter().find_map(|word| word.strip_prefix(kind)?.parse().ok());
     Wait {
         tid: words[0].parse().unwrap(),
         began: time(words[2]).unwrap(),
         ended: time(words[3]),
-        reason: WaitReason::Storage,
+        reason: if number('w').is_some() { WaitReason::Thread } else { WaitReason::Storage },
         request_id: None,
-        waker_tid: None,
+        waker_tid: number('w'),
         blocked_in: Some(BlockedIn::from_name(words[1]).unwrap_or_else(|| panic!("{text}"))),
-        file_id: words.get(4).map(|file| file[1..].parse().unwrap()),
+        file_id: number('f'),
     }
 }
 

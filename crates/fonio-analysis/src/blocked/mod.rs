@@ -4,11 +4,15 @@
 //! ones are counted. A program is judged by the thread that was blocked for longest: what several threads wait at the
 //! same time is not longer for the person in front of them.
 //!
+//! A thread can also wait for another one that is blocked: for a lock that it holds, or for its answer. That counts for the
+//! time for which the other one was blocked ([`chain`]).
+//!
 //! "Behind whom" is a share of request time. While a thread waits, requests are outstanding on the device for which it
 //! waits. Each of them is counted from its queueing to its completion, as far as it lies within the wait; the sums by
 //! process, over the sum of all, are the shares. This is computed for the longest waits only.
 
 mod behind;
+mod chain;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -90,6 +94,31 @@ pub struct BlockedProgram {
     pub file: Option<FileShare>,
     /// Whose requests were outstanding during its longest waits; the largest share first.
     pub behind: Vec<Behind>,
+    /// Where the thread was blocked for which it waited most, if it spent at least half of its time in such waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<Through>,
+}
+
+/// A thread that storage blocked while another one waited for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Through {
+    /// Its name.
+    pub name: String,
+    /// Its unit, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The operation in which it was blocked, as in the recording.
+    pub blocked_in: String,
+    /// The file, if its path is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+impl Through {
+    /// The name, with the unit if it is known.
+    pub fn full_name(&self) -> String {
+        named(&self.name, self.unit.as_deref())
+    }
 }
 
 impl BlockedProgram {
@@ -189,6 +218,9 @@ pub struct LongWait {
     pub file: Option<String>,
     /// Whose requests were outstanding; the largest share first. Empty if that is unknown.
     pub behind: Vec<Behind>,
+    /// In a wait for another thread: where that one was blocked. Only that time counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<Through>,
 }
 
 /// An interval in which a thread was blocked.
@@ -214,6 +246,6 @@ fn named(name: &str, unit: Option<&str>) -> String {
 /// Whether people wait for this operation: a program goes on only after it. Of writes that the kernel holds back, a copy
 /// has many, for which nobody waits.
 pub(crate) fn is_felt(operation: BlockedIn) -> bool {
-    use BlockedIn::{Fsync, Journal, Metadata, PageFault, Read, SwapIn};
-    matches!(operation, Fsync | Read | PageFault | SwapIn | Metadata | Journal)
+    use BlockedIn::{AsyncIo, Fsync, Journal, Metadata, OtherThread, PageFault, Read, SwapIn};
+    matches!(operation, Fsync | Read | PageFault | SwapIn | Metadata | Journal | OtherThread | AsyncIo)
 }

@@ -7,9 +7,10 @@ use fonio_core::{BlockedCount, BlockedIn, Meta, Thread, Wait, WaitReason};
 use rustc_hash::FxHashMap;
 
 use super::behind::{FileContent, Owner, Owners, Watch};
+use super::chain::{Chains, ForThread, Place};
 use super::{
     Behind, Blocked, BlockedFile, BlockedProgram, FileShare, Interval, LongWait, LongWaits, OperationTime,
-    Role, is_felt, named,
+    Role, Through, is_felt, named,
 };
 use crate::files::FileTally;
 use crate::outstanding::{LONG_NS, TimeShare};
@@ -25,6 +26,8 @@ const PROGRAMS_MAX: usize = 1024;
 /// The largest number of files distinguished for one thread, and listed in all.
 const FILES_OF_THREAD: usize = 16;
 const FILES_LISTED: usize = 1024;
+/// The largest number of places for which one thread, or program, waited through others.
+const PLACES_OF_THREAD: usize = 16;
 /// The number of long waits listed.
 const LONG_LISTED: usize = 10;
 /// The most intervals listed.
@@ -49,6 +52,7 @@ pub(crate) struct BlockedTally {
     pids: FxHashMap<u32, u32>,
     parents: FxHashMap<u32, u32>,
     watch: Watch,
+    chains: Chains,
     /// Whether there was a wait or a count: the recording has the waits of all threads.
     is_known: bool,
 }
@@ -70,6 +74,8 @@ struct Count {
     /// By file: waits, time and longest.
     files: Vec<(u32, FileCount)>,
     kept: Vec<Kept>,
+    /// For waits for other threads: where those were blocked, and the time.
+    through: Vec<(Place, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,16 +95,18 @@ pub(super) struct Kept {
     pub(super) ended: u64,
     operation: BlockedIn,
     file: Option<u32>,
+    /// In a wait for another thread: the time for which that one was blocked, and where.
+    through: Option<(u64, Place)>,
 }
 
 impl Kept {
     #[cfg(test)]
     pub(super) fn new(began: u64, ended: u64) -> Kept {
-        Kept { began, ended, operation: BlockedIn::Read, file: None }
+        Kept { began, ended, operation: BlockedIn::Read, file: None, through: None }
     }
 
     fn time(&self) -> u64 {
-        self.ended - self.began
+        self.through.map_or(self.ended - self.began, |(time, _)| time)
     }
 }
 
@@ -127,12 +135,16 @@ impl Count {
         if let Some(file) = wait.file {
             self.add_file(file, time);
         }
+        if let Some((time, place)) = wait.through {
+            add_place(&mut self.through, place, time);
+        }
     }
 
     /// Ends the waits that have no end.
     fn end_open(&mut self, at: u64) {
         let mut kept = std::mem::take(&mut self.kept);
-        for wait in kept.iter_mut().filter(|wait| wait.ended == u64::MAX) {
+        let is_open = |wait: &&mut Kept| wait.ended == u64::MAX && wait.through.is_none();
+        for wait in kept.iter_mut().filter(is_open) {
             wait.ended = at.max(wait.began);
             self.add_wait(wait);
         }
@@ -177,14 +189,13 @@ impl BlockedTally {
         }
     }
 
-    fn count(&mut self, tid: u32, time: u64, threads: &mut Threads) -> Option<&mut Count> {
-        let key = (tid, threads.name_at(Some(tid), time));
+    fn count(&mut self, key: Key, unit: impl FnOnce() -> Option<u32>) -> Option<&mut Count> {
         if !self.threads.contains_key(&key) && self.threads.len() >= THREADS_MAX {
             self.beyond += 1;
             return None;
         }
         let count = self.threads.entry(key).or_default();
-        count.unit = count.unit.or_else(|| threads.unit_at(tid, time));
+        count.unit = count.unit.or_else(unit);
         Some(count)
     }
 
@@ -196,24 +207,48 @@ impl BlockedTally {
         let began = row.began.0.max(span.0);
         // The end of the span is known only at the end; a wait without an end lasts until then.
         let ended = row.ended.map_or(span.1, |ended| ended.0.min(span.1));
-        if !is_for_storage(row.reason, operation) || ended <= began {
+        if ended <= began {
             return;
         }
-        let Some(count) = self.count(row.tid, row.began.0, threads) else { return };
-        let wait = Kept { began, ended, operation, file: row.file_id };
+        self.end_chains(row.began.0);
+        let key = (row.tid, threads.name_at(Some(row.tid), row.began.0));
+        if !is_for_storage(row.reason, operation) {
+            if let Some(waker) = row.waker_tid.filter(|waker| *waker != row.tid) {
+                let unit = threads.unit_at(row.tid, row.began.0);
+                self.chains.waited(ForThread::new((key, unit), operation, (began, ended), waker));
+            }
+            return;
+        }
+        self.chains.blocked((began, ended), Place { key, operation, file: row.file_id });
+        let Some(count) = self.count(key, || threads.unit_at(row.tid, row.began.0)) else { return };
+        let wait = Kept { began, ended, operation, file: row.file_id, through: None };
         if ended != u64::MAX {
             count.add_wait(&wait);
         }
         count.keep(wait);
     }
 
+    /// Counts the waits for other threads that ended before `time`.
+    fn end_chains(&mut self, time: u64) {
+        for wait in self.chains.ended_before(time) {
+            let Some(place) = wait.place() else { continue };
+            let Some(count) = self.count(wait.key, || wait.unit) else { continue };
+            let through = Some((wait.time, place));
+            let wait =
+                Kept { began: wait.first, ended: wait.last, operation: wait.operation, file: None, through };
+            count.add_wait(&wait);
+            count.keep(wait);
+        }
+    }
+
     /// Takes a count of short waits.
     pub(crate) fn short(&mut self, row: &BlockedCount, threads: &mut Threads) {
         self.is_known = true;
-        if is_for_storage(row.reason, row.blocked_in)
-            && let Some(count) = self.count(row.tid, row.from.0, threads)
-        {
-            count.add(row.blocked_in, row.count, row.total.0);
+        if is_for_storage(row.reason, row.blocked_in) {
+            let key = (row.tid, threads.name_at(Some(row.tid), row.from.0));
+            if let Some(count) = self.count(key, || threads.unit_at(row.tid, row.from.0)) {
+                count.add(row.blocked_in, row.count, row.total.0);
+            }
         }
     }
 
@@ -251,12 +286,14 @@ impl BlockedTally {
 
     /// Chooses the waits during which requests are counted: those of the threads that were blocked for longest.
     fn begin_watch(&mut self) {
+        self.end_chains(u64::MAX);
         let mut most: Vec<(&Key, &Count)> =
             self.threads.iter().filter(|(_, count)| !count.is_kernel && !count.kept.is_empty()).collect();
         most.sort_unstable_by_key(|(key, count)| (Reverse(count.time), **key));
         let watched = most.into_iter().take(Watch::THREADS_MAX).flat_map(|(key, count)| {
             let pid = self.pids.get(&key.0).copied().unwrap_or(key.0);
-            count.kept.iter().map(move |kept| (*key, pid, *kept))
+            let direct = count.kept.iter().filter(|kept| kept.through.is_none());
+            direct.map(move |kept| (*key, pid, *kept))
         });
         self.watch = Watch::new(watched.collect());
     }
@@ -310,6 +347,7 @@ impl BlockedTally {
             return None;
         }
         let command = meta.command_pid;
+        self.end_chains(u64::MAX);
         self.threads.values_mut().for_each(|count| count.end_open(began + span_ns));
         let mut sorted: Vec<(&Key, &Count)> = self.threads.iter().collect();
         sorted.sort_unstable_by_key(|(key, _)| **key);
@@ -359,7 +397,10 @@ impl BlockedTally {
         Some(Blocked {
             programs_beyond_cap: programs.len().saturating_sub(PROGRAMS_MAX) as u64,
             programs: (programs.iter().take(PROGRAMS_MAX))
-                .map(|program| program.told(span_ns, threads, &path, &told))
+                .map(|program| BlockedProgram {
+                    through: program.through(|place| self.through(place, threads, &path)),
+                    ..program.told(span_ns, threads, &path, &told)
+                })
                 .collect(),
             files: (of_files.into_iter())
                 .map(|(file, (count, (_, name, of_unit)))| BlockedFile {
@@ -381,6 +422,7 @@ impl BlockedTally {
                         program: named(threads.name(key.1), unit(*of_unit).as_deref()),
                         blocked_in: kept.operation.name().to_owned(),
                         file: kept.file.and_then(path),
+                        through: kept.through.map(|(_, place)| self.through(place, threads, &path)),
                         behind: self
                             .watch
                             .behind(*key, kept.began)
@@ -391,8 +433,18 @@ impl BlockedTally {
             },
             intervals,
             intervals_beyond_cap,
-            threads_beyond_cap: self.beyond,
+            threads_beyond_cap: self.beyond + self.chains.beyond,
         })
+    }
+
+    fn through(&self, place: Place, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Through {
+        let unit = self.threads.get(&place.key).and_then(|count| count.unit);
+        Through {
+            name: threads.name(place.key.1).to_owned(),
+            unit: unit.map(|unit| threads.unit(unit).to_owned()),
+            blocked_in: place.operation.name().to_owned(),
+            file: place.file.and_then(path),
+        }
     }
 
     /// The longest intervals, in the order of time, and the number of the others.
@@ -449,6 +501,7 @@ struct Program {
     operations: Vec<(BlockedIn, u64, u64)>,
     files: FxHashMap<u32, u64>,
     owners: Owners,
+    through: Vec<(Place, u64)>,
 }
 
 impl Program {
@@ -468,6 +521,9 @@ impl Program {
         }
         for (file, of_file) in &count.files {
             *self.files.entry(*file).or_default() += of_file.time;
+        }
+        for &(place, time) in &count.through {
+            add_place(&mut self.through, place, time);
         }
         for kept in &count.kept {
             if let Some(owners) = watch.behind(key, kept.began) {
@@ -510,7 +566,24 @@ impl Program {
                 Some(FileShare { path: path(*file)?, share: ratio(*time, of_files)? })
             }),
             behind: told(&self.owners),
+            through: None,
         }
+    }
+
+    /// Where the threads were blocked for which it waited, if it spent at least half of its time in such waits.
+    fn through(&self, told: impl Fn(Place) -> Through) -> Option<Through> {
+        let time: u64 = self.through.iter().map(|(_, time)| time).sum();
+        let (place, _) = self.through.iter().max_by_key(|(place, time)| (*time, Reverse(place.key)))?;
+        (2 * u128::from(time) >= u128::from(self.time)).then(|| told(*place))
+    }
+}
+
+/// Adds time to a place of a short list.
+fn add_place(places: &mut Vec<(Place, u64)>, place: Place, time: u64) {
+    if let Some((_, sum)) = places.iter_mut().find(|(known, _)| *known == place) {
+        *sum = sum.saturating_add(time);
+    } else if places.len() < PLACES_OF_THREAD {
+        places.push((place, time));
     }
 }
 

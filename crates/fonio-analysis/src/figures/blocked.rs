@@ -4,7 +4,7 @@ use fonio_core::Unit;
 
 use super::Facts;
 use crate::Analysis;
-use crate::blocked::{Behind, Blocked, BlockedProgram, Role};
+use crate::blocked::{Behind, Blocked, BlockedProgram, Role, Through};
 
 /// From this share on, a sentence names the program whose requests were outstanding.
 const BEHIND_FROM: f64 = 0.3;
@@ -47,7 +47,11 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let stalled = io.and_then(|io| io.some_share).zip(explained);
     facts.put("blocked.unexplained_pressure", stalled.map(|(some, sum)| (some - sum).max(0.0)), Unit::Share);
     if let Some(program) = worst {
-        of_program(facts, program);
+        // A program that waits for another thread waits behind the same requests as that thread.
+        let blocked_one = program.through.as_ref().and_then(|through| {
+            blocked.programs.iter().find(|other| other.name == through.name && other.unit == through.unit)
+        });
+        of_program(facts, program, &blocked_one.unwrap_or(program).behind);
     }
     let long = &blocked.long;
     facts.count("blocked.long.count", long.count);
@@ -57,14 +61,16 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         facts.put("blocked.long.longest", longest.time_ns as f64, Unit::Ns);
         facts.put("blocked.long.at", longest.at_ns as f64, Unit::Ns);
         facts.word("blocked.long.program", &longest.program);
-        facts.word("blocked.long.doing", &doing(&longest.blocked_in, longest.file.as_deref()));
+        let doing = what(&longest.blocked_in, longest.file.as_deref(), longest.through.as_ref());
+        facts.word("blocked.long.doing", &doing);
         if let Some(words) = behind_words(&longest.behind) {
             facts.word("blocked.long.behind", &words);
         }
     }
 }
 
-fn of_program(facts: &mut Facts, program: &BlockedProgram) {
+/// `behind` is whose requests were outstanding while it waited.
+fn of_program(facts: &mut Facts, program: &BlockedProgram, behind: &[Behind]) {
     facts.word("blocked.program", &program.full_name());
     facts.put("blocked.time", program.worst.ns as f64, Unit::Ns);
     facts.put("blocked.longest", program.longest_ns.map(|ns| ns as f64), Unit::Ns);
@@ -78,15 +84,16 @@ fn of_program(facts: &mut Facts, program: &BlockedProgram) {
     facts.put("blocked.swap_share", share(&["swap_in"]), Unit::Share);
     if let Some(operation) = program.operations.first() {
         let file = program.file.as_ref().filter(|file| file.share >= 0.5).map(|file| file.path.as_str());
-        facts.word("blocked.doing", &doing(&operation.blocked_in, file));
+        let doing = what(&operation.blocked_in, file, program.through.as_ref());
+        facts.word("blocked.doing", &doing);
         if let Some(file) = file {
             facts.word("blocked.file", file);
         }
     }
-    if let Some(words) = behind_words(&program.behind) {
+    if let Some(words) = behind_words(behind) {
         facts.word("blocked.behind", &words);
     }
-    if let Some(other) = first_other(&program.behind) {
+    if let Some(other) = first_other(behind) {
         facts.put("blocked.behind_share", other.share, Unit::Share);
         facts.word("blocked.behind_program", &other.full_name());
         if let Some(file) = &other.file {
@@ -113,8 +120,20 @@ fn behind_words(behind: &[Behind]) -> Option<String> {
     Some(format!("{share} of the I/O outstanding meanwhile came from {}{file}", other.full_name()))
 }
 
+/// What a thread did while it was blocked: `in fsync of /home/notes.db`, or `waiting for db, which was blocked in fsync of
+/// /home/notes.db`.
+pub fn what(blocked_in: &str, file: Option<&str>, through: Option<&Through>) -> String {
+    match through {
+        Some(through) => {
+            let doing = doing(&through.blocked_in, through.file.as_deref());
+            format!("waiting for {}, which was blocked in {doing}", through.full_name())
+        }
+        None => format!("in {}", doing(blocked_in, file)),
+    }
+}
+
 /// An operation with its file: `fsync of /home/notes.db`.
-pub fn doing(blocked_in: &str, file: Option<&str>) -> String {
+fn doing(blocked_in: &str, file: Option<&str>) -> String {
     let (operation, relation) = match blocked_in {
         "fsync" => ("fsync", "of"),
         "read" => ("reads", "of"),
@@ -125,6 +144,8 @@ pub fn doing(blocked_in: &str, file: Option<&str>) -> String {
         "dirty_limit" => ("writes held back by the dirty limit", "to"),
         "journal" => ("waiting for the file system's journal", "for"),
         "kernel_thread" => ("the work of a kernel thread", "on"),
+        "other_thread" => ("waiting for another thread", "with"),
+        "async_io" => ("asynchronous I/O", "on"),
         "other" => ("another system call", "on"),
         _ => ("an unknown operation", "on"),
     };

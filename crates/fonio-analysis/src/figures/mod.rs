@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Analysis, DeviceInfo, Distribution, Group};
-pub use blocked::doing;
+pub use blocked::what;
 pub(crate) use label::label;
 
 /// A figure: its name, its label and its value.

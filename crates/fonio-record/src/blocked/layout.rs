@@ -19,6 +19,9 @@ pub(super) const MAYBE_WOKEN: u64 = 1;
 pub(super) const IOWAIT: u32 = 1;
 pub(super) const BEGAN_BEFORE: u32 = 2;
 pub(super) const HAS_FILE: u32 = 4;
+pub(super) const FOR_ANSWER: u32 = 16;
+pub(super) const FOR_LOCK: u32 = 32;
+pub(super) const ASYNC_IO: u32 = 64;
 
 /// What the program reads at each event.
 #[repr(C)]
@@ -39,6 +42,7 @@ pub(super) struct Counters {
     pub ring_full: u64,
     pub end_missed: u64,
     pub long_waits: u64,
+    pub sleeps_lost: u64,
 }
 
 /// Short waits that are counted together.
@@ -86,7 +90,7 @@ pub(super) struct LongWait {
     waker_stack: [u64; WAKER_STACK_MAX],
 }
 
-const _: () = assert!(size_of::<Settings>() == 24 && size_of::<Counters>() == 40);
+const _: () = assert!(size_of::<Settings>() == 24 && size_of::<Counters>() == 48);
 const _: () = assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 40);
 const _: () = assert!(size_of::<LongWait>() == 80 + 8 * (STACK_MAX + WAKER_STACK_MAX));
 const _: () = assert!(offset_of!(LongWait, stack) == 80);

@@ -1,4 +1,5 @@
-//! Records who waits for storage: every interval in which any thread of the machine is blocked uninterruptibly.
+//! Records who waits for storage: every interval in which any thread of the machine is blocked uninterruptibly, and the
+//! long ones in which it waits for a thread that is, or for asynchronous I/O.
 //!
 //! A BPF program (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. Waits of at
 //! least a threshold come here one by one; shorter ones are counted in the kernel. The life of a probe:
@@ -66,6 +67,13 @@ pub(crate) struct BlockedWait {
     pub inode: Option<Inode>,
 }
 
+impl BlockedWait {
+    /// Whether the thread slept interruptibly: it can have slept before anybody was blocked.
+    fn is_sleep(&self) -> bool {
+        matches!(self.blocked_in, BlockedIn::OtherThread | BlockedIn::AsyncIo)
+    }
+}
+
 /// The waits that are not in a recording, or not as they should be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
@@ -75,6 +83,8 @@ pub(crate) struct Lost {
     pub end_missed: u64,
     /// Long waits that were only counted, because the ring buffer was full.
     pub only_counted: u64,
+    /// Long waits for other threads, or for asynchronous I/O, that are missing for the same reason.
+    pub sleeps: u64,
 }
 
 /// What a probe has when it is finished.
@@ -226,7 +236,9 @@ impl BlockedProbe {
         while let Some(record) = self.long_waits.next() {
             if let Some(wait) = LongWait::read(&record) {
                 self.names.note(wait.tid, wait.tgid, wait.comm);
-                give(blocked_wait(&wait, &self.places.of(&wait)));
+                if let Some(place) = self.places.of(&wait) {
+                    give(blocked_wait(&wait, &place));
+                }
             }
         }
     }
@@ -276,6 +288,7 @@ impl BlockedProbe {
             missing: counters.not_noted + counters.not_counted,
             end_missed: counters.end_missed,
             only_counted: counters.ring_full,
+            sleeps: counters.sleeps_lost,
         };
         let noted = self.noted();
         for (&tid, &noted_ns) in &noted {

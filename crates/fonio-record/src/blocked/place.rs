@@ -7,7 +7,7 @@ use fonio_core::{BlockedIn, WaitReason};
 use fonio_tracefs::waits::{Functions, Reasons, Symbols};
 
 use super::calls::{self, Call};
-use super::layout::{HAS_FILE, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL};
+use super::layout::{ASYNC_IO, FOR_ANSWER, FOR_LOCK, HAS_FILE, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL};
 
 type Table<T> = &'static [(T, &'static [&'static str])];
 
@@ -144,8 +144,33 @@ impl Places {
         self.reasons.is_empty()
     }
 
-    /// Judges a long wait.
-    pub(super) fn of(&self, wait: &LongWait) -> Place {
+    /// Judges a long wait; `None` if it was not for storage, nor for a thread that was blocked.
+    pub(super) fn of(&self, wait: &LongWait) -> Option<Place> {
+        let asleep = wait.flags & (FOR_ANSWER | FOR_LOCK | ASYNC_IO);
+        if asleep == 0 { Some(self.of_blocked(wait)) } else { self.of_sleep(wait) }
+    }
+
+    /// Judges an interruptible sleep.
+    fn of_sleep(&self, wait: &LongWait) -> Option<Place> {
+        let waker_stack = || wait.waker_stack().iter().copied();
+        let is_interrupt = wait.waker_tid == 0 || self.interrupts.innermost(waker_stack()).is_some();
+        let is_for_thread = wait.flags & ASYNC_IO == 0;
+        let by_completion =
+            !is_for_thread && self.reasons.of_waker(waker_stack()) == Some(WaitReason::Storage);
+        // An interrupted thread is not the one that wakes, and asynchronous I/O can be that of a socket.
+        if (is_for_thread && is_interrupt) || (!is_for_thread && !by_completion) {
+            return None;
+        }
+        let (blocked_in, reason) = match wait.flags {
+            flags if flags & FOR_LOCK != 0 => (BlockedIn::OtherThread, WaitReason::Lock),
+            flags if flags & FOR_ANSWER != 0 => (BlockedIn::OtherThread, WaitReason::Thread),
+            _ => (BlockedIn::AsyncIo, WaitReason::Storage),
+        };
+        let waker_tid = is_for_thread.then_some(wait.waker_tid);
+        Some(Place { blocked_in, reason, is_of_file: false, waker_tid, by_completion })
+    }
+
+    fn of_blocked(&self, wait: &LongWait) -> Place {
         let stack = || wait.stack().iter().copied();
         let waker_stack = || wait.waker_stack().iter().copied();
         let by_stack = self.operations.innermost(stack());
@@ -215,7 +240,7 @@ mod tests {
             (KERNEL_THREAD, &[0x1410], (KernelThread, WaitReason::Storage)),
             (-2, &[], (Unknown, WaitReason::Unknown)),
         ] {
-            let place = places.of(&long_wait(call, stack, &[]));
+            let place = places.of(&long_wait(call, stack, &[])).unwrap();
             assert_eq!((place.blocked_in, place.reason), expected, "{call} {stack:x?}");
         }
     }
@@ -232,14 +257,37 @@ mod tests {
         ] {
             let mut wait = long_wait(libc::SYS_write as i32, &[0x1510], waker_stack);
             wait.waker_tid = waker_tid;
-            let place = places.of(&wait);
+            let place = places.of(&wait).unwrap();
             assert_eq!((place.waker_tid, place.by_completion), expected);
             // The file counts only for a call whose first argument is its descriptor.
             assert!(!place.is_of_file);
             wait.flags |= HAS_FILE;
-            assert!(places.of(&wait).is_of_file);
+            assert!(places.of(&wait).unwrap().is_of_file);
             wait.call = libc::SYS_openat as i32;
-            assert!(!places.of(&wait).is_of_file);
+            assert!(!places.of(&wait).unwrap().is_of_file);
+        }
+    }
+
+    #[test]
+    fn a_sleep_counts_if_its_end_shows_for_what_it_was() {
+        use BlockedIn::{AsyncIo, OtherThread};
+        let symbols = "1000 T io_schedule\n1100 T bio_endio\n1200 T tcp_ack\n1300 T common_interrupt\n1400 T pipe_write\n1500 T _end\n";
+        let places = Places::from_kallsyms(symbols);
+        for (flags, waker_tid, waker_stack, expected) in [
+            (FOR_ANSWER, 9, &[0x1410][..], Some((OtherThread, WaitReason::Thread, Some(9), false))),
+            (FOR_LOCK, 9, &[], Some((OtherThread, WaitReason::Lock, Some(9), false))),
+            (FOR_ANSWER, 9, &[0x1210, 0x1310, 0x1410], None),
+            (ASYNC_IO, 0, &[0x1110], Some((AsyncIo, WaitReason::Storage, None, true))),
+            (ASYNC_IO, 9, &[0x1110, 0x1310], Some((AsyncIo, WaitReason::Storage, None, true))),
+            (ASYNC_IO, 0, &[], None),
+            (ASYNC_IO, 9, &[0x1210], None),
+        ] {
+            let mut wait = long_wait(0, &[], waker_stack);
+            (wait.flags, wait.waker_tid) = (flags, waker_tid);
+            let place = places.of(&wait);
+            let found =
+                place.map(|place| (place.blocked_in, place.reason, place.waker_tid, place.by_completion));
+            assert_eq!(found, expected, "{flags} {waker_stack:x?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fonio_core::{Nanos, RowSink, Thread, Timestamp, Wait};
+use fonio_core::{BlockedIn, Nanos, RowSink, Thread, Timestamp, Wait};
 use fonio_tracefs::waits::Completions;
 use rustc_hash::FxHashSet;
 
@@ -39,7 +39,8 @@ impl BlockedCapture {
         note(&new, files);
         let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
         self.waits.extend(new.drain(..room));
-        new.iter().for_each(|wait| self.probe.count(wait));
+        // Sleeps are not counted: how long they were for storage is found later.
+        new.iter().filter(|wait| !wait.is_sleep()).for_each(|wait| self.probe.count(wait));
         self.probe.names.take_new().into_iter().for_each(|tid| threads.add(tid));
     }
 
@@ -72,6 +73,33 @@ impl BlockedCapture {
 
 fn note(waits: &[BlockedWait], files: &mut Files) {
     waits.iter().filter_map(|wait| wait.inode).for_each(|inode| files.see(inode));
+}
+
+/// The row of a wait. One for asynchronous I/O begins when the request was queued, because a thread can have slept there
+/// before; without the request, that is unknown and there is no row.
+fn row(wait: &BlockedWait, file_id: Option<u32>, completions: &Completions) -> Option<Wait> {
+    let completed = wait.completed_on.zip(wait.ended).and_then(|(cpu, at)| completions.before(cpu, at.0));
+    let began = match wait.blocked_in {
+        BlockedIn::AsyncIo => wait.began.max(completed?.queued),
+        _ => wait.began,
+    };
+    // A page fault, for example, has no descriptor; but the request that ended it has a file.
+    let by_request = completed.and_then(|completed| completed.file_id).filter(|_| {
+        matches!(
+            wait.blocked_in,
+            BlockedIn::PageFault | BlockedIn::AsyncIo | BlockedIn::Read | BlockedIn::Write
+        )
+    });
+    Some(Wait {
+        tid: wait.tid,
+        began,
+        ended: wait.ended,
+        reason: wait.reason,
+        request_id: completed.map(|completed| completed.request_id),
+        waker_tid: wait.waker_tid,
+        blocked_in: Some(wait.blocked_in),
+        file_id: file_id.or(by_request),
+    })
 }
 
 /// The waits of a finished capture.
@@ -109,19 +137,14 @@ impl CapturedWaits {
             sink.thread(&row)?;
         }
         let file_ids = file_ids.iter().copied().chain(std::iter::repeat(None));
-        for (wait, file_id) in self.waits.iter().zip(file_ids) {
-            let completed = wait.completed_on.zip(wait.ended);
-            sink.wait(&Wait {
-                tid: wait.tid,
-                began: wait.began,
-                ended: wait.ended,
-                reason: wait.reason,
-                request_id: completed.and_then(|(cpu, at)| completions.before(cpu, at.0)),
-                waker_tid: wait.waker_tid,
-                blocked_in: Some(wait.blocked_in),
-                file_id,
-            })?;
-        }
+        let mut rows: Vec<Wait> = self
+            .waits
+            .iter()
+            .zip(file_ids)
+            .filter_map(|(wait, file_id)| row(wait, file_id, completions))
+            .collect();
+        rows.sort_by_key(|row| (row.began, row.tid));
+        rows.iter().try_for_each(|row| sink.wait(row))?;
         self.finished.short.write(ended, sink)
     }
 
@@ -135,6 +158,13 @@ impl CapturedWaits {
                 "{missing} waits of threads are missing, because more threads were blocked at once than the tables hold"
             );
             remarks.push(("lost-blocked-waits", message, missing));
+        }
+        if lost.sleeps > 0 {
+            let message = format!(
+                "{0} waits for other threads or for asynchronous I/O may be missing, because there were too many at once",
+                lost.sleeps
+            );
+            remarks.push(("lost-waits-for-threads", message, lost.sleeps));
         }
         if lost.end_missed > 0 {
             let message =

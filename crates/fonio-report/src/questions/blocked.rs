@@ -1,8 +1,8 @@
 //! Who waited, for what, behind whom?
 
 use fonio_analysis::Analysis;
-use fonio_analysis::blocked::{Behind, Blocked, BlockedProgram, LongWait, Role as Kind};
-use fonio_analysis::figures::doing;
+use fonio_analysis::blocked::{Behind, Blocked, BlockedProgram, LongWait, Role as Kind, Through};
+use fonio_analysis::figures::what;
 
 use super::{About, seconds};
 use crate::document::{Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series, Table};
@@ -17,7 +17,7 @@ const FILES: usize = 40;
 const SHARE_LEAST: f64 = 0.05;
 
 /// The operations, with their names in tables.
-const OPERATIONS: [(&str, &str); 11] = [
+const OPERATIONS: [(&str, &str); 13] = [
     ("fsync", "fsync"),
     ("read", "read"),
     ("page_fault", "page fault"),
@@ -26,6 +26,8 @@ const OPERATIONS: [(&str, &str); 11] = [
     ("write", "write"),
     ("dirty_limit", "dirty limit"),
     ("swap_in", "swap in"),
+    ("other_thread", "another thread"),
+    ("async_io", "asynchronous I/O"),
     ("other", "other call"),
     ("kernel_thread", "kernel thread"),
     ("unknown", "unknown"),
@@ -82,9 +84,9 @@ fn answer(about: &About<'_>, blocked: &Blocked) -> String {
         })
         .unwrap_or_default();
     format!(
-        "{} was blocked for {time} of {whole}, mostly in {}.{behind}",
+        "{} was blocked for {time} of {whole}, mostly {}.{behind}",
         first.full_name(),
-        doing(operation, file)
+        what(operation, file, first.through.as_ref())
     )
 }
 
@@ -118,6 +120,15 @@ fn behind(rows: &[Behind]) -> Cell {
     if words.is_empty() { Cell::Unknown } else { Cell::Name(words.join(", ")) }
 }
 
+/// The file for which a thread waited; or the thread for which it waited, with its operation and file.
+fn file(path: Option<&String>, through: Option<&Through>) -> Cell {
+    let through = through.map(|through| {
+        let of = through.file.as_ref().map(|file| format!(" of {file}")).unwrap_or_default();
+        format!("{}: {}{of}", through.full_name(), operation(&through.blocked_in))
+    });
+    through.or_else(|| path.cloned()).map_or(Cell::Unknown, Cell::Name)
+}
+
 fn role(program: &BlockedProgram) -> &'static str {
     match program.role {
         Kind::OfInterest => "program",
@@ -138,7 +149,7 @@ fn programs(blocked: &Blocked) -> Table {
             Cell::count(program.waits, Unit::Count),
             program.longest_ns.map_or(Cell::Unknown, |ns| Cell::count(ns, Unit::Ns)),
             Cell::words(most),
-            program.file.as_ref().map_or(Cell::Unknown, |file| Cell::Name(file.path.clone())),
+            file(program.file.as_ref().map(|file| &file.path), program.through.as_ref()),
             behind(&program.behind),
         ]
     });
@@ -161,7 +172,11 @@ fn programs(blocked: &Blocked) -> Table {
                 "Mostly in",
                 "The operation with the longest time; names are open, stat, rename, unlink and the like.",
             ),
-            Column::noted("File", "The file for which it waited longest.").or_drop(),
+            Column::noted(
+                "For",
+                "The file for which it waited longest; or the other thread, and what that one did.",
+            )
+            .or_drop(),
             Column::noted(
                 "Behind",
                 "Whose requests were outstanding during its longest waits: shares of their summed time.",
@@ -182,7 +197,7 @@ fn longest(blocked: &Blocked) -> Table {
             Cell::Name(wait.program.clone()),
             Cell::count(wait.time_ns, Unit::Ns),
             Cell::words(operation(&wait.blocked_in)),
-            wait.file.as_ref().map_or(Cell::Unknown, |file| Cell::Name(file.clone())),
+            file(wait.file.as_ref(), wait.through.as_ref()),
             behind(&wait.behind),
         ]
     };
@@ -193,7 +208,7 @@ fn longest(blocked: &Blocked) -> Table {
             Column::new("Program"),
             Column::new("Took"),
             Column::new("In"),
-            Column::new("File"),
+            Column::noted("For", "The file; or the other thread, and what that one did."),
             Column::noted("Behind", "Whose requests were outstanding: shares of their summed time."),
         ],
         rows: blocked.long.longest.iter().map(row).collect(),
@@ -270,7 +285,8 @@ fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Figure> {
 fn notes(blocked: &Blocked) -> Vec<String> {
     let mut notes = vec![
         "Threads that slept uninterruptibly, on every device. A wait counts for the operation in which the thread was \
-         blocked, also if it waited for another thread's work, such as a commit of the journal."
+         blocked, also if it waited for the kernel's work, such as a commit of the journal. A wait for another thread of a \
+         program (a lock that it held, or its answer) counts as far as that thread was blocked."
             .to_owned(),
     ];
     if blocked.intervals_beyond_cap > 0 {

@@ -2,7 +2,7 @@
 
 use fonio_analysis::blocked::{
     Behind, Blocked, BlockedFile, BlockedProgram, FileShare, Interval, LongWait, LongWaits, OperationTime,
-    Role,
+    Role, Through,
 };
 use fonio_analysis::outstanding::TimeShare;
 
@@ -23,6 +23,12 @@ pub fn blocked(dice: &mut Dice) -> Blocked {
         behind("notes", Some(&wal), true, 0.22),
         behind("jbd2/mmcblk0p2-", None, false, 0.03),
     ];
+    let through = Through {
+        name: "notes".to_owned(),
+        unit: Some("notes.service".to_owned()),
+        blocked_in: "fsync".to_owned(),
+        file: Some(wal.clone()),
+    };
     let program = |name: &str, role: Role, share: f64, operation: &str, file: Option<&str>| BlockedProgram {
         name: name.to_owned(),
         unit: (name == "notes").then(|| "notes.service".to_owned()),
@@ -41,6 +47,7 @@ pub fn blocked(dice: &mut Dice) -> Blocked {
         }],
         file: file.map(|path| FileShare { path: path.to_owned(), share: 0.9 }),
         behind: if name == "notes" { notes.clone() } else { Vec::new() },
+        through: (operation == "other_thread").then(|| through.clone()),
     };
     let interval = |at: u64, program: u32, operation: &str, dice: &mut Dice| Interval {
         at_ns: at * SECOND,
@@ -51,6 +58,7 @@ pub fn blocked(dice: &mut Dice) -> Blocked {
     Blocked {
         programs: vec![
             program("notes", Role::OfInterest, 0.34, "fsync", Some(&wal)),
+            program("launcher", Role::OfInterest, 0.21, "other_thread", None),
             program("homeassistant", Role::OfInterest, 0.02, "page_fault", None),
             program("rsync", Role::BulkWork, 0.8, "dirty_limit", Some("/media/backup/photos.tar")),
             program("kworker", Role::Kernel, 0.3, "kernel_thread", None),
@@ -74,14 +82,16 @@ pub fn blocked(dice: &mut Dice) -> Blocked {
                 blocked_in: "fsync".to_owned(),
                 file: Some(wal),
                 behind: notes.clone(),
+                through: None,
             }],
         },
         intervals: (0..170)
             .flat_map(|at| {
                 [
                     interval(at, 0, "fsync", dice),
-                    interval(at, 2, "dirty_limit", dice),
-                    interval(at, (at % 2) as u32, "read", dice),
+                    interval(at, 3, "dirty_limit", dice),
+                    interval(at, 2 * (at % 2) as u32, "read", dice),
+                    interval(at, 1, "other_thread", dice),
                 ]
             })
             .collect(),

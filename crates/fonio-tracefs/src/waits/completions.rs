@@ -1,6 +1,6 @@
 //! Finds which request completed when, and on which processor.
 
-use fonio_core::{BlockEvent, EventKind, Request};
+use fonio_core::{BlockEvent, EventKind, Request, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The longest time from a completion to the wake-up that it causes. In between, the kernel ends the bio page by page.
@@ -13,8 +13,19 @@ const COMPLETIONS_MAX: usize = 4_000_000;
 pub struct Completions {
     by_cpu: FxHashMap<u32, Vec<u64>>,
     count: usize,
-    requests: FxHashMap<u64, u64>,
+    requests: FxHashMap<u64, Completed>,
     wanted: Option<Wanted>,
+}
+
+/// A request that completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// Its number in the recording.
+    pub request_id: u64,
+    /// When its first bio was queued; else, the first that is known of it.
+    pub queued: Timestamp,
+    /// Its row of `files`.
+    pub file_id: Option<u32>,
 }
 
 /// The completions that can have caused known wake-ups.
@@ -61,13 +72,15 @@ impl Completions {
             && self.requests.len() < COMPLETIONS_MAX
             && self.wanted.as_ref().is_none_or(|wanted| wanted.completed.contains(&completed.0))
         {
-            self.requests.insert(completed.0, row.request_id);
+            let queued = row.queued.unwrap_or_else(|| row.order_time());
+            let found = Completed { request_id: row.request_id, queued, file_id: row.file_id };
+            self.requests.insert(completed.0, found);
         }
     }
 
     /// The request of the last completion before `time` on processor `cpu`, if it is recent enough to have caused a
     /// wake-up.
-    pub fn before(&self, cpu: u32, time: u64) -> Option<u64> {
+    pub fn before(&self, cpu: u32, time: u64) -> Option<Completed> {
         let times = self.by_cpu.get(&cpu)?;
         let last = times[..times.partition_point(|at| *at <= time)].last()?;
         (time - last <= WAKES_WITHIN_NS).then(|| self.requests.get(last).copied()).flatten()
@@ -76,7 +89,7 @@ impl Completions {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{ByteCount, DeviceId, Flags, Op, Sector, Timestamp};
+    use fonio_core::{ByteCount, DeviceId, Flags, Op, Sector};
 
     use super::*;
 
@@ -111,8 +124,8 @@ mod tests {
         }
         assert_eq!((some.count, some.requests.len()), (2, 2));
         for (cpu, time, expected) in [(1, 9_000_000, Some(4)), (1, 20_000_000, None), (2, 5_000_000, None)] {
-            assert_eq!(all.before(cpu, time), expected);
-            assert_eq!(some.before(cpu, time), expected);
+            let id = |completions: &Completions| completions.before(cpu, time).map(|found| found.request_id);
+            assert_eq!((id(&all), id(&some)), (expected, expected));
         }
     }
 }

@@ -11,6 +11,6 @@ mod completions;
 mod reasons;
 mod tree;
 
-pub use completions::Completions;
+pub use completions::{Completed, Completions};
 pub use reasons::{Functions, Reasons, Symbols};
 pub use tree::{CommandSpan, WaitTree};

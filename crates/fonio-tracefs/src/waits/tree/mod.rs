@@ -405,7 +405,9 @@ impl WaitTree {
             }
             let reason = interval.reason();
             let request_id = match (reason, interval.woken) {
-                (WaitReason::Storage, Some(woken)) => completions.before(woken.cpu, woken.at),
+                (WaitReason::Storage, Some(woken)) => {
+                    completions.before(woken.cpu, woken.at).map(|completed| completed.request_id)
+                }
                 _ => None,
             };
             sink.wait(&Wait {

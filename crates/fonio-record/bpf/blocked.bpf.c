@@ -90,6 +90,7 @@ struct task_struct {
 	u32 tgid;
 	char comm[16];
 	unsigned int in_iowait : 1;
+	struct task_struct *real_parent;
 	struct files_struct *files;
 } KERNEL;
 struct pt_regs___x86 {
@@ -159,7 +160,8 @@ struct short_sum {
 	u64 total_ns;
 	// The thread's process and name at the first of these waits.
 	u32 tgid;
-	u32 zero;
+	// The process that started that one, or took it over.
+	u32 parent;
 	char comm[COMM_MAX];
 };
 
@@ -177,7 +179,7 @@ struct long_wait {
 	// In bytes; negative for an error.
 	s32 stack_bytes;
 	s32 waker_stack_bytes;
-	u32 zero;
+	u32 parent;
 	char comm[COMM_MAX];
 	u64 stack[STACK_MAX];
 	u64 waker_stack[WAKER_STACK_MAX];
@@ -227,6 +229,14 @@ struct {
 	TYPE(key, u32);
 	TYPE(value, struct sleeper);
 } sleepers SEC(".maps");
+
+// For each process that was started lately, the one that started it. A process can end before user space looks.
+struct {
+	UINT(type, MAP_LRU_HASH);
+	UINT(max_entries, 32768);
+	TYPE(key, u32);
+	TYPE(value, u32);
+} started_by SEC(".maps");
 
 struct {
 	UINT(type, MAP_HASH);
@@ -361,6 +371,12 @@ INLINE int is_iowait(struct task_struct *task)
 	return bits >> __builtin_preserve_field_info(none->in_iowait, FIELD_SHIFT_RIGHT) & 1;
 }
 
+INLINE u32 parent_of(struct task_struct *task)
+{
+	struct task_struct *parent = task->real_parent;
+	return parent ? parent->tgid : 0;
+}
+
 struct arguments {
 	u64 first;
 	u64 second;
@@ -469,7 +485,7 @@ INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call
 	wait->cpu = processor();
 	wait->call = call;
 	wait->flags = flags;
-	wait->zero = 0;
+	wait->parent = parent_of(task);
 	read_kernel(wait->comm, sizeof(wait->comm), task->comm);
 	wait->stack_bytes = task_stack(task, wait->stack, sizeof(wait->stack), 0);
 	// The idle thread of a processor wakes others only in interrupts.
@@ -655,7 +671,7 @@ int woken(u64 *ctx)
 	};
 	struct short_sum *sum = map_lookup(&short_waits, &key);
 	if (!sum) {
-		struct short_sum none = { .tgid = task->tgid };
+		struct short_sum none = { .tgid = task->tgid, .parent = parent_of(task) };
 		read_kernel(none.comm, sizeof(none.comm), task->comm);
 		// Another processor may have added it meanwhile.
 		map_update(&short_waits, &key, &none, UPDATE_NOEXIST);
@@ -667,6 +683,16 @@ int woken(u64 *ctx)
 	}
 	add(&sum->count, 1);
 	add(&sum->total_ns, duration);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int forked(u64 *ctx)
+{
+	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
+	u32 pid = child->tgid, by = parent->tgid;
+	if (pid == child->pid)
+		map_update(&started_by, &pid, &by, UPDATE_ANY);
 	return 0;
 }
 

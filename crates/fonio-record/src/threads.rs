@@ -5,6 +5,7 @@ use fonio_system::Cgroups;
 use fonio_tracefs::ring_buffer::PageLayout;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::blocked::NewThread;
 use crate::machine::Machine;
 
 /// Largest number of look-ups in one wake-up. Many short-lived processes must not keep the recorder busy.
@@ -32,6 +33,10 @@ pub(crate) struct Threads {
     last: u32,
     /// The processes that started others. They need no I/O of their own.
     parents: FxHashSet<u32>,
+    /// The process of a thread, and the parent of that process when the thread was first seen.
+    first_seen: FxHashMap<u32, (u32, u32)>,
+    /// For processes that were started meanwhile, the ones that started them.
+    started_by: FxHashMap<u32, u32>,
 }
 
 impl Threads {
@@ -61,17 +66,35 @@ impl Threads {
         }
     }
 
+    /// Notes a thread whose process and parent are known. The process can have ended when it is looked up, and then its
+    /// children have another parent.
+    pub(crate) fn add_with_parent(&mut self, thread: NewThread) {
+        self.add(thread.tid);
+        if thread.parent != 0 && self.first_seen.len() < KNOWN_MAX {
+            self.first_seen.entry(thread.tid).or_insert((thread.pid, thread.parent));
+            self.add_parent(thread.parent);
+        }
+    }
+
+    fn add_parent(&mut self, parent: u32) {
+        if self.parents.len() < KNOWN_MAX && self.parents.insert(parent) {
+            self.add(parent);
+        }
+    }
+
+    /// Notes for processes that were started meanwhile which ones started them.
+    pub(crate) fn add_started(&mut self, started_by: FxHashMap<u32, u32>) {
+        self.started_by = started_by;
+    }
+
     /// Looks up some of the new threads.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
         // The newest first: they are the most likely to exist still.
         for _ in 0..LOOKUPS_PER_WAKE {
             let Some(tid) = self.due.pop() else { break };
             let identity = read_identity(machine, tid);
-            if let Some(parent) = identity.parent_pid.filter(|parent| *parent != 0)
-                && self.parents.len() < KNOWN_MAX
-                && self.parents.insert(parent)
-            {
-                self.add(parent);
+            if let Some(parent) = identity.parent_pid.filter(|parent| *parent != 0) {
+                self.add_parent(parent);
             }
             self.known.insert(tid, Some(identity));
         }
@@ -79,14 +102,24 @@ impl Threads {
 
     /// A row for each known process that started another one, so that a thread can be traced back to the command.
     pub(crate) fn parents(&self, from: Timestamp) -> Vec<Thread> {
-        let mut tids: Vec<u32> = self.parents.iter().copied().collect();
+        let mut all = self.parents.clone();
+        let pids = self.known.values().flatten().filter_map(|identity| identity.pid);
+        let pids = pids.chain(self.first_seen.values().flat_map(|(pid, parent)| [*pid, *parent]));
+        for mut pid in pids.chain(self.parents.iter().copied()) {
+            while let Some(parent) = self.started_by.get(&pid)
+                && all.insert(*parent)
+            {
+                pid = *parent;
+            }
+        }
+        let mut tids: Vec<u32> = all.into_iter().collect();
         tids.sort_unstable();
         let rows = tids.into_iter().map(|tid| {
             let mut row = Thread { tid, from, ..Thread::default() };
             self.complete(&mut row);
             row
         });
-        rows.filter(|row| row.comm.is_some()).collect()
+        rows.filter(|row| row.comm.is_some() || row.parent_pid.is_some()).collect()
     }
 
     /// Adds the known facts to a row.
@@ -97,6 +130,14 @@ impl Threads {
             row.parent_pid = identity.parent_pid;
             row.cgroup.clone_from(&identity.cgroup);
             row.comm = row.comm.take().or_else(|| identity.comm.clone());
+        }
+        if let Some(&(pid, parent)) = self.first_seen.get(&row.tid) {
+            row.pid = row.pid.or(Some(pid));
+            row.parent_pid = Some(parent);
+        }
+        if let Some(parent) = self.started_by.get(&row.pid.unwrap_or(row.tid)) {
+            row.pid.get_or_insert(row.tid);
+            row.parent_pid = Some(*parent);
         }
     }
 }
@@ -136,6 +177,25 @@ mod tests {
             threads.add(tid + (1 << 24));
         }
         assert_eq!(threads.known.len(), KNOWN_MAX, "a storm of threads takes no more memory");
+    }
+
+    /// Processes that ended before they were looked up still lead to the one that started them all.
+    #[test]
+    fn ended_processes_lead_to_the_first_one() {
+        let mut threads = Threads::default();
+        let number = |at: u32| at + (1 << 24);
+        threads.add_with_parent(NewThread { tid: number(5), pid: number(4), parent: number(3) });
+        threads.add_started(
+            [(number(4), number(3)), (number(3), number(2)), (number(2), number(1))].into_iter().collect(),
+        );
+        threads.look_up(&Machine::here());
+        let told = |row: &Thread| (row.tid, row.pid, row.parent_pid);
+        let rows: Vec<_> = threads.parents(Timestamp(0)).iter().map(told).collect();
+        let row = |at| (number(at), Some(number(at)), Some(number(at - 1)));
+        assert_eq!(rows, [row(2), row(3)]);
+        let mut row = Thread { tid: number(5), ..Thread::default() };
+        threads.complete(&mut row);
+        assert_eq!((row.pid, row.parent_pid), (Some(number(4)), Some(number(3))));
     }
 
     #[test]

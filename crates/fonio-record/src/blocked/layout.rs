@@ -64,7 +64,7 @@ pub(super) struct ShortSum {
     pub count: u64,
     pub total_ns: u64,
     pub tgid: u32,
-    pub zero: u32,
+    pub parent: u32,
     pub comm: [u8; COMM_MAX],
 }
 
@@ -84,7 +84,7 @@ pub(super) struct LongWait {
     pub flags: u32,
     stack_bytes: i32,
     waker_stack_bytes: i32,
-    zero: u32,
+    pub parent: u32,
     pub comm: [u8; COMM_MAX],
     stack: [u64; STACK_MAX],
     waker_stack: [u64; WAKER_STACK_MAX],
@@ -149,7 +149,7 @@ pub(super) mod tests {
             flags: 0,
             stack_bytes: 8 * stack.len() as i32,
             waker_stack_bytes: 8 * waker_stack.len() as i32,
-            zero: 0,
+            parent: 1,
             comm: [0; COMM_MAX],
             stack: [0; STACK_MAX],
             waker_stack: [0; WAKER_STACK_MAX],

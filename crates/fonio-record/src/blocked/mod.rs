@@ -33,7 +33,7 @@ use rustc_hash::FxHashMap;
 
 use crate::machine::{Machine, read_text};
 use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum};
-pub(crate) use names::ThreadNames;
+pub(crate) use names::{NewThread, ThreadNames};
 use place::{Place, Places};
 pub(crate) use recorded::{BlockedCapture, CapturedWaits};
 pub(crate) use short::ShortWaits;
@@ -44,7 +44,8 @@ pub(crate) use unavailable::Unavailable;
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/blocked.bpf.o"));
 
 /// The programs and the tracepoints to which they attach.
-const PROGRAMS: [(&str, &str); 2] = [("left", "sched_switch"), ("woken", "sched_waking")];
+const PROGRAMS: [(&str, &str); 3] =
+    [("forked", "sched_process_fork"), ("left", "sched_switch"), ("woken", "sched_waking")];
 
 /// How long counts are summed up in the kernel.
 const PERIOD_NS: u64 = 1_000_000_000;
@@ -92,6 +93,8 @@ pub(crate) struct Lost {
 pub(crate) struct Finished {
     pub short: ShortWaits,
     pub names: ThreadNames,
+    /// For each process that was started, the one that started it.
+    pub started_by: FxHashMap<u32, u32>,
     pub lost: Lost,
     /// The greatest threshold that was in force.
     pub threshold_max: Nanos,
@@ -106,6 +109,7 @@ pub(crate) struct BlockedProbe {
     settings: Array<MapData, Settings>,
     counters: Array<MapData, Counters>,
     open_waits: HashMap<MapData, u32, u64>,
+    started_by: HashMap<MapData, u32, u32>,
     short_waits: HashMap<MapData, ShortKey, ShortSum>,
     long_waits: RingBuf<MapData>,
     places: Places,
@@ -156,6 +160,7 @@ impl BlockedProbe {
         let settings = Array::try_from(map("settings")?).map_err(reached)?;
         let counters = Array::try_from(map("counters")?).map_err(reached)?;
         let open_waits = HashMap::try_from(map("open_waits")?).map_err(reached)?;
+        let started_by = HashMap::try_from(map("started_by")?).map_err(reached)?;
         let short_waits = HashMap::try_from(map("short_waits")?).map_err(reached)?;
         let long_waits = RingBuf::try_from(map("long_waits")?).map_err(reached)?;
         Ok(BlockedProbe {
@@ -164,6 +169,7 @@ impl BlockedProbe {
             settings,
             counters,
             open_waits,
+            started_by,
             short_waits,
             long_waits,
             places: Places::from_kallsyms(&read_text(&machine.proc("kallsyms")).unwrap_or_default()),
@@ -235,7 +241,7 @@ impl BlockedProbe {
     fn take_long(&mut self, give: &mut dyn FnMut(BlockedWait)) {
         while let Some(record) = self.long_waits.next() {
             if let Some(wait) = LongWait::read(&record) {
-                self.names.note(wait.tid, wait.tgid, wait.comm);
+                self.names.note(wait.tid, (wait.tgid, wait.parent), wait.comm);
                 if let Some(place) = self.places.of(&wait) {
                     give(blocked_wait(&wait, &place));
                 }
@@ -253,7 +259,7 @@ impl BlockedProbe {
             let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
             if self.short_waits.remove(&key).is_ok() {
                 self.short.add(key, Sum { count: sum.count, total_ns: sum.total_ns });
-                self.names.note(key.tid, sum.tgid, sum.comm);
+                self.names.note(key.tid, (sum.tgid, sum.parent), sum.comm);
             }
         }
     }
@@ -314,6 +320,7 @@ impl BlockedProbe {
         Finished {
             short: self.short,
             names: self.names,
+            started_by: self.started_by.iter().filter_map(Result::ok).collect(),
             lost,
             threshold_max: Nanos(self.threshold_max_ns),
             without_symbols: self.places.is_empty(),

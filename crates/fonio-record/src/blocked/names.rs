@@ -13,25 +13,35 @@ const KNOWN_MAX: usize = 100_000;
 pub(crate) struct ThreadNames {
     known: FxHashMap<u32, (u32, [u8; COMM_MAX])>,
     /// Threads that were not known at the last [`take_new`](ThreadNames::take_new).
-    new: Vec<u32>,
+    new: Vec<NewThread>,
+}
+
+/// A thread that was seen for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NewThread {
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// The process that started that one; 0 for none.
+    pub parent: u32,
 }
 
 impl ThreadNames {
     /// Notes a thread. A later name replaces an earlier one.
-    pub(super) fn note(&mut self, tid: u32, tgid: u32, comm: [u8; COMM_MAX]) {
+    pub(super) fn note(&mut self, tid: u32, (tgid, parent): (u32, u32), comm: [u8; COMM_MAX]) {
         let is_full = self.known.len() >= KNOWN_MAX;
         match self.known.get_mut(&tid) {
             Some(known) => *known = (tgid, comm),
             None if is_full => {}
             None => {
                 self.known.insert(tid, (tgid, comm));
-                self.new.push(tid);
+                self.new.push(NewThread { tid, pid: tgid, parent });
             }
         }
     }
 
     /// The threads that are new since the last call.
-    pub(crate) fn take_new(&mut self) -> Vec<u32> {
+    pub(crate) fn take_new(&mut self) -> Vec<NewThread> {
         std::mem::take(&mut self.new)
     }
 
@@ -55,13 +65,16 @@ mod tests {
             comm[..name.len()].copy_from_slice(name);
             comm
         };
-        names.note(7, 5, comm(b"sh"));
-        names.note(7, 5, comm(b"sixteen_letters_"));
-        assert_eq!((names.take_new(), names.take_new()), (vec![7], vec![]));
+        names.note(7, (5, 1), comm(b"sh"));
+        names.note(7, (5, 1), comm(b"sixteen_letters_"));
+        assert_eq!(
+            (names.take_new(), names.take_new()),
+            (vec![NewThread { tid: 7, pid: 5, parent: 1 }], vec![])
+        );
         assert_eq!(names.get(7), Some((5, "sixteen_letters_".to_owned())));
-        names.note(7, 5, comm(b"dd"));
+        names.note(7, (5, 1), comm(b"dd"));
         assert_eq!((names.get(7), names.get(8)), (Some((5, "dd".to_owned())), None));
-        (0..KNOWN_MAX as u32 + 10).for_each(|tid| names.note(tid, tid, comm(b"x")));
+        (0..KNOWN_MAX as u32 + 10).for_each(|tid| names.note(tid, (tid, 1), comm(b"x")));
         assert_eq!(names.known.len(), KNOWN_MAX);
     }
 }

@@ -41,7 +41,7 @@ impl BlockedCapture {
         self.waits.extend(new.drain(..room));
         // Sleeps are not counted: how long they were for storage is found later.
         new.iter().filter(|wait| !wait.is_sleep()).for_each(|wait| self.probe.count(wait));
-        self.probe.names.take_new().into_iter().for_each(|tid| threads.add(tid));
+        self.probe.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread));
     }
 
     /// Ends the probe.
@@ -56,7 +56,8 @@ impl BlockedCapture {
         let mut last = Vec::new();
         let mut finished = self.probe.finish(ended, machine, &mut |wait| last.push(wait));
         note(&last, files);
-        finished.names.take_new().into_iter().for_each(|tid| threads.add(tid));
+        finished.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread));
+        threads.add_started(std::mem::take(&mut finished.started_by));
         self.waits.extend(last);
         for wait in &mut self.waits {
             wait.ended = wait.ended.filter(|at| *at <= ended);

@@ -33,7 +33,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let words = match worst {
         Some(_) => format!(
             "{apart}no program was blocked on it for more than {} of {span}",
-            Unit::Share.format(share)
+            Unit::Share.format(share).trim_start_matches('<')
         ),
         None => format!("{apart}no program was blocked on it in {span}"),
     };

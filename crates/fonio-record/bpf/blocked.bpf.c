@@ -7,7 +7,8 @@
 // Most threads sleep interruptibly, and most of them wait for work and not for an answer. Such a sleep is recorded only
 // if another thread ended it that was blocked for a while meanwhile, and if the sleeper needed that thread:
 // - the sleeper had asked for something: it had itself woken that thread shortly before it went to sleep, or later; or
-// - the sleeper waited for a lock (a futex that says so).
+// - the sleeper waited for a lock (a futex that says so); or
+// - that thread was the last one of a process, and the sleeper waited for the end of its child.
 // A sleep in a call that waits for asynchronous I/O is recorded too; user space finds out what ended it.
 //
 // A wait that lasted at least the threshold goes to user space through the ring buffer `long_waits`, with the stacks of
@@ -344,17 +345,26 @@ int left(u64 *ctx)
 	return 0;
 }
 
+// Reads a field whose size differs between kernels.
+#define SIZED(pointer, type, field)                                                                                    \
+	({                                                                                                             \
+		u64 value = 0;                                                                                         \
+		const u8 *at = (const u8 *)(pointer) + __builtin_preserve_field_info(((type *)0)->field, FIELD_OFFSET); \
+		read_kernel(&value, __builtin_preserve_field_info(((type *)0)->field, FIELD_BYTES), at);               \
+		value;                                                                                                 \
+	})
+
 // Whether the thread has not left the processor yet.
 INLINE int is_running(struct task_struct *task)
 {
-	return EXISTS(struct task_struct, on_cpu) && task->on_cpu;
+	return EXISTS(struct task_struct, on_cpu) && SIZED(task, struct task_struct, on_cpu);
 }
 
 // Whether the scheduler knows that the thread goes to sleep. Since Linux 6.12 such a thread can stay in the run queue for
 // a while.
 INLINE int is_leaving(struct task_struct *task)
 {
-	if (!task->on_rq)
+	if (!SIZED(task, struct task_struct, on_rq))
 		return 1;
 	return EXISTS(struct sched_entity, sched_delayed) && task->se.sched_delayed;
 }
@@ -514,6 +524,14 @@ INLINE int is_async_io(s32 call)
 	return call == 4 || call == 292;
 }
 
+// Whether the call waits for the end of a child: wait4, waitid.
+INLINE int is_for_child(s32 call)
+{
+	if (EXISTS(struct pt_regs___x86, orig_ax))
+		return call == 61 || call == 247;
+	return call == 260 || call == 95;
+}
+
 // Whether the call waits for a lock that another thread holds, and not for work.
 INLINE int is_for_lock(s32 call, const struct arguments *arguments)
 {
@@ -598,7 +616,7 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 	if (waker && waker->blocked_until_ns > slept + set->threshold_ns) {
 		if (is_for_lock(call, &arguments))
 			flags = FOR_LOCK;
-		else if (is_answer)
+		else if (is_answer || is_for_child(call))
 			flags = FOR_ANSWER;
 	}
 	if (flags)

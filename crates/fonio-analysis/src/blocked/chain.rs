@@ -17,10 +17,11 @@ const OPEN_MAX: usize = 1 << 16;
 const PLACES_MAX: usize = 8;
 
 /// Where storage blocked a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// The thread's number and that of its name.
-    pub(super) key: (u32, u32),
+    /// The numbers of the thread's name and unit.
+    pub(super) name: u32,
+    pub(super) unit: Option<u32>,
     pub(super) operation: BlockedIn,
     pub(super) file: Option<u32>,
 }
@@ -128,9 +129,9 @@ impl Chains {
         ended
     }
 
-    /// Takes an interval in which storage blocked the thread of `place`.
-    pub(super) fn blocked(&mut self, interval: (u64, u64), place: Place) {
-        self.thread_blocked(place.key.0, interval, place, 0);
+    /// Takes an interval in which storage blocked a thread.
+    pub(super) fn blocked(&mut self, tid: u32, interval: (u64, u64), place: Place) {
+        self.thread_blocked(tid, interval, place, 0);
     }
 
     /// Takes a wait for another thread.
@@ -184,7 +185,7 @@ mod tests {
     const FILE: Option<u32> = Some(5);
 
     fn place(tid: u32) -> Place {
-        Place { key: (tid, tid), operation: BlockedIn::Fsync, file: FILE }
+        Place { name: tid, unit: None, operation: BlockedIn::Fsync, file: FILE }
     }
 
     /// Gives `rows` to the chains in order: `tid began ended` for a thread that storage blocked, and `tid began ended waker`
@@ -195,7 +196,7 @@ mod tests {
         for row in rows {
             ended.extend(chains.ended_before(row[1]));
             match *row {
-                [tid, began, until] => chains.blocked((*began, *until), place(*tid as u32)),
+                [tid, began, until] => chains.blocked(*tid as u32, (*began, *until), place(*tid as u32)),
                 [tid, began, until, waker] => {
                     let key = (*tid as u32, *tid as u32);
                     let wait =
@@ -208,7 +209,7 @@ mod tests {
         ended.extend(chains.ended_before(u64::MAX));
         assert!(chains.by_waker.is_empty() && chains.open.is_empty());
         let told =
-            |wait: ForThread| (wait.key.0, wait.time, wait.first, wait.last, wait.place().unwrap().key.0);
+            |wait: ForThread| (wait.key.0, wait.time, wait.first, wait.last, wait.place().unwrap().name);
         ended.into_iter().map(told).collect()
     }
 

@@ -13,6 +13,7 @@
 
 mod behind;
 mod chain;
+mod program;
 mod tally;
 #[cfg(test)]
 mod tests;

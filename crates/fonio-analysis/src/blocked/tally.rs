@@ -4,17 +4,15 @@ use std::cmp::Reverse;
 
 use fonio_core::meta::SHOWS_BLOCKED;
 use fonio_core::{BlockedCount, BlockedIn, Meta, Thread, Wait, WaitReason};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::behind::{FileContent, Owner, Owners, Watch};
 use super::chain::{Chains, ForThread, Place};
-use super::{
-    Behind, Blocked, BlockedFile, BlockedProgram, FileShare, Interval, LongWait, LongWaits, OperationTime,
-    Role, Through, is_felt, named,
-};
+use super::program::{Program, add_place, through};
+use super::{Blocked, BlockedFile, BlockedProgram, Interval, LongWait, LongWaits, Role, is_felt, named};
 use crate::files::FileTally;
-use crate::outstanding::{LONG_NS, TimeShare};
-use crate::seen::{Seen, ratio};
+use crate::outstanding::LONG_NS;
+use crate::seen::Seen;
 use crate::threads::Threads;
 
 /// The most threads followed.
@@ -26,8 +24,6 @@ const PROGRAMS_MAX: usize = 1024;
 /// The largest number of files distinguished for one thread, and listed in all.
 const FILES_OF_THREAD: usize = 16;
 const FILES_LISTED: usize = 1024;
-/// The largest number of places for which one thread, or program, waited through others.
-const PLACES_OF_THREAD: usize = 16;
 /// The number of long waits listed.
 const LONG_LISTED: usize = 10;
 /// The most intervals listed.
@@ -58,31 +54,31 @@ pub(crate) struct BlockedTally {
 }
 
 /// A thread: its number and its name's number, because numbers are used again.
-type Key = (u32, u32);
+pub(super) type Key = (u32, u32);
 
 #[derive(Clone, Debug, Default)]
-struct Count {
-    unit: Option<u32>,
-    is_kernel: bool,
-    waits: u64,
+pub(super) struct Count {
+    pub(super) unit: Option<u32>,
+    pub(super) is_kernel: bool,
+    pub(super) waits: u64,
     /// The waits with a row of their own.
-    rows: u64,
-    time: u64,
-    longest: u64,
-    long: u64,
-    operations: FxHashMap<BlockedIn, (u64, u64)>,
+    pub(super) rows: u64,
+    pub(super) time: u64,
+    pub(super) longest: u64,
+    pub(super) long: u64,
+    pub(super) operations: FxHashMap<BlockedIn, (u64, u64)>,
     /// By file: waits, time and longest.
-    files: Vec<(u32, FileCount)>,
-    kept: Vec<Kept>,
+    pub(super) files: Vec<(u32, FileCount)>,
+    pub(super) kept: Vec<Kept>,
     /// For waits for other threads: where those were blocked, and the time.
-    through: Vec<(Place, u64)>,
+    pub(super) through: Vec<(Place, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct FileCount {
-    waits: u64,
-    time: u64,
-    longest: u64,
+pub(super) struct FileCount {
+    pub(super) waits: u64,
+    pub(super) time: u64,
+    pub(super) longest: u64,
 }
 
 /// The waits for a file, and those of the program that waited longest for it: time, name and unit.
@@ -105,7 +101,7 @@ impl Kept {
         Kept { began, ended, operation: BlockedIn::Read, file: None, through: None }
     }
 
-    fn time(&self) -> u64 {
+    pub(super) fn time(&self) -> u64 {
         self.through.map_or(self.ended - self.began, |(time, _)| time)
     }
 }
@@ -219,8 +215,10 @@ impl BlockedTally {
             }
             return;
         }
-        self.chains.blocked((began, ended), Place { key, operation, file: row.file_id });
-        let Some(count) = self.count(key, || threads.unit_at(row.tid, row.began.0)) else { return };
+        let unit = threads.unit_at(row.tid, row.began.0);
+        let place = Place { name: key.1, unit, operation, file: row.file_id };
+        self.chains.blocked(row.tid, (began, ended), place);
+        let Some(count) = self.count(key, || unit) else { return };
         let wait = Kept { began, ended, operation, file: row.file_id, through: None };
         if ended != u64::MAX {
             count.add_wait(&wait);
@@ -333,6 +331,26 @@ impl BlockedTally {
         Role::OfInterest
     }
 
+    /// The role of each thread. One that only waits for bulk work, such as the shell of a copy, is part of it.
+    fn roles(&self, span_ns: u64, command: Option<u32>) -> FxHashMap<Key, Role> {
+        let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, span_ns, command));
+        let mut roles: FxHashMap<Key, Role> = self.threads.iter().map(role).collect();
+        let is_bulk = |(key, _): &(&Key, &Count)| roles.get(*key) == Some(&Role::BulkWork);
+        let bulk: FxHashSet<(u32, Option<u32>)> =
+            self.threads.iter().filter(is_bulk).map(|(key, count)| (key.1, count.unit)).collect();
+        for (key, count) in &self.threads {
+            let is_command = || command.is_some_and(|command| self.is_of(key.0, command) == Some(true));
+            let of_bulk = count.through.iter().filter(|(place, _)| bulk.contains(&(place.name, place.unit)));
+            if of_bulk.map(|(_, time)| time).sum::<u64>() > count.time / 2
+                && roles[key] == Role::OfInterest
+                && !is_command()
+            {
+                roles.insert(*key, Role::BulkWork);
+            }
+        }
+        roles
+    }
+
     /// `None` if the recording does not have the waits of all threads.
     pub(crate) fn finish(
         mut self,
@@ -349,6 +367,7 @@ impl BlockedTally {
         let command = meta.command_pid;
         self.end_chains(u64::MAX);
         self.threads.values_mut().for_each(|count| count.end_open(began + span_ns));
+        let roles = self.roles(span_ns, command);
         let mut sorted: Vec<(&Key, &Count)> = self.threads.iter().collect();
         sorted.sort_unstable_by_key(|(key, _)| **key);
         let mut programs: Vec<Program> = Vec::new();
@@ -356,7 +375,7 @@ impl BlockedTally {
         let mut by_file: FxHashMap<u32, OfFile> = FxHashMap::default();
         let mut long: Vec<(Key, Option<u32>, Kept)> = Vec::new();
         for (&key, count) in sorted {
-            let role = self.role(key, count, span_ns, command);
+            let role = roles[&key];
             let place = *places.entry((key.1, count.unit, role)).or_insert_with(|| {
                 programs.push(Program { name: key.1, unit: count.unit, role, ..Program::default() });
                 programs.len() - 1
@@ -379,8 +398,13 @@ impl BlockedTally {
                 long.extend(felt.map(|kept| (key, count.unit, *kept)));
             }
         }
-        programs.sort_by_key(|program| (program.role, Reverse(program.worst.0), program.name, program.unit));
-        let (intervals, intervals_beyond_cap) = self.intervals(&programs, began, span_ns, command);
+        // Of a program and the one that waits for it, the first comes first.
+        let order = |program: &Program| {
+            let time = Reverse(program.worst.0);
+            (program.role, time, program.is_through_others(), program.name, program.unit)
+        };
+        programs.sort_by_key(order);
+        let (intervals, intervals_beyond_cap) = self.intervals(&programs, began, &roles);
         let long_count = programs
             .iter()
             .filter(|program| program.role == Role::OfInterest)
@@ -398,7 +422,7 @@ impl BlockedTally {
             programs_beyond_cap: programs.len().saturating_sub(PROGRAMS_MAX) as u64,
             programs: (programs.iter().take(PROGRAMS_MAX))
                 .map(|program| BlockedProgram {
-                    through: program.through(|place| self.through(place, threads, &path)),
+                    through: program.through(|place| through(place, threads, &path)),
                     ..program.told(span_ns, threads, &path, &told)
                 })
                 .collect(),
@@ -422,7 +446,7 @@ impl BlockedTally {
                         program: named(threads.name(key.1), unit(*of_unit).as_deref()),
                         blocked_in: kept.operation.name().to_owned(),
                         file: kept.file.and_then(path),
-                        through: kept.through.map(|(_, place)| self.through(place, threads, &path)),
+                        through: kept.through.map(|(_, place)| through(place, threads, &path)),
                         behind: self
                             .watch
                             .behind(*key, kept.began)
@@ -437,23 +461,12 @@ impl BlockedTally {
         })
     }
 
-    fn through(&self, place: Place, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Through {
-        let unit = self.threads.get(&place.key).and_then(|count| count.unit);
-        Through {
-            name: threads.name(place.key.1).to_owned(),
-            unit: unit.map(|unit| threads.unit(unit).to_owned()),
-            blocked_in: place.operation.name().to_owned(),
-            file: place.file.and_then(path),
-        }
-    }
-
     /// The longest intervals, in the order of time, and the number of the others.
     fn intervals(
         &self,
         programs: &[Program],
         began: u64,
-        span_ns: u64,
-        command: Option<u32>,
+        roles: &FxHashMap<Key, Role>,
     ) -> (Vec<Interval>, u64) {
         let places: FxHashMap<(u32, Option<u32>, Role), usize> = (programs.iter().take(PROGRAMS_MAX))
             .enumerate()
@@ -461,7 +474,7 @@ impl BlockedTally {
             .collect();
         let (mut all, mut rows) = (Vec::new(), 0);
         for (&key, count) in &self.threads {
-            let role = self.role(key, count, span_ns, command);
+            let role = roles[&key];
             let Some(&program) = places.get(&(key.1, count.unit, role)).filter(|_| role != Role::Kernel)
             else {
                 continue;
@@ -483,118 +496,4 @@ impl BlockedTally {
         let beyond = rows - all.len() as u64;
         (all, beyond)
     }
-}
-
-/// The sum over the threads of one name, unit and role.
-#[derive(Debug, Default)]
-struct Program {
-    name: u32,
-    unit: Option<u32>,
-    role: Role,
-    threads: u64,
-    waits: u64,
-    time: u64,
-    /// The time of the thread that was blocked for longest, and that thread.
-    worst: (u64, u32),
-    longest: u64,
-    long: u64,
-    operations: Vec<(BlockedIn, u64, u64)>,
-    files: FxHashMap<u32, u64>,
-    owners: Owners,
-    through: Vec<(Place, u64)>,
-}
-
-impl Program {
-    fn absorb(&mut self, key: Key, count: &Count, watch: &Watch) {
-        self.threads += 1;
-        self.waits += count.waits;
-        self.time = self.time.saturating_add(count.time);
-        if count.time > self.worst.0 {
-            self.worst = (count.time, key.0);
-        }
-        self.longest = self.longest.max(count.longest);
-        self.long += count.long;
-        for (&operation, &(waits, time)) in &count.operations {
-            let place = at_operation(&mut self.operations, operation);
-            place.1 += waits;
-            place.2 = place.2.saturating_add(time);
-        }
-        for (file, of_file) in &count.files {
-            *self.files.entry(*file).or_default() += of_file.time;
-        }
-        for &(place, time) in &count.through {
-            add_place(&mut self.through, place, time);
-        }
-        for kept in &count.kept {
-            if let Some(owners) = watch.behind(key, kept.began) {
-                self.owners.absorb(&owners, kept.time());
-            }
-        }
-    }
-
-    fn told(
-        &self,
-        span_ns: u64,
-        threads: &Threads,
-        path: &dyn Fn(u32) -> Option<String>,
-        told: &dyn Fn(&Owners) -> Vec<Behind>,
-    ) -> BlockedProgram {
-        let mut operations = self.operations.clone();
-        operations.sort_by_key(|(operation, _, time)| (Reverse(*time), *operation));
-        let of_files: u64 = self.files.values().sum();
-        let most = self.files.iter().max_by_key(|(file, time)| (**time, Reverse(**file)));
-        let worst_ns = self.worst.0.min(span_ns);
-        BlockedProgram {
-            name: threads.name(self.name).to_owned(),
-            unit: self.unit.map(|unit| threads.unit(unit).to_owned()),
-            role: self.role,
-            threads: self.threads,
-            waits: self.waits,
-            time_ns: self.time,
-            worst_tid: self.worst.1,
-            worst: TimeShare { ns: worst_ns, share: ratio(worst_ns, span_ns).unwrap_or(0.0) },
-            longest_ns: (self.longest > 0).then_some(self.longest),
-            long: self.long,
-            operations: (operations.into_iter())
-                .map(|(operation, waits, time_ns)| OperationTime {
-                    blocked_in: operation.name().to_owned(),
-                    waits,
-                    time_ns,
-                })
-                .collect(),
-            file: most.and_then(|(file, time)| {
-                Some(FileShare { path: path(*file)?, share: ratio(*time, of_files)? })
-            }),
-            behind: told(&self.owners),
-            through: None,
-        }
-    }
-
-    /// Where the threads were blocked for which it waited, if it spent at least half of its time in such waits.
-    fn through(&self, told: impl Fn(Place) -> Through) -> Option<Through> {
-        let time: u64 = self.through.iter().map(|(_, time)| time).sum();
-        let (place, _) = self.through.iter().max_by_key(|(place, time)| (*time, Reverse(place.key)))?;
-        (2 * u128::from(time) >= u128::from(self.time)).then(|| told(*place))
-    }
-}
-
-/// Adds time to a place of a short list.
-fn add_place(places: &mut Vec<(Place, u64)>, place: Place, time: u64) {
-    if let Some((_, sum)) = places.iter_mut().find(|(known, _)| *known == place) {
-        *sum = sum.saturating_add(time);
-    } else if places.len() < PLACES_OF_THREAD {
-        places.push((place, time));
-    }
-}
-
-fn at_operation(
-    operations: &mut Vec<(BlockedIn, u64, u64)>,
-    wanted: BlockedIn,
-) -> &mut (BlockedIn, u64, u64) {
-    let known = operations.iter().position(|(operation, ..)| *operation == wanted);
-    let place = known.unwrap_or_else(|| {
-        operations.push((wanted, 0, 0));
-        operations.len() - 1
-    });
-    &mut operations[place]
 }

@@ -1,0 +1,145 @@
+//! The waits of all threads with one name.
+
+use std::cmp::Reverse;
+
+use fonio_core::BlockedIn;
+use rustc_hash::FxHashMap;
+
+use super::behind::{Owners, Watch};
+use super::chain::Place;
+use super::tally::{Count, Key};
+use super::{Behind, BlockedProgram, FileShare, OperationTime, Role, Through};
+use crate::outstanding::TimeShare;
+use crate::seen::ratio;
+use crate::threads::Threads;
+
+/// The largest number of places for which one thread, or program, waited through others.
+const PLACES_MAX: usize = 16;
+
+/// The sum over the threads of one name, unit and role.
+#[derive(Debug, Default)]
+pub(super) struct Program {
+    pub(super) name: u32,
+    pub(super) unit: Option<u32>,
+    pub(super) role: Role,
+    pub(super) threads: u64,
+    pub(super) waits: u64,
+    pub(super) time: u64,
+    /// The time of the thread that was blocked for longest, and that thread.
+    pub(super) worst: (u64, u32),
+    pub(super) longest: u64,
+    pub(super) long: u64,
+    pub(super) operations: Vec<(BlockedIn, u64, u64)>,
+    pub(super) files: FxHashMap<u32, u64>,
+    pub(super) owners: Owners,
+    pub(super) through: Vec<(Place, u64)>,
+}
+
+impl Program {
+    pub(super) fn absorb(&mut self, key: Key, count: &Count, watch: &Watch) {
+        self.threads += 1;
+        self.waits += count.waits;
+        self.time = self.time.saturating_add(count.time);
+        if count.time > self.worst.0 {
+            self.worst = (count.time, key.0);
+        }
+        self.longest = self.longest.max(count.longest);
+        self.long += count.long;
+        for (&operation, &(waits, time)) in &count.operations {
+            let place = at_operation(&mut self.operations, operation);
+            place.1 += waits;
+            place.2 = place.2.saturating_add(time);
+        }
+        for (file, of_file) in &count.files {
+            *self.files.entry(*file).or_default() += of_file.time;
+        }
+        for &(place, time) in &count.through {
+            add_place(&mut self.through, place, time);
+        }
+        for kept in &count.kept {
+            if let Some(owners) = watch.behind(key, kept.began) {
+                self.owners.absorb(&owners, kept.time());
+            }
+        }
+    }
+
+    pub(super) fn told(
+        &self,
+        span_ns: u64,
+        threads: &Threads,
+        path: &dyn Fn(u32) -> Option<String>,
+        told: &dyn Fn(&Owners) -> Vec<Behind>,
+    ) -> BlockedProgram {
+        let mut operations = self.operations.clone();
+        operations.sort_by_key(|(operation, _, time)| (Reverse(*time), *operation));
+        let of_files: u64 = self.files.values().sum();
+        let most = self.files.iter().max_by_key(|(file, time)| (**time, Reverse(**file)));
+        let worst_ns = self.worst.0.min(span_ns);
+        BlockedProgram {
+            name: threads.name(self.name).to_owned(),
+            unit: self.unit.map(|unit| threads.unit(unit).to_owned()),
+            role: self.role,
+            threads: self.threads,
+            waits: self.waits,
+            time_ns: self.time,
+            worst_tid: self.worst.1,
+            worst: TimeShare { ns: worst_ns, share: ratio(worst_ns, span_ns).unwrap_or(0.0) },
+            longest_ns: (self.longest > 0).then_some(self.longest),
+            long: self.long,
+            operations: (operations.into_iter())
+                .map(|(operation, waits, time_ns)| OperationTime {
+                    blocked_in: operation.name().to_owned(),
+                    waits,
+                    time_ns,
+                })
+                .collect(),
+            file: most.and_then(|(file, time)| {
+                Some(FileShare { path: path(*file)?, share: ratio(*time, of_files)? })
+            }),
+            behind: told(&self.owners),
+            through: None,
+        }
+    }
+
+    /// Where the threads were blocked for which it waited, if it spent at least half of its time in such waits.
+    pub(super) fn through(&self, told: impl Fn(Place) -> Through) -> Option<Through> {
+        let (place, _) = self.through.iter().max_by_key(|(place, time)| (*time, Reverse(*place)))?;
+        self.is_through_others().then(|| told(*place))
+    }
+
+    /// Whether it spent at least half of its time in waits for other threads.
+    pub(super) fn is_through_others(&self) -> bool {
+        let time: u64 = self.through.iter().map(|(_, time)| time).sum();
+        time > 0 && 2 * u128::from(time) >= u128::from(self.time)
+    }
+}
+
+pub(super) fn through(place: Place, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Through {
+    Through {
+        name: threads.name(place.name).to_owned(),
+        unit: place.unit.map(|unit| threads.unit(unit).to_owned()),
+        blocked_in: place.operation.name().to_owned(),
+        file: place.file.and_then(path),
+    }
+}
+
+/// Adds time to a place of a short list.
+pub(super) fn add_place(places: &mut Vec<(Place, u64)>, place: Place, time: u64) {
+    if let Some((_, sum)) = places.iter_mut().find(|(known, _)| *known == place) {
+        *sum = sum.saturating_add(time);
+    } else if places.len() < PLACES_MAX {
+        places.push((place, time));
+    }
+}
+
+fn at_operation(
+    operations: &mut Vec<(BlockedIn, u64, u64)>,
+    wanted: BlockedIn,
+) -> &mut (BlockedIn, u64, u64) {
+    let known = operations.iter().position(|(operation, ..)| *operation == wanted);
+    let place = known.unwrap_or_else(|| {
+        operations.push((wanted, 0, 0));
+        operations.len() - 1
+    });
+    &mut operations[place]
+}

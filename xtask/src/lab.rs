@@ -2,7 +2,8 @@
 //!
 //! *Repeatable*: the same jobs on an idle machine and beside two busy loops. *Mixed load*: a reader beside two writers,
 //! started at sixteen different times. *Model*: fio's figures of emulated cards in a guest beside the model's. *Equal*:
-//! comparisons of equal devices, which should find no difference. *System*: a whole Debian with systemd (`lab_system.rs`).
+//! comparisons of equal devices, which should find no difference. *Waits*: who was blocked, on several kernels
+//! (`lab_waits.rs`). *System*: a whole Debian with systemd (`lab_system.rs`).
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +13,7 @@ use fonio_sim::measure::Gives;
 use serde_json::Value;
 
 use crate::emulator_bench::{self, Measured};
-use crate::{lab_system, process, tools};
+use crate::{lab_system, lab_waits, process, tools};
 
 /// Runs of each job, with and without busy loops.
 const RUNS: usize = 5;
@@ -38,9 +39,9 @@ const EQUAL_CLAIMS: u32 = 3;
 /// Equal devices in each plan.
 const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// `cargo xtask lab test [repeatable] [mixed] [model] [equal] [system]`.
+/// `cargo xtask lab test [repeatable] [mixed] [model] [equal] [waits] [system]`.
 pub fn run(arguments: &[String]) -> Result<()> {
-    const PARTS: [&str; 5] = ["repeatable", "mixed", "model", "equal", "system"];
+    const PARTS: [&str; 6] = ["repeatable", "mixed", "model", "equal", "waits", "system"];
     let [what, parts @ ..] = arguments else { bail!("write `cargo xtask lab test`") };
     ensure!(what == "test", "there is only `cargo xtask lab test`");
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
@@ -49,7 +50,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     let mut broken = 0;
-    if PARTS[..4].iter().any(|part| wants(part)) {
+    if PARTS[..5].iter().any(|part| wants(part)) {
         let fonio = process::build_fonio()?;
         process::outlive_signals()?;
         process::run(Command::new(&fonio).args(["lab", "fetch"]))?;
@@ -64,6 +65,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }
         if wants("equal") {
             broken += equal(&fonio)?;
+        }
+        if wants("waits") {
+            broken += lab_waits::run(&fonio)?;
         }
     }
     if wants("system") {
@@ -301,7 +305,7 @@ fn workload(fonio: &Path) -> Result<f64> {
 }
 
 /// Runs fonio in a guest. Returns its output, and the seconds of this machine until the guest was ready.
-fn in_guest(command: &mut Command) -> Result<(String, f64)> {
+pub fn in_guest(command: &mut Command) -> Result<(String, f64)> {
     let out = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
     process::check_signals()?;
     let said = String::from_utf8_lossy(&out.stderr);

@@ -314,6 +314,7 @@ impl Running<'_> {
                 elapsed: until(self.began, time),
                 trace_bytes: self.block.store.trace_bytes(),
                 held_bytes: self.block.store.held_bytes(),
+                blocked: self.blocked.as_ref().and_then(|blocked| blocked.as_ref().ok()?.longest()),
             });
         }
     }

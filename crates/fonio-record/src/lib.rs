@@ -30,7 +30,8 @@ mod write;
 
 pub use error::RecordError;
 pub use options::{
-    CommandOutput, CommandSetting, Progress, Quiet, RecordOptions, RecordSummary, Selector, StopReason,
+    BlockedSoFar, CommandOutput, CommandSetting, Progress, Quiet, RecordOptions, RecordSummary, Selector,
+    StopReason,
 };
 pub use record::{Beside, record, record_with};
 pub use status::{Status, status};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fonio_core::meta::{Device, Lost};
-use fonio_core::{ByteCount, Timestamp};
+use fonio_core::{BlockedIn, ByteCount, Nanos, Timestamp};
 
 /// What to record, for how long, and where to write it.
 #[derive(Clone, Debug)]
@@ -115,6 +115,17 @@ pub enum Selector {
     Path(PathBuf),
 }
 
+/// The thread that was blocked on storage for longest so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockedSoFar {
+    /// Its name.
+    pub name: String,
+    /// The sum of its waits of 1 ms and more.
+    pub time: Nanos,
+    /// The operation in which it was blocked for longest.
+    pub blocked_in: BlockedIn,
+}
+
 /// Progress messages of the recorder.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -134,6 +145,8 @@ pub enum Progress<'a> {
         trace_bytes: ByteCount,
         /// The part of it that is held in memory.
         held_bytes: ByteCount,
+        /// The thread that was blocked on storage for longest, if one was and the recording has such waits.
+        blocked: Option<BlockedSoFar>,
     },
     /// The command was started.
     CommandStarted {

@@ -21,6 +21,7 @@ mod place;
 mod recorded;
 mod shedding;
 mod short;
+mod so_far;
 mod unavailable;
 
 use aya::maps::{Array, HashMap, MapData, RingBuf};

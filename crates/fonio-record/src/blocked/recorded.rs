@@ -7,9 +7,11 @@ use fonio_tracefs::waits::Completions;
 use rustc_hash::FxHashSet;
 
 use super::shedding::THRESHOLD_MIN_NS;
+use super::so_far::SoFar;
 use super::{BlockedProbe, BlockedWait, Finished, Unavailable};
 use crate::files::Files;
 use crate::machine::Machine;
+use crate::options::BlockedSoFar;
 use crate::threads::Threads;
 
 /// The most waits with rows of their own: 50 MB at 96 bytes each. Later ones are counted.
@@ -23,13 +25,14 @@ type Remark = (&'static str, String, u64);
 pub(crate) struct BlockedCapture {
     probe: BlockedProbe,
     waits: Vec<BlockedWait>,
+    so_far: SoFar,
 }
 
 impl BlockedCapture {
     /// Begins at `began`.
     pub(crate) fn begin(mut probe: BlockedProbe, began: Timestamp) -> Result<BlockedCapture, Unavailable> {
         probe.attach(began)?;
-        Ok(BlockedCapture { probe, waits: Vec::new() })
+        Ok(BlockedCapture { probe, waits: Vec::new(), so_far: SoFar::default() })
     }
 
     /// Takes what ended since the last call. Notes the new threads and files, so that they are looked up.
@@ -37,11 +40,19 @@ impl BlockedCapture {
         let mut new = Vec::new();
         self.probe.drain(now, &mut |wait| new.push(wait));
         note(&new, files);
+        new.iter().for_each(|wait| self.so_far.add(wait));
         let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
         self.waits.extend(new.drain(..room));
         // Sleeps are not counted: how long they were for storage is found later.
         new.iter().filter(|wait| !wait.is_sleep()).for_each(|wait| self.probe.count(wait));
         self.probe.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread));
+    }
+
+    /// The thread that was blocked on storage for longest so far.
+    pub(crate) fn longest(&self) -> Option<BlockedSoFar> {
+        let longest = self.so_far.longest()?;
+        let (_, name) = self.probe.names.get(longest.tid)?;
+        Some(BlockedSoFar { name, time: longest.time, blocked_in: longest.operation })
     }
 
     /// Ends the probe.
@@ -74,6 +85,13 @@ impl BlockedCapture {
 
 fn note(waits: &[BlockedWait], files: &mut Files) {
     waits.iter().filter_map(|wait| wait.inode).for_each(|inode| files.see(inode));
+}
+
+fn are_missing(waits: u64) -> String {
+    match waits {
+        1 => "one wait of a thread is missing".to_owned(),
+        _ => format!("{waits} waits of threads are missing"),
+    }
 }
 
 /// The row of a wait. One for asynchronous I/O begins when the request was queued, because a thread can have slept there
@@ -156,7 +174,8 @@ impl CapturedWaits {
         let missing = lost.missing + short.beyond();
         if missing > 0 {
             let message = format!(
-                "{missing} waits of threads are missing, because more threads were blocked at once than the tables hold"
+                "{}, because more threads were blocked at once than the tables hold",
+                are_missing(missing)
             );
             remarks.push(("lost-blocked-waits", message, missing));
         }
@@ -168,8 +187,7 @@ impl CapturedWaits {
             remarks.push(("lost-waits-for-threads", message, lost.sleeps));
         }
         if lost.end_missed > 0 {
-            let message =
-                format!("{0} waits of threads are missing, because their end was not seen", lost.end_missed);
+            let message = format!("{}, because the end was not seen", are_missing(lost.end_missed));
             remarks.push(("unended-blocked-waits", message, lost.end_missed));
         }
         if *threshold_ns > THRESHOLD_MIN_NS {

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
-use fonio_core::ByteCount;
-use fonio_record::{Progress, RecordError, RecordOptions, RecordSummary, Selector, StopReason};
+use fonio_core::{ByteCount, Unit};
+use fonio_record::{BlockedSoFar, Progress, RecordError, RecordOptions, RecordSummary, Selector, StopReason};
 
 use crate::cli::Record;
 use crate::exit::{self, Exit};
@@ -76,9 +76,16 @@ pub fn capture(options: &RecordOptions) -> Result<RecordSummary> {
                 if options.duration.is_none() && options.command.is_none() { " until Ctrl-C" } else { "" }
             );
         }
-        Progress::Running { elapsed, trace_bytes, .. } if live => {
+        Progress::Running { elapsed, trace_bytes, blocked, .. } if live => {
             let of = options.duration.map(|all| format!(" of {}", all.as_secs())).unwrap_or_default();
-            eprint!("\r\x1b[K{}{of} s, {:.1} MiB of trace", elapsed.as_secs(), mib(trace_bytes.0));
+            let blocked = blocked.as_ref().map(blocked_so_far).unwrap_or_default();
+            let line =
+                format!("{}{of} s, {:.1} MiB of trace{blocked}", elapsed.as_secs(), mib(trace_bytes.0));
+            // A line that wraps could not be replaced by the next one.
+            let columns =
+                terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+            let shown: String = line.chars().take(columns.saturating_sub(1)).collect();
+            eprint!("\r\x1b[K{shown}");
         }
         Progress::Writing { trace_bytes, trace_bytes_total, .. } if live => {
             eprint!(
@@ -93,6 +100,13 @@ pub fn capture(options: &RecordOptions) -> Result<RecordSummary> {
         eprint!("\r\x1b[K");
     }
     Ok(summary)
+}
+
+/// The first finding while it records.
+fn blocked_so_far(blocked: &BlockedSoFar) -> String {
+    let time = Unit::Ns.format(blocked.time.0 as f64);
+    let doing = fonio_analysis::figures::what(blocked.blocked_in.name(), None, None);
+    format!("; {} blocked for {time} so far, mostly {doing}", blocked.name)
 }
 
 fn mib(bytes: u64) -> f64 {

@@ -1,0 +1,83 @@
+//! Who was blocked for longest so far, for the progress line.
+
+use fonio_core::{BlockedIn, Nanos, WaitReason};
+use rustc_hash::FxHashMap;
+
+use super::BlockedWait;
+
+/// Largest number of threads added up.
+const THREADS_MAX: usize = 1 << 16;
+
+/// The time for which each thread was blocked on storage, in waits with rows of their own.
+#[derive(Debug, Default)]
+pub(super) struct SoFar {
+    threads: FxHashMap<u32, FxHashMap<BlockedIn, u64>>,
+}
+
+/// The thread that was blocked for longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Longest {
+    pub(super) tid: u32,
+    pub(super) time: Nanos,
+    /// The operation in which it was blocked for longest.
+    pub(super) operation: BlockedIn,
+}
+
+impl SoFar {
+    pub(super) fn add(&mut self, wait: &BlockedWait) {
+        use BlockedIn::{DirtyLimit, Fsync, Journal, KernelThread};
+        let is_for_storage =
+            wait.reason == WaitReason::Storage || matches!(wait.blocked_in, Fsync | DirtyLimit | Journal);
+        // The work of kernel threads is for others.
+        if !is_for_storage || wait.blocked_in == KernelThread {
+            return;
+        }
+        let Some(time) = wait.ended.and_then(|ended| ended.since(wait.began)) else { return };
+        if self.threads.len() < THREADS_MAX || self.threads.contains_key(&wait.tid) {
+            *self.threads.entry(wait.tid).or_default().entry(wait.blocked_in).or_default() += time.0;
+        }
+    }
+
+    pub(super) fn longest(&self) -> Option<Longest> {
+        let time = |operations: &FxHashMap<BlockedIn, u64>| operations.values().sum::<u64>();
+        let (tid, operations) =
+            self.threads.iter().max_by_key(|(tid, operations)| (time(operations), **tid))?;
+        let (operation, _) = operations.iter().max_by_key(|(operation, time)| (**time, **operation))?;
+        Some(Longest { tid: *tid, time: Nanos(time(operations)), operation: *operation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn the_longest_sum_wins() {
+        let wait = |tid, began, ended, blocked_in, reason| BlockedWait {
+            tid,
+            began: Timestamp(began),
+            began_before: false,
+            ended: Some(Timestamp(ended)),
+            blocked_in,
+            reason,
+            waker_tid: None,
+            completed_on: None,
+            inode: None,
+        };
+        let mut so_far = SoFar::default();
+        assert_eq!(so_far.longest(), None);
+        for wait in [
+            wait(1, 0, 50, BlockedIn::Read, WaitReason::Storage),
+            wait(2, 0, 20, BlockedIn::Read, WaitReason::Storage),
+            wait(2, 30, 70, BlockedIn::Fsync, WaitReason::Unknown),
+            wait(3, 0, 900, BlockedIn::Other, WaitReason::Lock),
+            wait(4, 0, 900, BlockedIn::KernelThread, WaitReason::Storage),
+        ] {
+            so_far.add(&wait);
+        }
+        let longest = Longest { tid: 2, time: Nanos(60), operation: BlockedIn::Fsync };
+        assert_eq!(so_far.longest(), Some(longest));
+    }
+}

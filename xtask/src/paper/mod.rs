@@ -3,6 +3,7 @@
 //! Some are computed from models and files. The others run workloads on emulated devices with the built program, as a
 //! user would, and print the command lines that they ran.
 
+mod bfuse_apps;
 mod bfuse_matrix;
 mod bfuse_phones;
 mod bfuse_stack;
@@ -207,6 +208,11 @@ const PAPERS: &[Paper] = &[
         id: "bfuse-f2",
         title: "what each layer leaves of the device; with Figure 3 and Table 2 (Jeong, Won 2014)",
         rows: Rows::Computed(bfuse_stack::layers),
+    },
+    Paper {
+        id: "bfuse-f4",
+        title: "what a camcorder and a gallery do to the user partition (Jeong, Won 2014, Figure 4)",
+        rows: Rows::Measured(bfuse_apps::rows),
     },
     Paper {
         id: "bfuse-f6",

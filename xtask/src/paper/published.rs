@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{bfuse_matrix, bfuse_phones, bfuse_stack};
+use super::{bfuse_apps, bfuse_matrix, bfuse_phones, bfuse_stack};
 
 use crate::process;
 
@@ -127,6 +127,7 @@ pub(super) struct Bfuse {
     pub(super) layers_mb_s: bfuse_stack::Layers,
     pub(super) io_unit: bfuse_stack::IoUnit,
     pub(super) design: bfuse_stack::Design,
+    pub(super) user_partition_io: bfuse_apps::UserPartition,
     pub(super) calls: bfuse_stack::Calls,
     #[serde(rename = "final")]
     pub(super) last: bfuse_matrix::Last,

@@ -29,6 +29,8 @@ const BASE: &[&str] = &["busybox-static", "libc6", "libgcc-s1", "mount"];
 /// by the name of the algorithm.
 const MODULES: &[&str] = &[
     "loop",
+    // Without ublk, emulated devices are served through FUSE and the loop driver.
+    "fuse",
     "ublk_drv",
     "bfq",
     "kyber-iosched",
@@ -69,7 +71,6 @@ const NEEDS: &[Needs] = &[
     // Benchmarks start fio with an option of setpriv that busybox does not have.
     Needs { word: "fio", packages: &["fio", "util-linux"], tools: &["fio", "setpriv"], modules: &[] },
     Needs { word: "md-raid0:", packages: &[], tools: &[], modules: &["md_mod", "raid0"] },
-    Needs { word: "mount", packages: &[], tools: &[], modules: &["fuse"] },
 ];
 
 /// Runs `fonio lab`.
@@ -498,7 +499,7 @@ fn needs_of(words: &[String]) -> Vec<&'static Needs> {
     let parts: Vec<&str> = words.iter().flat_map(|word| word.split(separates)).collect();
     let of_command: &[&str] = match parts[..] {
         ["fix", ..] => &["f2fs", "nilfs2"],
-        ["bench", "layers", ..] => &["mount"],
+        ["bench", "layers", ..] => &[],
         ["bench", ..] | ["device", "fit", ..] => &["fio"],
         _ => &[],
     };
@@ -567,6 +568,6 @@ mod tests {
         assert_eq!(names("device emulate ridata -- sh -c test\u{20}$(sqlite3\u{20}db)"), ["sqlite3"]);
         assert_eq!(names("bench device ridata"), ["fio"]);
         assert_eq!(names("run webbench --on ridata,md-raid0:ridata+kingston"), ["md-raid0:"]);
-        assert_eq!(names("bench layers ridata --fs vfat"), ["vfat", "mount"]);
+        assert_eq!(names("bench layers ridata --fs vfat"), ["vfat"]);
     }
 }

@@ -8,10 +8,10 @@ use std::str;
 use fonio_core::DeviceId;
 
 use super::block::Number;
-use super::{ByteOrder, EventFormat, Field};
+use super::{Btrfs, ByteOrder, EventFormat, Field};
 
 /// The tracepoints that the decoder supports: the system, and the event.
-pub const FILE_EVENTS: [(&str, &str); 22] = [
+pub const FILE_EVENTS: [(&str, &str); 25] = [
     ("writeback", "writeback_dirty_folio"),
     // The name before Linux 5.18.
     ("writeback", "writeback_dirty_page"),
@@ -35,6 +35,10 @@ pub const FILE_EVENTS: [(&str, &str); 22] = [
     ("xfs", "xfs_map_blocks_alloc"),
     ("xfs", "xfs_file_fsync"),
     ("xfs", "xlog_iclog_write"),
+    ("btrfs", "extent_writepage"),
+    // Its name in older kernels.
+    ("btrfs", "__extent_writepage"),
+    ("btrfs", "btrfs_sync_file"),
     ("task", "task_rename"),
     ("sched", "sched_process_exit"),
 ];
@@ -98,11 +102,11 @@ pub enum FileEvent<'r> {
     WriteEnded {
         inode: Inode,
     },
-    /// The thread writes dirty pages of this file until it writes those of another one. xfs shows no end.
+    /// The thread writes dirty pages of this file until it writes those of another one. xfs and btrfs show no end.
     Writes {
         inode: Inode,
     },
-    /// The thread is in fsync or a similar call. xfs shows no end.
+    /// The thread is in fsync or a similar call. xfs and btrfs show no end.
     SyncBegan {
         inode: Inode,
     },
@@ -157,6 +161,7 @@ enum Layout {
     Dirtied { unit: Field, number: Number, index: Number },
     Cached { fs: Number, number: Number, order: Option<Number> },
     OfInode { kind: OfInode, fs: Number, number: Number },
+    OfBtrfs { kind: OfInode, id: usize, number: Number, subvolume: Number },
     CommitBegan { fs: Number, transaction: Number },
     CommitEnded { fs: Number },
     Changed { fs: Number, transaction: Number, blocks: Number },
@@ -190,6 +195,8 @@ impl Layout {
                 number: number("i_ino")?,
                 order: number("order"),
             }),
+            "extent_writepage" | "__extent_writepage" => Layout::of_btrfs(format, OfInode::Writes),
+            "btrfs_sync_file" => Layout::of_btrfs(format, OfInode::SyncBegan),
             "ext4_writepages" => of_inode(OfInode::WriteBegan),
             "ext4_writepages_result" => of_inode(OfInode::WriteEnded),
             "xfs_map_blocks_found" | "xfs_map_blocks_alloc" => of_inode(OfInode::Writes),
@@ -219,6 +226,27 @@ impl Layout {
             _ => None,
         }
     }
+
+    fn of_btrfs(format: &EventFormat, kind: OfInode) -> Option<Layout> {
+        let number = |name| Number::of(format, name);
+        let id = format.field("fsid").filter(|id| id.size == 16)?.offset;
+        Some(Layout::OfBtrfs { kind, id, number: number("ino")?, subvolume: number("root_objectid")? })
+    }
+}
+
+impl OfInode {
+    fn event<'r>(self, inode: Inode) -> FileEvent<'r> {
+        match self {
+            OfInode::WriteBegan => FileEvent::WriteBegan { inode },
+            OfInode::WriteEnded => FileEvent::WriteEnded { inode },
+            OfInode::Writes => FileEvent::Writes { inode },
+            OfInode::SyncBegan => FileEvent::SyncBegan { inode },
+            OfInode::SyncEnded => FileEvent::SyncEnded { inode },
+            OfInode::DirectBegan => FileEvent::DirectBegan { inode },
+            OfInode::DirectEnded => FileEvent::DirectEnded { inode },
+            OfInode::Freed => FileEvent::Freed { inode },
+        }
+    }
 }
 
 /// Decodes the records of [`FILE_EVENTS`].
@@ -233,6 +261,7 @@ pub struct FileDecoder {
     pid: Number,
     /// The names of the events that it decodes.
     names: Vec<String>,
+    btrfs: Vec<Btrfs>,
 }
 
 impl FileDecoder {
@@ -255,6 +284,7 @@ impl FileDecoder {
                     flags: number("common_flags")?,
                     pid: number("common_pid")?,
                     names: Vec::new(),
+                    btrfs: Vec::new(),
                 }),
             };
             let index = u8::try_from(decoder.layouts.len()).ok()?;
@@ -267,6 +297,12 @@ impl FileDecoder {
             decoder.by_id[id] = Some(index);
         }
         decoder
+    }
+
+    /// Decodes also the events of these file systems, which others do not know.
+    #[must_use]
+    pub fn with_btrfs(self, btrfs: Vec<Btrfs>) -> FileDecoder {
+        FileDecoder { btrfs, ..self }
     }
 
     /// Whether it decodes the event with this name.
@@ -292,17 +328,14 @@ impl FileDecoder {
                 bytes: PAGE_BYTES << order.and_then(get).unwrap_or(0).min(ORDER_MAX),
             },
             Layout::OfInode { kind, fs, number } => {
-                let inode = Inode { fs: device(*fs)?, number: get(*number)? };
-                match kind {
-                    OfInode::WriteBegan => FileEvent::WriteBegan { inode },
-                    OfInode::WriteEnded => FileEvent::WriteEnded { inode },
-                    OfInode::Writes => FileEvent::Writes { inode },
-                    OfInode::SyncBegan => FileEvent::SyncBegan { inode },
-                    OfInode::SyncEnded => FileEvent::SyncEnded { inode },
-                    OfInode::DirectBegan => FileEvent::DirectBegan { inode },
-                    OfInode::DirectEnded => FileEvent::DirectEnded { inode },
-                    OfInode::Freed => FileEvent::Freed { inode },
-                }
+                kind.event(Inode { fs: device(*fs)?, number: get(*number)? })
+            }
+            Layout::OfBtrfs { kind, id, number, subvolume } => {
+                let id = record.get(*id..*id + 16)?;
+                let subvolume = get(*subvolume)?;
+                let is_it = |known: &&Btrfs| known.id == id && known.subvolume == Some(subvolume);
+                let known = self.btrfs.iter().find(is_it)?;
+                kind.event(Inode { fs: known.fs, number: get(*number)? })
             }
             Layout::CommitBegan { fs, transaction } => {
                 FileEvent::CommitBegan { fs: device(*fs)?, transaction: get(*transaction)? as u32 }
@@ -345,7 +378,7 @@ mod tests {
     use super::*;
 
     /// The formats of Linux 6.18 on x86-64, without the fields that are not read.
-    const FORMATS: [&str; 6] = [
+    const FORMATS: [&str; 7] = [
         "name: writeback_dirty_folio\nID: 501\n\
          \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
          \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
@@ -364,6 +397,9 @@ mod tests {
          \tfield:int dirtied_blocks;\toffset:36;\tsize:4;\tsigned:1;\n",
         "name: sched_process_exit\nID: 505\n\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
          \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n",
+        "name: extent_writepage\nID: 507\n\tfield:u8 fsid[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+         \tfield:u64 ino;\toffset:24;\tsize:8;\tsigned:0;\n\
+         \tfield:u64 root_objectid;\toffset:32;\tsize:8;\tsigned:0;\n",
         // Without a field that is needed.
         "name: jbd2_start_commit\nID: 506\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n",
     ];
@@ -422,6 +458,28 @@ mod tests {
     }
 
     #[test]
+    fn events_of_a_btrfs() {
+        let volume = Btrfs {
+            id: *b"0123456789abcdef",
+            fs: DeviceId::new(0, 45),
+            unit: 1,
+            subvolume: Some(5),
+            devices: vec![DeviceId::new(7, 0)],
+        };
+        let decoder = decoder().with_btrfs(vec![volume.clone()]);
+        let inode = Inode { fs: volume.fs, number: 257 };
+        for (id, subvolume, expected) in [
+            (b"0123456789abcdef", 5, Some(FileEvent::Writes { inode })),
+            // Another subvolume can have a file with the same number.
+            (b"0123456789abcdef", 256, None),
+            (b"another one     ", 5, None),
+        ] {
+            let record = record(507, 0, id, &[(24, 257), (32, subvolume)]);
+            assert_eq!(decoder.decode(&record).map(|decoded| decoded.event), expected, "{subvolume}");
+        }
+    }
+
+    #[test]
     fn an_interrupt_is_not_the_thread() {
         for (flags, in_interrupt) in [(0, false), (0x04, false), (0x08, true), (0x11, true)] {
             let record = record(505, flags, b"cat", &[(24, 11)]);
@@ -442,6 +500,7 @@ mod tests {
             ("writeback", "writeback_dirty_page"),
             ("ext4", "ext4_direct_IO_enter"),
             ("ext4", "ext4_direct_IO_exit"),
+            ("btrfs", "__extent_writepage"),
         ];
         assert_eq!(missing, of_old_kernels.iter().collect::<Vec<_>>());
     }
@@ -455,7 +514,7 @@ mod tests {
     proptest! {
         /// No input makes the decoder panic.
         #[test]
-        fn any_bytes(id in 501_u16..507, mut bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn any_bytes(id in 501_u16..508, mut bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             if bytes.len() >= 2 {
                 bytes[..2].copy_from_slice(&id.to_le_bytes());
             }

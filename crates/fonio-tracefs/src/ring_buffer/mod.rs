@@ -14,6 +14,7 @@
 //! texts in tracefs.
 
 mod block;
+mod btrfs;
 mod file;
 mod format;
 mod merge;
@@ -22,6 +23,7 @@ mod reader;
 mod sched;
 
 pub use block::{BLOCK_EVENTS, BlockDecoder};
+pub use btrfs::Btrfs;
 pub use file::{FILE_EVENTS, FileDecoder, FileEvent, FileRecord, Inode, WritebackUnit};
 pub use format::{EventFormat, Field, FieldKind, FormatError};
 pub use merge::{MergedRecords, PageSource, Trouble};

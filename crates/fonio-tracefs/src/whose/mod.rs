@@ -5,14 +5,14 @@
 //! the events of the page cache and of the file system, and decides for each bio when it is queued:
 //!
 //! - A bio of a thread that writes dirty pages of a file is that file's data. On ext4 the thread does that from
-//!   `ext4_writepages` to its result, on xfs after `xfs_map_blocks_*`. The cause is the thread that made most of the
+//!   `ext4_writepages` to its result, on xfs after `xfs_map_blocks_*`, on btrfs after `extent_writepage`. The cause is the thread that made most of the
 //!   file's pages dirty lately.
 //! - A bio of a thread that does direct I/O is data of that file; the cause is the thread itself.
 //! - Other bios of ext4's journal thread are the journal's. The cause is that of the commit: the thread that has been in
 //!   fsync for longest; without one, the thread that changed most blocks in the transaction.
 //! - The first write after `xlog_iclog_write` is of xfs's log. The cause is the thread itself, if it has called fsync.
 //! - A bio with the flag *meta* is metadata. The cause of a read is the thread itself; that of a write is the cause of
-//!   the commit after which the block became dirty.
+//!   the commit after which the block became dirty; on btrfs, the thread itself, if it has called fsync.
 //! - A read by a thread that has just added pages of a file to the page cache is data of that file; the cause is the
 //!   thread itself.
 //! - A flush by a thread in fsync belongs to the file that it syncs.
@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use fonio_core::{BlockEvent, Content, DeviceId, EventKind, Flags, LostEvents, Op, Sector, Timestamp};
 use rustc_hash::FxHashMap;
 
-use crate::ring_buffer::{FileEvent, FileRecord, Inode, WritebackUnit};
+use crate::ring_buffer::{Btrfs, FileEvent, FileRecord, Inode, WritebackUnit};
 use recent::Recent;
 
 /// The most files whose dirty pages are remembered, in each of two generations. At 60 bytes each, 4 MB in all.
@@ -168,6 +168,10 @@ type WaitingBios = Vec<(Timestamp, Whose)>;
 pub struct Attribution {
     /// The disk of each partition.
     disks: FxHashMap<DeviceId, DeviceId>,
+    /// The unit of write-back of each btrfs, by the number that its events show.
+    units: FxHashMap<DeviceId, WritebackUnit>,
+    /// The file system on a device, where its events show another number than that of the device.
+    file_systems: FxHashMap<DeviceId, DeviceId>,
     threads: Recent<u32, ThreadState>,
     writers: Recent<(WritebackUnit, u64), Writers>,
     /// Who caused the metadata in a page of a device's page cache.
@@ -185,6 +189,8 @@ impl Attribution {
     pub fn new(disks: impl IntoIterator<Item = (DeviceId, DeviceId)>) -> Attribution {
         Attribution {
             disks: disks.into_iter().collect(),
+            units: FxHashMap::default(),
+            file_systems: FxHashMap::default(),
             threads: Recent::new(THREADS_MAX),
             writers: Recent::new(FILES_MAX),
             places: Recent::new(PLACES_MAX),
@@ -194,6 +200,16 @@ impl Attribution {
             bios_count: 0,
             bios_forgotten: 0,
         }
+    }
+
+    /// Follows these file systems too.
+    #[must_use]
+    pub fn with_btrfs<'b>(mut self, file_systems: impl IntoIterator<Item = &'b Btrfs>) -> Attribution {
+        for btrfs in file_systems {
+            self.units.insert(btrfs.fs, WritebackUnit::Btrfs(btrfs.unit));
+            self.file_systems.extend(btrfs.devices.iter().map(|device| (*device, btrfs.fs)));
+        }
+        self
     }
 
     /// Takes an event of a file system, the page cache or write-back.
@@ -351,7 +367,8 @@ impl Attribution {
     }
 
     fn writers_key(&self, inode: Inode) -> (WritebackUnit, u64) {
-        (WritebackUnit::Disk(self.disk_of(inode.fs)), inode.number)
+        let unit = self.units.get(&inode.fs).copied();
+        (unit.unwrap_or_else(|| WritebackUnit::Disk(self.disk_of(inode.fs))), inode.number)
     }
 
     fn journal(&mut self, fs: DeviceId) -> Option<&mut Journal> {
@@ -437,11 +454,14 @@ impl Attribution {
             return self.whose_read(tid, event, is_meta);
         }
         let place = self.origin(event, &state);
-        if let Some(file) = state.maps.filter(|file| !is_meta && file.inode.fs == place.0) {
+        let fs = self.file_systems.get(&place.0).copied().unwrap_or(place.0);
+        if let Some(file) = state.maps.filter(|file| !is_meta && file.inode.fs == fs) {
             let cause = self.writer(file).or(state.syncs.map(|_| tid));
             return Whose { file: Some(file), cause, content: Content::Data };
         }
         let cause = self.places.get_mut(place).map(|cause| *cause);
+        let in_fsync = || state.syncs.filter(|file| is_meta && file.inode.fs == fs).map(|_| tid);
+        let cause = cause.or_else(in_fsync);
         let content = if is_meta || cause.is_some() { Content::FsMetadata } else { Content::Unknown };
         Whose { cause, content, file: None }
     }

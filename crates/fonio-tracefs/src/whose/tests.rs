@@ -287,3 +287,27 @@ fn memory_is_bounded() {
     assert!(trace.attribution.forgotten() > 0);
     assert!(trace.attribution.journals[&FS].syncing.len() <= SYNCING_MAX);
 }
+
+#[test]
+fn a_btrfs_is_known_by_its_own_numbers() {
+    let fs = DeviceId::new(0, 45);
+    let btrfs = Btrfs { id: [7; 16], fs, unit: 3, subvolume: Some(5), devices: vec![DISK] };
+    let mut trace = Trace::new();
+    trace.attribution = Attribution::new([(FS, DISK)]).with_btrfs([&btrfs]);
+    let inode = |number| Inode { fs, number };
+    let dirty = |trace: &mut Trace, tid, number| {
+        trace.at(tid, FileEvent::Dirtied { unit: WritebackUnit::Btrfs(3), number, index: 0 });
+    };
+    dirty(&mut trace, 1, 257);
+    dirty(&mut trace, 2, 258);
+    trace.at(WORKER, FileEvent::Writes { inode: inode(257) });
+    assert_eq!(trace.bio(WORKER, "W", 8), (Some(257), Some(1), Content::Data));
+    trace.at(WORKER, FileEvent::Writes { inode: inode(258) });
+    assert_eq!(trace.bio(WORKER, "WM", 800), (None, None, Content::FsMetadata));
+    assert_eq!(trace.bio(WORKER, "W", 16), (Some(258), Some(2), Content::Data));
+    // fsync writes the tree of the log, which is metadata.
+    trace.at(1, FileEvent::SyncBegan { inode: inode(257) });
+    assert_eq!(trace.bio(1, "WSM", 808), (None, Some(1), Content::FsMetadata));
+    trace.at(1, FileEvent::DirectBegan { inode: inode(259) });
+    assert_eq!(trace.bio(1, "WS", 24), (Some(259), Some(1), Content::Data));
+}

@@ -77,7 +77,9 @@ impl Threads {
     }
 
     fn add_unit(&mut self, row: &Thread) {
-        let Some(unit) = row.cgroup.as_deref().and_then(unit_name) else { return };
+        // Older recordings have only the cgroup.
+        let by_cgroup = || row.cgroup.as_deref().and_then(unit_name);
+        let Some(unit) = row.unit.clone().or_else(by_cgroup) else { return };
         let known = self.units.iter().position(|known| *known == unit);
         if (known.is_none() && self.units.len() >= NAMES_MAX) || self.row_count >= ROWS_MAX {
             return;

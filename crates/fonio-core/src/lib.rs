@@ -28,5 +28,5 @@ pub use rows::{
     Request, Sample, Severity, Thread, Wait, WaitReason,
 };
 pub use sink::RowSink;
-pub use unit_name::unit_name;
+pub use unit_name::{CgroupUnit, Engine, unit_name};
 pub use units::{ByteCount, DeviceId, Nanos, SECTOR_BYTES, Sector, Timestamp};

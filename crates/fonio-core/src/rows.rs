@@ -324,6 +324,9 @@ pub struct Thread {
     pub uid: Option<u32>,
     /// The process that started its process, or that took it over.
     pub parent_pid: Option<u32>,
+    /// The name by which people know the control group or the user: a systemd unit, a container, an add-on of Home
+    /// Assistant, an Android package. `None` if the recorder did not look it up; the path of the cgroup may show it then.
+    pub unit: Option<String>,
 }
 
 /// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes moved, busy time and stall time are

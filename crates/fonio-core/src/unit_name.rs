@@ -1,21 +1,106 @@
-//! The name by which people know a control group: a systemd unit, or a container.
+//! The names by which people know a control group: a systemd unit, or a container.
+//!
+//! The path of a control group has the name of a systemd unit, but only the id of a container. The recorder looks the
+//! container's name up while it records (`fonio-record`, `units`).
 
 /// The number of digits by which Docker and Podman show a container's id.
 const SHORT_ID: usize = 12;
 /// The number of hexadecimal digits of a container's id.
 const FULL_ID: usize = 64;
 
-/// The names of container engines in names of scopes such as `docker-ID.scope`, and how we show them.
-const ENGINES: [(&str, &str); 6] = [
-    ("docker-", "docker"),
-    ("libpod-", "podman"),
-    ("cri-containerd-", "containerd"),
-    ("crio-", "cri-o"),
-    ("nerdctl-", "containerd"),
-    ("buildkit-", "buildkit"),
+/// The names of container engines in names of scopes such as `docker-ID.scope`.
+const ENGINES: [(&str, Engine); 8] = [
+    ("docker-", Engine::Docker),
+    ("libpod-payload-", Engine::Podman),
+    ("libpod-", Engine::Podman),
+    ("cri-containerd-", Engine::Containerd),
+    ("crio-", Engine::CriO),
+    ("nerdctl-", Engine::Containerd),
+    ("buildkit-", Engine::Buildkit),
+    ("lxc.payload.", Engine::Lxc),
 ];
 
-/// The unit or container of a path below the cgroup mount; `None` if the path names none.
+/// The program that runs a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Engine {
+    Docker,
+    Podman,
+    Containerd,
+    CriO,
+    Buildkit,
+    Lxc,
+    /// A container of a Kubernetes pod whose path does not name the program.
+    Unknown,
+}
+
+impl Engine {
+    /// The name that stands before that of a container: `docker`, `podman`, …
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Docker => "docker",
+            Engine::Podman => "podman",
+            Engine::Containerd => "containerd",
+            Engine::CriO => "cri-o",
+            Engine::Buildkit => "buildkit",
+            Engine::Lxc => "lxc",
+            Engine::Unknown => "container",
+        }
+    }
+}
+
+/// A control group as people know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CgroupUnit<'c> {
+    /// A unit of systemd: `notes.service`, `session-3.scope`.
+    Systemd(String),
+    /// A container.
+    Container {
+        /// The program that runs it.
+        engine: Engine,
+        /// Its id of 64 hexadecimal digits; of LXC, its name.
+        id: &'c str,
+        /// The systemd unit inside it, if the container runs systemd.
+        inside: Option<String>,
+    },
+}
+
+impl<'c> CgroupUnit<'c> {
+    /// Reads the unit or container in a path below the cgroup mount; `None` if the path names none.
+    pub fn of_cgroup(cgroup: &'c str) -> Option<CgroupUnit<'c>> {
+        let parts: Vec<&str> = cgroup.split('/').filter(|part| !part.is_empty()).collect();
+        let containers = (0..parts.len()).filter_map(|at| {
+            let above = at.checked_sub(1).map_or("", |above| parts[above]);
+            Some((at, container(above, parts[at])?))
+        });
+        // Of containers inside each other, the machine knows only the outer one.
+        if let Some((at, (engine, id))) = containers.min_by_key(|(at, _)| *at) {
+            let inside = innermost_unit(&parts[at + 1..]).filter(|inside| inside != "init.scope");
+            return Some(CgroupUnit::Container { engine, id, inside });
+        }
+        // A slice says little, but more than nothing.
+        let slice = || parts.iter().rev().find(|part| part.ends_with(".slice")).map(|slice| unescaped(slice));
+        innermost_unit(&parts).or_else(slice).map(CgroupUnit::Systemd)
+    }
+
+    /// The name to show. `name` is that of a container, if it is known; without it, the name says that it has only the id:
+    /// `docker id 0123456789ab`.
+    pub fn shown(&self, name: Option<&str>) -> String {
+        match self {
+            CgroupUnit::Systemd(unit) => unit.clone(),
+            CgroupUnit::Container { engine, id, inside } => {
+                let inside = inside.as_ref().map(|unit| format!("/{unit}")).unwrap_or_default();
+                match name {
+                    Some(name) => format!("{name}{inside}"),
+                    None if *engine == Engine::Lxc => format!("lxc {id}{inside}"),
+                    None => format!("{} id {}{inside}", engine.name(), &id[..SHORT_ID.min(id.len())]),
+                }
+            }
+        }
+    }
+}
+
+/// The unit or container of a path below the cgroup mount, as far as the path shows it; `None` if the path names none.
 ///
 /// ```
 /// # use fonio_core::unit_name;
@@ -23,49 +108,37 @@ const ENGINES: [(&str, &str); 6] = [
 /// assert_eq!(unit_name("/").as_deref(), None);
 /// ```
 pub fn unit_name(cgroup: &str) -> Option<String> {
-    let parts: Vec<&str> = cgroup.split('/').filter(|part| !part.is_empty()).collect();
-    for (at, part) in parts.iter().enumerate().rev() {
-        let above = at.checked_sub(1).map_or("", |above| parts[above]);
-        if let Some(name) = container(above, part) {
-            return Some(name);
-        }
-        // Below the unit of a user's session are the units of that user, so the innermost unit says most.
-        let kinds = [".service", ".scope", ".socket", ".mount", ".swap"];
-        if kinds.iter().any(|kind| part.ends_with(kind)) {
-            return Some(unescaped(part));
-        }
-    }
-    // A slice says little, but more than nothing.
-    parts.iter().rev().find(|part| part.ends_with(".slice")).map(|slice| unescaped(slice))
+    CgroupUnit::of_cgroup(cgroup).map(|unit| unit.shown(None))
+}
+
+/// The innermost unit that is not a slice. Below the unit of a user's session are the units of that user.
+fn innermost_unit(parts: &[&str]) -> Option<String> {
+    let kinds = [".service", ".scope", ".socket", ".mount", ".swap"];
+    let unit = parts.iter().rev().find(|part| kinds.iter().any(|kind| part.ends_with(kind)));
+    unit.map(|unit| unescaped(unit))
 }
 
 /// The container of a part of a path, and of the part above it.
-fn container(above: &str, part: &str) -> Option<String> {
+fn container<'c>(above: &str, part: &'c str) -> Option<(Engine, &'c str)> {
     let is_id = |text: &str| text.len() == FULL_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if let Some(scope) = part.strip_suffix(".scope") {
-        for (prefix, engine) in ENGINES {
-            // Podman's monitor has a scope of its own.
-            let id = scope.strip_prefix(prefix).map(|id| id.strip_prefix("conmon-").unwrap_or(id));
-            if let Some(id) = id.filter(|id| is_id(id)) {
-                return Some(format!("{engine} {}", &id[..SHORT_ID]));
-            }
-        }
-        return None;
-    }
-    for prefix in ["lxc.payload.", "lxc.monitor."] {
-        if let Some(name) = part.strip_prefix(prefix) {
-            return Some(format!("lxc {name}"));
+    let named = part.strip_suffix(".scope").unwrap_or(part);
+    for (prefix, engine) in ENGINES {
+        // Podman's monitor has a scope of its own.
+        let id = named.strip_prefix(prefix).map(|id| id.strip_prefix("conmon-").unwrap_or(id));
+        if let Some(id) = id.filter(|id| is_id(id) || (engine == Engine::Lxc && !id.is_empty())) {
+            return Some((engine, id));
         }
     }
+    let lxc = part.strip_prefix("lxc.monitor.").filter(|name| !name.is_empty());
     match above {
-        "docker" if is_id(part) => Some(format!("docker {}", &part[..SHORT_ID])),
-        "libpod_parent" => Some(format!("podman {}", &part.strip_prefix("libpod-")?.get(..SHORT_ID)?)),
-        "lxc" => Some(format!("lxc {part}")),
-        pod if pod.starts_with("pod") && is_id(part) => Some(format!("container {}", &part[..SHORT_ID])),
-        _ => None,
+        _ if lxc.is_some() => lxc.map(|name| (Engine::Lxc, name)),
+        "docker" if is_id(part) => Some((Engine::Docker, part)),
+        "lxc" => Some((Engine::Lxc, part)),
+        pod if pod.starts_with("pod") && is_id(part) => Some((Engine::Unknown, part)),
+        // Podman, nerdctl and others with the driver `cgroupfs`: the id below a folder of any name.
+        _ => is_id(part).then_some((Engine::Unknown, part)),
     }
 }
-
 /// Replaces systemd's escapes, such as `\x2d` for a hyphen.
 fn unescaped(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
@@ -105,13 +178,23 @@ mod tests {
             ),
             ("/init.scope".to_owned(), "init.scope"),
             ("/system.slice".to_owned(), "system.slice"),
-            (format!("/system.slice/docker-{id}.scope"), "docker 0123456789ab"),
-            (format!("/docker/{id}"), "docker 0123456789ab"),
-            (format!("/docker/{id}/init.scope"), "init.scope"),
-            (format!("/machine.slice/libpod-{id}.scope/container"), "podman 0123456789ab"),
-            (format!("/kubepods/burstable/pod12-34/{id}"), "container 0123456789ab"),
-            (format!("/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope"), "containerd 0123456789ab"),
-            ("/lxc.payload.web/system.slice/cron.service".to_owned(), "cron.service"),
+            (format!("/system.slice/docker-{id}.scope"), "docker id 0123456789ab"),
+            (format!("/docker/{id}"), "docker id 0123456789ab"),
+            (format!("/docker/{id}/init.scope"), "docker id 0123456789ab"),
+            (format!("/docker/{id}/system.slice/cron.service"), "docker id 0123456789ab/cron.service"),
+            (format!("/machine.slice/libpod-{id}.scope/container"), "podman id 0123456789ab"),
+            (format!("/machine.slice/libpod-conmon-{id}.scope"), "podman id 0123456789ab"),
+            (format!("/system.slice/web.service/libpod-payload-{id}"), "podman id 0123456789ab"),
+            (format!("/libpod_parent/libpod-{id}"), "podman id 0123456789ab"),
+            (
+                format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{id}.scope"),
+                "podman id 0123456789ab",
+            ),
+            (format!("/kubepods/burstable/pod12-34/{id}"), "container id 0123456789ab"),
+            (format!("/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope"), "containerd id 0123456789ab"),
+            (format!("/kubepods.slice/kubepods-pod1.slice/crio-{id}.scope"), "cri-o id 0123456789ab"),
+            (format!("/default/{id}"), "container id 0123456789ab"),
+            ("/lxc.payload.web/system.slice/cron.service".to_owned(), "lxc web/cron.service"),
             ("/lxc/web".to_owned(), "lxc web"),
             ("/system.slice/docker-short.scope".to_owned(), "docker-short.scope"),
             ("/a\\x2".to_owned(), ""),
@@ -122,5 +205,14 @@ mod tests {
             assert_eq!(unit_name(&cgroup).unwrap_or_default(), expected, "{cgroup}");
         }
         assert_eq!(unescaped("a\\x2db\\xzz\\x2"), "a-b\\xzz\\x2");
+    }
+
+    #[test]
+    fn a_container_whose_name_is_known() {
+        let id = "0123456789abcdef".repeat(4);
+        let cgroup = format!("/docker/{id}/system.slice/cron.service");
+        let unit = CgroupUnit::of_cgroup(&cgroup).unwrap();
+        assert_eq!(unit.shown(Some("docker web")), "docker web/cron.service");
+        assert_eq!(CgroupUnit::Systemd("a.service".to_owned()).shown(Some("x")), "a.service");
     }
 }

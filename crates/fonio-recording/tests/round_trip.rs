@@ -235,8 +235,9 @@ prop_compose! {
         cgroup in of(text()),
         uid: Option<u32>,
         parent_pid: Option<u32>,
+        unit in of(text()),
     ) -> Thread {
-        Thread { tid, from, pid, comm, cgroup, uid, parent_pid }
+        Thread { tid, from, pid, comm, cgroup, uid, parent_pid, unit }
     }
 }
 

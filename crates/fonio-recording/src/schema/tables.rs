@@ -147,6 +147,7 @@ tables! {
         cgroup: Option<String> => "cgroup" Few,
         uid: Option<u32> => "uid" Few,
         parent_pid: Option<u32> => "parent_pid" Few added,
+        unit: Option<String> => "unit" Few added,
     }
     Sample => Samples {
         time: Timestamp => "time_ns" Near,

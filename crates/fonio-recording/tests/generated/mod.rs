@@ -125,6 +125,7 @@ impl Generated {
                 cgroup: (tid % 3 == 0).then(|| format!("/system.slice/app{tid}.service")),
                 uid: Some(1000),
                 parent_pid: Some(1),
+                unit: (tid % 3 == 0).then(|| format!("app{tid}.service")),
             })?;
         }
         // The first thread changes its name in the middle.
@@ -138,6 +139,7 @@ impl Generated {
             cgroup: None,
             uid: Some(1000),
             parent_pid: None,
+            unit: None,
         })?;
         for file_id in 0..FILES as u32 {
             sink.file(&File {

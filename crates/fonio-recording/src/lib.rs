@@ -5,11 +5,14 @@
 //! writer does this itself. [`hand_over`] runs a producer on its own thread. All of them use bounded memory for any
 //! number of rows.
 //!
+//! [`Redactor`] replaces names by tokens, so that a recording can be passed on.
+//!
 //! `docs/recording.md` describes the layout for other programs.
 
 mod error;
 mod handover;
 mod recording;
+mod redact;
 mod schema;
 mod sequence;
 mod sequencer;
@@ -19,6 +22,7 @@ mod writer;
 pub use error::RecordingError;
 pub use handover::hand_over;
 pub use recording::{Recording, is_recording};
+pub use redact::{Key, KeyError, Redactor, redacted_meta};
 pub use sequencer::{Sequencer, SequencerOptions};
 pub use table::{Table, Tables};
 pub use writer::{Finished, Incomplete, Writer, WriterOptions};

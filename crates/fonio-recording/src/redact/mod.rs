@@ -1,0 +1,134 @@
+//! Replaces names by tokens, so that a recording can be passed on.
+//!
+//! A token is a keyed hash (HMAC-SHA-256) of a name: the same name gives the same token everywhere in a recording, and in
+//! all recordings that are redacted with the same key. Without the key, nobody can try which name gives a token. Numbers,
+//! times, sizes, places on devices and the models of devices stay.
+
+mod names;
+
+use std::io;
+
+use fonio_core::meta::{Host, Mount};
+use fonio_core::{Diagnostic, File, Mark, Meta, Metric, RowSink, Sample, Thread, forward_rows};
+
+use names::Names;
+pub use names::{Key, KeyError};
+
+/// The diagnostics whose messages consist of words of fonio and of numbers. The messages of others can quote input.
+const HARMLESS: [&str; 19] = [
+    "buffer-full",
+    "disk-full",
+    "files-beyond",
+    "lost-blocked-waits",
+    "lost-events",
+    "lost-waits",
+    "no-blocked-waits",
+    "no-stacks",
+    "no-symbols",
+    "own-requests",
+    "refused-events",
+    "short-of-write-back",
+    "spill-failed",
+    "unended-blocked-waits",
+    "unknown-loss",
+    "unnamed-containers",
+    "wait-threshold",
+    "waits-beyond",
+    "waits-only-counted",
+];
+/// The marks that fonio sets itself.
+const OWN_MARKS: [&str; 1] = ["command"];
+/// Replaces a message that can have names.
+const REDACTED: &str = "the message is left out, because it can have names";
+
+/// Passes rows on with tokens instead of names.
+///
+/// It replaces paths, names of threads, units, containers, packages and control groups, users, marks of programs, names of
+/// network interfaces, and messages that can quote one of these. [`redacted_meta`] does the same in the metadata.
+#[derive(Debug)]
+pub struct Redactor<S> {
+    names: Names,
+    next: S,
+}
+
+impl<S> Redactor<S> {
+    /// Creates a redactor that passes rows on to `next`.
+    pub fn new(key: &Key, next: S) -> Redactor<S> {
+        Redactor { names: Names::new(key), next }
+    }
+
+    /// The sink to which the redactor passes rows.
+    pub fn into_inner(self) -> S {
+        self.next
+    }
+}
+
+/// The metadata with tokens instead of names: of the machine, of the command, of files and mounts.
+pub fn redacted_meta(key: &Key, meta: &Meta) -> Meta {
+    let names = Names::new(key);
+    let mut meta = meta.clone();
+    meta.host = Host { name: meta.host.name.map(|name| names.token("host", &name)), ..meta.host };
+    for file in &mut meta.source.files {
+        *file = names.path(file);
+    }
+    for word in meta.command.iter_mut().flatten() {
+        *word = names.token("word", word);
+    }
+    for mount in meta.devices.iter_mut().flat_map(|device| &mut device.mounts) {
+        let Mount { at, options, .. } = mount;
+        *at = names.path(at);
+        options.iter_mut().for_each(|option| *option = names.option(option));
+    }
+    meta
+}
+
+impl<S: RowSink> RowSink for Redactor<S> {
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        let path = row.path.as_ref().map(|path| self.names.path(path));
+        self.next.file(&File { path, ..row.clone() })
+    }
+
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.next.thread(&Thread {
+            comm: row.comm.as_ref().map(|comm| self.names.comm(comm)),
+            cgroup: row.cgroup.as_ref().map(|cgroup| self.names.cgroup(cgroup)),
+            unit: row.unit.as_ref().map(|unit| self.names.unit(unit)),
+            // On Android, the number of a user is that of an app.
+            uid: None,
+            ..row.clone()
+        })
+    }
+
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        let is_interface = matches!(
+            row.metric,
+            Metric::NetReceiveBytes | Metric::NetTransmitBytes | Metric::NetLinkBytesPerS
+        );
+        let subject = row.subject.clone();
+        let subject =
+            if is_interface { subject.map(|name| self.names.token("interface", &name)) } else { subject };
+        self.next.sample(&Sample { subject, ..row.clone() })
+    }
+
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        let is_own = OWN_MARKS.contains(&row.name.as_str());
+        let name = if is_own { row.name.clone() } else { self.names.token("mark", &row.name) };
+        self.next.mark(&Mark { name, ..row.clone() })
+    }
+
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        let is_harmless = HARMLESS.contains(&row.code.as_str());
+        let message = if is_harmless { row.message.clone() } else { REDACTED.to_owned() };
+        let file = row.file.as_ref().map(|file| self.names.path(file));
+        self.next.diagnostic(&Diagnostic { message, file, ..row.clone() })
+    }
+
+    forward_rows!(next: began, request, bio, link, call, wait, blocked_count, settled);
+
+    fn wants_bios(&self) -> bool {
+        self.next.wants_bios()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! Tokens for names. Pure functions of a key and a name.
+
+use std::path::Path;
+
+use fonio_core::Engine;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+/// The hexadecimal digits of a token: with a million names, the chance that two have the same token is one in 500.
+const DIGITS: usize = 12;
+/// The least length of a key in bytes. A shorter one can be found by trying.
+const KEY_BYTES_MIN: usize = 16;
+
+/// Ends of the names of files that say what kind of file it is.
+const SUFFIXES: [&str; 10] =
+    [".db", ".sqlite", ".sqlite3", ".db3", ".wal", ".journal", ".log", ".tmp", ".sst", ".ldb"];
+/// Ends that SQLite adds to the name of a database.
+const BESIDE: [&str; 3] = ["-wal", "-journal", "-shm"];
+/// Kinds of units of systemd.
+const KINDS: [&str; 8] = [".service", ".scope", ".slice", ".socket", ".mount", ".swap", ".timer", ".target"];
+/// Parts of paths of control groups that every machine has.
+const COMMON: [&str; 10] = [
+    "system.slice",
+    "user.slice",
+    "machine.slice",
+    "app.slice",
+    "session.slice",
+    "init.scope",
+    "docker",
+    "kubepods",
+    "kubepods.slice",
+    "lxc",
+];
+/// Words before the name of a container or add-on.
+const UNIT_KINDS: [&str; 4] = ["nerdctl", "pod", "add-on", "Home Assistant"];
+/// The threads of the kernel that matter for I/O. What follows the name is the number of a processor or device.
+const KERNEL_THREADS: [&str; 13] = [
+    "kworker",
+    "jbd2",
+    "kswapd",
+    "xfsaild",
+    "btrfs",
+    "ksoftirqd",
+    "kcompactd",
+    "khugepaged",
+    "loop",
+    "md",
+    "dmcrypt_write",
+    "mmcqd",
+    "<idle>",
+];
+
+/// A key for tokens.
+#[derive(Clone)]
+pub struct Key(Vec<u8>);
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The file cannot be read.
+    #[error("the key cannot be read from {path}")]
+    Read {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The key is too short.
+    #[error(
+        "the key in {path} has {bytes} bytes; use at least {KEY_BYTES_MIN}, for example: head -c 32 /dev/urandom > {path}"
+    )]
+    TooShort {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+impl Key {
+    /// A key that nobody knows, from the system's random numbers.
+    ///
+    /// # Errors
+    /// [`KeyError::Read`] if there are none.
+    pub fn random() -> Result<Key, KeyError> {
+        let path = Path::new("/dev/urandom");
+        let mut bytes = [0; 32];
+        let read =
+            std::fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes));
+        read.map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
+        Ok(Key(bytes.to_vec()))
+    }
+
+    /// The content of a file. Recordings that are redacted with the same key have the same tokens for the same names.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is too short.
+    pub fn from_file(path: &Path) -> Result<Key, KeyError> {
+        let bytes = std::fs::read(path).map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
+        if bytes.len() < KEY_BYTES_MIN {
+            return Err(KeyError::TooShort { path: path.to_owned(), bytes: bytes.len() });
+        }
+        Ok(Key(bytes))
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(bytes: &[u8]) -> Key {
+        Key(bytes.to_vec())
+    }
+}
+
+/// Makes tokens.
+#[derive(Debug)]
+pub(super) struct Names {
+    keyed: Hmac<Sha256>,
+}
+
+impl Names {
+    pub(super) fn new(key: &Key) -> Names {
+        // A key of any length is possible.
+        let keyed = Hmac::new_from_slice(&key.0).expect("HMAC takes keys of any length");
+        Names { keyed }
+    }
+
+    /// The token of a name: `KIND-0123456789ab`. The kind does not change the digits.
+    pub(super) fn token(&self, kind: &str, name: &str) -> String {
+        let mut keyed = self.keyed.clone();
+        keyed.update(name.as_bytes());
+        let digest = keyed.finalize().into_bytes();
+        let mut token = format!("{kind}-");
+        for byte in &digest[..DIGITS / 2] {
+            token.push_str(&format!("{byte:02x}"));
+        }
+        token
+    }
+
+    /// A path, part by part, so that files in one folder stay in one folder.
+    pub(super) fn path(&self, path: &str) -> String {
+        let part = |part: &str| if part.is_empty() { String::new() } else { self.file_name(part) };
+        path.split('/').map(part).collect::<Vec<_>>().join("/")
+    }
+
+    /// The name of a file, with the end that says its kind: a database and its journal have the same token.
+    fn file_name(&self, name: &str) -> String {
+        if matches!(name, "." | "..") {
+            return name.to_owned();
+        }
+        let beside = BESIDE.iter().find(|beside| name.ends_with(**beside)).copied().unwrap_or_default();
+        let stem = &name[..name.len() - beside.len()];
+        let suffix = SUFFIXES.iter().find(|suffix| stem.ends_with(**suffix)).copied().unwrap_or_default();
+        let stem = &stem[..stem.len() - suffix.len()];
+        let token = if stem.is_empty() { String::new() } else { self.token("f", stem) };
+        format!("{token}{suffix}{beside}")
+    }
+
+    /// The name of a thread. Threads of the kernel keep theirs, without what follows.
+    pub(super) fn comm(&self, comm: &str) -> String {
+        let rest = |name: &&&str| {
+            let rest = comm.strip_prefix(**name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '-']) || is_number(rest))
+        };
+        match KERNEL_THREADS.iter().find(rest) {
+            // Analyses recognise a kernel worker by the slash.
+            Some(&"kworker") => "kworker/0:0".to_owned(),
+            Some(name) => (*name).to_owned(),
+            None => self.token("p", comm),
+        }
+    }
+
+    /// The path of a control group.
+    pub(super) fn cgroup(&self, cgroup: &str) -> String {
+        let part = |part: &str| if part.is_empty() { String::new() } else { self.group(part) };
+        cgroup.split('/').map(part).collect::<Vec<_>>().join("/")
+    }
+
+    fn group(&self, part: &str) -> String {
+        if COMMON.contains(&part) {
+            return part.to_owned();
+        }
+        let kind = KINDS.iter().find(|kind| part.ends_with(**kind)).copied().unwrap_or_default();
+        format!("{}{kind}", self.token("u", &part[..part.len() - kind.len()]))
+    }
+
+    /// A unit, container, add-on or package, with its kind.
+    pub(super) fn unit(&self, unit: &str) -> String {
+        let engines = [
+            Engine::Docker,
+            Engine::Podman,
+            Engine::Containerd,
+            Engine::CriO,
+            Engine::Buildkit,
+            Engine::Lxc,
+            Engine::Unknown,
+        ];
+        let mut kinds = engines.iter().map(|engine| engine.name()).chain(UNIT_KINDS);
+        let kind = kinds.find_map(|kind| Some((kind, unit.strip_prefix(kind)?.strip_prefix(' ')?)));
+        match kind {
+            Some((kind, name)) => {
+                // The unit inside a container, or the container in a pod.
+                let parts: Vec<String> = name.split('/').map(|part| self.group(part)).collect();
+                format!("{kind} {}", parts.join("/"))
+            }
+            None => self.group(unit),
+        }
+    }
+
+    /// An option of a mount: a value that is a path or a name becomes a token, a number stays.
+    pub(super) fn option(&self, option: &str) -> String {
+        match option.split_once('=') {
+            Some((name, value)) if !is_number(value) => format!("{name}={}", self.path(value)),
+            _ => option.to_owned(),
+        }
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Replaces the digits of tokens, so that the rest can be compared.
+    fn shape(text: &str) -> String {
+        let mut shape = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('-') {
+            let (before, after) = rest.split_at(at + 1);
+            shape.push_str(before);
+            let is_token =
+                after.len() >= DIGITS && after.as_bytes()[..DIGITS].iter().all(u8::is_ascii_hexdigit);
+            rest = if is_token { &after[DIGITS..] } else { after };
+        }
+        shape + rest
+    }
+
+    #[test]
+    fn what_stays_of_each_kind_of_name() {
+        let names = Names::new(&Key::of(b"0123456789abcdef"));
+        for (redacted, expected) in [
+            (names.path("/var/lib/notes.db-wal"), "/f-/f-/f-.db-wal"),
+            (names.path("/var/lib/notes.db"), "/f-/f-/f-.db"),
+            (names.path("/secret.txt"), "/f-"),
+            (names.path(".log"), ".log"),
+            (names.comm("sqlite3"), "p-"),
+            (names.comm("kworker/u8:3-flush-179:0"), "kworker/0:0"),
+            (names.comm("jbd2/secret-8"), "jbd2"),
+            (names.comm("loop7"), "loop"),
+            (names.comm("looper"), "p-"),
+            (names.cgroup("/system.slice/notes.service"), "/system.slice/u-.service"),
+            (names.cgroup("/user.slice/user-1000.slice/session-3.scope"), "/user.slice/u-.slice/u-.scope"),
+            (names.unit("notes.service"), "u-.service"),
+            (names.unit("docker web/cron.service"), "docker u-/u-.service"),
+            (names.unit("Home Assistant dns"), "Home Assistant u-"),
+            (names.unit("com.example.notes"), "u-"),
+            (names.option("subvol=/home"), "subvol=/f-"),
+            (names.option("commit=30"), "commit=30"),
+            (names.option("noatime"), "noatime"),
+        ] {
+            assert_eq!(shape(&redacted), expected, "{redacted}");
+        }
+    }
+
+    #[test]
+    fn one_token_for_each_name_and_key() {
+        let names = Names::new(&Key::of(b"0123456789abcdef"));
+        let (wal, database) = (names.path("/a/notes.db-wal"), names.path("/b/notes.db"));
+        let name = |path: &str| path.rsplit('/').next().unwrap().split('.').next().unwrap().to_owned();
+        assert_eq!(name(&wal), name(&database));
+        assert_ne!(names.token("f", "a"), names.token("f", "b"));
+        assert_eq!(names.token("f", "a")[1..], names.token("p", "a")[1..]);
+        let others = Names::new(&Key::of(b"0123456789abcdeg"));
+        assert_ne!(names.token("f", "a"), others.token("f", "a"));
+        assert_eq!(
+            names.cgroup("/system.slice/notes.service").rsplit('/').next(),
+            Some(&*names.unit("notes.service"))
+        );
+    }
+
+    #[test]
+    fn a_short_key_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "short").unwrap();
+        let error = Key::from_file(file.path()).unwrap_err().to_string();
+        assert!(error.contains("has 5 bytes; use at least 16"), "{error}");
+        assert_ne!(Key::random().unwrap().0, Key::random().unwrap().0);
+        assert_eq!(format!("{:?}", Key::of(b"secret")), "Key(…)");
+    }
+}

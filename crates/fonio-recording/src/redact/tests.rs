@@ -1,0 +1,205 @@
+use std::fs;
+use std::path::Path;
+
+use fonio_core::meta::{Device, Source};
+use fonio_core::{
+    Bio, BlockedCount, ByteCount, Content, DeviceId, Link, Nanos, Op, Request, Severity, Timestamp, Wait,
+    WaitReason,
+};
+
+use super::*;
+use crate::{Recording, Tables, Writer, WriterOptions};
+
+/// A word that stands in every name of the rows below.
+const SECRET: &str = "gazelle";
+
+fn meta() -> Meta {
+    let mount = Mount {
+        at: "/home/gazelle".to_owned(),
+        fs: "btrfs".to_owned(),
+        options: vec!["subvol=/gazelle".to_owned(), "commit=30".to_owned()],
+        ..Mount::default()
+    };
+    let device = Device { name: Some("sda".to_owned()), mounts: vec![mount], ..Device::default() };
+    Meta {
+        source: Source { files: vec!["/tmp/gazelle.trace".to_owned()], ..Source::default() },
+        command: Some(vec!["/opt/gazelle".to_owned(), "--key=gazelle".to_owned()]),
+        host: Host { name: Some("gazelle".to_owned()), model: Some("Pi 4".to_owned()), ..Host::default() },
+        devices: vec![device],
+        ..Meta::default()
+    }
+}
+
+/// Gives a row of each kind, each with the secret wherever a row can have a name.
+fn pour(sink: &mut dyn RowSink) {
+    let name = || Some(SECRET.to_owned());
+    let thread = |tid, comm: &str| Thread {
+        tid,
+        comm: Some(comm.to_owned()),
+        cgroup: Some("/system.slice/gazelle.service".to_owned()),
+        unit: Some("docker gazelle/gazelle.service".to_owned()),
+        uid: Some(10_123),
+        ..Thread::default()
+    };
+    let file = |file_id, path: &str| File {
+        file_id,
+        from: Timestamp(0),
+        device: Some(DeviceId::new(8, 1)),
+        inode: Some(12),
+        path: Some(path.to_owned()),
+        content: Content::SqliteDb,
+    };
+    let mark = |name: &str| Mark { at: Timestamp(1), until: None, name: name.to_owned(), tid: Some(1) };
+    let diagnostic = |code: &str| Diagnostic {
+        severity: Severity::Warning,
+        code: code.to_owned(),
+        message: format!("the line {SECRET} was skipped"),
+        file: name(),
+        record: Some(1),
+        offset: None,
+        count: 1,
+    };
+    sink.began(Timestamp(0)).unwrap();
+    for row in [thread(1, SECRET), thread(2, "kworker/u8:1-gazelle"), thread(3, "jbd2/gazelle-8")] {
+        sink.thread(&row).unwrap();
+    }
+    for row in [file(1, "/data/gazelle.db"), file(2, "/data/gazelle.db-wal"), file(3, "/gazelle/x")] {
+        sink.file(&row).unwrap();
+    }
+    let mut request = Request::new(DeviceId::new(8, 0), Op::Write, ByteCount(4096));
+    (request.tid, request.file_id, request.issued) = (Some(1), Some(1), Some(Timestamp(5)));
+    sink.request(&request).unwrap();
+    for (metric, subject) in [
+        (Metric::NetReceiveBytes, "gazelle"),
+        (Metric::NetTransmitBytes, "gazelle"),
+        (Metric::NetLinkBytesPerS, "gazelle"),
+        (Metric::DiskBusyMs, "sda"),
+    ] {
+        let sample = Sample { time: Timestamp(3), metric, subject: Some(subject.to_owned()), value: 7 };
+        sink.sample(&sample).unwrap();
+    }
+    for row in [mark("gazelle phase"), mark("command")] {
+        sink.mark(&row).unwrap();
+    }
+    sink.diagnostic(&diagnostic("damaged-line")).unwrap();
+}
+
+/// Writes a recording.
+fn written(dir: &Path, key: Option<&Key>) {
+    let mut writer = Writer::create(dir, WriterOptions::default()).unwrap();
+    let meta = match key {
+        None => {
+            pour(&mut writer);
+            meta()
+        }
+        Some(key) => {
+            pour(&mut Redactor::new(key, &mut writer));
+            redacted_meta(key, &meta())
+        }
+    };
+    writer.finish(meta).unwrap();
+}
+
+/// Keeps all rows as text.
+#[derive(Default)]
+struct Text(String);
+
+macro_rules! print_rows {
+    ($($method:ident: $row:ty),+ $(,)?) => {$(
+        fn $method(&mut self, row: $row) -> io::Result<()> {
+            self.0 += &format!("{row:?}\n");
+            Ok(())
+        }
+    )+};
+}
+
+impl RowSink for Text {
+    print_rows! {
+        began: Timestamp,
+        request: &Request,
+        bio: &Bio,
+        link: &Link,
+        call: &fonio_core::Call,
+        wait: &Wait,
+        blocked_count: &BlockedCount,
+        file: &File,
+        thread: &Thread,
+        sample: &Sample,
+        mark: &Mark,
+        diagnostic: &Diagnostic,
+        settled: Timestamp,
+    }
+}
+
+fn text_of(dir: &Path) -> String {
+    let mut text = Text::default();
+    let recording = Recording::open(dir).unwrap();
+    recording.replay(&mut text, Tables::ALL).unwrap();
+    text.0 + &format!("{:?}", recording.meta())
+}
+
+/// How often a word stands in the bytes of the files of a folder.
+fn found_in_bytes(dir: &Path, word: &str) -> usize {
+    let files = fs::read_dir(dir).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    files.map(|bytes| bytes.windows(word.len()).filter(|part| *part == word.as_bytes()).count()).sum()
+}
+
+#[test]
+fn no_name_is_left_in_any_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = Key::of(b"0123456789abcdef");
+    let [plain, redacted] = ["plain", "redacted"].map(|name| folder.path().join(name));
+    written(&plain, None);
+    written(&redacted, Some(&key));
+    // The tables can be compressed, so the rows are read back too.
+    assert!(found_in_bytes(&plain, SECRET) > 0 && text_of(&plain).matches(SECRET).count() >= 25);
+    assert_eq!(found_in_bytes(&redacted, SECRET), 0);
+    let text = text_of(&redacted);
+    assert!(!text.contains(SECRET) && !text.contains("10123"), "{text}");
+    // What a reader needs stays.
+    for kept in [
+        "kworker/0:0",
+        "jbd2",
+        ".db-wal",
+        "\"command\"",
+        "sda",
+        "Pi 4",
+        "commit=30",
+        "damaged-line",
+        ".service",
+    ] {
+        assert!(text.contains(kept), "{kept} is missing:\n{text}");
+    }
+    // Without the key, the tokens are others.
+    let other = folder.path().join("other");
+    written(&other, Some(&Key::of(b"0123456789abcdeg")));
+    assert_ne!(text_of(&other), text);
+}
+
+#[test]
+fn rows_without_names_do_not_change() {
+    let wait = Wait {
+        tid: 1,
+        began: Timestamp(1),
+        ended: Some(Timestamp(9)),
+        reason: WaitReason::Storage,
+        request_id: Some(1),
+        waker_tid: None,
+        blocked_in: None,
+        file_id: Some(1),
+    };
+    let count = BlockedCount {
+        tid: 1,
+        blocked_in: fonio_core::BlockedIn::Read,
+        reason: WaitReason::Storage,
+        from: Timestamp(0),
+        until: Timestamp(9),
+        below: Nanos(1000),
+        count: 2,
+        total: Nanos(700),
+    };
+    let mut redactor = Redactor::new(&Key::of(b"0123456789abcdef"), Text::default());
+    redactor.wait(&wait).unwrap();
+    redactor.blocked_count(&count).unwrap();
+    assert_eq!(redactor.into_inner().0, format!("{wait:?}\n{count:?}\n"));
+}

@@ -2,6 +2,7 @@
 //! command that does.
 
 mod assets;
+mod attribution;
 mod bench_fuse;
 mod bpf;
 #[cfg(feature = "results")]
@@ -48,7 +49,8 @@ cargo xtask COMMAND
               [--runs N]
               `bench record`: the cost of recording (root): [PAIRS] [SECONDS]
               `bench blocked`: the cost of recording which threads are blocked (root): [SECONDS]
-              `bench attribution`: how many bytes recordings attribute to the right file and process (root): [ROUNDS] [ext4|xfs]
+              `bench attribution`: how many bytes recordings attribute to the right file, process and unit (root):
+              [ROUNDS] [ext4|xfs|btrfs]; in a whole Debian, with units of systemd and a container: --lab [FILE-SYSTEM…]
               `bench verdicts`: what fonio says of 40 situations whose cause is known, on emulated devices (root, 20 minutes):
               [WORD in the name…]
               `bench devices`: the speed of device models

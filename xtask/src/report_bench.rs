@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use crate::{process, tools};
 
 /// `cargo xtask bench [--ios N] [--runs N]`, `cargo xtask bench record` for what recording costs, `cargo xtask bench
-/// blocked` for what recording blocked threads costs, `cargo xtask bench attribution` for how much is attributed rightly, or `cargo xtask bench devices` for how fast device models are.
+/// blocked` for what recording blocked threads costs, `cargo xtask bench attribution` for how much is attributed rightly, or
+/// `cargo xtask bench devices` for how fast device models are.
 pub fn run(arguments: &[String]) -> Result<()> {
     if arguments == ["devices"] {
         tools::ensure(&[tools::BUILD])?;
@@ -21,6 +22,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "--example",
             "speed",
         ]));
+    }
+    if let [what, lab, rest @ ..] = arguments
+        && (what.as_str(), lab.as_str()) == ("attribution", "--lab")
+    {
+        return crate::attribution::run(rest);
     }
     if let [what, rest @ ..] = arguments
         && let Some(example) =

@@ -219,7 +219,7 @@ impl Capture<'_> {
         let blocked = blocked.map(|probe| probe.and_then(|probe| BlockedCapture::begin(probe, began)));
         let command = Command::start(self.options)?;
         if let Some(command) = &command {
-            threads.add(command.pid());
+            threads.add(command.pid(), began);
             progress(Progress::CommandStarted { pid: command.pid() });
         }
         let idle = self.options.until_idle.map(|quiet| IdleWatch::new(quiet, now()));

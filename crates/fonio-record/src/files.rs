@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fonio_core::{Content, Timestamp};
+use fonio_core::{Content, DeviceId, Timestamp};
 use fonio_system::{MountPoint, device};
 use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
 use fonio_tracefs::whose::FileKey;
@@ -86,7 +86,7 @@ impl Files {
         while let Some(Ok(record)) = cursor.next(page) {
             let Some(file) = decoder.decode(record.data) else { continue };
             if is_cause(&file.event) && !file.in_interrupt {
-                threads.add_if_new(file.tid);
+                threads.add_if_new(file.tid, Timestamp(record.time));
             }
             match file.event {
                 FileEvent::Cached { inode, .. }
@@ -95,6 +95,7 @@ impl Files {
                 | FileEvent::SyncBegan { inode }
                 | FileEvent::DirectBegan { inode } => self.see(inode),
                 FileEvent::Freed { inode } => self.free(inode, Timestamp(record.time)),
+                FileEvent::Exited { tid, .. } => threads.ended(tid, Timestamp(record.time)),
                 _ => {}
             }
         }
@@ -216,6 +217,8 @@ struct Roots<'a> {
 
 struct Root {
     folder: OwnedFd,
+    /// `st_dev` of its files. That of a subvolume of btrfs is not the number that the mount table shows.
+    device: DeviceId,
     numbers: Numbers,
 }
 
@@ -262,10 +265,12 @@ impl Roots<'_> {
                 let numbers = Numbers::of(&mount.filesystem, &of_fs)?;
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let folder = rustix::fs::open(&mount.dir, flags, Mode::empty()).ok()?;
-                Some(Root { folder, numbers })
+                let device = device::from_dev(rustix::fs::fstat(&folder).ok()?.st_dev);
+                Some(Root { folder, device, numbers })
             })
         });
-        located(root.as_ref()?.open(inode.number)?, inode)
+        let root = root.as_ref()?;
+        located(root.open(inode.number)?, Inode { fs: root.device, ..inode })
     }
 }
 
@@ -297,7 +302,7 @@ fn words(number: u64) -> [u32; 2] {
 }
 
 /// The subvolume of a mount of btrfs.
-fn subvolume(mount: &MountPoint) -> Option<u64> {
+pub(crate) fn subvolume(mount: &MountPoint) -> Option<u64> {
     let mut options = mount.filesystem_options.iter();
     options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok())
 }
@@ -355,7 +360,7 @@ fn xfs_generation(_folder: &OwnedFd, _number: u64) -> Option<u32> {
     None
 }
 
-/// The path of an open file, if it has one.
+/// The path of an open file, if it has one. `inode` is what `stat` shows of it.
 fn located(file: OwnedFd, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
     let link = rustix::fs::readlink(own_link(&file), Vec::new()).ok()?;
     let link = link.as_bytes();
@@ -481,7 +486,7 @@ mod tests {
 
     #[test]
     fn a_later_file_with_the_same_number_has_its_own_names() {
-        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
+        let inode = Inode { fs: DeviceId::new(8, 1), number: 12 };
         let named =
             |at, path: &str| Named { at: Timestamp(at), path: path.to_owned(), content: Content::Data };
         let mut files = Files::default();
@@ -504,10 +509,10 @@ mod tests {
     fn memory_is_bounded() {
         let mut files = Files::default();
         for number in 0..KNOWN_MAX as u64 + 10 {
-            files.see(Inode { fs: fonio_core::DeviceId::new(8, 1), number });
+            files.see(Inode { fs: DeviceId::new(8, 1), number });
         }
         assert_eq!(files.known.len(), KNOWN_MAX);
-        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 1 };
+        let inode = Inode { fs: DeviceId::new(8, 1), number: 1 };
         (0..1000).for_each(|at| files.free(inode, Timestamp(at)));
         assert_eq!(files.known[&inode].freed.len(), NAMES_MAX);
     }

@@ -6,6 +6,7 @@
 //! writes nothing.
 
 mod blocked;
+mod btrfs;
 mod capture;
 mod command;
 mod error;
@@ -15,6 +16,7 @@ mod lost;
 pub mod machine;
 mod monitor;
 mod options;
+mod out;
 mod pages;
 mod record;
 mod scope;
@@ -24,6 +26,7 @@ pub mod status;
 mod stop;
 mod threads;
 mod tracefs;
+mod units;
 mod waits;
 mod whose;
 mod write;

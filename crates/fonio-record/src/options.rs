@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fonio_core::meta::{Device, Lost};
 use fonio_core::{BlockedIn, ByteCount, Nanos, Timestamp};
+use fonio_recording::Key;
 
 /// What to record, for how long, and where to write it.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct RecordOptions {
     /// The size of the kernel's ring buffer for each processor. `None` lets the recorder choose: over all processors 64
     /// MiB, but at most a 32nd of the memory, and for each 1 to 8 MiB.
     pub kernel_buffer_per_cpu: Option<ByteCount>,
+    /// Write tokens of this key instead of names, so that the recording can be passed on.
+    pub redact: Option<Key>,
 }
 
 impl RecordOptions {
@@ -66,6 +69,7 @@ impl RecordOptions {
             spill_to: None,
             sample_interval: Some(Duration::from_millis(500)),
             kernel_buffer_per_cpu: None,
+            redact: None,
         }
     }
 }

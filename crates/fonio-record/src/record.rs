@@ -20,6 +20,7 @@ use crate::blocked::{BlockedProbe, BlockedWait, Unavailable};
 use crate::capture::{Capture, Captured, Feed, cpu_time};
 use crate::lost::Losses;
 use crate::machine::{Machine, read_text};
+use crate::out::Out;
 use crate::pages::{PageStore, Pages};
 use crate::scope::FileScope;
 use crate::select::{self, Watched};
@@ -136,7 +137,11 @@ impl<'a> Prepared<'a> {
             PageStore::new(layout.clone(), instance.take_buffers(), options.buffer, spill)
         };
         let files = match options.files {
-            true => tracefs.file_layouts()?.map(|decoder| (FileScope::of(&machine, &watched), decoder)),
+            true => tracefs.file_layouts()?.map(|decoder| {
+                let scope = FileScope::of(&machine, &watched);
+                let decoder = decoder.with_btrfs(scope.btrfs.clone());
+                (scope, decoder)
+            }),
             false => None,
         };
         let followed = files.as_ref().map(|(scope, decoder)| (scope, decoder));
@@ -269,11 +274,14 @@ impl Taken<'_> {
         }
         let own_rows = assembled.own_rows;
         if own_rows > 0 {
-            let message = format!("{own_rows} requests and bios of the spill file were left out");
+            let message = format!(
+                "{own_rows} requests and bios of fonio itself (its spill file, names of containers) were left out"
+            );
             remarks.push(("own-requests", message, own_rows));
         }
         remarks.extend(self.blocked_remarks());
         remarks.extend(self.short_of_write_back());
+        remarks.extend(self.unnamed_containers());
         remarks
             .extend(self.write_waits(completions, &mut writer).map_err(|source| self.not_written(source))?);
         for remark in remarks {
@@ -311,7 +319,7 @@ impl Taken<'_> {
     }
 
     /// Creates the writer. It keeps the rows that fit, because the captured events cannot be had again.
-    fn writer(&self) -> Result<Writer, RecordingError> {
+    fn writer(&self) -> Result<Out, RecordingError> {
         let overwrite = self.options.overwrite;
         let options = WriterOptions {
             overwrite,
@@ -319,7 +327,7 @@ impl Taken<'_> {
             beside_if_taken: true,
             ..WriterOptions::default()
         };
-        Writer::create(&self.options.out, options)
+        Ok(Out::new(Writer::create(&self.options.out, options)?, self.options.redact.as_ref()))
     }
 
     fn not_written(&self, source: io::Error) -> RecordError {
@@ -340,7 +348,7 @@ impl Taken<'_> {
 
     /// Writes the rows that do not come from the trace: the monitor's samples, the command's mark, and the caller's
     /// rows.
-    fn write_what_was_beside(&self, beside: &mut Beside<'_>, writer: &mut Writer) -> io::Result<()> {
+    fn write_what_was_beside(&self, beside: &mut Beside<'_>, writer: &mut Out) -> io::Result<()> {
         writer.began(self.captured.began)?;
         if let Some(monitor) = &self.captured.monitor {
             monitor.write(writer)?;
@@ -360,13 +368,14 @@ impl Taken<'_> {
         &self,
         pages: Pages,
         completions: Option<&RefCell<Completions>>,
-        writer: &mut Writer,
+        writer: &mut Out,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Assembled, RecordError> {
         let own_tid = pages.own_tid;
         let (layout, decoder) = (self.layout.clone(), self.decoder.clone());
         let partitions = self.files.iter().flat_map(|(scope, _)| scope.partitions.iter().copied());
-        let attribution = RefCell::new(Attribution::new(partitions));
+        let btrfs = self.files.iter().flat_map(|(scope, _)| &scope.btrfs);
+        let attribution = RefCell::new(Attribution::new(partitions).with_btrfs(btrfs));
         let follower = self.files.as_ref().map(|(_, decoder)| Follower::new(decoder, &attribution));
         let mut reader = CaptureReader::new(layout, decoder, pages, &self.captured, &self.signals, progress)
             .noting(completions)
@@ -422,6 +431,18 @@ impl Taken<'_> {
         }
     }
 
+    /// Containers that are shown by their id.
+    fn unnamed_containers(&self) -> Option<Remark> {
+        let unnamed = self.captured.threads.unnamed_containers();
+        (unnamed > 0).then(|| {
+            let (containers, have) = if unnamed == 1 { ("container", "has its name") } else { ("containers", "has their names") };
+            let message = format!(
+                "{unnamed} {containers} appear with an id instead of a name, because no readable file of Docker, Podman, CRI-O or containerd {have}"
+            );
+            ("unnamed-containers", message, unnamed)
+        })
+    }
+
     /// A recording of a machine should cover a cycle of write-back: data is written after it has been dirty for
     /// `dirty_expire_centisecs`, at the next wake-up of the flusher.
     fn short_of_write_back(&self) -> Option<Remark> {
@@ -448,7 +469,7 @@ impl Taken<'_> {
     fn write_waits(
         &mut self,
         completions: Option<RefCell<Completions>>,
-        writer: &mut Writer,
+        writer: &mut Out,
     ) -> io::Result<Vec<Remark>> {
         let Some(((sched, pages), completions)) = self.waits.take().zip(completions) else {
             return Ok(Vec::new());
@@ -461,7 +482,7 @@ impl Taken<'_> {
     fn remark(
         &mut self,
         (code, message, count): Remark,
-        writer: &mut Writer,
+        writer: &mut Out,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> io::Result<()> {
         progress(Progress::Note(&message));

@@ -45,7 +45,7 @@ impl BlockedCapture {
         self.waits.extend(new.drain(..room));
         // Sleeps are not counted: how long they were for storage is found later.
         new.iter().filter(|wait| !wait.is_sleep()).for_each(|wait| self.probe.count(wait));
-        self.probe.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread));
+        self.probe.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
     }
 
     /// The thread that was blocked on storage for longest so far.
@@ -67,13 +67,13 @@ impl BlockedCapture {
         let mut last = Vec::new();
         let mut finished = self.probe.finish(ended, machine, &mut |wait| last.push(wait));
         note(&last, files);
-        finished.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread));
+        finished.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, ended));
         threads.add_started(std::mem::take(&mut finished.started_by));
         self.waits.extend(last);
         for wait in &mut self.waits {
             wait.ended = wait.ended.filter(|at| *at <= ended);
             if wait.ended.is_none() {
-                threads.add(wait.tid);
+                threads.add(wait.tid, ended);
             }
         }
         // Waits that began after the end are not part of the recording.

@@ -198,7 +198,7 @@ fn device_of_path(path: &Path) -> Option<DeviceId> {
     (id.major() != 0).then_some(id)
 }
 
-fn read_device_id(path: &Path) -> Option<DeviceId> {
+pub(crate) fn read_device_id(path: &Path) -> Option<DeviceId> {
     device::parse(&read_text(path)?)
 }
 

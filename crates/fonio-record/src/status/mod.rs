@@ -13,6 +13,7 @@ use fonio_core::{ByteCount, DeviceId};
 use serde::Serialize;
 
 use crate::machine::Machine;
+use crate::units::Units;
 use writers::Counters;
 
 /// The machine's storage at one moment.
@@ -122,6 +123,8 @@ pub struct ProcessWriting {
     pub comm: String,
     /// Path below the cgroup mount.
     pub cgroup: Option<String>,
+    /// The systemd unit, container, add-on or Android package.
+    pub unit: Option<String>,
     /// Bytes written during the interval.
     pub written_bytes: ByteCount,
 }
@@ -129,8 +132,10 @@ pub struct ProcessWriting {
 /// The bytes that one cgroup wrote on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CgroupWriting {
-    /// Path below the cgroup mount; it shows the systemd unit.
+    /// Path below the cgroup mount.
     pub cgroup: String,
+    /// The systemd unit, container or add-on.
+    pub unit: Option<String>,
     /// The device.
     pub device: DeviceId,
     /// Bytes written during the interval.
@@ -153,7 +158,15 @@ pub fn status() -> Status {
     let after = Counters::read(&machine);
 
     let mut notes = Vec::new();
-    let writing = writers::between(&before, &after, interval_ms);
+    let mut writing = writers::between(&before, &after, interval_ms);
+    let mut units = Units::default();
+    for process in &mut writing.processes {
+        let user = machine.task(process.pid).owner().and_then(|owner| owner.user);
+        process.unit = units.of(process.cgroup.as_deref(), user);
+    }
+    for group in &mut writing.cgroups {
+        group.unit = units.of(Some(&group.cgroup), None);
+    }
     // The kernel hides a few processes from root too; no advice of ours would change that.
     if writing.processes_hidden > 0 && !rustix::process::geteuid().is_root() {
         notes.push(format!(

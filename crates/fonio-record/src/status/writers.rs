@@ -135,6 +135,7 @@ pub(super) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> 
                 pid,
                 comm: process.comm.clone(),
                 cgroup: process.cgroup.clone(),
+                unit: None,
                 written_bytes: ByteCount(written),
             })
         })
@@ -146,7 +147,12 @@ pub(super) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> 
         .filter_map(|(key, &bytes)| {
             let written = bytes.saturating_sub(before.cgroups.get(key).copied().unwrap_or(0));
             let (cgroup, device) = key.clone();
-            (written > 0).then_some(CgroupWriting { cgroup, device, written_bytes: ByteCount(written) })
+            (written > 0).then_some(CgroupWriting {
+                cgroup,
+                unit: None,
+                device,
+                written_bytes: ByteCount(written),
+            })
         })
         .collect();
     cgroups

@@ -1,0 +1,157 @@
+//! Measures how much of the I/O of a file system fonio attributes rightly:
+//! `cargo run --release -p fonio-record --example attribution [ROUNDS] [FILE-SYSTEM]`, as root, with e2fsprogs; for xfs and
+//! btrfs also with xfsprogs and btrfs-progs.
+//!
+//! Processes write to an ext4, xfs or btrfs on a loop device of its own: into the page cache, with fsync, with O_DIRECT, and
+//! through a mapping; then two, one after the other, with the same process id. Files are renamed, and one is deleted. Each
+//! writer has its own files and its own unit, so that the place of a request on the device shows whose it is (`truth.rs`).
+//! The program compares this with the recording, and prints the bytes that are right, wrong and unknown. Neighbouring bios
+//! of different files can become one request, which then counts for one of them; so data is compared by bios and by requests.
+//! A `*` marks a share that misses the target: of data at least 95 % right and at most 1 % wrong; of metadata and journal at
+//! least 80 % right.
+//!
+//! `cargo xtask bench attribution --lab` runs it in a whole Debian, as `attribution guest FILE-SYSTEM DEVICE`: there the
+//! units are real ones of systemd, and one writer is in a container of Podman.
+
+mod device;
+mod judge;
+mod truth;
+mod writers;
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fonio_record::{RecordOptions, Selector, record};
+use fonio_recording::{Recording, Tables};
+
+use device::{Device, FILE_SYSTEMS};
+use judge::Judge;
+use truth::Truth;
+use writers::{Groups, Place, WRITERS};
+
+/// The file of the fsync writer that is deleted at the end.
+const DELETED: &str = "fsync-deleted";
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["write", kind, dir] => Ok(writers::write(kind, Path::new(dir), None)?),
+        ["write", kind, dir, group] => Ok(writers::write(kind, Path::new(dir), Some(Path::new(group)))?),
+        ["drive", place, dir, truth] => drive(Place::of(place)?, Path::new(dir), Path::new(truth)),
+        ["guest", fs, device] => {
+            head(fs);
+            let scratch = tempfile::tempdir()?;
+            let device = Device::at(device, fs)?;
+            round(1, fs, &device, Place::Units, scratch.path())
+        }
+        [] => measure(3, "ext4"),
+        [fs] if FILE_SYSTEMS.contains(&fs) => measure(3, fs),
+        [rounds] => measure(rounds.parse()?, "ext4"),
+        [rounds, fs] if FILE_SYSTEMS.contains(&fs) => measure(rounds.parse()?, fs),
+        _ => {
+            Err(format!("the options are the number of rounds, and one of {}", FILE_SYSTEMS.join(", "))
+                .into())
+        }
+    }
+}
+
+fn head(fs: &str) {
+    println!("{fs}\n");
+    println!(
+        "| round | bytes of | written | right | wrong | unknown | cause known | unit right | unit wrong |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+}
+
+fn measure(rounds: u64, fs: &str) -> Result<()> {
+    head(fs);
+    for number in 1..=rounds {
+        let scratch = tempfile::tempdir()?;
+        let device = Device::over(&scratch.path().join("image"), fs)?;
+        round(number, fs, &device, Place::Groups, scratch.path())?;
+    }
+    Ok(())
+}
+
+/// Records the writers once, and prints the table of that recording.
+fn round(number: u64, fs: &str, device: &Device, place: Place, scratch: &Path) -> Result<()> {
+    let system = device.mounted(&scratch.join("mnt"))?;
+    let (truth, out) = (scratch.join("truth"), scratch.join("recording"));
+    let own = std::env::current_exe()?;
+    let words =
+        [own.as_os_str(), "drive".as_ref(), place.word().as_ref(), system.0.as_os_str(), truth.as_os_str()];
+    let options = RecordOptions {
+        select: vec![Selector::Device(device.path().into())],
+        command: Some(words.map(Into::into).to_vec()),
+        ..RecordOptions::new(&out)
+    };
+    let summary = record(&options, &mut |_| {})?;
+    for note in &summary.notes {
+        eprintln!("note: {note}");
+    }
+    if summary.command_exit != Some(0) {
+        return Err(format!("the writers failed: {:?}", summary.command_exit).into());
+    }
+    drop(system);
+    let truth = Truth::read(&truth, device.path(), fs)?;
+    let mut judge = Judge::new(place);
+    Recording::open(&out)?.replay(&mut judge, Tables::ALL)?;
+    for (kind, tally) in judge.tallies(&truth) {
+        println!("| {number} | {kind} | {}", tally.row(kind.starts_with("data")));
+    }
+    for (unit, file, bytes) in judge.misses() {
+        eprintln!("note: {} KiB of {file} were said to be of {unit}", bytes / 1024);
+    }
+    Ok(())
+}
+
+/// Runs the writers, notes where their files are, and deletes one file.
+fn drive(place: Place, dir: &Path, truth: &Path) -> Result<()> {
+    let groups = Groups::make(place)?;
+    let mut writers = Vec::new();
+    for kind in WRITERS.iter().filter(|kind| place.has(kind) && !kind.starts_with("reused")) {
+        writers.push(groups.start(kind, dir)?);
+    }
+    // One after the other: the second takes the process id of the first.
+    for kind in ["reused1", "reused2"] {
+        ended(groups.start(kind, dir)?)?;
+    }
+    for writer in writers {
+        ended(writer)?;
+    }
+    // As the kernel would do by itself, but within seconds: a worker and the journal's thread write what is dirty.
+    ran("sync", Command::new("sync").arg("-f").arg(dir))?;
+    let mut lines = String::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_file() {
+            let extents = ran("filefrag", Command::new("filefrag").args(["-v", "-b512"]).arg(&path))?;
+            for (first, sectors) in extents.lines().filter_map(truth::extent) {
+                lines += &format!("{first} {sectors} {}\n", path.display());
+            }
+        }
+    }
+    fs::write(truth, lines)?;
+    fs::remove_file(dir.join(DELETED))?;
+    ran("sync", Command::new("sync").arg("-f").arg(dir))?;
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(())
+}
+
+fn ended(mut writer: std::process::Child) -> Result<()> {
+    if writer.wait()?.success() { Ok(()) } else { Err("a writer failed".into()) }
+}
+
+/// Runs a program and returns its output.
+fn ran(name: &str, command: &mut Command) -> Result<String> {
+    let out = command.stderr(Stdio::piped()).output().map_err(|error| format!("{name}: {error}"))?;
+    if !out.status.success() {
+        return Err(format!("{name}: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}

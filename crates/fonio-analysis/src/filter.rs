@@ -1,4 +1,4 @@
-//! Filters by device, process, op and time range.
+//! Filters by device, process, unit, file, op and time range.
 //!
 //! A [`Filter`] stands before another sink and passes on only the rows that match. Values that the sink derives from
 //! several requests (requests in flight, the gap to the last flush, sequential requests) then refer only to the
@@ -7,12 +7,14 @@
 use std::io;
 
 use fonio_core::{
-    Bio, BlockedCount, Call, DeviceId, Mark, Op, Request, RowSink, Sample, Thread, Timestamp, Wait,
+    Bio, BlockedCount, Call, DeviceId, File, Mark, Op, Request, RowSink, Sample, Thread, Timestamp, Wait,
     forward_rows,
 };
+use rustc_hash::FxHashSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::pattern;
 use crate::threads::Threads;
 
 /// The rows that pass a filter. An empty list or an absent bound lets everything pass; one matching entry of a list
@@ -26,6 +28,14 @@ pub struct FilterOptions {
     pub comms: Vec<String>,
     /// Threads by id. A request passes if its thread matches `comms` or `tids`.
     pub tids: Vec<u32>,
+    /// Units and containers of these processes, with their kind (`notes.service`, `docker web`) or without it (`notes`,
+    /// `web`). `*` stands for any text, `?` for any character. Requests of unknown units do not pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<String>,
+    /// Files: a name (`notes.db*`), or a path, which also means the files below it (`/var/lib/notes`). `*` stands for any
+    /// text, `?` for any character. Requests of unknown files do not pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
     /// Ops by name: `read`, `write`, `flush`, …
     pub ops: Vec<String>,
     /// The start of the time range, inclusive, in nanoseconds since the recording began.
@@ -68,8 +78,9 @@ impl FilterOptions {
 
     /// Whether the filter drops requests within the time range.
     pub(crate) fn is_partial(&self) -> bool {
-        let FilterOptions { devices, comms, tids, ops, from_ns: _, until_ns: _ } = self;
-        !(devices.is_empty() && comms.is_empty() && tids.is_empty() && ops.is_empty())
+        let FilterOptions { devices, comms, tids, units, files, ops, from_ns: _, until_ns: _ } = self;
+        let is_by_whose = !(comms.is_empty() && tids.is_empty() && units.is_empty() && files.is_empty());
+        is_by_whose || !(devices.is_empty() && ops.is_empty())
     }
 
     /// Whether there is a time range.
@@ -88,9 +99,10 @@ impl FilterOptions {
 
 /// Passes matching rows on to the next sink.
 ///
-/// Requests and bios pass by device, process, op and time (a request's time in the table, a bio's queue time); calls
-/// and waits pass by process and by the time at which they begin; marks and samples pass by time. Threads, files, links
-/// and diagnostics always pass, because other rows refer to them.
+/// Requests and bios pass by device, process, unit, file, op and time (a request's time in the table, a bio's queue
+/// time); calls and waits pass by process, unit, file and the time at which they begin; marks and samples pass by time.
+/// Threads, files, links and diagnostics always pass, because other rows refer to them. The counts of short waits are not
+/// of a file, so a filter by file drops them.
 #[derive(Debug)]
 pub struct Filter<S> {
     options: FilterOptions,
@@ -98,6 +110,10 @@ pub struct Filter<S> {
     ops: Vec<Op>,
     /// Whether a process name passes, by the name's number; `None` if that was not checked yet.
     names: Vec<Option<bool>>,
+    /// The same for units.
+    units: Vec<Option<bool>>,
+    /// The files of which a name passes.
+    files: FxHashSet<u32>,
     threads: Threads,
     /// The time range; known once the recording has begun.
     range: Option<(u64, u64)>,
@@ -127,6 +143,8 @@ impl<S: RowSink> Filter<S> {
             devices: options.devices.iter().map(device).collect::<Result<_, _>>()?,
             ops: options.ops.iter().map(op).collect::<Result<_, _>>()?,
             names: Vec::new(),
+            units: Vec::new(),
+            files: FxHashSet::default(),
             threads: Threads::default(),
             range: None,
             options,
@@ -183,10 +201,31 @@ impl<S: RowSink> Filter<S> {
         })
     }
 
-    fn passes(&mut self, device: DeviceId, op: Op, tids: [Option<u32>; 2], named: Timestamp) -> bool {
+    fn unit_passes(&mut self, tids: [Option<u32>; 2], time: Timestamp) -> bool {
+        let wanted = &self.options.units;
+        if wanted.is_empty() {
+            return true;
+        }
+        let Some(number) = tids[0].or(tids[1]).and_then(|tid| self.threads.unit_at(tid, time.0)) else {
+            return false;
+        };
+        let unit = self.threads.unit(number);
+        *crate::seen::at(&mut self.units, number as usize)
+            .get_or_insert_with(|| wanted.iter().any(|wanted| pattern::matches_unit(wanted, unit)))
+    }
+
+    fn file_passes(&self, file: Option<u32>) -> bool {
+        self.options.files.is_empty() || file.is_some_and(|file| self.files.contains(&file))
+    }
+
+    /// Whether the rows of a thread, on a file, pass.
+    fn whose_passes(&mut self, tids: [Option<u32>; 2], file: Option<u32>, time: Timestamp) -> bool {
+        self.file_passes(file) && self.process_passes(tids, time) && self.unit_passes(tids, time)
+    }
+
+    fn passes(&self, device: DeviceId, op: Op) -> bool {
         (self.devices.is_empty() || self.devices.contains(&device))
             && (self.ops.is_empty() || self.ops.contains(&op))
-            && self.process_passes(tids, named)
     }
 }
 
@@ -199,14 +238,21 @@ impl<S: RowSink> RowSink for Filter<S> {
     fn request(&mut self, row: &Request) -> io::Result<()> {
         let time = row.order_time();
         let named = row.queued.unwrap_or(time);
-        if self.in_range(time) && self.passes(row.device, row.op, [row.cause_tid, row.tid], named) {
+        let threads = [row.cause_tid, row.tid];
+        if self.in_range(time)
+            && self.passes(row.device, row.op)
+            && self.whose_passes(threads, row.file_id, named)
+        {
             return self.next.request(row);
         }
         Ok(())
     }
 
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        if self.in_range(row.queued) && self.passes(row.device, row.op, [row.cause_tid, row.tid], row.queued)
+        let threads = [row.cause_tid, row.tid];
+        if self.in_range(row.queued)
+            && self.passes(row.device, row.op)
+            && self.whose_passes(threads, row.file_id, row.queued)
         {
             return self.next.bio(row);
         }
@@ -214,7 +260,7 @@ impl<S: RowSink> RowSink for Filter<S> {
     }
 
     fn call(&mut self, row: &Call) -> io::Result<()> {
-        if self.in_range(row.entered) && self.process_passes([Some(row.tid), None], row.entered) {
+        if self.in_range(row.entered) && self.whose_passes([Some(row.tid), None], row.file_id, row.entered) {
             return self.next.call(row);
         }
         Ok(())
@@ -222,7 +268,8 @@ impl<S: RowSink> RowSink for Filter<S> {
 
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         // The analysis counts the part of a wait that lies in the range.
-        if self.overlaps_range(row.began, row.ended) && self.process_passes([Some(row.tid), None], row.began)
+        if self.overlaps_range(row.began, row.ended)
+            && self.whose_passes([Some(row.tid), None], row.file_id, row.began)
         {
             return self.next.wait(row);
         }
@@ -230,17 +277,26 @@ impl<S: RowSink> RowSink for Filter<S> {
     }
 
     fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
-        if self.in_range(row.from) && self.process_passes([Some(row.tid), None], row.from) {
+        if self.in_range(row.from) && self.whose_passes([Some(row.tid), None], None, row.from) {
             return self.next.blocked_count(row);
         }
         Ok(())
     }
 
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        if !self.options.comms.is_empty() {
+        if !self.options.comms.is_empty() || !self.options.units.is_empty() {
             self.threads.add(row);
         }
         self.next.thread(row)
+    }
+
+    fn file(&mut self, row: &File) -> io::Result<()> {
+        let matches =
+            |path: &String| self.options.files.iter().any(|wanted| pattern::matches_file(wanted, path));
+        if row.path.as_ref().is_some_and(matches) {
+            self.files.insert(row.file_id);
+        }
+        self.next.file(row)
     }
 
     fn sample(&mut self, row: &Sample) -> io::Result<()> {
@@ -257,7 +313,7 @@ impl<S: RowSink> RowSink for Filter<S> {
         Ok(())
     }
 
-    forward_rows!(next: link, file, diagnostic, settled);
+    forward_rows!(next: link, diagnostic, settled);
 
     fn wants_bios(&self) -> bool {
         self.next.wants_bios()
@@ -266,7 +322,7 @@ impl<S: RowSink> RowSink for Filter<S> {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::ignore_rows;
+    use fonio_core::{Content, ignore_rows};
 
     use super::*;
     use crate::analyser::tests::rows;
@@ -291,21 +347,28 @@ mod tests {
         for (tid, from, comm) in [(1, 0, "fio"), (2, 0, "sh"), (2, 25_000, "sqlite3"), (3, 0, "kworker/u8:1")]
         {
             let comm = Some(comm.to_owned());
-            filter.thread(&Thread { tid, from: Timestamp(from), comm, ..Thread::default() }).unwrap();
+            let unit = (tid == 2 && from > 0).then(|| "docker web".to_owned());
+            filter.thread(&Thread { tid, from: Timestamp(from), comm, unit, ..Thread::default() }).unwrap();
         }
-        let requests = rows(&[
+        for (file_id, path) in [(1, "/data/notes.tmp"), (1, "/data/notes.db"), (2, "/data/notes.db-wal")] {
+            let (path, content) = (Some(path.to_owned()), Content::Data);
+            let file = File { file_id, from: Timestamp(0), device: None, inode: None, path, content };
+            filter.file(&file).unwrap();
+        }
+        let mut requests = rows(&[
             "R 0+8 q9 d10 c20 t1",
             "WS 0+8 dev1 q18 d20 c30 t2",
             "WS 0+8 q28 d30 c40 t2",
             "FF d40 c50 t3",
             "R 0+8 d50 c60",
         ]);
+        (requests[0].file_id, requests[1].file_id) = (Some(1), Some(2));
         requests.iter().for_each(|row| filter.request(row).unwrap());
         filter.into_inner().0
     }
 
     #[test]
-    fn by_device_process_op_and_time() {
+    fn by_device_process_unit_file_op_and_time() {
         let some = |name: &str| vec![name.to_owned()];
         let base = FilterOptions::default;
         for (options, ids) in [
@@ -316,6 +379,13 @@ mod tests {
             (FilterOptions { comms: some("kworker"), ..base() }, &[3]),
             (FilterOptions { tids: vec![1, 3], ..base() }, &[0, 3]),
             (FilterOptions { comms: some("fio"), tids: vec![3], ..base() }, &[0, 3]),
+            // Before it was known, the unit of a thread is the first that is.
+            (FilterOptions { units: some("web"), ..base() }, &[1, 2]),
+            (FilterOptions { units: some("docker *"), comms: some("sqlite3"), ..base() }, &[2]),
+            (FilterOptions { units: some("mail"), ..base() }, &[]),
+            (FilterOptions { files: some("notes.db*"), ..base() }, &[0, 1]),
+            (FilterOptions { files: some("*.tmp"), ..base() }, &[0]),
+            (FilterOptions { files: some("/data"), ops: some("write"), ..base() }, &[1]),
             (FilterOptions { ops: some("write"), ..base() }, &[1, 2]),
             (FilterOptions { from_ns: Some(19_000), until_ns: Some(39_000), ..base() }, &[1, 2]),
             (FilterOptions { ops: some("read"), from_ns: Some(10_000), ..base() }, &[4]),

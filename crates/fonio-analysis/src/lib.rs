@@ -44,6 +44,7 @@ pub mod loss;
 pub mod machine;
 mod mix;
 pub mod outstanding;
+mod pattern;
 pub mod points;
 pub mod processes;
 pub mod queueing;

@@ -18,6 +18,8 @@ pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<Filte
     let options = FilterOptions {
         devices: arguments.device.iter().map(|name| device(name, subject)).collect::<Result<_>>()?,
         comms,
+        units: arguments.unit.clone(),
+        files: arguments.file.clone(),
         tids: tids.iter().filter_map(|tid| tid.parse().ok()).collect(),
         ops: arguments.op.iter().map(|op| op.name().to_owned()).collect(),
         from_ns: arguments.from.map(nanos),

@@ -190,6 +190,58 @@ fn every_export_can_be_written() {
     assert_eq!(code(&back), 0, "{}", stderr(&back));
 }
 
+/// All bytes below a folder, as text.
+fn bytes_below(dir: &Path) -> String {
+    let entries = fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries.map(|path| String::from_utf8_lossy(&fs::read(path).expect("a file")).into_owned()).collect()
+}
+
+#[test]
+fn a_redacted_copy_has_the_same_figures_and_no_names() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let trace = trace("ftrace-6.18.txt");
+    let (key, short) = (dir.path().join("key"), dir.path().join("short"));
+    fs::write(&key, "0123456789abcdef").expect("a file");
+    fs::write(&short, "secret").expect("a file");
+    let json = |input: &Path| -> serde_json::Value {
+        serde_json::from_slice(&fonio(&[&"report", &input, &"--json"]).stdout).expect("JSON")
+    };
+    let names = |report: &serde_json::Value| -> Vec<String> {
+        let processes = report["analysis"]["processes"]["processes"].as_array().expect("a list").clone();
+        processes.iter().map(|process| process["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let plain = json(&trace);
+    let copies = ["first", "second", "other"].map(|name| dir.path().join(name));
+    let with_key: [&dyn AsRef<std::ffi::OsStr>; 2] = [&"--redact-key", &key];
+    for (at, copy) in copies.iter().enumerate() {
+        let mut words: Vec<&dyn AsRef<std::ffi::OsStr>> =
+            vec![&"export", &trace, &"--format", &"recording", &"--redact", &"--output", copy];
+        words.extend(with_key.iter().filter(|_| at < 2));
+        let output = fonio(&words);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+    }
+    let redacted = copies.each_ref().map(|copy| json(copy));
+    assert_eq!(redacted[0]["analysis"]["totals"], plain["analysis"]["totals"]);
+    assert_eq!(names(&redacted[0]), names(&redacted[1]), "the same key gives the same tokens");
+    assert_ne!(names(&redacted[0]), names(&redacted[2]));
+    let kept = ["kworker", "jbd2", "<idle>", "(unknown)"];
+    let secret: Vec<String> =
+        names(&plain).into_iter().filter(|name| !kept.iter().any(|kept| name.starts_with(kept))).collect();
+    assert!(!secret.is_empty(), "{:?}", names(&plain));
+    for name in secret {
+        assert!(!names(&redacted[0]).contains(&name) && !bytes_below(&copies[0]).contains(&name), "{name}");
+    }
+    let report = fonio(&[&"report", &trace, &"--json", &"--redact", &"--redact-key", &key]);
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    assert_eq!(names(&report), names(&redacted[0]));
+
+    let refused = fonio(&[&"report", &trace, &"--redact", &"--redact-key", &short]);
+    assert_eq!(code(&refused), 2);
+    assert!(stderr(&refused).contains("has 6 bytes; use at least 16"), "{}", stderr(&refused));
+    let refused = fonio(&[&"export", &trace, &"--format", &"recording"]);
+    assert!(stderr(&refused).contains("name it with `-o DIR`"), "{}", stderr(&refused));
+}
+
 #[test]
 fn comparing_a_trace_with_itself_finds_no_difference() {
     let output = fonio(&[&"compare", &blktrace(), &blktrace(), &"--json"]);
@@ -322,6 +374,23 @@ fn a_command_is_recorded_and_explained() {
     let written = figures.iter().find(|figure| figure["name"] == "totals.write_bytes").expect("the figure");
     assert!(written["value"].as_f64().is_some_and(|bytes| bytes >= 1_048_576.0), "{written}");
     assert_eq!(json["analysis"]["validity"]["lost_events"], 0);
+    let written_to = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| -> f64 {
+        let mut words: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"report", &recording, &"--json"];
+        words.extend_from_slice(arguments);
+        let json: serde_json::Value = serde_json::from_slice(&fonio(&words).stdout).expect("JSON");
+        json["analysis"]["totals"]["write_bytes"].as_f64().expect("a count")
+    };
+    assert_eq!(written_to(&[&"--file", &"no-such-file"]), 0.0);
+    assert_eq!(written_to(&[&"--unit", &"no-such-unit"]), 0.0);
+    // Some file systems do not show whose data a request carries.
+    let of_file = written_to(&[&"--file", &"dat?"]);
+    assert!(of_file == 0.0 || of_file >= 1_048_576.0, "{of_file}");
+    let secret = dir.path().join("redacted");
+    let words: [&dyn AsRef<std::ffi::OsStr>; 6] =
+        [&"record", &"--redact", &"--output", &secret, &"--", &"/bin/true"];
+    assert_eq!(code(&fonio(&words)), 0);
+    let meta = fs::read_to_string(secret.join("meta.json")).expect("a file");
+    assert!(!meta.contains("/bin/true") && meta.contains("word-"), "{meta}");
     assert_eq!(
         code(&fonio(&[&"record", &"--output", &recording, &"--", &"true"])),
         125,

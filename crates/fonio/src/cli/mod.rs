@@ -68,7 +68,7 @@ pub enum Command {
     Compare(Compare),
     /// Convert a trace of another tool into a recording (Parquet). Example: fonio import trace.blktrace.0 -o rec
     Import(Import),
-    /// Convert a recording into another tool's format. Example: fonio export rec --format perfetto -o rec.json
+    /// Convert a recording into another tool's format, or remove its names. Example: fonio export rec --format perfetto -o rec.json
     Export(Export),
     /// Measure the speed of a device with fio. Example: fonio bench device /mnt/card
     #[command(subcommand)]
@@ -161,6 +161,9 @@ pub struct Record {
     /// Also record why the command's threads were blocked and what woke them, so that the report shows where time went.
     #[arg(long, requires = "command")]
     pub waits: bool,
+    /// How names are replaced.
+    #[command(flatten)]
+    pub redact: Redact,
     /// The command to record, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -178,6 +181,9 @@ pub struct Report {
     /// List the figures that a budget can name, then exit.
     #[arg(long)]
     pub figures: bool,
+    /// How names are replaced.
+    #[command(flatten)]
+    pub redact: Redact,
     /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
@@ -242,9 +248,12 @@ pub struct Export {
     /// The format to write.
     #[arg(long, value_enum)]
     pub format: ExportFormat,
-    /// Write into this file; - is standard output.
+    /// Write into this file, for a recording into this directory; - is standard output.
     #[arg(short, long = "output", alias = "out", value_name = "FILE", default_value = "-")]
     pub out: PathBuf,
+    /// How names are replaced.
+    #[command(flatten)]
+    pub redact: Redact,
     /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
@@ -310,6 +319,8 @@ pub enum ExportFormat {
     IologV2,
     /// One request per line.
     Csv,
+    /// A recording of fonio: what the filters leave, or with tokens instead of names (--redact).
+    Recording,
 }
 
 /// `fonio bench`.
@@ -485,6 +496,31 @@ pub struct Reading {
     pub horizon: Duration,
 }
 
+/// How names are replaced, so that the result can be passed on.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Redaction")]
+pub struct Redact {
+    /// Replace names by tokens, the same name by the same token: paths, processes, units, containers, command lines, the
+    /// machine, network interfaces. Sizes, times and models of devices stay.
+    #[arg(long)]
+    pub redact: bool,
+    /// Make the tokens with this file as key (16 bytes or more), so that they are the same in several recordings. Default: a
+    /// random key, which is not kept.
+    #[arg(long, value_name = "FILE", requires = "redact")]
+    pub redact_key: Option<PathBuf>,
+}
+
+impl Redact {
+    /// The key, if names are to be replaced.
+    pub fn key(&self) -> anyhow::Result<Option<fonio_recording::Key>> {
+        Ok(match (&self.redact_key, self.redact) {
+            (Some(path), _) => Some(fonio_recording::Key::from_file(path)?),
+            (None, true) => Some(fonio_recording::Key::random()?),
+            (None, false) => None,
+        })
+    }
+}
+
 /// What part of the I/O to look at.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Filters")]
@@ -495,6 +531,13 @@ pub struct FilterArgs {
     /// Analyse only processes with this name or thread id. Repeatable.
     #[arg(long = "process", value_name = "NAME")]
     pub process: Vec<String>,
+    /// Analyse only processes in this systemd unit, container, add-on or Android package: notes.service, web, 'docker *'.
+    /// Repeatable.
+    #[arg(long = "unit", value_name = "NAME")]
+    pub unit: Vec<String>,
+    /// Analyse only these files: a name ('notes.db*'), or a path with the files below it (/var/lib/notes). Repeatable.
+    #[arg(long = "file", value_name = "FILE")]
+    pub file: Vec<String>,
     /// Analyse only these operations: read, write, flush, discard, write_zeroes, … Repeatable.
     #[arg(long = "op", value_name = "OP", value_parser = parse_op)]
     pub op: Vec<Op>,

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use fonio_core::RowSink;
 use fonio_core::meta::Device;
 use fonio_export::csv::CsvExport;
 use fonio_export::fio_iolog::{FioIolog, Version};
 use fonio_export::perfetto_json::PerfettoJson;
+use fonio_recording::{Key, Redactor, Writer, WriterOptions, redacted_meta};
 
 use crate::cli::{Export, ExportFormat};
 use crate::exit::Exit;
@@ -19,7 +20,14 @@ use crate::input::Subject;
 /// Writes the requests in another tool's format.
 pub fn run(arguments: &Export) -> Result<Exit> {
     let subject = Subject::resolve(&arguments.input)?;
+    let key = arguments.redact.key()?;
     let to_standard_output = arguments.out == Path::new("-");
+    if arguments.format == ExportFormat::Recording {
+        if to_standard_output {
+            bail!("a recording is a directory: name it with `-o DIR`");
+        }
+        return copy(arguments, subject, key.as_ref());
+    }
     let out: Box<dyn Write> = if to_standard_output {
         Box::new(io::stdout().lock())
     } else {
@@ -34,7 +42,12 @@ pub fn run(arguments: &Export) -> Result<Exit> {
         Subject::Recording(recording) => recording.meta().devices.clone(),
         Subject::Trace(_) => Vec::new(),
     };
-    let pour = |sink: &mut dyn RowSink| filter::pour(subject, &arguments.reading, &arguments.filter, sink);
+    let pour = |sink: &mut dyn RowSink| match &key {
+        None => filter::pour(subject, &arguments.reading, &arguments.filter, sink),
+        Some(key) => {
+            filter::pour(subject, &arguments.reading, &arguments.filter, &mut Redactor::new(key, sink))
+        }
+    };
     match arguments.format {
         ExportFormat::Perfetto => {
             let mut sink = PerfettoJson::new(&mut out, &devices);
@@ -63,10 +76,26 @@ pub fn run(arguments: &Export) -> Result<Exit> {
             pour(&mut sink)?;
             sink.finish()?;
         }
+        ExportFormat::Recording => {}
     }
     out.flush()?;
     if !to_standard_output {
         writeln!(io::stdout(), "Written to {}.", arguments.out.display())?;
     }
+    Ok(Exit::Fine)
+}
+
+/// Writes a recording: the rows that pass the filters, with tokens instead of names if there is a key.
+fn copy(arguments: &Export, subject: Subject, key: Option<&Key>) -> Result<Exit> {
+    let mut writer = Writer::create(&arguments.out, WriterOptions::default())?;
+    let pour =
+        |sink: &mut dyn RowSink| filter::pour_unordered(subject, &arguments.reading, &arguments.filter, sink);
+    let meta = match key {
+        None => pour(&mut writer)?,
+        Some(key) => redacted_meta(key, &pour(&mut Redactor::new(key, &mut writer))?),
+    };
+    let meta = writer.finish(meta)?;
+    let requests = meta.rows.get("requests").copied().unwrap_or(0);
+    writeln!(io::stdout(), "Written {requests} requests to {}.", arguments.out.display())?;
     Ok(Exit::Fine)
 }

@@ -47,6 +47,7 @@ fn record(arguments: &Record) -> Result<Exit> {
     options.waits = arguments.waits;
     options.overwrite = arguments.overwrite;
     options.kernel_buffer_per_cpu = arguments.kernel_buffer.map(ByteCount);
+    options.redact = arguments.redact.key()?;
     let summary = capture(&options)?;
     writeln!(io::stdout(), "{}", sentence(&summary))?;
     writeln!(io::stdout(), "Next: fonio report {}", summary.out.display())?;

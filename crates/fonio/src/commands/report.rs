@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::Meta;
+use fonio_recording::{Key, Redactor, redacted_meta};
 
 use crate::cli::{Colour, FilterArgs, Reading, Report};
 use crate::exit::Exit;
@@ -16,7 +17,10 @@ use crate::output::{self, Explained, Extent};
 /// Explains one recording or trace.
 pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
-    let explained = explain(&arguments.input, &arguments.reading, &arguments.filter)?;
+    let explained = match arguments.redact.key()? {
+        None => explain(&arguments.input, &arguments.reading, &arguments.filter)?,
+        Some(key) => explain_redacted(&arguments.input, &arguments.reading, &arguments.filter, &key)?,
+    };
     if arguments.figures {
         let mut out = io::stdout().lock();
         for figure in explained.analysis.figures() {
@@ -40,6 +44,29 @@ pub fn explain(input: &[PathBuf], reading: &Reading, filters: &FilterArgs) -> Re
     let mut analyser = Analyser::new(options);
     let meta = filter::pour(subject, reading, filters, &mut analyser)?;
     Ok(finish(name, analyser, meta))
+}
+
+/// The name of a report whose names are replaced: a path is a name, too.
+const REDACTED: &str = "redacted recording";
+
+/// Does the same with tokens instead of names.
+fn explain_redacted(
+    input: &[PathBuf],
+    reading: &Reading,
+    filters: &FilterArgs,
+    key: &Key,
+) -> Result<Explained> {
+    let subject = Subject::resolve(input)?;
+    let mut filter = filter::options(filters, &subject)?;
+    // The filter stays before the tokens are made; the report only tells that there is one.
+    for names in
+        filter.iter_mut().flat_map(|filter| [&mut filter.comms, &mut filter.units, &mut filter.files])
+    {
+        names.iter_mut().for_each(|name| *name = "redacted".to_owned());
+    }
+    let mut analyser = Analyser::new(AnalysisOptions { filter, ..AnalysisOptions::default() });
+    let meta = filter::pour(subject, reading, filters, &mut Redactor::new(key, &mut analyser))?;
+    Ok(finish(REDACTED.to_owned(), analyser, redacted_meta(key, &meta)))
 }
 
 fn finish(name: String, analyser: Analyser, meta: Meta) -> Explained {

@@ -70,11 +70,17 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
             bytes(process.written_bytes),
             process.comm,
             process.pid,
-            process.cgroup.as_deref().map(|cgroup| format!("  {dim}{cgroup}{plain}")).unwrap_or_default()
+            process
+                .unit
+                .as_ref()
+                .or(process.cgroup.as_ref())
+                .map(|unit| format!("  {dim}{unit}{plain}"))
+                .unwrap_or_default()
         )?;
     }
     for group in writing.cgroups.iter().take(WRITERS_SHOWN) {
-        writeln!(out, "  {:>10}  cgroup {} on {}", bytes(group.written_bytes), group.cgroup, group.device)?;
+        let unit = group.unit.as_ref().unwrap_or(&group.cgroup);
+        writeln!(out, "  {:>10}  {unit} on {}", bytes(group.written_bytes), group.device)?;
     }
     for note in &status.notes {
         writeln!(out, "{dim}note: {note}{plain}")?;

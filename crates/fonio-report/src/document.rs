@@ -133,6 +133,8 @@ pub struct Column {
     pub note: String,
     /// Whether renderers may omit it for lack of space.
     pub optional: bool,
+    /// Whether it says whose the row is: its unit, process or file. A page can show only some of them.
+    pub whose: bool,
 }
 
 /// The content of a cell or a fact.
@@ -403,17 +405,22 @@ impl Table {
 impl Column {
     /// A column whose heading is sufficient.
     pub fn new(label: &str) -> Column {
-        Column { label: label.to_owned(), note: String::new(), optional: false }
+        Column { label: label.to_owned(), note: String::new(), optional: false, whose: false }
     }
 
     /// A column with a definition.
     pub fn noted(label: &str, note: &str) -> Column {
-        Column { label: label.to_owned(), note: note.to_owned(), optional: false }
+        Column { label: label.to_owned(), note: note.to_owned(), optional: false, whose: false }
     }
 
     /// The same column, which renderers may omit for lack of space.
     pub fn or_drop(self) -> Column {
         Column { optional: true, ..self }
+    }
+
+    /// The same column, which says whose the row is.
+    pub fn whose(self) -> Column {
+        Column { whose: true, ..self }
     }
 }
 

@@ -30,3 +30,54 @@ fn the_script_writes_numbers_as_the_rest_does() {
     let expected: Vec<&str> = rows.iter().map(|row| row[2]).collect();
     assert_eq!(written.lines().collect::<Vec<_>>(), expected);
 }
+
+/// Runs a module of the script, and returns what it prints.
+fn printed(program: &str) -> String {
+    let out =
+        Command::new("node").args(["--input-type=module", "--eval", program]).output().expect("it starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).expect("it writes UTF-8")
+}
+
+#[test]
+fn the_filter_finds_units_processes_and_files() {
+    if !fonio_testing::has(&[Need::Node]) {
+        return;
+    }
+    let rows = [
+        ("", "python3", true),
+        ("notes", "python3 (notes.service)", true),
+        ("NOTES python", "python3 (notes.service)", true),
+        ("notes cp", "python3 (notes.service)", false),
+        ("notes.db*", "/var/lib/notes.db-wal", true),
+        ("*.db", "/var/lib/notes.db-wal", false),
+        ("*.db", "/var/lib/notes.db", true),
+        ("docker*", "nginx (docker web)", true),
+        ("a.b", "axb", false),
+        ("a.b*", "axbc", false),
+    ];
+    let program = format!(
+        "import {{ finder }} from 'file://{}/web/src/filter.js';
+         for (const [words, name] of {}) console.log(finder(words)([name]));",
+        env!("CARGO_MANIFEST_DIR"),
+        serde_json::to_string(&rows.map(|(words, name, _)| (words, name))).expect("texts are JSON")
+    );
+    let expected: Vec<String> = rows.iter().map(|(_, _, is_found)| is_found.to_string()).collect();
+    assert_eq!(printed(&program).lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_filter_leaves_out_lanes() {
+    if !fonio_testing::has(&[Need::Node]) {
+        return;
+    }
+    let program = format!(
+        "import {{ withLanes }} from 'file://{}/web/src/filter.js';
+         const series = [{{ x: [1, 2, 3], y: [0, 1, 1], z: [], low: [4, 5, 6], high: [7, 8, 9] }}];
+         const kept = withLanes({{ y: {{ categories: ['a', 'b'] }}, series }}, (name) => name === 'b');
+         const [one] = kept.series;
+         console.log(kept.y.categories.join(), [one.x, one.y, one.low, one.high].map((v) => Array.from(v).join()).join(';'));",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    assert_eq!(printed(&program).trim(), "b 2,3;0,0;5,6;8,9");
+}

@@ -211,6 +211,7 @@ impl Page<'_> {
         let numeric: Vec<bool> = (0..table.columns.len()).map(|column| table.is_numeric(column)).collect();
         for (column, numeric) in table.columns.iter().zip(&numeric) {
             let class = if *numeric { " class=\"num\"" } else { "" };
+            let class = if column.whose { format!("{class} data-whose") } else { class.to_owned() };
             if column.note.is_empty() {
                 write!(f, "<th scope=\"col\"{class}>{}</th>", self.prose.marked(&column.label))?;
             } else {

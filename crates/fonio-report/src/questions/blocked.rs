@@ -156,7 +156,7 @@ fn programs(blocked: &Blocked) -> Table {
     Table {
         caption: "Programs that waited".into(),
         columns: vec![
-            Column::noted("Program", "The threads' name, with the systemd unit or container."),
+            Column::noted("Program", "The threads' name, with the systemd unit or container.").whose(),
             Column::noted(
                 "Kind",
                 "Only programs (of the recorded command, if there is one) count for the verdict.",
@@ -176,7 +176,8 @@ fn programs(blocked: &Blocked) -> Table {
                 "For",
                 "The file for which it waited longest; or the other thread, and what that one did.",
             )
-            .or_drop(),
+            .or_drop()
+            .whose(),
             Column::noted(
                 "Behind",
                 "Whose requests were outstanding during its longest waits: shares of their summed time.",
@@ -205,10 +206,10 @@ fn longest(blocked: &Blocked) -> Table {
         caption: "The longest waits".into(),
         columns: vec![
             Column::noted("At", "Since the beginning."),
-            Column::new("Program"),
+            Column::new("Program").whose(),
             Column::new("Took"),
             Column::new("In"),
-            Column::noted("For", "The file; or the other thread, and what that one did."),
+            Column::noted("For", "The file; or the other thread, and what that one did.").whose(),
             Column::noted("Behind", "Whose requests were outstanding: shares of their summed time."),
         ],
         rows: blocked.long.longest.iter().map(row).collect(),
@@ -232,11 +233,11 @@ fn files(blocked: &Blocked) -> Table {
     Table {
         caption: "Files that were waited for".into(),
         columns: vec![
-            Column::new("File"),
+            Column::new("File").whose(),
             Column::noted("Time", "Summed over all threads; only waits whose file is known."),
             Column::new("Waits"),
             Column::new("Longest"),
-            Column::noted("Mostly", "The program that waited longest for it."),
+            Column::noted("Mostly", "The program that waited longest for it.").whose(),
         ],
         rows: rows.collect(),
         left_out: known.len().saturating_sub(FILES) as u64,

@@ -88,7 +88,7 @@ fn table(files: &Files) -> Table {
     Table {
         caption: "Files".into(),
         columns: vec![
-            Column::new("File"),
+            Column::new("File").whose(),
             Column::new("Content"),
             Column::new("Written"),
             Column::new("Read"),
@@ -96,7 +96,8 @@ fn table(files: &Files) -> Table {
             Column::noted(
                 "Caused by",
                 "The process that caused most of the bytes, with its systemd unit or container.",
-            ),
+            )
+            .whose(),
             Column::noted("Its share", "The share of the bytes that this process caused.").or_drop(),
         ],
         rows: rows.collect(),

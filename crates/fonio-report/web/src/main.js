@@ -4,6 +4,7 @@ import { readFigure } from "./data.js";
 import { init } from "./echarts.js";
 import { chartOption } from "./figures.js";
 import { figureTable } from "./figure-table.js";
+import { installFilters, withLanes } from "./filter.js";
 import { installNotes } from "./notes.js";
 import { installTables } from "./tables.js";
 import { installThemeButton } from "./theme.js";
@@ -20,6 +21,22 @@ class Drawing {
     this.hidden = new Set();
     this.chart = null;
     this.figure = null;
+    /// Whether a lane is shown, by its name; null if all are.
+    this.lanes = null;
+    this.height = host.style.getPropertyValue("--height");
+  }
+
+  /// Shows only some lanes of a timeline.
+  showLanes(lanes) {
+    if (this.read().plot !== "timeline") return;
+    this.lanes = lanes;
+    const count = this.shown().y.categories.length;
+    this.host.style.setProperty("--height", lanes === null ? this.height : `${62 + 24 * count}px`);
+    if (this.chart !== null) this.draw();
+  }
+
+  shown() {
+    return this.lanes === null ? this.read() : withLanes(this.read(), this.lanes);
   }
 
   read() {
@@ -28,7 +45,7 @@ class Drawing {
   }
 
   draw() {
-    const figure = this.read();
+    const figure = this.shown();
     this.release();
     this.narrow = this.canvas.clientWidth < NARROW;
     const { option, legend, timeFactor } = chartOption(figure, this.narrow);
@@ -106,6 +123,10 @@ function start() {
     sizes.observe(drawing.canvas);
     figureTable(host, () => drawing.read());
   }
+
+  installFilters((section, lanes) => {
+    for (const host of section.querySelectorAll("figure.plot")) drawings.get(host).showLanes(lanes);
+  });
 
   // A printed page is white, and contains all charts, also those that the reader has not scrolled to.
   const root = document.documentElement;

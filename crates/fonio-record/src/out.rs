@@ -10,14 +10,14 @@ use fonio_recording::{Finished, Key, RecordingError, Redactor, Writer, redacted_
 
 /// The writer of a recording. Names that are to be redacted never reach a disk.
 pub(crate) enum Out {
-    Plain(Writer),
+    Plain(Box<Writer>),
     Redacted(Box<Redactor<Writer>>, Key),
 }
 
 impl Out {
     pub(crate) fn new(writer: Writer, key: Option<&Key>) -> Out {
         match key {
-            None => Out::Plain(writer),
+            None => Out::Plain(Box::new(writer)),
             Some(key) => Out::Redacted(Box::new(Redactor::new(key, writer)), key.clone()),
         }
     }
@@ -32,7 +32,7 @@ impl Out {
 
     fn sink(&mut self) -> &mut dyn RowSink {
         match self {
-            Out::Plain(writer) => writer,
+            Out::Plain(writer) => writer.as_mut(),
             Out::Redacted(redactor, _) => redactor.as_mut(),
         }
     }

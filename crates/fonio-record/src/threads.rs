@@ -148,8 +148,8 @@ impl Threads {
         due.push(tid);
     }
 
-    /// Notes a thread that existed at `at` or before, and whose process and parent are known. The process can have ended when it is
-    /// looked up, and then its children have another parent.
+    /// Notes a thread that existed at `at` or before, and whose process and parent are known. The process can have ended
+    /// when it is looked up, and then its children have another parent.
     pub(crate) fn add_with_parent(&mut self, thread: NewThread, at: Timestamp) {
         // When exactly it existed is not known: it can have ended before `at`.
         if !self.known.contains_key(&thread.tid) {

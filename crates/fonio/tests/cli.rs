@@ -224,12 +224,14 @@ fn a_redacted_copy_has_the_same_figures_and_no_names() {
     assert_eq!(redacted[0]["analysis"]["totals"], plain["analysis"]["totals"]);
     assert_eq!(names(&redacted[0]), names(&redacted[1]), "the same key gives the same tokens");
     assert_ne!(names(&redacted[0]), names(&redacted[2]));
-    let kept = ["kworker", "jbd2", "<idle>", "(unknown)"];
+    let kept = ["kworker", "jbd2", "<idle>", "(unknown)", "(other)", "tid "];
     let secret: Vec<String> =
         names(&plain).into_iter().filter(|name| !kept.iter().any(|kept| name.starts_with(kept))).collect();
     assert!(!secret.is_empty(), "{:?}", names(&plain));
     for name in secret {
-        assert!(!names(&redacted[0]).contains(&name) && !bytes_below(&copies[0]).contains(&name), "{name}");
+        assert!(!names(&redacted[0]).contains(&name), "{name}");
+        // A short word can stand in any bytes.
+        assert!(name.len() < 6 || !bytes_below(&copies[0]).contains(&name), "{name}");
     }
     let report = fonio(&[&"report", &trace, &"--json", &"--redact", &"--redact-key", &key]);
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");

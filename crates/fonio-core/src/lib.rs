@@ -25,7 +25,7 @@ pub use random::Random;
 pub use reader::TraceReader;
 pub use rows::{
     Bio, BlockedCount, BlockedIn, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric,
-    Request, Sample, Severity, Thread, Wait, WaitReason,
+    Request, Sample, Severity, SqliteWrite, Thread, Wait, WaitReason,
 };
 pub use sink::RowSink;
 pub use unit_name::{CgroupUnit, Engine, unit_name};

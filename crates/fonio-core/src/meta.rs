@@ -65,6 +65,12 @@ pub struct Meta {
 /// In [`Source::shows`]: the recording has the waits of all threads that were blocked.
 pub const SHOWS_BLOCKED: &str = "blocked";
 
+/// In [`Source::shows`]: the recording has the file-system calls of the followed processes.
+pub const SHOWS_CALLS: &str = "calls";
+
+/// The code of the diagnostic that counts the calls that are missing.
+pub const LOST_CALLS: &str = "lost-calls";
+
 /// The source of the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {

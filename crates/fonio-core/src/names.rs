@@ -1,6 +1,6 @@
 //! The names of enum values in the recording, in JSON and in filters.
 
-use crate::rows::{BlockedIn, Content, LinkEnd, LinkKind, Metric, Severity, WaitReason};
+use crate::rows::{BlockedIn, Content, LinkEnd, LinkKind, Metric, Severity, SqliteWrite, WaitReason};
 
 macro_rules! named {
     ($($enum:ident { $($variant:ident = $name:literal),* $(,)? })*) => {$(
@@ -98,6 +98,13 @@ named! {
         Other = "other",
         Unknown = "unknown",
     }
+    SqliteWrite {
+        JournalHeader = "journal_header",
+        JournalEnd = "journal_end",
+        WalHeader = "wal_header",
+        WalFrame = "wal_frame",
+        WalCommit = "wal_commit",
+    }
     Severity {
         Note = "note",
         Warning = "warning",
@@ -124,6 +131,6 @@ mod tests {
 
     #[test]
     fn names_come_back_and_are_serdes() {
-        check!(Content, LinkKind, LinkEnd, Metric, WaitReason, BlockedIn, Severity);
+        check!(Content, LinkKind, LinkEnd, Metric, WaitReason, BlockedIn, Severity, SqliteWrite);
     }
 }

@@ -185,6 +185,23 @@ pub struct Link {
     pub child: u64,
 }
 
+/// The beginning of a write to an SQLite journal or WAL (`https://sqlite.org/fileformat.html`, sections 3 and 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum SqliteWrite {
+    /// The header of a rollback journal.
+    JournalHeader,
+    /// Zeros over the header of a rollback journal: the journal is not valid any more.
+    JournalEnd,
+    /// The header of a WAL.
+    WalHeader,
+    /// A frame of a WAL that is not the last one of its transaction.
+    WalFrame,
+    /// The last frame of a transaction in a WAL.
+    WalCommit,
+}
+
 /// `calls.parquet`: one file-system call or page fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -193,13 +210,17 @@ pub struct Call {
     /// The call's name as in the manual: `pwrite64`, `fsync`, or `page_fault`.
     pub name: String,
     pub tid: u32,
+    /// The file; of two, the first.
     pub file_id: Option<u32>,
+    /// The offset in the file; for `ftruncate`, its new length.
     pub offset: Option<u64>,
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
     pub exited: Option<Timestamp>,
     /// The returned value: a count or a negative errno.
     pub result: Option<i64>,
+    /// What a write to an SQLite journal or WAL begins with.
+    pub sqlite_write: Option<SqliteWrite>,
 }
 
 /// The reason why a thread did not run.

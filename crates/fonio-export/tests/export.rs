@@ -214,6 +214,7 @@ fn perfetto_json() {
             entered: Timestamp(90_000),
             exited: Some(Timestamp(2_600_000)),
             result: Some(0),
+            sqlite_write: None,
         })?;
         export.wait(&Wait {
             tid: 7,

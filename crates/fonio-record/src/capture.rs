@@ -13,7 +13,9 @@ use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDec
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::blocked::{BlockedCapture, BlockedProbe, CapturedWaits, Unavailable};
+use crate::blocked::{BlockedCapture, BlockedProbe, CapturedWaits};
+use crate::bpf::Unavailable;
+use crate::calls::{CallsCapture, CallsProbe, CapturedCalls};
 use crate::command::Command;
 use crate::files::Files;
 use crate::idle::{IdleWatch, SAMPLE_EVERY};
@@ -52,6 +54,8 @@ pub(crate) struct Captured {
     pub waits_missed: Missed,
     /// The blocked threads, or why they were not recorded, if that was asked for.
     pub blocked: Option<Result<CapturedWaits, Unavailable>>,
+    /// The file-system calls, or why they were not recorded, if that was asked for.
+    pub calls: Option<Result<CapturedCalls, Unavailable>>,
     pub cpu: Duration,
 }
 
@@ -90,6 +94,16 @@ pub(crate) struct Capture<'a> {
     pub files: Option<&'a FileDecoder>,
     /// The decoder of scheduler events, if waits are recorded.
     pub sched: Option<&'a SchedDecoder>,
+}
+
+/// The BPF programs of a capture, or why they cannot run; `None` if they are not wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Probes {
+    /// Records which threads are blocked.
+    pub blocked: Option<Result<BlockedProbe, Unavailable>>,
+    /// Records file-system calls, at first those of `processes`.
+    pub calls: Option<Result<CallsProbe, Unavailable>>,
+    pub processes: Vec<u32>,
 }
 
 /// An instance and the store for its pages.
@@ -167,6 +181,7 @@ struct Running<'a> {
     block: Feed<'a>,
     waits: Option<Feed<'a>>,
     blocked: Option<Result<BlockedCapture, Unavailable>>,
+    calls: Option<Result<CallsCapture, Unavailable>>,
     monitor: Option<Monitor>,
     threads: Threads,
     files: Files,
@@ -187,10 +202,10 @@ impl Capture<'_> {
         &self,
         block: Feed<'_>,
         waits: Option<Feed<'_>>,
-        blocked: Option<Result<BlockedProbe, Unavailable>>,
+        probes: Probes,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
-        let mut running = self.begin(block, waits, blocked, progress)?;
+        let mut running = self.begin(block, waits, probes, progress)?;
         let stopped_by = running.watch(progress)?;
         let ended = running.switch_off()?;
         running.settle_command(stopped_by, ended);
@@ -202,7 +217,7 @@ impl Capture<'_> {
         &'a self,
         block: Feed<'a>,
         waits: Option<Feed<'a>>,
-        blocked: Option<Result<BlockedProbe, Unavailable>>,
+        probes: Probes,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Running<'a>, RecordError> {
         let monitor = self.options.sample_interval.map(|_| Monitor::new(self.machine));
@@ -216,8 +231,10 @@ impl Capture<'_> {
             waits.instance.follow(own_tid())?;
             waits.instance.switch(true)?;
         }
+        let Probes { blocked, calls, processes } = probes;
         let blocked = blocked.map(|probe| probe.and_then(|probe| BlockedCapture::begin(probe, began)));
-        let command = Command::start(self.options)?;
+        let mut calls = calls.map(|probe| probe.and_then(|probe| CallsCapture::begin(probe, &processes)));
+        let command = self.start_command(&mut calls)?;
         if let Some(command) = &command {
             threads.add(command.pid(), began);
             progress(Progress::CommandStarted { pid: command.pid() });
@@ -235,6 +252,7 @@ impl Capture<'_> {
             block,
             waits,
             blocked,
+            calls,
             monitor,
             threads,
             files: Files::default(),
@@ -246,6 +264,27 @@ impl Capture<'_> {
             unix_ns_at_zero,
             cpu_began,
         })
+    }
+
+    /// Starts the command; its calls are recorded from its first one.
+    fn start_command(
+        &self,
+        calls: &mut Option<Result<CallsCapture, Unavailable>>,
+    ) -> Result<Option<Command>, RecordError> {
+        if self.options.calls
+            && let Some(Ok(capture)) = calls
+        {
+            match capture.follow_children(true) {
+                Ok(()) => {
+                    let command = Command::start(self.options);
+                    // From now on, this process starts no other one.
+                    let _ = capture.follow_children(false);
+                    return command;
+                }
+                Err(unavailable) => *calls = Some(Err(unavailable)),
+            }
+        }
+        Command::start(self.options)
     }
 }
 
@@ -351,9 +390,16 @@ impl Running<'_> {
     /// Reads the kernel's pages, and looks up some of the new threads in them.
     fn drain(&mut self) -> Result<Drained, RecordError> {
         let seen = (&mut self.threads, &mut self.files);
-        let drained = self.capture.drain(&mut self.block.store, self.waits.as_mut(), seen)?;
+        let mut drained = self.capture.drain(&mut self.block.store, self.waits.as_mut(), seen)?;
         if let Some(Ok(blocked)) = &mut self.blocked {
             blocked.drain(now(), &mut self.threads, &mut self.files);
+        }
+        if let Some(Ok(calls)) = &mut self.calls {
+            let (used, size) = calls.drain(self.capture.machine, &mut self.threads, &mut self.files);
+            // The pace compares with the size of the block events' buffer.
+            let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
+            let used = u128::from(used) * u128::from(ring) / u128::from(size);
+            drained.bytes_max = drained.bytes_max.max(u64::try_from(used).unwrap_or(u64::MAX));
         }
         // Files first: many exist only for a moment.
         self.files.look_up(self.capture.machine);
@@ -396,10 +442,12 @@ impl Running<'_> {
         stopped_by: StopReason,
         ended: Timestamp,
     ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
-        let blocked = self.blocked.take().map(|blocked| {
-            let (machine, threads, files) = (self.capture.machine, &mut self.threads, &mut self.files);
-            blocked.map(|blocked| blocked.finish(ended, machine, threads, files))
-        });
+        let (machine, threads, files) = (self.capture.machine, &mut self.threads, &mut self.files);
+        let blocked = self.blocked.take();
+        let blocked =
+            blocked.map(|blocked| blocked.map(|blocked| blocked.finish(ended, machine, threads, files)));
+        let (span, calls) = ((self.began, ended), self.calls.take());
+        let calls = calls.map(|calls| calls.map(|calls| calls.finish(span, machine, threads, files)));
         self.drain()?;
         self.files.look_again(self.capture.machine);
         if let Some(monitor) = &mut self.monitor {
@@ -427,6 +475,7 @@ impl Running<'_> {
             missed,
             waits_missed: waits_missed.unwrap_or_default(),
             blocked,
+            calls,
             cpu,
         };
         Ok((captured, pages, waits_pages))

@@ -40,6 +40,12 @@ pub enum RecordError {
         /// The mount that contains it.
         mount: PathBuf,
     },
+    /// A process whose calls are to be recorded does not exist.
+    #[error("there is no process {pid}: name one that runs, or record a command with --calls")]
+    NoProcess {
+        /// Its number.
+        pid: u32,
+    },
     /// The kernel has no block tracepoints.
     #[error("this kernel has no block events: it must be built with CONFIG_BLK_DEV_IO_TRACE=y")]
     NoBlockEvents,

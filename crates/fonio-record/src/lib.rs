@@ -6,7 +6,9 @@
 //! writes nothing.
 
 mod blocked;
+mod bpf;
 mod btrfs;
+mod calls;
 mod capture;
 mod command;
 mod error;
@@ -15,6 +17,7 @@ mod idle;
 mod lost;
 pub mod machine;
 mod monitor;
+mod names;
 mod options;
 mod out;
 mod pages;

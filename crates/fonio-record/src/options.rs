@@ -32,6 +32,10 @@ pub struct RecordOptions {
     /// Also record which threads of the machine storage or a lock of the kernel blocked, by BPF. Does nothing where the
     /// command's threads are followed (`waits`, `until_idle`).
     pub blocked: bool,
+    /// Also record the file-system calls of the command and of its descendants, by BPF.
+    pub calls: bool,
+    /// Also record the file-system calls of these processes and of their later descendants.
+    pub calls_of: Vec<u32>,
     /// Also record to which file each request belongs, the kind of data, and which thread caused it.
     pub files: bool,
     /// End the capture when the command has become quiet, and end the command then. Records waits too.
@@ -63,6 +67,8 @@ impl RecordOptions {
             setting: CommandSetting::default(),
             waits: false,
             blocked: true,
+            calls: false,
+            calls_of: Vec::new(),
             files: true,
             until_idle: None,
             buffer: ByteCount(256 << 20),

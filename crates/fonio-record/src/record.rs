@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use fonio_core::meta::{Device, SHOWS_BLOCKED};
+use fonio_core::meta::{Device, SHOWS_BLOCKED, SHOWS_CALLS};
 use fonio_core::{ByteCount, DeviceId, Diagnostic, Meta, RowSink, Severity};
 use fonio_recording::{RecordingError, Writer, WriterOptions};
 use fonio_system::signals::{Listener, Signal};
@@ -16,8 +16,9 @@ use fonio_tracefs::waits::Completions;
 use fonio_tracefs::whose::Attribution;
 use rustc_hash::FxHashSet;
 
-use crate::blocked::{BlockedProbe, BlockedWait, Unavailable};
-use crate::capture::{Capture, Captured, Feed, cpu_time};
+use crate::blocked::{BlockedProbe, BlockedWait};
+use crate::calls::{CallsProbe, RecordedCall};
+use crate::capture::{Capture, Captured, Feed, Probes, cpu_time};
 use crate::lost::Losses;
 use crate::machine::{Machine, read_text};
 use crate::out::Out;
@@ -90,8 +91,7 @@ struct Prepared<'a> {
     block: (Instance, PageStore),
     /// The instance, store and decoder for waits, if they are recorded.
     waits: Option<(Instance, PageStore, SchedDecoder)>,
-    /// The programs that record which threads are blocked, or why they cannot.
-    blocked: Option<Result<BlockedProbe, Unavailable>>,
+    probes: Probes,
     /// Dropped after the instances: they must be removed before tracefs is unmounted.
     tracefs: Tracefs,
 }
@@ -156,7 +156,12 @@ impl<'a> Prepared<'a> {
         } else {
             None
         };
-        let blocked = (options.blocked && waits.is_none()).then(|| BlockedProbe::load(&machine));
+        let has_calls = options.calls || !options.calls_of.is_empty();
+        let probes = Probes {
+            blocked: (options.blocked && waits.is_none()).then(|| BlockedProbe::load(&machine)),
+            calls: has_calls.then(CallsProbe::load),
+            processes: followed_processes(&machine, &options.calls_of)?,
+        };
         Ok(Prepared {
             options,
             machine,
@@ -168,7 +173,7 @@ impl<'a> Prepared<'a> {
             watched,
             block,
             waits,
-            blocked,
+            probes,
             tracefs,
         })
     }
@@ -186,7 +191,7 @@ impl<'a> Prepared<'a> {
             watched,
             block,
             waits,
-            blocked,
+            probes,
             tracefs,
         } = self;
         let devices: Vec<Device> = watched.named().iter().filter_map(|&id| machine.device(id)).collect();
@@ -209,7 +214,7 @@ impl<'a> Prepared<'a> {
         let waits_feed = waits_instance.as_ref().zip(waits_store);
         let waits_feed = waits_feed.map(|(instance, store)| Feed { instance, store });
         let (captured, pages, waits_pages) =
-            capture.run(Feed { instance: &instance, store }, waits_feed, blocked, progress)?;
+            capture.run(Feed { instance: &instance, store }, waits_feed, probes, progress)?;
         drop(instance);
         drop(waits_instance);
         drop(tracefs);
@@ -279,7 +284,7 @@ impl Taken<'_> {
             );
             remarks.push(("own-requests", message, own_rows));
         }
-        remarks.extend(self.blocked_remarks());
+        remarks.extend(self.probe_remarks());
         remarks.extend(self.short_of_write_back());
         remarks.extend(self.unnamed_containers());
         remarks
@@ -382,13 +387,14 @@ impl Taken<'_> {
             .followed_by(follower);
         let mut sink =
             WithoutOwn { inner: writer, own_tid, completions, named: FxHashSet::default(), left_out: 0 };
-        let mut file_ids = Vec::new();
+        let (mut file_ids, mut call_file_ids) = (Vec::new(), Vec::new());
         let mut remarks = Vec::new();
         let assembled = if self.files.is_some() {
             let mut sink = WithFiles::new(&mut sink, &attribution, &self.captured.files, self.captured.began);
             let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
             remarks.extend(sink.beyond());
             file_ids = self.files_of_waits(&mut sink).map_err(|source| self.not_written(source))?;
+            call_file_ids = self.files_of_calls(&mut sink).map_err(|source| self.not_written(source))?;
             assembled.map(|mut meta| {
                 if sink.mixed > 0 {
                     meta.assembly.insert(MIXED_REQUESTS.to_owned(), sink.mixed);
@@ -402,6 +408,13 @@ impl Taken<'_> {
             0 | 1 => self.not_written(source),
             _ => RecordError::Aborted,
         })?;
+        if let Some(Ok(calls)) = &self.captured.calls {
+            let named = sink.named.clone();
+            let threads = (&self.captured.threads, &named);
+            calls
+                .write(self.captured.began, &call_file_ids, threads, &mut sink)
+                .map_err(|source| self.not_written(source))?;
+        }
         if let (Some(Ok(blocked)), Some(completions)) = (&self.captured.blocked, completions) {
             let span = (self.captured.began, self.captured.ended);
             let threads = (&self.captured.threads, &sink.named);
@@ -422,13 +435,33 @@ impl Taken<'_> {
         blocked.waits.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
     }
 
-    /// What the user should know about the recording of blocked threads.
-    fn blocked_remarks(&self) -> Vec<Remark> {
-        match &self.captured.blocked {
+    /// The rows of `files` of the calls, in their order.
+    fn files_of_calls(&self, sink: &mut WithFiles<'_>) -> io::Result<Vec<Option<u32>>> {
+        let Some(Ok(calls)) = &self.captured.calls else { return Ok(Vec::new()) };
+        let file_id =
+            |call: &RecordedCall| call.inode.map(|inode| sink.file_at(inode, call.entered)).transpose();
+        calls.calls.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
+    }
+
+    /// What the user should know about the recording of blocked threads and of calls.
+    fn probe_remarks(&self) -> Vec<Remark> {
+        let mut remarks = match &self.captured.blocked {
             Some(Ok(blocked)) => blocked.remarks(),
-            Some(Err(unavailable)) => vec![("no-blocked-waits", unavailable.to_string(), 1)],
+            Some(Err(unavailable)) => {
+                let message = format!("who waits for storage is not recorded: {unavailable}");
+                vec![("no-blocked-waits", message, 1)]
+            }
             None => Vec::new(),
+        };
+        match &self.captured.calls {
+            Some(Ok(calls)) => remarks.extend(calls.remarks()),
+            Some(Err(unavailable)) => {
+                let message = format!("file-system calls are not recorded: {unavailable}");
+                remarks.push(("no-calls", message, 1));
+            }
+            None => {}
         }
+        remarks
     }
 
     /// Containers that are shown by their id.
@@ -499,6 +532,15 @@ impl Taken<'_> {
     }
 }
 
+/// The processes of these threads, which must exist.
+fn followed_processes(machine: &Machine, pids: &[u32]) -> Result<Vec<u32>, RecordError> {
+    let process = |pid: &u32| {
+        let owner = machine.task(*pid).owner();
+        owner.and_then(|owner| owner.pid).ok_or(RecordError::NoProcess { pid: *pid })
+    };
+    pids.iter().map(process).collect()
+}
+
 fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
     let named = left_out.iter().filter_map(|id| machine.device(*id)?.name);
     let names: Vec<String> = named.collect();
@@ -514,6 +556,9 @@ fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
 fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
     if let Some(Ok(_)) = &captured.blocked {
         meta.source.shows.push(SHOWS_BLOCKED.to_owned());
+    }
+    if let Some(Ok(_)) = &captured.calls {
+        meta.source.shows.push(SHOWS_CALLS.to_owned());
     }
     meta.began = Some(captured.began);
     meta.ended = Some(captured.ended);

@@ -9,8 +9,8 @@ use fonio_tracefs::ring_buffer::PageLayout;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::blocked::NewThread;
 use crate::machine::Machine;
+use crate::names::NewThread;
 use crate::units::Units;
 
 /// Largest number of look-ups in one wake-up. Many short-lived processes must not keep the recorder busy.

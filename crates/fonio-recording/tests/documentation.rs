@@ -81,6 +81,7 @@ fn write_recording(dir: &Path) {
                 entered,
                 exited,
                 result,
+                sqlite_write: None,
             })
             .unwrap();
         let reason = WaitReason::Storage;

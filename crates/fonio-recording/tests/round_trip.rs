@@ -9,8 +9,8 @@ use std::io;
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
     Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, Diagnostic, File, Flags, Link, LinkEnd,
-    LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity, Thread, Timestamp,
-    Wait, WaitReason, ignore_rows,
+    LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity, SqliteWrite,
+    Thread, Timestamp, Wait, WaitReason, ignore_rows,
 };
 use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
 use generated::{Checked, Generated};
@@ -180,8 +180,9 @@ prop_compose! {
         entered in time(),
         exited in of(time()),
         result: Option<i64>,
+        sqlite_write in of(select(SqliteWrite::ALL)),
     ) -> Call {
-        Call { call_id, name, tid, file_id, offset, bytes, entered, exited, result }
+        Call { call_id, name, tid, file_id, offset, bytes, entered, exited, result, sqlite_write }
     }
 }
 

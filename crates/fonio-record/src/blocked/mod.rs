@@ -15,37 +15,34 @@
 
 mod calls;
 mod layout;
-mod names;
 mod open;
 mod place;
 mod recorded;
 mod shedding;
 mod short;
 mod so_far;
-mod unavailable;
 
+use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
-use aya::programs::BtfTracePoint;
 use aya::programs::tp_btf::BtfTracePointLink;
-use aya::{Btf, Ebpf, EbpfLoader};
 use fonio_core::{BlockedIn, DeviceId, Nanos, Timestamp, WaitReason};
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 
+use crate::bpf::{self, Unavailable};
 use crate::machine::{Machine, read_text};
+use crate::names::ThreadNames;
 use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum};
-pub(crate) use names::{NewThread, ThreadNames};
 use place::{Place, Places};
 pub(crate) use recorded::{BlockedCapture, CapturedWaits};
 pub(crate) use short::ShortWaits;
 use short::Sum;
-pub(crate) use unavailable::Unavailable;
 
 /// The compiled program. `cargo xtask assets` makes it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/blocked.bpf.o"));
 
 /// The programs and the tracepoints to which they attach.
-const PROGRAMS: [(&str, &str); 3] =
+const PROGRAMS: [bpf::Program; 3] =
     [("forked", "sched_process_fork"), ("left", "sched_switch"), ("woken", "sched_waking")];
 
 /// How long counts are summed up in the kernel.
@@ -136,34 +133,14 @@ impl std::fmt::Debug for BlockedProbe {
 impl BlockedProbe {
     /// Loads the programs into the kernel, without beginning.
     pub(crate) fn load(machine: &Machine) -> Result<BlockedProbe, Unavailable> {
-        let release = rustix::system::uname().release().to_string_lossy().into_owned();
-        unavailable::check_release(&release)?;
-        if !std::path::Path::new(unavailable::BTF).exists() {
-            return Err(Unavailable::NoTypes);
-        }
-        let btf = Btf::from_sys_fs().map_err(|error| Unavailable::from_types(&error))?;
-        let switch_has_state = u8::from(unavailable::switch_has_state(&release));
-        let mut programs = EbpfLoader::new()
-            .btf(Some(&btf))
-            .set_global("switch_has_state", &switch_has_state, true)
-            .load(OBJECT)
-            .map_err(|error| Unavailable::from_object(&error))?;
-        for (name, tracepoint) in PROGRAMS {
-            program(&mut programs, name)?
-                .load(tracepoint, &btf)
-                .map_err(|error| Unavailable::from_program(name, error))?;
-        }
-        let mut map = |name: &'static str| {
-            let missing = || Unavailable::Failed { doing: "loaded", why: format!("it has no map {name}") };
-            programs.take_map(name).ok_or_else(missing)
-        };
-        let reached = |error: aya::maps::MapError| Unavailable::from_map(&error);
-        let settings = Array::try_from(map("settings")?).map_err(reached)?;
-        let counters = Array::try_from(map("counters")?).map_err(reached)?;
-        let open_waits = HashMap::try_from(map("open_waits")?).map_err(reached)?;
-        let started_by = HashMap::try_from(map("started_by")?).map_err(reached)?;
-        let short_waits = HashMap::try_from(map("short_waits")?).map_err(reached)?;
-        let long_waits = RingBuf::try_from(map("long_waits")?).map_err(reached)?;
+        let switch_has_state = u8::from(bpf::switch_has_state());
+        let mut programs = bpf::load(OBJECT, &PROGRAMS, &[("switch_has_state", switch_has_state)])?;
+        let settings = bpf::map(&mut programs, "settings", Array::try_from)?;
+        let counters = bpf::map(&mut programs, "counters", Array::try_from)?;
+        let open_waits = bpf::map(&mut programs, "open_waits", HashMap::try_from)?;
+        let started_by = bpf::map(&mut programs, "started_by", HashMap::try_from)?;
+        let short_waits = bpf::map(&mut programs, "short_waits", HashMap::try_from)?;
+        let long_waits = bpf::map(&mut programs, "long_waits", RingBuf::try_from)?;
         Ok(BlockedProbe {
             programs,
             links: Vec::new(),
@@ -197,11 +174,7 @@ impl BlockedProbe {
         self.period_began = began;
         self.looked = (began, 0);
         // Wake-ups last: without the beginnings, each would look like the end of an earlier wait.
-        for (name, _) in PROGRAMS {
-            let program = program(&mut self.programs, name)?;
-            let link = program.attach().and_then(|id| program.take_link(id));
-            self.links.push(link.map_err(|error| Unavailable::from_program(name, error))?);
-        }
+        self.links = bpf::attach(&mut self.programs, &PROGRAMS)?;
         Ok(())
     }
 
@@ -332,11 +305,6 @@ impl BlockedProbe {
     fn noted(&self) -> FxHashMap<u32, u64> {
         self.open_waits.iter().filter_map(Result::ok).collect()
     }
-}
-
-fn program<'p>(programs: &'p mut Ebpf, name: &'static str) -> Result<&'p mut BtfTracePoint, Unavailable> {
-    let missing = || Unavailable::Failed { doing: "loaded", why: format!("it has no program {name}") };
-    programs.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
 }
 
 /// Whether a thread is one of this process.

@@ -8,7 +8,8 @@ use rustc_hash::FxHashSet;
 
 use super::shedding::THRESHOLD_MIN_NS;
 use super::so_far::SoFar;
-use super::{BlockedProbe, BlockedWait, Finished, Unavailable};
+use super::{BlockedProbe, BlockedWait, Finished};
+use crate::bpf::Unavailable;
 use crate::files::Files;
 use crate::machine::Machine;
 use crate::options::BlockedSoFar;

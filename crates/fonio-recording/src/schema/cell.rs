@@ -14,8 +14,8 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int32Type, Int64Type, UInt16Type, UInt32Type};
 use fonio_core::{
-    BlockedIn, ByteCount, Content, DeviceId, Flags, LinkEnd, LinkKind, Metric, Nanos, Op, Sector, Timestamp,
-    WaitReason,
+    BlockedIn, ByteCount, Content, DeviceId, Flags, LinkEnd, LinkKind, Metric, Nanos, Op, Sector,
+    SqliteWrite, Timestamp, WaitReason,
 };
 
 use super::BadCell;
@@ -218,7 +218,7 @@ macro_rules! names {
     )*};
 }
 // The discriminant of a value is its index in `ALL`; a test below checks that.
-names!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason, BlockedIn);
+names!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason, BlockedIn, SqliteWrite);
 
 impl Value for DeviceId {
     type Column = Names<DeviceId>;

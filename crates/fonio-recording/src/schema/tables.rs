@@ -7,7 +7,8 @@
 use arrow::array::ArrayRef;
 use fonio_core::{
     Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, File, Flags, Link, LinkEnd, LinkKind,
-    Mark, Metric, Nanos, Op, Request, Sample, Sector, Thread, Timestamp, Wait, WaitReason,
+    Mark, Metric, Nanos, Op, Request, Sample, Sector, SqliteWrite, Thread, Timestamp,
+    Wait, WaitReason,
 };
 
 use super::cell::{self, Cell};
@@ -110,6 +111,7 @@ tables! {
         entered: Timestamp => "entered_ns" Near,
         exited: Option<Timestamp> => "exited_ns" Near,
         result: Option<i64> => "result" Few,
+        sqlite_write: Option<SqliteWrite> => "sqlite_write" Few added,
     }
     Wait => Waits {
         tid: u32 => "tid" Few,

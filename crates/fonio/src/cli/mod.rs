@@ -164,6 +164,12 @@ pub struct Record {
     /// How names are replaced.
     #[command(flatten)]
     pub redact: Redact,
+    /// Also record the command's file-system calls, so that the report shows what each SQLite transaction cost.
+    #[arg(long, requires = "command")]
+    pub calls: bool,
+    /// Also record the file-system calls of this running process and of its later children. Repeatable.
+    #[arg(long, value_name = "PID")]
+    pub calls_of: Vec<u32>,
     /// The command to record, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

@@ -45,6 +45,8 @@ fn record(arguments: &Record) -> Result<Exit> {
     options.sample_interval = Some(arguments.interval);
     options.command = (!arguments.command.is_empty()).then(|| arguments.command.clone());
     options.waits = arguments.waits;
+    options.calls = arguments.calls;
+    options.calls_of.clone_from(&arguments.calls_of);
     options.overwrite = arguments.overwrite;
     options.kernel_buffer_per_cpu = arguments.kernel_buffer.map(ByteCount);
     options.redact = arguments.redact.key()?;

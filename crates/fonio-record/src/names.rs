@@ -1,14 +1,14 @@
-//! The process and the name of each thread that was blocked, as the kernel gave them. A thread can have ended before the
-//! recorder looks it up in procfs.
+//! The process and the name of each thread that a BPF program showed, as the kernel gave them. A thread can have ended
+//! before the recorder looks it up in procfs.
 
 use rustc_hash::FxHashMap;
 
-use super::layout::COMM_MAX;
-
+/// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
+const COMM_MAX: usize = 16;
 /// Largest number of known threads.
 const KNOWN_MAX: usize = 100_000;
 
-/// The threads that were blocked.
+/// The threads that a program showed.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadNames {
     known: FxHashMap<u32, (u32, [u8; COMM_MAX])>,
@@ -28,7 +28,7 @@ pub(crate) struct NewThread {
 
 impl ThreadNames {
     /// Notes a thread. A later name replaces an earlier one.
-    pub(super) fn note(&mut self, tid: u32, (tgid, parent): (u32, u32), comm: [u8; COMM_MAX]) {
+    pub(crate) fn note(&mut self, tid: u32, (tgid, parent): (u32, u32), comm: [u8; COMM_MAX]) {
         let is_full = self.known.len() >= KNOWN_MAX;
         match self.known.get_mut(&tid) {
             Some(known) => *known = (tgid, comm),

@@ -1,4 +1,4 @@
-//! Why waits for storage cannot be recorded on this machine.
+//! Why BPF programs cannot run on this machine.
 
 use std::error::Error;
 use std::io;
@@ -9,30 +9,28 @@ use aya::{BtfError, EbpfError};
 
 /// Where the kernel describes its types.
 pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
-/// The first Linux with everything that the program needs (`bpf_task_pt_regs`).
+/// The first Linux with everything that the programs need (`bpf_task_pt_regs`).
 pub(super) const LINUX_MIN: (u32, u32) = (5, 15);
 /// The lines of the verifier's report that are shown.
 const VERIFIER_LINES: usize = 3;
 
-/// Why waits for storage cannot be recorded.
+/// Why BPF programs cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Unavailable {
-    #[error("Linux {0} is too old to record who waits for storage; it takes Linux 5.15 or later")]
+    #[error("it takes Linux 5.15 or later, and this is Linux {0}")]
     OldKernel(String),
     #[error(
-        "the kernel does not describe its types ({BTF} is missing), so who waits for storage is not recorded; it takes a kernel with CONFIG_DEBUG_INFO_BTF=y"
+        "the kernel does not describe its types ({BTF} is missing); it takes a kernel with CONFIG_DEBUG_INFO_BTF=y"
     )]
     NoTypes,
     #[error(
-        "the kernel does not allow BPF programs here ({source}), so who waits for storage is not recorded; run as root, or with the capabilities CAP_BPF and CAP_PERFMON and without a seccomp filter on bpf(2)"
+        "the kernel does not allow BPF programs here ({source}); run as root, or with the capabilities CAP_BPF and CAP_PERFMON and without a seccomp filter on bpf(2)"
     )]
     NotPermitted { source: io::Error },
-    #[error(
-        "the kernel refused the BPF program {program} ({source}), so who waits for storage is not recorded; it said: {said}"
-    )]
+    #[error("the kernel refused the BPF program {program} ({source}); it said: {said}")]
     Refused { program: &'static str, said: String, source: io::Error },
-    #[error("the BPF program could not be {doing}, so who waits for storage is not recorded: {why}")]
+    #[error("the BPF program could not be {doing}: {why}")]
     Failed { doing: &'static str, why: String },
 }
 
@@ -129,7 +127,7 @@ mod tests {
             assert_eq!(switch_has_state(release), has_state, "{release}");
         }
         let said = check_release("5.10.0-28-amd64").map_err(|error| error.to_string());
-        let expected = "Linux 5.10 is too old to record who waits for storage; it takes Linux 5.15 or later";
+        let expected = "it takes Linux 5.15 or later, and this is Linux 5.10";
         assert_eq!(said, Err(expected.to_owned()));
     }
 

@@ -1,0 +1,70 @@
+//! Tells the kind of data in a file by its name and its first bytes.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use fonio_core::Content;
+use rustix::fs::{FileType, Mode, OFlags};
+
+use super::find::own_link;
+
+/// The beginning of every SQLite database (`https://sqlite.org/fileformat.html`, section 1.3).
+const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
+
+/// The kind of data in a file: part of an SQLite database, or other data.
+pub(super) fn content(path: &Path, file: &OwnedFd) -> Content {
+    if let Some((database, content)) = beside(path)
+        && begins_as_sqlite(database).unwrap_or(false)
+    {
+        return content;
+    }
+    if begins_as_sqlite(&own_link(file)).unwrap_or(false) { Content::SqliteDb } else { Content::Data }
+}
+
+/// The database beside a file with the name of a journal or a WAL, and the kind of that file.
+pub(super) fn beside(path: &Path) -> Option<(&Path, Content)> {
+    let name = path.as_os_str().as_bytes();
+    let database = |suffix: &[u8]| Some(Path::new(OsStr::from_bytes(name.strip_suffix(suffix)?)));
+    let wal = database(b"-wal").map(|database| (database, Content::SqliteWal));
+    wal.or_else(|| Some((database(b"-journal")?, Content::SqliteJournal)))
+}
+
+/// Whether the file begins as an SQLite database does. Reads from the page cache only: the recorder must cause no I/O.
+pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
+    let stat = rustix::fs::stat(path)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(false);
+    }
+    let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !begin_is_cached(&file)? {
+        return Ok(false);
+    }
+    let mut begin = [0; SQLITE_HEADER.len()];
+    let read = file.read_at(&mut begin, 0)?;
+    Ok(read == begin.len() && begin == *SQLITE_HEADER)
+}
+
+/// Whether the first page of a file is in the page cache. A read with `RWF_NOWAIT` cannot tell that, because it begins
+/// to read what is missing.
+fn begin_is_cached(file: &File) -> io::Result<bool> {
+    let length = SQLITE_HEADER.len();
+    let fd = file.as_raw_fd();
+    // SAFETY: a new mapping, which is not accessed: mincore looks at the page cache only.
+    let mapped =
+        unsafe { libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let mut resident = 0_u8;
+    // SAFETY: the mapping made above has one page, and `resident` has room for one.
+    let asked = unsafe { libc::mincore(mapped, length, (&raw mut resident).cast()) };
+    // SAFETY: the mapping made above, which nobody else uses.
+    unsafe { libc::munmap(mapped, length) };
+    Ok(asked == 0 && resident & 1 == 1)
+}

@@ -1,0 +1,387 @@
+//! Finds the paths of files by their inode numbers, while they exist.
+//!
+//! The trace shows only inode numbers. At each wake-up the recorder asks the file system for the new ones
+//! (`open_by_handle_at`), which gives the path as long as the kernel has the name in its cache. That is cheap: no
+//! directory is searched, and nothing is read from a disk. A file that was deleted before the look-up has no path, unless a
+//! followed process opened it: then its path is known from the call ([`Files::opened`]).
+
+mod content;
+mod find;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fonio_core::{Content, Timestamp};
+use fonio_system::device;
+use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
+use fonio_tracefs::whose::FileKey;
+use rustc_hash::FxHashMap;
+
+use crate::capture::now;
+use crate::machine::Machine;
+use crate::threads::Threads;
+use content::{begins_as_sqlite, beside, content};
+use find::Roots;
+pub(crate) use find::subvolume;
+
+/// Largest number of known files.
+const KNOWN_MAX: usize = 100_000;
+/// Largest number of look-ups in one wake-up, and the time after which the rest waits for the next one. A look-up takes
+/// a few microseconds.
+const LOOKUPS_PER_WAKE: usize = 512;
+const TIME_PER_WAKE: Duration = Duration::from_millis(5);
+/// The time for looking up all files once more at the end, because some were renamed.
+const TIME_AT_END: Duration = Duration::from_millis(200);
+/// The most names, and the most deletions, that are kept for one inode number. A program that deletes a file and makes it
+/// again, such as SQLite with its journal, mostly gets the same inode number each time.
+const NAMES_MAX: usize = 16_384;
+/// The most names and deletions that are kept in all: 40 MB at 160 bytes each.
+const NAMES_IN_ALL: usize = 1 << 18;
+/// The most folders whose path is remembered.
+const FOLDERS_MAX: usize = 4096;
+
+/// The name of a file at an instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// When it was looked up.
+    pub at: Timestamp,
+    /// Its path in the recorder's mounts.
+    pub path: String,
+    /// The kind of data, as far as name and content show it.
+    pub content: Content,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Waits for a look-up.
+    is_due: bool,
+    /// The names, in order of time.
+    names: Vec<Named>,
+    /// When files with this number were deleted.
+    freed: Vec<Timestamp>,
+}
+
+/// The files seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    known: FxHashMap<Inode, Known>,
+    due: Vec<Inode>,
+    last: Option<Inode>,
+    /// The number of names and deletions.
+    count: usize,
+    /// The paths of folders in which files were opened.
+    folders: FxHashMap<Inode, PathBuf>,
+}
+
+/// A file that a process opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    /// When the call returned.
+    pub at: Timestamp,
+    pub inode: Inode,
+    /// The inode number of the folder; 0 if it is not known.
+    pub folder: u64,
+    /// The path that the process gave to the kernel.
+    pub path: Vec<u8>,
+}
+
+impl Files {
+    /// Notes the files in the records of this page, and in `threads` the threads that can have caused their I/O.
+    pub(crate) fn note(
+        &mut self,
+        layout: &PageLayout,
+        page: &[u8],
+        decoder: &FileDecoder,
+        threads: &mut Threads,
+    ) {
+        let Ok((_, mut cursor)) = layout.open(page) else { return };
+        while let Some(Ok(record)) = cursor.next(page) {
+            let Some(file) = decoder.decode(record.data) else { continue };
+            if is_cause(&file.event) && !file.in_interrupt {
+                threads.add_if_new(file.tid, Timestamp(record.time));
+            }
+            match file.event {
+                FileEvent::Cached { inode, .. }
+                | FileEvent::WriteBegan { inode }
+                | FileEvent::Writes { inode }
+                | FileEvent::SyncBegan { inode }
+                | FileEvent::DirectBegan { inode } => self.see(inode),
+                FileEvent::Freed { inode } => self.free(inode, Timestamp(record.time)),
+                FileEvent::Exited { tid, .. } => threads.ended(tid, Timestamp(record.time)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes a file, which is then looked up.
+    pub(crate) fn see(&mut self, inode: Inode) {
+        // Mostly it is the same file as before.
+        if self.last == Some(inode) {
+            return;
+        }
+        self.last = Some(inode);
+        if !self.known.contains_key(&inode) && self.known.len() >= KNOWN_MAX {
+            return;
+        }
+        let known = self.known.entry(inode).or_default();
+        let freed = known.freed.last();
+        let is_named = known.names.last().is_some_and(|named| freed.is_none_or(|freed| named.at > *freed));
+        if !known.is_due && !is_named {
+            known.is_due = true;
+            self.due.push(inode);
+        }
+    }
+
+    fn free(&mut self, inode: Inode, at: Timestamp) {
+        self.last = None;
+        let has_room = self.count < NAMES_IN_ALL;
+        let Some(known) = self.known.get_mut(&inode) else { return };
+        if known.freed.len() == NAMES_MAX || (!has_room && !known.freed.is_empty()) {
+            known.freed.remove(0);
+        } else if !has_room {
+            return;
+        } else {
+            self.count += 1;
+        }
+        let place = known.freed.partition_point(|freed| *freed <= at);
+        known.freed.insert(place, at);
+    }
+
+    /// Notes the names of files that followed processes opened. They may be deleted by now.
+    pub(crate) fn opened(&mut self, opened: &[Opened], machine: &Machine) {
+        let mut roots = Roots::new(machine);
+        for file in opened {
+            self.see(file.inode);
+            let Some(known) = self.known.get_mut(&file.inode) else { continue };
+            let freed = known.freed.partition_point(|freed| *freed <= file.at).checked_sub(1);
+            let freed = freed.map_or(Timestamp(0), |at| known.freed[at]);
+            let before = known.names.partition_point(|named| named.at <= file.at).checked_sub(1);
+            let is_named = before.is_some_and(|at| known.names[at].at > freed);
+            if is_named || known.names.len() >= NAMES_MAX || self.count >= NAMES_IN_ALL {
+                continue;
+            }
+            let Some(path) = path_of(file, &mut self.folders, &mut roots) else { continue };
+            // Of a file that exists, the look-up knows better: the path can be a link to it.
+            if let Ok(stat) = path.symlink_metadata()
+                && (stat.ino(), device::from_dev(stat.dev())) != (file.inode.number, file.inode.fs)
+            {
+                continue;
+            }
+            let path = path.to_string_lossy().into_owned();
+            let place = known.names.partition_point(|named| named.at <= file.at);
+            known.names.insert(place, Named { at: file.at, path, content: Content::Data });
+            self.count += 1;
+        }
+    }
+
+    /// Looks up some of the new files.
+    pub(crate) fn look_up(&mut self, machine: &Machine) {
+        if self.due.is_empty() {
+            return;
+        }
+        let mut roots = Roots::new(machine);
+        let began = Instant::now();
+        // The newest first: they are the most likely to exist still.
+        for _ in 0..LOOKUPS_PER_WAKE {
+            let Some(inode) = self.due.pop() else { break };
+            self.look_at(inode, &mut roots);
+            if began.elapsed() > TIME_PER_WAKE {
+                break;
+            }
+        }
+    }
+
+    /// Looks up the remaining files, and all others once more.
+    pub(crate) fn look_again(&mut self, machine: &Machine) {
+        let mut roots = Roots::new(machine);
+        let began = Instant::now();
+        let mut all: Vec<Inode> = std::mem::take(&mut self.due);
+        all.reverse();
+        let rest = self.known.iter().filter(|(_, known)| !known.is_due).map(|(inode, _)| *inode);
+        let mut rest: Vec<Inode> = rest.collect();
+        rest.sort_unstable();
+        all.extend(rest);
+        for inode in all {
+            self.look_at(inode, &mut roots);
+            if began.elapsed() > TIME_AT_END {
+                break;
+            }
+        }
+        self.look_beside();
+    }
+
+    /// Finds which of the files with the name of a journal or a WAL lie beside a database. A file that was named when it
+    /// was opened has no kind yet, and a new database begins as such only after its first transaction.
+    fn look_beside(&mut self) {
+        let mut databases: FxHashMap<PathBuf, bool> = FxHashMap::default();
+        let names = self.known.values_mut().flat_map(|known| &mut known.names);
+        for named in names.filter(|named| named.content == Content::Data) {
+            let Some((database, content)) = beside(Path::new(&named.path)) else { continue };
+            let is_database = match databases.get(database) {
+                Some(known) => *known,
+                None => {
+                    let is_database = begins_as_sqlite(database).unwrap_or(false);
+                    databases.insert(database.to_owned(), is_database);
+                    is_database
+                }
+            };
+            if is_database {
+                named.content = content;
+            }
+        }
+    }
+
+    fn look_at(&mut self, inode: Inode, roots: &mut Roots<'_>) {
+        let Some(known) = self.known.get_mut(&inode) else { return };
+        known.is_due = false;
+        let Some((path, file)) = roots.find(inode) else { return };
+        let content = content(&path, &file);
+        let path = path.to_string_lossy().into_owned();
+        let is_same = known.names.last().is_some_and(|named| {
+            let freed_since = known.freed.last().is_some_and(|freed| *freed > named.at);
+            named.path == path && named.content == content && !freed_since
+        });
+        if !is_same && known.names.len() < NAMES_MAX && self.count < NAMES_IN_ALL {
+            known.names.push(Named { at: now(), path, content });
+            self.count += 1;
+        }
+    }
+
+    /// When a file with this number was deleted last before `at`; 0 if that was not seen.
+    pub(crate) fn freed_before(&self, inode: Inode, at: Timestamp) -> Timestamp {
+        let freed = self.known.get(&inode).map_or(&[][..], |known| &known.freed);
+        let before = freed.partition_point(|freed| *freed <= at).checked_sub(1);
+        before.map(|before| freed[before]).unwrap_or_default()
+    }
+
+    /// The names of a file, in order of time.
+    pub(crate) fn names(&self, file: &FileKey) -> &[Named] {
+        let Some(known) = self.known.get(&file.inode) else { return &[] };
+        let until = known.freed.get(known.freed.partition_point(|freed| *freed <= file.after));
+        let first = known.names.partition_point(|named| named.at <= file.after);
+        let last = known.names.partition_point(|named| until.is_none_or(|until| named.at <= *until));
+        &known.names[first..last.max(first)]
+    }
+}
+
+/// The path of an opened file in the recorder's mounts: that of its folder, with the last name of the path that the process
+/// gave. Without the folder, an absolute path is the best guess; it is wrong for a process that sees other mounts.
+fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
+    let path = Path::new(OsStr::from_bytes(&file.path));
+    let name = path.file_name()?;
+    let folder = Inode { fs: file.inode.fs, number: file.folder };
+    if let Some(folder) = folders.get(&folder) {
+        return Some(folder.join(name));
+    }
+    if let Some((found, _)) = (file.folder != 0).then(|| roots.find(folder)).flatten() {
+        if folders.len() >= FOLDERS_MAX {
+            folders.clear();
+        }
+        let path = found.join(name);
+        folders.insert(folder, found);
+        return Some(path);
+    }
+    path.is_absolute().then(|| path.to_owned())
+}
+
+/// Whether the thread of this event can be the cause of I/O that another thread carries out.
+pub(crate) fn is_cause(event: &FileEvent<'_>) -> bool {
+    matches!(
+        event,
+        FileEvent::Dirtied { .. }
+            | FileEvent::Changed { .. }
+            | FileEvent::SyncBegan { .. }
+            | FileEvent::DirectBegan { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use fonio_testing::{Need, has, skip};
+
+    use super::*;
+
+    fn inode_of(path: &Path) -> Inode {
+        let metadata = path.metadata().unwrap();
+        Inode { fs: device::from_dev(metadata.dev()), number: metadata.ino() }
+    }
+
+    #[test]
+    fn a_file_has_its_path_and_its_kind() {
+        if !has(&[Need::Root]) {
+            return;
+        }
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let machine = Machine::here();
+        if Roots::new(&machine).find(inode_of(dir.path())).is_none() {
+            return skip(Need::Root, "the file system of this folder does not find files by their numbers");
+        }
+        let database = dir.path().join("notes.db");
+        for (name, head, expected) in [
+            ("notes.db", SQLITE_HEADER.as_slice(), Content::SqliteDb),
+            ("notes.db-wal", b"\x37\x7f\x06\x82", Content::SqliteWal),
+            ("notes.db-journal", b"\xd9\xd5\x05\xf9", Content::SqliteJournal),
+            ("other-wal", b"text", Content::Data),
+        ] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, head).unwrap();
+            let mut files = Files::default();
+            let inode = inode_of(&path);
+            files.see(inode);
+            files.look_up(&machine);
+            let key = FileKey { inode, after: Timestamp(0) };
+            let [named] = files.names(&key) else { panic!("{name} was not found") };
+            assert_eq!((Path::new(&named.path), named.content), (path.as_path(), expected));
+            // A renamed file gets a second name.
+            let renamed = dir.path().join("renamed");
+            std::fs::rename(&path, &renamed).unwrap();
+            files.look_again(&machine);
+            let names: Vec<&Path> = files.names(&key).iter().map(|named| Path::new(&named.path)).collect();
+            assert_eq!(names, [path.as_path(), renamed.as_path()]);
+            std::fs::rename(&renamed, &path).unwrap();
+            assert!(database.exists());
+        }
+    }
+
+    #[test]
+    fn a_later_file_with_the_same_number_has_its_own_names() {
+        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
+        let named =
+            |at, path: &str| Named { at: Timestamp(at), path: path.to_owned(), content: Content::Data };
+        let mut files = Files::default();
+        files.see(inode);
+        files.known.get_mut(&inode).unwrap().names = vec![named(10, "a"), named(30, "b"), named(50, "c")];
+        files.free(inode, Timestamp(20));
+        files.free(inode, Timestamp(25));
+        files.free(inode, Timestamp(60));
+        let names = |after| {
+            let key = FileKey { inode, after: Timestamp(after) };
+            files.names(&key).iter().map(|named| named.path.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            (names(0), names(20), names(25), names(60)),
+            ("a".into(), "".into(), "b c".into(), "".into())
+        );
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut files = Files::default();
+        for number in 0..KNOWN_MAX as u64 + 10 {
+            files.see(Inode { fs: fonio_core::DeviceId::new(8, 1), number });
+        }
+        assert_eq!(files.known.len(), KNOWN_MAX);
+        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 1 };
+        (0..NAMES_MAX as u64 + 10).for_each(|at| files.free(inode, Timestamp(at)));
+        assert_eq!((files.known[&inode].freed.len(), files.count), (NAMES_MAX, NAMES_MAX));
+        files.count = NAMES_IN_ALL;
+        let other = Inode { number: 2, ..inode };
+        files.free(other, Timestamp(5));
+        assert!(files.known[&other].freed.is_empty());
+    }
+}

@@ -55,6 +55,7 @@ pub mod size_latency;
 pub mod sizes;
 pub mod slices;
 pub mod spatial;
+pub mod sqlite;
 pub mod statistics;
 mod steps;
 mod tally;

@@ -77,9 +77,10 @@ struct fdtable {
 struct files_struct {
 	struct fdtable *fdt;
 } KERNEL;
+// `atomic_t`, which has no name that could be adapted.
 struct atomic {
 	s32 counter;
-} KERNEL;
+};
 struct signal_struct {
 	struct atomic live;
 } KERNEL;

@@ -3,7 +3,7 @@
 use std::io;
 
 use fonio_core::{
-    BlockedCount, DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp,
+    BlockedCount, Call, DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp,
     Wait, ignore_rows,
 };
 use rustc_hash::FxHashMap;
@@ -34,6 +34,7 @@ use crate::size_latency::{ServiceTally, SizeLatency};
 use crate::sizes::{SizeTally, Sizes};
 use crate::slices::{SliceTally, Slices};
 use crate::spatial::{Maps, Spatial};
+use crate::sqlite::{Sqlite, SqliteTally};
 use crate::threads::Threads;
 use crate::totals::{self, Totals};
 use crate::validity::{Validity, ValidityTally};
@@ -131,6 +132,9 @@ pub struct Analysis {
     /// Requests by file and kind of data, if the recording shows these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Files>,
+    /// The transactions of SQLite databases, if the recording has file-system calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sqlite: Option<Sqlite>,
     /// The rest of the machine.
     pub machine: Machine,
     /// Changes over time.
@@ -215,6 +219,7 @@ pub struct Analyser {
     interference: InterferenceTally,
     processes: ProcessTally,
     files: FileTally,
+    sqlite: SqliteTally,
     launch: LaunchTally,
     /// First and last instant of the workload's phases.
     phases: Option<(u64, u64)>,
@@ -254,6 +259,7 @@ impl Analyser {
             interference: InterferenceTally::default(),
             processes: ProcessTally::default(),
             files: FileTally::default(),
+            sqlite: SqliteTally::default(),
             launch: LaunchTally::default(),
             phases: None,
             machine: MachineTally::default(),
@@ -281,13 +287,16 @@ impl Analyser {
         let phases = self.phases.map(|(from, until)| until - from);
         let worked = launch.as_ref().map(|launch| launch.duration_ns).or(phases);
         let run_time_ns = if self.options.filter.is_some() { None } else { run_time(meta, &span, worked) };
+        let validity = self.validity.finish(meta, &span, lost, &latency);
+        let is_filtered = self.options.filter.as_ref().is_some_and(FilterOptions::is_partial);
         let mut analysis = Analysis {
             analysis_version: ANALYSIS_VERSION,
             verdict: String::new(),
             verdict_id: String::new(),
             verdict_severity: Severity::Note,
             findings: Vec::new(),
-            validity: self.validity.finish(meta, &span, lost, &latency),
+            sqlite: self.sqlite.finish(meta, validity.has_loss(), is_filtered),
+            validity,
             run_time_ns,
             has_command: meta.command.is_some(),
             launch,
@@ -430,6 +439,7 @@ fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
 impl RowSink for Analyser {
     fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
         self.validity.diagnostic(row);
+        self.sqlite.diagnostic(row);
         Ok(())
     }
     fn began(&mut self, at: Timestamp) -> io::Result<()> {
@@ -460,6 +470,7 @@ impl RowSink for Analyser {
         self.response.add(&seen, row.flags_known.contains(Flags::READAHEAD));
         self.processes.add(&seen);
         self.add_to_file(row, &seen);
+        self.sqlite.request(row);
         self.maps.add(&seen);
         self.points.add(&seen);
         self.outstanding.add(&seen);
@@ -479,6 +490,7 @@ impl RowSink for Analyser {
 
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         self.launch.wait(row);
+        self.sqlite.wait(row);
         let began = match &self.options.filter {
             Some(filter) => filter.range(self.began.unwrap_or(0)).0,
             None => self.began.unwrap_or(0),
@@ -488,6 +500,7 @@ impl RowSink for Analyser {
     }
 
     fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
+        self.sqlite.blocked_count(row);
         self.blocked.short(row, &mut self.threads);
         Ok(())
     }
@@ -508,10 +521,16 @@ impl RowSink for Analyser {
 
     fn file(&mut self, row: &File) -> io::Result<()> {
         self.files.name(row);
+        self.sqlite.file(row);
         Ok(())
     }
 
-    ignore_rows!(bio, link, call, settled);
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        self.sqlite.call(row);
+        Ok(())
+    }
+
+    ignore_rows!(bio, link, settled);
 
     fn wants_bios(&self) -> bool {
         false

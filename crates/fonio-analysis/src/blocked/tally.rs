@@ -107,7 +107,7 @@ impl Kept {
 }
 
 /// Whether a wait was for storage. The kernel does not count waits for a commit of the journal as I/O.
-fn is_for_storage(reason: WaitReason, operation: BlockedIn) -> bool {
+pub(crate) fn is_for_storage(reason: WaitReason, operation: BlockedIn) -> bool {
     use BlockedIn::{DirtyLimit, Fsync, Journal};
     reason == WaitReason::Storage || matches!(operation, Fsync | DirtyLimit | Journal)
 }

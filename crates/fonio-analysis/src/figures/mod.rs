@@ -5,6 +5,7 @@
 
 mod blocked;
 mod label;
+mod sqlite;
 
 use std::collections::BTreeMap;
 
@@ -139,6 +140,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
     of_places(&mut facts, analysis);
     of_waiting(&mut facts, analysis);
     of_files(&mut facts, analysis);
+    sqlite::put(&mut facts, analysis);
     of_machine(&mut facts, analysis);
     of_parts(&mut facts, analysis);
     facts
@@ -475,7 +477,7 @@ pub(crate) mod tests {
 The names that `--budget` takes. `fonio report RECORDING --figures` prints them with their values. A figure that the
 recording does not show is *unknown*.
 
-- `NAME` is the name of a process, device, thermal zone or network interface.
+- `NAME` is the name of a process, device, thermal zone or network interface, or the path of a database.
 - `STATISTIC` is `count`, `mean`, `min`, `p50` (median), `p80`, `p90`, `p95`, `p99`, `p999` (99.9th percentile), `p9999`,
   `max`, `sum` or `p999_over_p50`. The unit is that of the values; `count` is a number, `p999_over_p50` a ratio.
 - \"Better\" is the direction that `fonio compare` calls an improvement.

@@ -63,7 +63,7 @@ impl Unavailable {
     }
 
     /// An error of reading or writing a map.
-    pub(super) fn from_map(error: &MapError) -> Unavailable {
+    pub(crate) fn from_map(error: &MapError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("reached", error))
     }
 }

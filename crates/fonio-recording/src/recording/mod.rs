@@ -90,8 +90,8 @@ impl Recording {
         rows.unwrap_or(0)
     }
 
-    /// Gives the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples, waits, blocked
-    /// counts, calls; then requests and bios interleaved by time (a bio before a request of the same instant), with `settled`
+    /// Gives the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples, calls, waits,
+    /// blocked counts; then requests and bios interleaved by time (a bio before a request of the same instant), with `settled`
     /// marks; then links; then diagnostics. Bios and links are left out if the sink does not want them.
     ///
     /// Memory is bounded for a recording of any size.
@@ -108,11 +108,12 @@ impl Recording {
         each(self.files.as_ref().filter(|_| wanted(Table::Files)), |row| sink.file(row))?;
         each(self.marks.as_ref().filter(|_| wanted(Table::Marks)), |row| sink.mark(row))?;
         each(self.samples.as_ref().filter(|_| wanted(Table::Samples)), |row| sink.sample(row))?;
-        // Before the requests, so that a sink can count the requests that were outstanding during a wait or a call.
+        // Before waits and requests, so that a sink can find the call to which they belong.
+        each(self.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
+        // Before the requests, so that a sink can count the requests that were outstanding during a wait.
         each(self.waits.as_ref().filter(|_| wanted(Table::Waits)), |row| sink.wait(row))?;
         let counts = self.blocked_counts.as_ref().filter(|_| wanted(Table::BlockedCounts));
         each(counts, |row| sink.blocked_count(row))?;
-        each(self.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
         interleaved(
             self.requests.as_ref().filter(|_| wanted(Table::Requests)),
             self.bios.as_ref().filter(|_| bios && wanted(Table::Bios)),

@@ -17,6 +17,7 @@ mod processes;
 mod queueing;
 mod sizes;
 mod slowest;
+mod sqlite;
 mod terms;
 mod trust;
 mod when;
@@ -33,13 +34,14 @@ pub fn document(analysis: &Analysis, meta: &Meta) -> Document {
     let about = About { analysis, meta };
     // In the order in which people ask. A question that the recording cannot answer is omitted, and `trust` gives the
     // reason.
-    let questions: [fn(&About<'_>) -> Option<Section>; 16] = [
+    let questions: [fn(&About<'_>) -> Option<Section>; 17] = [
         launch::section,
         blocked::section,
         io_share::section,
         latency::section,
         processes::section,
         files::section,
+        sqlite::section,
         when::section,
         slowest::section,
         interference::section,

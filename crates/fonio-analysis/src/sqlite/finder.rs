@@ -1,0 +1,206 @@
+//! Finds the transactions of one database in the calls on its files.
+//!
+//! A commit is visible whatever `synchronous` says: the journal is deleted (DELETE), truncated to nothing (TRUNCATE) or its
+//! header is overwritten with zeros (PERSIST), or a frame with the size of the database is written to the WAL. A rollback
+//! ends a rollback journal in the same way, but then the database was not written, or the journal was read back into it;
+//! in a WAL, the next transaction overwrites the frames. SQLite's locks allow one writer at a time, so the calls of all
+//! threads and processes together are the story of one database.
+//!
+//! With `journal_mode=OFF` or `MEMORY`, nothing but writes to the database is visible. They are counted, and cannot be
+//! told apart by transactions.
+
+use fonio_core::SqliteWrite;
+
+/// A file of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Role {
+    Database,
+    Journal,
+    Wal,
+    /// The index of the WAL, which processes share.
+    Shm,
+    /// SQLite syncs the folder after it has made a journal.
+    Folder,
+}
+
+/// What a call did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Read,
+    Write(Option<SqliteWrite>),
+    Sync,
+    /// With the new length.
+    Truncate(u64),
+    Delete,
+    Other,
+}
+
+/// A call on a file of the database that succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub role: Role,
+    pub act: Act,
+    pub offset: u64,
+    /// The bytes read or written.
+    pub bytes: u64,
+    pub entered: u64,
+}
+
+/// The journal with which a transaction was committed: the mode that it was in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Mode {
+    Delete,
+    Truncate,
+    Persist,
+    Wal,
+}
+
+impl Mode {
+    pub(super) const ALL: [Mode; 4] = [Mode::Delete, Mode::Truncate, Mode::Persist, Mode::Wal];
+
+    /// Its name in `PRAGMA journal_mode`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Mode::Delete => "delete",
+            Mode::Truncate => "truncate",
+            Mode::Persist => "persist",
+            Mode::Wal => "wal",
+        }
+    }
+}
+
+/// What a step means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A transaction begins to write. One that was open is rolled back.
+    Begin,
+    Commit(Mode),
+    Rollback,
+    /// Pages of the WAL begin to be written into the database.
+    Checkpoint,
+    /// The database was written without a journal.
+    Unjournaled,
+}
+
+/// The smallest read of a journal that is one of its pages. Headers and numbers are read in smaller parts.
+const PAGE_BYTES_MIN: u64 = 512;
+
+/// Follows the calls on one database.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Finder {
+    /// A transaction has written to its journal or WAL, and has not ended.
+    is_open: bool,
+    is_wal: bool,
+    in_checkpoint: bool,
+    /// Of the open transaction: the database was written; pages of the journal were read since the journal was written.
+    has_written: bool,
+    has_read_journal: bool,
+    /// The places of the last frame of the open transaction, and of the last frame that was committed.
+    last_frame: Option<u64>,
+    last_commit: Option<u64>,
+}
+
+impl Finder {
+    /// Takes a step; gives what it means, in order.
+    pub(super) fn step(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
+        match step.role {
+            Role::Journal => self.journal(step, give),
+            Role::Wal => self.wal(step, give),
+            Role::Database => self.database(step, give),
+            Role::Shm | Role::Folder => {}
+        }
+    }
+
+    fn begin(&mut self, give: &mut dyn FnMut(Event)) {
+        *self = Finder {
+            is_open: true,
+            in_checkpoint: false,
+            has_written: false,
+            has_read_journal: false,
+            last_frame: None,
+            ..*self
+        };
+        give(Event::Begin);
+    }
+
+    fn journal(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
+        match step.act {
+            Act::Write(Some(SqliteWrite::JournalEnd)) => self.end_journal(Mode::Persist, give),
+            Act::Write(_) => {
+                if !self.is_open || self.is_wal {
+                    (self.is_wal, self.last_commit) = (false, None);
+                    self.begin(give);
+                }
+                self.has_read_journal = false;
+            }
+            Act::Read => self.has_read_journal |= step.bytes >= PAGE_BYTES_MIN,
+            Act::Truncate(0) => self.end_journal(Mode::Truncate, give),
+            Act::Delete => self.end_journal(Mode::Delete, give),
+            Act::Sync | Act::Truncate(_) | Act::Other => {}
+        }
+    }
+
+    fn end_journal(&mut self, mode: Mode, give: &mut dyn FnMut(Event)) {
+        // A journal that is deleted when its mode changes, or with the connection, has ended before.
+        if !std::mem::take(&mut self.is_open) || self.is_wal {
+            return;
+        }
+        let is_commit = self.has_written && !self.has_read_journal;
+        give(if is_commit { Event::Commit(mode) } else { Event::Rollback });
+    }
+
+    fn database(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
+        if !matches!(step.act, Act::Write(_)) {
+            return;
+        }
+        if self.is_wal {
+            if !std::mem::replace(&mut self.in_checkpoint, true) {
+                give(Event::Checkpoint);
+            }
+        } else if self.is_open {
+            self.has_written = true;
+        } else {
+            give(Event::Unjournaled);
+        }
+    }
+
+    fn wal(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
+        match step.act {
+            Act::Write(Some(SqliteWrite::WalHeader)) => {
+                // Frames are written from the beginning again.
+                self.last_commit = None;
+                self.is_wal = true;
+                self.begin(give);
+            }
+            Act::Write(Some(SqliteWrite::WalFrame)) => self.frame(step.offset, false, give),
+            Act::Write(Some(SqliteWrite::WalCommit)) => self.frame(step.offset, true, give),
+            // The page of a frame follows its header.
+            Act::Write(_) => self.is_wal = true,
+            Act::Read => self.is_wal = true,
+            // The last connection deletes the WAL, after a checkpoint.
+            Act::Delete => *self = Finder::default(),
+            Act::Sync | Act::Truncate(_) | Act::Other => {}
+        }
+    }
+
+    fn frame(&mut self, offset: u64, is_commit: bool, give: &mut dyn FnMut(Event)) {
+        self.is_wal = true;
+        // At the end of a transaction, SQLite can write the headers of its frames once more, with new checksums.
+        if !self.is_open && self.last_commit.is_some_and(|last| offset <= last) {
+            return;
+        }
+        // The header of the WAL begins a transaction, too; its first frame follows.
+        let is_back = self.last_frame.is_some_and(|last| offset <= last);
+        if !self.is_open || is_back {
+            if is_back && self.is_open {
+                give(Event::Rollback);
+            }
+            self.begin(give);
+        }
+        self.last_frame = Some(offset);
+        if is_commit {
+            (self.is_open, self.last_commit) = (false, Some(offset));
+            give(Event::Commit(Mode::Wal));
+        }
+    }
+}

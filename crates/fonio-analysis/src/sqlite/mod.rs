@@ -1,0 +1,293 @@
+//! What does a transaction of an SQLite database cost?
+//!
+//! Transactions are found in the calls of the recording ([`finder`]); the application is not changed for it. Each request
+//! is given to the database whose file it carries. Requests of the file system's journal and metadata, and flushes, carry
+//! no file; they belong to the database on which the thread that caused them was working ([`spans`]). The time of a
+//! request tells to which transaction it belongs ([`slots`]).
+
+mod finder;
+mod names;
+mod receipt;
+mod slots;
+mod spans;
+#[cfg(test)]
+mod tests;
+
+use fonio_core::meta::{LOST_CALLS, SHOWS_BLOCKED, SHOWS_CALLS};
+use fonio_core::{BlockedCount, Call, Content, Diagnostic, File, Meta, Op, Request, Wait};
+use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::blocked::is_for_storage;
+use finder::{Act, Finder, Mode, Role, Step};
+use names::Databases;
+pub use receipt::{Amplification, MeanCost, Receipt, UsualCost};
+use receipt::Sums;
+use slots::{Bytes, Cost, Outcome, Slots};
+use spans::Spans;
+
+/// The transactions of SQLite databases. Present if the recording has file-system calls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sqlite {
+    /// The databases that were written; most transactions first.
+    pub databases: Vec<Database>,
+    /// Databases beyond the cap of 256, which are not listed; `all` has them.
+    pub databases_beyond_cap: u64,
+    /// All databases together.
+    pub all: Receipt,
+    /// File-system calls that are known to be lost. Each can hide a transaction.
+    pub calls_lost: u64,
+    /// Whether no calls and no block events were lost, and no filter left any out. Otherwise, figures are unknown.
+    pub is_complete: bool,
+}
+
+/// A database.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Database {
+    /// Its path.
+    pub path: String,
+    /// Transactions by `journal_mode`, as far as calls show it.
+    pub modes: Vec<ModeCount>,
+    /// What its transactions cost.
+    pub receipt: Receipt,
+    /// How many times pages of the WAL were written back into the database.
+    pub checkpoints: u64,
+    /// Writes to the database without a journal (`journal_mode` OFF or MEMORY). Their transactions cannot be counted.
+    pub unjournaled_writes: u64,
+    /// Whether requests to the device of the database were recorded.
+    pub is_on_recorded_device: bool,
+    /// Whether transactions beyond the cap of 262,144 in all were left out.
+    pub is_cut: bool,
+}
+
+/// Transactions in one mode.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ModeCount {
+    /// The name in `PRAGMA journal_mode`: `delete`, `truncate`, `persist` or `wal`.
+    pub mode: String,
+    /// Committed transactions.
+    pub transactions: u64,
+}
+
+/// The most transactions of all databases: 27 MB at 104 bytes each.
+const SLOTS_MAX: usize = 1 << 18;
+/// The most databases in the table.
+const LISTED_MAX: usize = 256;
+
+/// Takes the rows of calls, waits and requests.
+#[derive(Debug, Default)]
+pub(crate) struct SqliteTally {
+    has_calls: bool,
+    databases: Databases,
+    states: Vec<State>,
+    spans: Spans,
+    slots_count: usize,
+    calls_lost: u64,
+    /// Time for which each thread was blocked in waits without rows.
+    counted: FxHashMap<u32, u64>,
+}
+
+/// The most threads whose counted waits are kept.
+const THREADS_MAX: usize = 1 << 16;
+
+/// The state of a database.
+#[derive(Debug, Default)]
+struct State {
+    finder: Finder,
+    slots: Slots,
+}
+
+impl SqliteTally {
+    pub(crate) fn file(&mut self, row: &File) {
+        self.databases.file(row);
+    }
+
+    pub(crate) fn diagnostic(&mut self, row: &Diagnostic) {
+        if row.code == LOST_CALLS {
+            self.calls_lost += row.count;
+        }
+    }
+
+    /// Takes a call; files come before calls, and calls in the order of their beginnings.
+    pub(crate) fn call(&mut self, row: &Call) {
+        self.has_calls = true;
+        // A call that failed changed nothing; one that has not ended has no effect that could be seen.
+        let (Some(result), Some(exited)) = (row.result, row.exited) else { return };
+        if result < 0 {
+            return;
+        }
+        let (entered, act) = (row.entered.0, act(row, result));
+        let file = row.file_id;
+        if let (Some(file), Some(_)) = (file, row.sqlite_write) {
+            self.databases.is_of_sqlite(file);
+        }
+        let of = file.and_then(|file| self.databases.of(file));
+        let of_folder = || {
+            let database = self.spans.last(row.tid).filter(|_| act == Act::Sync)?;
+            self.databases.is_folder(file?, database).then_some((database, Role::Folder))
+        };
+        let Some((database, role)) = of.or_else(of_folder) else {
+            if act == Act::Sync {
+                self.spans.add(row.tid, entered, exited.0, None);
+            }
+            return;
+        };
+        self.spans.add(row.tid, entered, exited.0, Some(database));
+        let state = crate::seen::at(&mut self.states, database);
+        let bytes = u64::try_from(result).unwrap_or(0);
+        let step = Step { role, act, offset: row.offset.map_or(0, |at| at), bytes, entered };
+        let (slots, count) = (&mut state.slots, &mut self.slots_count);
+        state.finder.step(&step, &mut |event| {
+            *count += usize::from(slots.event(event, entered, *count < SLOTS_MAX));
+        });
+        let Some(cost) = slots.at(entered) else { return };
+        match act {
+            Act::Sync => {
+                cost.syncs += 1;
+                cost.sync_ns += exited.0.saturating_sub(entered);
+            }
+            Act::Write(_) => cost.written = cost.written.saturating_add(bytes),
+            _ => {}
+        }
+    }
+
+    /// Takes a wait, after all calls.
+    pub(crate) fn wait(&mut self, row: &Wait) {
+        let (Some(ended), Some(operation)) = (row.ended, row.blocked_in) else { return };
+        if !is_for_storage(row.reason, operation) {
+            return;
+        }
+        if let Some(cost) = self.cost_at(row.tid, row.began.0) {
+            cost.blocked_ns = cost.blocked_ns.saturating_add(ended.0.saturating_sub(row.began.0));
+        }
+    }
+
+    /// Takes a count of short waits, after all calls.
+    pub(crate) fn blocked_count(&mut self, row: &BlockedCount) {
+        if is_for_storage(row.reason, row.blocked_in)
+            && (self.counted.len() < THREADS_MAX || self.counted.contains_key(&row.tid))
+        {
+            let sum = self.counted.entry(row.tid).or_default();
+            *sum = sum.saturating_add(row.total.0);
+        }
+    }
+
+    fn cost_at(&mut self, tid: u32, time: u64) -> Option<&mut Cost> {
+        let database = self.spans.at(tid, time)?;
+        self.states.get_mut(database)?.slots.at(time)
+    }
+
+    /// Takes a request, after all calls.
+    #[inline]
+    pub(crate) fn request(&mut self, row: &Request) {
+        if !self.has_calls || !matches!(row.op, Op::Write | Op::WriteZeroes | Op::ZoneAppend | Op::Flush) {
+            return;
+        }
+        let time = row.queued.unwrap_or(row.order_time()).0;
+        let of_file = row.file_id.and_then(|file| self.databases.of(file));
+        let of = match (of_file, row.file_id) {
+            (Some((database, role)), _) => Some((database, bytes_of(row.content, Some(role)))),
+            // The data of another file. A flush can be that of the database's folder.
+            (None, Some(file)) if row.op != Op::Flush && self.databases.has_path(file) => None,
+            (None, _) => {
+                let cause = row.cause_tid.or(row.tid);
+                let database = cause.and_then(|tid| self.spans.at(tid, time));
+                database.map(|database| (database, bytes_of(row.content, None)))
+            }
+        };
+        let Some((database, kind)) = of else { return };
+        let Some(cost) = self.states.get_mut(database).and_then(|state| state.slots.at(time)) else { return };
+        if row.op == Op::Flush {
+            cost.flushes += 1;
+        } else {
+            cost.writes += 1;
+            let sum = &mut cost.bytes[kind as usize];
+            *sum = sum.saturating_add(row.bytes.0);
+        }
+    }
+
+    /// `None` if the recording has no calls. `has_loss` is whether block events were lost, `is_filtered` whether a filter left
+    /// some out.
+    pub(crate) fn finish(self, meta: &Meta, has_loss: bool, is_filtered: bool) -> Option<Sqlite> {
+        let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
+        if !self.has_calls && !shows(SHOWS_CALLS) {
+            return None;
+        }
+        let has_blocked = shows(SHOWS_BLOCKED);
+        let mut sums: Vec<Sums> = Vec::new();
+        for state in &self.states {
+            let mut sum = Sums::default();
+            state.slots.slots.iter().for_each(|slot| sum.slot(slot));
+            sums.push(sum);
+        }
+        for (tid, ns) in &self.counted {
+            if let Some(sum) = self.spans.only(*tid).and_then(|database| sums.get_mut(database)) {
+                sum.counted_blocked(*ns);
+            }
+        }
+        let mut all = Sums::default();
+        sums.iter().for_each(|sum| all.absorb(sum));
+        let is_cut = self.states.iter().any(|state| state.slots.full_at.is_some());
+        let has_gaps = self.calls_lost > 0 || self.spans.beyond > 0 || self.databases.beyond > 0 || is_cut;
+        let every = sums.iter().all(Sums::is_on_recorded_device);
+        let mut databases: Vec<Database> = (self.states.iter().zip(&sums).zip(&self.databases.paths))
+            .filter(|((state, _), _)| !state.slots.slots.is_empty() || state.slots.unjournaled > 0)
+            .map(|((state, sum), path)| {
+                let is_on_recorded_device = sum.is_on_recorded_device();
+                Database {
+                    path: path.clone(),
+                    modes: modes(&state.slots),
+                    receipt: sum.receipt(has_blocked, is_on_recorded_device),
+                    checkpoints: state.slots.checkpoints,
+                    unjournaled_writes: state.slots.unjournaled,
+                    is_on_recorded_device,
+                    is_cut: state.slots.full_at.is_some(),
+                }
+            })
+            .collect();
+        databases.sort_by(|a, b| {
+            let key = |database: &Database| (database.receipt.transactions, database.unjournaled_writes);
+            key(b).cmp(&key(a)).then_with(|| a.path.cmp(&b.path))
+        });
+        let databases_beyond_cap = databases.len().saturating_sub(LISTED_MAX) as u64;
+        databases.truncate(LISTED_MAX);
+        Some(Sqlite {
+            databases,
+            databases_beyond_cap,
+            all: all.receipt(has_blocked, every),
+            calls_lost: self.calls_lost,
+            is_complete: !has_gaps && !has_loss && !is_filtered,
+        })
+    }
+}
+
+fn modes(slots: &Slots) -> Vec<ModeCount> {
+    let count = |mode: Mode| {
+        let commits = slots.slots.iter().filter(|slot| slot.outcome == Outcome::Commit(mode));
+        ModeCount { mode: mode.name().to_owned(), transactions: commits.count() as u64 }
+    };
+    Mode::ALL.into_iter().map(count).filter(|count| count.transactions > 0).collect()
+}
+
+/// What a call did that returned `result`.
+fn act(row: &Call, result: i64) -> Act {
+    match row.name.as_str() {
+        "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" if result > 0 => Act::Write(row.sqlite_write),
+        "read" | "pread64" | "readv" | "preadv" | "preadv2" if result > 0 => Act::Read,
+        "fsync" | "fdatasync" | "sync_file_range" | "msync" | "sync" | "syncfs" => Act::Sync,
+        "ftruncate" | "truncate" => row.offset.map_or(Act::Other, Act::Truncate),
+        "unlink" | "unlinkat" => Act::Delete,
+        _ => Act::Other,
+    }
+}
+
+fn bytes_of(content: Content, role: Option<Role>) -> Bytes {
+    match (content, role) {
+        (Content::FsJournal, _) => Bytes::FsJournal,
+        (Content::FsMetadata, _) => Bytes::FsMetadata,
+        (_, Some(Role::Database)) => Bytes::Database,
+        (_, Some(Role::Journal | Role::Wal | Role::Shm)) => Bytes::Journal,
+        (_, Some(Role::Folder) | None) => Bytes::Other,
+    }
+}

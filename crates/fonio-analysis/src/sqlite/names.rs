@@ -1,0 +1,108 @@
+//! Which files belong to which database.
+//!
+//! The recorder tells databases, journals and WALs by their names and first bytes. The index of a WAL (`-shm`) is told by
+//! its name here, and so is a file with one of these names whose database was not readable: a call shows that SQLite
+//! wrote it.
+
+use fonio_core::{Content, File};
+use rustc_hash::FxHashMap;
+
+use super::finder::Role;
+
+/// The most databases.
+const DATABASES_MAX: usize = 4096;
+/// The most files.
+const FILES_MAX: usize = 1 << 20;
+
+/// The suffixes of the files beside a database.
+const BESIDE: [(&str, Role); 3] = [("-journal", Role::Journal), ("-wal", Role::Wal), ("-shm", Role::Shm)];
+
+/// The databases, and their files.
+#[derive(Debug, Default)]
+pub(super) struct Databases {
+    /// The path of each database.
+    pub(super) paths: Vec<String>,
+    numbers: FxHashMap<String, usize>,
+    /// The path of each file, by its number in the recording.
+    files: FxHashMap<u32, String>,
+    /// The database of each file, as far as it was looked up.
+    known: FxHashMap<u32, Option<(usize, Role)>>,
+    /// Databases that have no place.
+    pub(super) beyond: u64,
+}
+
+impl Databases {
+    /// Takes the name of a file; a later one is ignored, since SQLite does not follow a file that is renamed.
+    pub(super) fn file(&mut self, row: &File) {
+        let Some(path) = &row.path else { return };
+        if self.files.len() < FILES_MAX {
+            self.files.entry(row.file_id).or_insert_with(|| path.clone());
+        }
+        let database = match row.content {
+            Content::SqliteDb => Some(path.as_str()),
+            Content::SqliteJournal => path.strip_suffix("-journal"),
+            Content::SqliteWal => path.strip_suffix("-wal"),
+            _ => None,
+        };
+        if let Some(database) = database {
+            self.number(database);
+        }
+    }
+
+    fn number(&mut self, path: &str) -> Option<usize> {
+        if let Some(number) = self.numbers.get(path) {
+            return Some(*number);
+        }
+        if self.paths.len() >= DATABASES_MAX {
+            self.beyond += 1;
+            return None;
+        }
+        // Files that belonged to no database can belong to this one.
+        self.known.clear();
+        self.paths.push(path.to_owned());
+        self.numbers.insert(path.to_owned(), self.paths.len() - 1);
+        Some(self.paths.len() - 1)
+    }
+
+    /// Notes that SQLite wrote this file.
+    pub(super) fn is_of_sqlite(&mut self, file: u32) {
+        if self.of(file).is_some() {
+            return;
+        }
+        let path = self.files.get(&file).cloned().unwrap_or_default();
+        if let Some((database, _)) = beside(&path) {
+            self.number(database);
+        }
+    }
+
+    /// The database of a file, and what the file is for it.
+    pub(super) fn of(&mut self, file: u32) -> Option<(usize, Role)> {
+        if let Some(known) = self.known.get(&file) {
+            return *known;
+        }
+        let path = self.files.get(&file)?;
+        let own = self.numbers.get(path.as_str()).map(|number| (*number, Role::Database));
+        let of = own.or_else(|| {
+            let (database, role) = beside(path)?;
+            Some((*self.numbers.get(database)?, role))
+        });
+        self.known.insert(file, of);
+        of
+    }
+
+    /// Whether a file is the folder of a database.
+    pub(super) fn is_folder(&self, file: u32, database: usize) -> bool {
+        let folder = self.paths.get(database).and_then(|path| path.rsplit_once('/')).map(|(folder, _)| folder);
+        folder.is_some() && folder == self.files.get(&file).map(String::as_str)
+    }
+
+    /// Whether the path of a file is known.
+    pub(super) fn has_path(&self, file: u32) -> bool {
+        self.files.contains_key(&file)
+    }
+}
+
+/// The path of the database beside a file, by the file's name.
+fn beside(path: &str) -> Option<(&str, Role)> {
+    BESIDE.iter().find_map(|(suffix, role)| Some((path.strip_suffix(suffix)?, *role)))
+}

@@ -1,0 +1,178 @@
+//! Sums the costs of transactions up.
+
+use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::slots::{Bytes, Cost, Outcome, Slot};
+use crate::seen::ratio;
+
+/// What transactions cost. Rates of requests are unknown if events or calls were lost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Receipt {
+    /// Transactions that were committed.
+    pub transactions: u64,
+    /// Transactions that were rolled back after they had written to a file.
+    pub rollbacks: u64,
+    /// The mean cost of a committed transaction; absent without one.
+    pub mean: Option<MeanCost>,
+    /// The most frequent combination of counts.
+    pub usual: Option<UsualCost>,
+    /// The bytes written to the device and by the application, for everything from the first transaction on.
+    pub amplification: Amplification,
+}
+
+/// The mean cost of a transaction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeanCost {
+    /// Calls that sync: fsync, fdatasync, sync_file_range, msync.
+    pub syncs: f64,
+    /// Time in these calls, in nanoseconds.
+    pub sync_ns: f64,
+    /// Time for which threads were blocked on storage, in nanoseconds; absent if the recording does not have it.
+    pub blocked_ns: Option<f64>,
+    /// Write requests to the device; this and the following are absent if the device was not recorded.
+    pub writes: Option<f64>,
+    /// Flush requests to the device.
+    pub flushes: Option<f64>,
+    /// Bytes written to the device.
+    pub bytes: Option<f64>,
+    /// Of these, bytes of the database.
+    pub database_bytes: Option<f64>,
+    /// Of these, bytes of its journal or WAL, and of the WAL's index.
+    pub journal_bytes: Option<f64>,
+    /// Of these, bytes of the file system's journal.
+    pub fs_journal_bytes: Option<f64>,
+    /// Of these, bytes of the file system's metadata.
+    pub fs_metadata_bytes: Option<f64>,
+    /// Of these, other bytes.
+    pub other_bytes: Option<f64>,
+}
+
+/// The most frequent combination of counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsualCost {
+    /// Calls that sync.
+    pub syncs: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Flush requests.
+    pub flushes: u64,
+    /// The number of transactions with exactly these counts.
+    pub transactions: u64,
+}
+
+/// Bytes on the device for each byte that the application wrote.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Amplification {
+    /// Bytes that calls wrote to the database, its journal and its WAL.
+    pub written_bytes: u64,
+    /// Bytes written to the device; absent if the device was not recorded.
+    pub device_bytes: Option<u64>,
+    /// Bytes on the device for each byte written.
+    pub total: Option<f64>,
+    /// The part of database, journal and WAL.
+    pub data: Option<f64>,
+    /// The part of the file system's metadata.
+    pub fs_metadata: Option<f64>,
+    /// The part of the file system's journal.
+    pub fs_journal: Option<f64>,
+}
+
+/// Sums up the costs of slots.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sums {
+    commits: u64,
+    rollbacks: u64,
+    committed: Cost,
+    all: Cost,
+    counts: FxHashMap<(u64, u64, u64), u64>,
+    /// Time blocked in waits that were only counted.
+    counted_blocked_ns: u64,
+}
+
+/// The most combinations of counts.
+const COMBINATIONS_MAX: usize = 4096;
+
+impl Sums {
+    pub(super) fn slot(&mut self, slot: &Slot) {
+        self.all.add(&slot.cost);
+        match slot.outcome {
+            Outcome::Commit(_) => {
+                self.commits += 1;
+                self.committed.add(&slot.cost);
+                let counts = (slot.cost.syncs, slot.cost.writes, slot.cost.flushes);
+                if self.counts.len() < COMBINATIONS_MAX || self.counts.contains_key(&counts) {
+                    *self.counts.entry(counts).or_default() += 1;
+                }
+            }
+            Outcome::Rollback => self.rollbacks += 1,
+            Outcome::Open => {}
+        }
+    }
+
+    pub(super) fn counted_blocked(&mut self, ns: u64) {
+        self.counted_blocked_ns = self.counted_blocked_ns.saturating_add(ns);
+    }
+
+    pub(super) fn absorb(&mut self, other: &Sums) {
+        self.commits += other.commits;
+        self.rollbacks += other.rollbacks;
+        self.committed.add(&other.committed);
+        self.all.add(&other.all);
+        for (counts, transactions) in &other.counts {
+            *self.counts.entry(*counts).or_default() += transactions;
+        }
+        self.counted_blocked(other.counted_blocked_ns);
+    }
+
+    /// Whether requests show that the device was recorded: calls that sync cause some.
+    pub(super) fn is_on_recorded_device(&self) -> bool {
+        self.all.syncs == 0 || self.all.writes + self.all.flushes > 0
+    }
+
+    /// `has_blocked` is whether the recording has the waits of threads; `has_device` whether it has the requests.
+    pub(super) fn receipt(&self, has_blocked: bool, has_device: bool) -> Receipt {
+        let per = |sum: u64| sum as f64 / self.commits as f64;
+        let on_device = |sum: u64| has_device.then(|| per(sum));
+        let committed = &self.committed;
+        let bytes = |kind: Bytes| on_device(committed.bytes[kind as usize]);
+        let blocked = committed.blocked_ns.saturating_add(self.counted_blocked_ns);
+        let mean = (self.commits > 0).then(|| MeanCost {
+            syncs: per(committed.syncs),
+            sync_ns: per(committed.sync_ns),
+            blocked_ns: has_blocked.then(|| per(blocked)),
+            writes: on_device(committed.writes),
+            flushes: on_device(committed.flushes),
+            bytes: on_device(committed.device_bytes()),
+            database_bytes: bytes(Bytes::Database),
+            journal_bytes: bytes(Bytes::Journal),
+            fs_journal_bytes: bytes(Bytes::FsJournal),
+            fs_metadata_bytes: bytes(Bytes::FsMetadata),
+            other_bytes: bytes(Bytes::Other),
+        });
+        let usual = (self.counts.iter().filter(|_| has_device))
+            .map(|(&(syncs, writes, flushes), &transactions)| (transactions, syncs, writes, flushes))
+            .max();
+        let usual = usual.map(|(transactions, syncs, writes, flushes)| UsualCost {
+            syncs,
+            writes,
+            flushes,
+            transactions,
+        });
+        let written = self.all.written;
+        let part = |kinds: &[Bytes]| {
+            let sum = kinds.iter().fold(0, |sum: u64, kind| sum.saturating_add(self.all.bytes[*kind as usize]));
+            has_device.then(|| ratio(sum, written)).flatten()
+        };
+        let amplification = Amplification {
+            written_bytes: written,
+            device_bytes: has_device.then(|| self.all.device_bytes()),
+            total: has_device.then(|| ratio(self.all.device_bytes(), written)).flatten(),
+            data: part(&[Bytes::Database, Bytes::Journal]),
+            fs_metadata: part(&[Bytes::FsMetadata]),
+            fs_journal: part(&[Bytes::FsJournal]),
+        };
+        Receipt { transactions: self.commits, rollbacks: self.rollbacks, mean, usual, amplification }
+    }
+}

@@ -1,0 +1,122 @@
+//! The cost of each transaction: what its calls and requests took.
+//!
+//! The costs of a transaction are those from its first write to the first write of the next one, so a checkpoint and the
+//! calls after a commit count for the transaction before them.
+
+use super::finder::{Event, Mode};
+
+/// The kinds of bytes written to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bytes {
+    Database,
+    /// The journal, the WAL, and the index of the WAL.
+    Journal,
+    FsJournal,
+    FsMetadata,
+    Other,
+}
+
+pub(super) const KINDS: usize = 5;
+
+/// What something took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// Calls that sync, and the time in them.
+    pub syncs: u64,
+    pub sync_ns: u64,
+    /// Bytes that the calls wrote, and those into the database alone.
+    pub written: u64,
+    /// Requests.
+    pub writes: u64,
+    pub flushes: u64,
+    pub bytes: [u64; KINDS],
+    /// Time that threads were blocked on storage, in waits with rows of their own.
+    pub blocked_ns: u64,
+}
+
+impl Cost {
+    pub(super) fn add(&mut self, other: &Cost) {
+        self.syncs += other.syncs;
+        self.sync_ns = self.sync_ns.saturating_add(other.sync_ns);
+        self.written = self.written.saturating_add(other.written);
+        self.writes += other.writes;
+        self.flushes += other.flushes;
+        for (sum, bytes) in self.bytes.iter_mut().zip(other.bytes) {
+            *sum = sum.saturating_add(bytes);
+        }
+        self.blocked_ns = self.blocked_ns.saturating_add(other.blocked_ns);
+    }
+
+    pub(super) fn device_bytes(&self) -> u64 {
+        self.bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Open,
+    Commit(Mode),
+    Rollback,
+}
+
+/// A transaction with its costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub begun: u64,
+    pub outcome: Outcome,
+    pub cost: Cost,
+}
+
+/// The transactions of a database.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    pub slots: Vec<Slot>,
+    /// The costs before the first transaction.
+    pub before: Cost,
+    /// When the first transaction began that has no place. Its costs and those of later ones are not counted.
+    pub full_at: Option<u64>,
+    pub checkpoints: u64,
+    /// Writes to the database without a journal.
+    pub unjournaled: u64,
+}
+
+impl Slots {
+    /// Takes an event of the finder. Returns whether a place was taken; without room, there is none.
+    pub(super) fn event(&mut self, event: Event, at: u64, has_room: bool) -> bool {
+        match event {
+            Event::Begin => {
+                self.end(Outcome::Rollback);
+                if self.full_at.is_none() && has_room {
+                    self.slots.push(Slot { begun: at, outcome: Outcome::Open, cost: Cost::default() });
+                    return true;
+                }
+                self.full_at.get_or_insert(at);
+            }
+            Event::Commit(mode) => self.end(Outcome::Commit(mode)),
+            Event::Rollback => self.end(Outcome::Rollback),
+            Event::Checkpoint => self.checkpoints += 1,
+            Event::Unjournaled => self.unjournaled += 1,
+        }
+        false
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        if let (None, Some(slot)) = (self.full_at, self.slots.last_mut())
+            && slot.outcome == Outcome::Open
+        {
+            slot.outcome = outcome;
+        }
+    }
+
+    /// The costs of the transaction that an instant belongs to; `None` after the last one that has a place.
+    pub(super) fn at(&mut self, time: u64) -> Option<&mut Cost> {
+        if self.full_at.is_some_and(|full| time >= full) {
+            return None;
+        }
+        match self.slots.partition_point(|slot| slot.begun <= time).checked_sub(1) {
+            Some(at) => Some(&mut self.slots[at].cost),
+            None => Some(&mut self.before),
+        }
+    }
+}

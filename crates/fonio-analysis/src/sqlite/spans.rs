@@ -1,0 +1,84 @@
+//! Which thread worked on which database when. The kernel writes journals and metadata for a thread, and shows no file
+//! then; the thread's calls at that time tell for which database it was.
+
+use rustc_hash::FxHashMap;
+
+/// The most spans of all threads: 24 bytes each.
+const SPANS_MAX: usize = 1 << 20;
+
+/// A thread made calls on one database only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    from: u64,
+    until: u64,
+    /// `None` for calls that make other files durable.
+    database: Option<u32>,
+}
+
+/// The spans of all threads.
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    threads: FxHashMap<u32, Vec<Span>>,
+    count: usize,
+    /// Changes of the database that have no place.
+    pub(super) beyond: u64,
+}
+
+impl Spans {
+    /// Notes a call. Calls come in the order of their beginnings.
+    pub(super) fn add(&mut self, tid: u32, from: u64, until: u64, database: Option<usize>) {
+        let database = database.map(|database| database as u32);
+        let spans = self.threads.entry(tid).or_default();
+        if let Some(last) = spans.last_mut()
+            && last.database == database
+        {
+            last.until = last.until.max(until);
+            return;
+        }
+        if self.count >= SPANS_MAX {
+            self.beyond += 1;
+            return;
+        }
+        self.count += 1;
+        spans.push(Span { from, until, database });
+    }
+
+    /// The database on which a thread worked at an instant.
+    pub(super) fn at(&self, tid: u32, time: u64) -> Option<usize> {
+        let spans = self.threads.get(&tid)?;
+        let span = spans.get(spans.partition_point(|span| span.from <= time).checked_sub(1)?)?;
+        span.database.filter(|_| time <= span.until).map(|database| database as usize)
+    }
+
+    /// The database on which a thread made its last call.
+    pub(super) fn last(&self, tid: u32) -> Option<usize> {
+        self.threads.get(&tid)?.last()?.database.map(|database| database as usize)
+    }
+
+    /// The only database on which a thread worked, if there is one.
+    pub(super) fn only(&self, tid: u32) -> Option<usize> {
+        let mut databases = self.threads.get(&tid)?.iter().map(|span| span.database);
+        let first = databases.next()??;
+        databases.all(|other| other == Some(first)).then_some(first as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_works_on_one_database_until_it_turns_to_another_file() {
+        let mut spans = Spans::default();
+        for (from, until, database) in
+            [(10, 20, Some(1)), (30, 40, Some(1)), (50, 60, None), (70, 80, Some(2)), (90, 95, Some(1))]
+        {
+            spans.add(7, from, until, database);
+        }
+        spans.add(8, 10, 90, Some(3));
+        let at = [5, 10, 25, 40, 45, 55, 75, 85, 92, 96].map(|time| spans.at(7, time));
+        assert_eq!(at, [None, Some(1), Some(1), Some(1), None, None, Some(2), None, Some(1), None]);
+        assert_eq!((spans.at(8, 15), spans.at(9, 15)), (Some(3), None));
+        assert_eq!((spans.only(7), spans.only(8), spans.only(9)), (None, Some(3), None));
+    }
+}

@@ -23,6 +23,7 @@ mod mutants;
 #[cfg(feature = "results")]
 mod paper;
 mod process;
+mod receipt;
 mod report_bench;
 mod tally;
 mod test;
@@ -51,6 +52,7 @@ cargo xtask COMMAND
               `bench blocked`: the cost of recording which threads are blocked (root): [SECONDS]
               `bench attribution`: how many bytes recordings attribute to the right file, process and unit (root):
               [ROUNDS] [ext4|xfs|btrfs]; in a whole Debian, with units of systemd and a container: --lab [FILE-SYSTEM…]
+              `bench receipt`: what SQLite transactions cost, beside a published table (root, five minutes): [WORD in the mode…]
               `bench verdicts`: what fonio says of 40 situations whose cause is known, on emulated devices (root, 20 minutes):
               [WORD in the name…]
               `bench devices`: the speed of device models

@@ -9,8 +9,8 @@ use std::io;
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
     Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, Diagnostic, File, Flags, Link, LinkEnd,
-    LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity, SqliteWrite,
-    Thread, Timestamp, Wait, WaitReason, ignore_rows,
+    LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity, SqliteWrite, Thread,
+    Timestamp, Wait, WaitReason, ignore_rows,
 };
 use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
 use generated::{Checked, Generated};

@@ -3,8 +3,8 @@
 use std::io;
 
 use fonio_core::{
-    BlockedCount, Call, DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp,
-    Wait, ignore_rows,
+    BlockedCount, Call, DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Thread,
+    Timestamp, Wait, ignore_rows,
 };
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;

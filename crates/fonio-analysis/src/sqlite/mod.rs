@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use crate::blocked::is_for_storage;
 use finder::{Act, Finder, Mode, Role, Step};
 use names::Databases;
-pub use receipt::{Amplification, MeanCost, Receipt, UsualCost};
 use receipt::Sums;
+pub use receipt::{Amplification, MeanCost, Receipt, UsualCost};
 use slots::{Bytes, Cost, Outcome, Slots};
 use spans::Spans;
 
@@ -273,7 +273,9 @@ fn modes(slots: &Slots) -> Vec<ModeCount> {
 /// What a call did that returned `result`.
 fn act(row: &Call, result: i64) -> Act {
     match row.name.as_str() {
-        "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" if result > 0 => Act::Write(row.sqlite_write),
+        "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" if result > 0 => {
+            Act::Write(row.sqlite_write)
+        }
         "read" | "pread64" | "readv" | "preadv" | "preadv2" if result > 0 => Act::Read,
         "fsync" | "fdatasync" | "sync_file_range" | "msync" | "sync" | "syncfs" => Act::Sync,
         "ftruncate" | "truncate" => row.offset.map_or(Act::Other, Act::Truncate),

@@ -162,7 +162,8 @@ impl Sums {
         });
         let written = self.all.written;
         let part = |kinds: &[Bytes]| {
-            let sum = kinds.iter().fold(0, |sum: u64, kind| sum.saturating_add(self.all.bytes[*kind as usize]));
+            let sum =
+                kinds.iter().fold(0, |sum: u64, kind| sum.saturating_add(self.all.bytes[*kind as usize]));
             has_device.then(|| ratio(sum, written)).flatten()
         };
         let amplification = Amplification {

@@ -238,7 +238,9 @@ fn a_wal_shows_commits_checkpoints_and_rollbacks() {
     // The WAL begins again, and a transaction that had written frames is rolled back: the next one overwrites them.
     calls.push("7 70 pwrite64 a.db-wal 0+32 wal_header".into());
     calls.extend(wal(7, 80, 0..2));
-    calls.extend(["9 100 pwrite64 a.db-wal 8272+24 wal_frame", "9 101 pwrite64 a.db-wal 8296+4096"].map(str::to_owned));
+    calls.extend(
+        ["9 100 pwrite64 a.db-wal 8272+24 wal_frame", "9 101 pwrite64 a.db-wal 8296+4096"].map(str::to_owned),
+    );
     calls.extend(wal(7, 110, 2..3));
     // The headers are written again with new checksums.
     calls.push("7 130 pwrite64 a.db-wal 8272+24 wal_commit".into());
@@ -345,11 +347,10 @@ fn requests_count_for_the_transaction_in_which_they_were_made() {
     let amplification = &receipt.amplification;
     // Each transaction wrote 512 + 4 + 4096 + 12 + 4096 bytes.
     assert_eq!((amplification.written_bytes, amplification.device_bytes), (17440, Some(49152)));
-    let (total, parts) = (amplification.total.unwrap(), [
-        amplification.data.unwrap(),
-        amplification.fs_metadata.unwrap(),
-        amplification.fs_journal.unwrap(),
-    ]);
+    let (total, parts) = (
+        amplification.total.unwrap(),
+        [amplification.data.unwrap(), amplification.fs_metadata.unwrap(), amplification.fs_journal.unwrap()],
+    );
     assert!((total - parts.iter().sum::<f64>()).abs() < 1e-9 && total > 2.8);
     assert!(sqlite.is_complete && sqlite.databases[0].is_on_recorded_device);
 }
@@ -384,9 +385,10 @@ fn losses_and_filters_make_it_incomplete() {
     assert_eq!((sqlite.calls_lost, sqlite.is_complete), (3, false));
     let is_complete =
         |has_loss, is_filtered| tally().finish(&meta(), has_loss, is_filtered).unwrap().is_complete;
-    assert_eq!([is_complete(false, false), is_complete(true, false), is_complete(false, true)], [
-        true, false, false
-    ]);
+    assert_eq!(
+        [is_complete(false, false), is_complete(true, false), is_complete(false, true)],
+        [true, false, false]
+    );
     assert!(SqliteTally::default().finish(&Meta::default(), false, false).is_none());
     assert_eq!(SqliteTally::default().finish(&meta(), false, false).unwrap().databases, []);
 }

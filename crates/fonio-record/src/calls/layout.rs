@@ -9,6 +9,7 @@ const HEAD_MAX: usize = 32;
 /// The most bytes of a path, with the zero at its end.
 pub(super) const PATH_MAX: usize = 256;
 /// The number of system calls in the table of kinds.
+#[cfg(test)]
 pub(super) const CALLS_MAX: u32 = 512;
 /// The bytes of the ring buffer.
 pub(super) const RING_BYTES: u64 = 8 << 20;
@@ -85,7 +86,7 @@ unsafe impl aya::Pod for OpenCall {}
 
 /// The path of a call, as the program gave it to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RawPath {
+pub(crate) struct RawPath {
     /// Without the zero; may be cut off at its end.
     pub bytes: Vec<u8>,
     /// The inode number of the folder of a file that was opened; else 0.

@@ -57,7 +57,12 @@ impl CallsCapture {
 
     /// Takes the calls that ended since the last time. Notes the new threads and files, so that they are looked up. Returns
     /// the used part of the ring buffer: bytes taken, and bytes in all.
-    pub(crate) fn drain(&mut self, machine: &Machine, threads: &mut Threads, files: &mut Files) -> (u64, u64) {
+    pub(crate) fn drain(
+        &mut self,
+        machine: &Machine,
+        threads: &mut Threads,
+        files: &mut Files,
+    ) -> (u64, u64) {
         let Self { probe, kept } = self;
         let used = probe.drain(&mut |given| kept.add(given));
         kept.look_up(machine, threads, files);

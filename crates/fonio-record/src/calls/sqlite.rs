@@ -37,7 +37,8 @@ fn of_journal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
         return None;
     }
     // At first, the number of records and the magic number of a header are zeros, and what follows them is not.
-    let is_end = bytes == JOURNAL_END_BYTES && head.len() as u64 >= bytes && head.iter().all(|byte| *byte == 0);
+    let is_end =
+        bytes == JOURNAL_END_BYTES && head.len() as u64 >= bytes && head.iter().all(|byte| *byte == 0);
     Some(if is_end { SqliteWrite::JournalEnd } else { SqliteWrite::JournalHeader })
 }
 

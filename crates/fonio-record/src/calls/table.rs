@@ -68,7 +68,10 @@ const OLDER_CALLS: &[(libc::c_long, &str, u8)] = &[];
 
 /// The numbers of all calls, with what the program reads of each.
 pub(super) fn kinds() -> impl Iterator<Item = (u32, u8)> {
-    CALLS.iter().chain(OLDER_CALLS).filter_map(|(number, _, kind)| Some((u32::try_from(*number).ok()?, *kind)))
+    CALLS
+        .iter()
+        .chain(OLDER_CALLS)
+        .filter_map(|(number, _, kind)| Some((u32::try_from(*number).ok()?, *kind)))
 }
 
 /// The name of a call.

@@ -10,12 +10,10 @@ mod find;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fonio_core::{Content, Timestamp};
-use fonio_system::device;
 use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
 use fonio_tracefs::whose::FileKey;
 use rustc_hash::FxHashMap;
@@ -164,10 +162,8 @@ impl Files {
                 continue;
             }
             let Some(path) = path_of(file, &mut self.folders, &mut roots) else { continue };
-            // Of a file that exists, the look-up knows better: the path can be a link to it.
-            if let Ok(stat) = path.symlink_metadata()
-                && (stat.ino(), device::from_dev(stat.dev())) != (file.inode.number, file.inode.fs)
-            {
+            // The path of a link leads elsewhere; the look-up finds the file's own path.
+            if path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()) {
                 continue;
             }
             let path = path.to_string_lossy().into_owned();
@@ -270,6 +266,10 @@ impl Files {
 /// The path of an opened file in the recorder's mounts: that of its folder, with the last name of the path that the process
 /// gave. Without the folder, an absolute path is the best guess; it is wrong for a process that sees other mounts.
 fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
+    // The root of a file system is its own folder, and has no name in it.
+    if file.folder == file.inode.number {
+        return None;
+    }
     let path = Path::new(OsStr::from_bytes(&file.path));
     let name = path.file_name()?;
     let folder = Inode { fs: file.inode.fs, number: file.folder };

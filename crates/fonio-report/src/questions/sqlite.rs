@@ -46,7 +46,8 @@ fn answer(sqlite: &Sqlite) -> String {
         _ => String::new(),
     };
     let least = if sqlite.is_complete { "" } else { "at least " };
-    let (Some(writes), Some(flushes), Some(bytes)) = (number(mean.writes), number(mean.flushes), mean.bytes) else {
+    let (Some(writes), Some(flushes), Some(bytes)) = (number(mean.writes), number(mean.flushes), mean.bytes)
+    else {
         let syncs = Unit::Number.format(mean.syncs);
         return format!(
             "{transactions} of {}{mode} made {least}{syncs} calls that sync. What they cost on the device was not recorded.",
@@ -201,7 +202,10 @@ fn notes(sqlite: &Sqlite) -> Vec<String> {
     ];
     let checkpoints: u64 = sqlite.databases.iter().map(|database| database.checkpoints).sum();
     if checkpoints > 0 {
-        notes.push(format!("Checkpoints (pages of the WAL written into the database): {}.", count(checkpoints)));
+        notes.push(format!(
+            "Checkpoints (pages of the WAL written into the database): {}.",
+            count(checkpoints)
+        ));
     }
     if sqlite.all.rollbacks > 0 {
         notes.push(format!(

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use fonio_core::meta::{Device, Lost};
-use fonio_core::{BlockedIn, ByteCount, Content, Metric, Sector, WaitReason};
+use fonio_core::{BlockedIn, ByteCount, Content, Metric, Sector, SqliteWrite, WaitReason};
 use proptest::prelude::*;
 
 use super::*;
@@ -96,6 +96,22 @@ pub(crate) fn wait(text: &str) -> Wait {
     }
 }
 
+/// A call of thread 10 that takes 5 µs and, if it writes, 24 bytes.
+fn call(at: u64, name: &str, file: u32, sqlite_write: Option<SqliteWrite>) -> Call {
+    Call {
+        call_id: at,
+        name: name.to_owned(),
+        tid: 10,
+        file_id: Some(file),
+        offset: sqlite_write.map(|_| 32),
+        bytes: None,
+        entered: Timestamp(at),
+        exited: Some(Timestamp(at + 5000)),
+        result: Some(sqlite_write.map_or(0, |_| 24)),
+        sqlite_write,
+    }
+}
+
 /// An analysis in which every figure is known, except those that lost events hide. The one without lost events has the
 /// waits of threads.
 pub(crate) fn everything(lost_events: u64) -> Analysis {
@@ -125,7 +141,24 @@ pub(crate) fn everything(lost_events: u64) -> Analysis {
             }
         }
     }
+    let path = |path: &str| Some(path.to_owned());
+    for (file_id, path, content) in [
+        (1, path("/notes"), Content::Data),
+        (2, path("/a.db"), Content::SqliteDb),
+        (3, path("/a.db-wal"), Content::SqliteWal),
+    ] {
+        analyser
+            .file(&File { file_id, from: Timestamp(0), device: None, inode: None, path, content })
+            .unwrap();
+    }
     if lost_events == 0 {
+        for (at, name, file, sqlite_write) in [
+            (100_000, "pwrite64", 3, Some(SqliteWrite::WalCommit)),
+            (110_000, "fdatasync", 3, None),
+            (500_000_000, "fdatasync", 2, None),
+        ] {
+            analyser.call(&call(at, name, file, sqlite_write)).unwrap();
+        }
         for row in ["10 fsync 1000 400000 f1", "10 read 500000 501000", "13 read 32000000 32900000"] {
             analyser.wait(&wait(row)).unwrap();
         }
@@ -139,9 +172,6 @@ pub(crate) fn everything(lost_events: u64) -> Analysis {
         content: Content::Data,
         ..request(100_000, "R 8+8 q30000000 d30000010 c31200000 t10")
     };
-    let path = Some("/notes".to_owned());
-    let (from, content) = (Timestamp(0), Content::Data);
-    analyser.file(&File { file_id: 1, from, device: None, inode: None, path, content }).unwrap();
     for mut row in mixture(100_000).into_iter().chain([long]) {
         row.file_id = row.file_id.or((row.tid != Some(10)).then_some(1));
         analyser.request(&row).unwrap();

@@ -79,6 +79,7 @@ const LISTED_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct SqliteTally {
     has_calls: bool,
+    has_waits: bool,
     databases: Databases,
     states: Vec<State>,
     spans: Spans,
@@ -154,7 +155,9 @@ impl SqliteTally {
 
     /// Takes a wait, after all calls.
     pub(crate) fn wait(&mut self, row: &Wait) {
-        let (Some(ended), Some(operation)) = (row.ended, row.blocked_in) else { return };
+        let Some(operation) = row.blocked_in else { return };
+        self.has_waits = true;
+        let Some(ended) = row.ended else { return };
         if !is_for_storage(row.reason, operation) {
             return;
         }
@@ -165,6 +168,7 @@ impl SqliteTally {
 
     /// Takes a count of short waits, after all calls.
     pub(crate) fn blocked_count(&mut self, row: &BlockedCount) {
+        self.has_waits = true;
         if is_for_storage(row.reason, row.blocked_in)
             && (self.counted.len() < THREADS_MAX || self.counted.contains_key(&row.tid))
         {
@@ -214,7 +218,7 @@ impl SqliteTally {
         if !self.has_calls && !shows(SHOWS_CALLS) {
             return None;
         }
-        let has_blocked = shows(SHOWS_BLOCKED);
+        let has_blocked = self.has_waits || shows(SHOWS_BLOCKED);
         let mut sums: Vec<Sums> = Vec::new();
         for state in &self.states {
             let mut sum = Sums::default();

@@ -57,6 +57,8 @@ struct Condition {
     transactions: Option<u64>,
     #[serde(default)]
     fragmented: bool,
+    #[serde(default)]
+    killed: bool,
     because: String,
 }
 
@@ -105,8 +107,7 @@ pub fn run(words: &[String]) -> Result<()> {
             continue;
         };
         let transactions = condition.transactions.unwrap_or(published.transactions);
-        let said =
-            row.measure(&fonio, &scratch, transactions, condition.fragmented).with_context(|| row.name())?;
+        let said = row.measure(&fonio, &scratch, transactions, condition).with_context(|| row.name())?;
         let agrees = row.agrees(&said);
         let name = format!("– where {}", condition.because);
         println!("{}", row.line(&name, &said, if agrees { "agrees" } else { "DIFFERS" }));
@@ -157,10 +158,10 @@ impl Row {
     }
 
     /// Records the transactions on a new file system, and reads the receipt.
-    fn measure(&self, fonio: &Path, scratch: &Path, transactions: u64, fragmented: bool) -> Result<Said> {
+    fn measure(&self, fonio: &Path, scratch: &Path, transactions: u64, under: &Condition) -> Result<Said> {
         let place = tempfile::tempdir_in(scratch).context("cannot make a folder")?;
         let image = place.path().join("image");
-        let bytes = if fragmented { FRAGMENTED_BYTES } else { DEVICE_BYTES };
+        let bytes = if under.fragmented { FRAGMENTED_BYTES } else { DEVICE_BYTES };
         File::create(&image)?.set_len(bytes)?;
         let file_system = match self.fs.as_str() {
             "ext4" => Filesystem::Ext4,
@@ -172,10 +173,10 @@ impl Row {
         let device = LoopDevice::attach(&mut ledger, &image, &LoopOptions::default())?;
         file_system.make(device.path())?;
         let (dir, _) = fonio_host::mount(&mut ledger, device.path(), file_system, None, "")?;
-        if fragmented {
+        if under.fragmented {
             fragment(&dir)?;
         }
-        let said = self.record(fonio, place.path(), device.path(), &dir, transactions);
+        let said = self.record(fonio, (place.path(), device.path(), &dir), transactions, under.killed);
         ledger.close()?;
         said
     }
@@ -183,10 +184,9 @@ impl Row {
     fn record(
         &self,
         fonio: &Path,
-        place: &Path,
-        device: &Path,
-        dir: &Path,
+        (place, device, dir): (&Path, &Path, &Path),
         transactions: u64,
+        killed: bool,
     ) -> Result<Said> {
         let database = dir.join("notes.db");
         // In a rollback mode, the journal is made by the first transaction that is recorded.
@@ -203,6 +203,9 @@ impl Row {
         for number in 0..transactions {
             writeln!(script, "INSERT INTO notes(body) VALUES('{number:06}{}');", "x".repeat(100))?;
         }
+        if killed {
+            script.push_str(".shell kill -9 $PPID\n");
+        }
         let (script_path, recording) = (place.join("script.sql"), place.join("recording"));
         fs::write(&script_path, script)?;
         let recorded = Command::new(fonio)
@@ -218,7 +221,7 @@ impl Row {
             .output()
             .context("cannot start fonio record")?;
         let complaint = String::from_utf8_lossy(&recorded.stderr);
-        ensure!(recorded.status.success(), "fonio record failed: {complaint}");
+        ensure!(recorded.status.success() != killed, "fonio record failed: {complaint}");
         let report = Command::new(fonio).arg("report").arg(&recording).arg("--json").output()?;
         let report: Value = serde_json::from_slice(&report.stdout).context("the report is not JSON")?;
         Said::read(&report["analysis"]["sqlite"], transactions)

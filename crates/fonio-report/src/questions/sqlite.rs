@@ -18,7 +18,10 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         question: "What does an SQLite transaction cost?".into(),
         answer: answer(sqlite),
         figures: Vec::new(),
-        tables: vec![costs(sqlite), bytes(sqlite), amplification(sqlite)],
+        tables: ([costs(sqlite), bytes(sqlite), amplification(sqlite)]
+            .into_iter()
+            .filter(|table| !table.rows.is_empty()))
+        .collect(),
         hints: Vec::new(),
         notes: notes(sqlite),
     })

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
             let (text, code) = match signals::exit_code() {
                 // The error is a consequence of the signal.
                 Some(code) => ("interrupted".to_owned(), code),
-                None => (format!("{error:#}"), exit::USAGE),
+                None => (format!("{error:#}"), exit::of_error(&error)),
             };
             // Standard error may be closed too.
             let _ = writeln!(io::stderr(), "fonio: {text}");

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use fonio_report::BudgetError;
+use fonio_report::budget::BudgetError;
 
 /// The exit codes. Usage errors and bad input are `anyhow` errors and exit with [`USAGE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

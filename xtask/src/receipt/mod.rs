@@ -98,8 +98,9 @@ pub fn run(words: &[String]) -> Result<()> {
     let (mut agreeing, mut explained, mut differing) = (0, 0, 0);
     for row in chosen {
         process::check_signals()?;
+        let stated = Condition::default();
         let said =
-            row.measure(&fonio, &scratch, published.transactions, false).with_context(|| row.name())?;
+            row.measure(&fonio, &scratch, published.transactions, &stated).with_context(|| row.name())?;
         let agrees = row.agrees(&said);
         println!("{}", row.line(&row.name(), &said, if agrees { "agrees" } else { "DIFFERS" }));
         let Some(condition) = row.explained.as_ref().filter(|_| !agrees) else {

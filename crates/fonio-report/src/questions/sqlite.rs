@@ -245,3 +245,81 @@ fn notes(sqlite: &Sqlite) -> Vec<String> {
     }
     notes
 }
+
+#[cfg(test)]
+mod tests {
+    use fonio_analysis::sqlite::ModeCount;
+
+    use super::*;
+
+    fn database(transactions: u64, writes: Option<f64>) -> Database {
+        let mean = MeanCost {
+            syncs: 4.0,
+            writes,
+            flushes: writes.map(|_| 6.0),
+            bytes: writes.map(|_| 70_656.0),
+            ..MeanCost::default()
+        };
+        Database {
+            path: "/notes.db".to_owned(),
+            modes: vec![ModeCount { mode: "truncate".to_owned(), transactions }],
+            receipt: Receipt { transactions, mean: (transactions > 0).then_some(mean), ..Receipt::default() },
+            is_on_recorded_device: writes.is_some(),
+            ..Database::default()
+        }
+    }
+
+    fn of(database: Database) -> Sqlite {
+        Sqlite { databases: vec![database], is_complete: true, ..Sqlite::default() }
+    }
+
+    #[test]
+    fn the_answer_says_what_is_known() {
+        let whole = of(database(1000, Some(8.03)));
+        let lossy = Sqlite { calls_lost: 2, is_complete: false, ..whole.clone() };
+        for (sqlite, expected) in [
+            (
+                whole,
+                "Each of the 1,000 transactions of /notes.db (journal mode truncate) took on average 8.03 device writes, 6 flushes and 69 KiB.",
+            ),
+            (
+                lossy,
+                "Each of the 1,000 transactions of /notes.db (journal mode truncate) took on average at least 8.03 device writes, 6 flushes and 69 KiB.",
+            ),
+            (
+                of(database(1, Some(8.0))),
+                "One transaction of /notes.db (journal mode truncate) took 8 device writes, 6 flushes and 69 KiB.",
+            ),
+            (
+                of(database(2, None)),
+                "Each of the 2 transactions of /notes.db (journal mode truncate) made 4 calls that sync. What they cost on the device was not recorded.",
+            ),
+            (of(database(0, None)), "No transaction of /notes.db was seen to be committed."),
+        ] {
+            assert_eq!(answer(&sqlite), expected);
+        }
+    }
+
+    #[test]
+    fn tables_have_a_cell_for_each_column_and_notes_name_what_is_missing() {
+        let mut sqlite = of(database(3, None));
+        sqlite.calls_lost = 5;
+        sqlite.is_complete = false;
+        sqlite.all.rollbacks = 2;
+        sqlite.databases[0].unjournaled_writes = 7;
+        sqlite.databases[0].checkpoints = 1;
+        for table in [costs(&sqlite), bytes(&sqlite), amplification(&sqlite)] {
+            assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.caption);
+        }
+        let notes = notes(&sqlite).join("\n");
+        for words in [
+            "Checkpoints",
+            "2 transactions were rolled back",
+            "7 writes without a journal",
+            "no request",
+            "5 file",
+        ] {
+            assert!(notes.contains(words), "{words}: {notes}");
+        }
+    }
+}

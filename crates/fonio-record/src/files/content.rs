@@ -14,7 +14,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use super::find::own_link;
 
 /// The beginning of every SQLite database (`https://sqlite.org/fileformat.html`, section 1.3).
-const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
+pub(super) const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
 /// The kind of data in a file: part of an SQLite database, or other data.
 pub(super) fn content(path: &Path, file: &OwnedFd) -> Content {

@@ -302,8 +302,10 @@ pub(crate) fn is_cause(event: &FileEvent<'_>) -> bool {
 mod tests {
     use std::os::unix::fs::MetadataExt;
 
+    use fonio_system::device;
     use fonio_testing::{Need, has, skip};
 
+    use super::content::SQLITE_HEADER;
     use super::*;
 
     fn inode_of(path: &Path) -> Inode {
@@ -367,6 +369,34 @@ mod tests {
             (names(0), names(20), names(25), names(60)),
             ("a".into(), "".into(), "b c".into(), "".into())
         );
+    }
+
+    #[test]
+    fn files_that_were_opened_and_deleted_keep_their_names() {
+        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
+        let opened = |at, path: &str, folder| Opened {
+            at: Timestamp(at),
+            inode,
+            folder,
+            path: path.as_bytes().to_vec(),
+        };
+        let machine = Machine::at(Path::new("/nonexistent"));
+        let mut files = Files::default();
+        files.opened(&[opened(10, "/gone/a-journal", 0), opened(12, "/gone/other", 0)], &machine);
+        files.free(inode, Timestamp(20));
+        // The next file with this number; a relative path without a known folder, and the root of a file system, say nothing.
+        files.opened(&[opened(25, "a-journal", 0), opened(27, "/gone", 12)], &machine);
+        files.opened(&[opened(30, "/gone/b-journal", 0)], &machine);
+        let names = |after| {
+            let key = FileKey { inode, after: Timestamp(after) };
+            files.names(&key).iter().map(|named| named.path.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (names(0), names(20)),
+            (vec!["/gone/a-journal".to_owned()], vec!["/gone/b-journal".to_owned()])
+        );
+        assert_eq!(files.freed_before(inode, Timestamp(19)), Timestamp(0));
+        assert_eq!(files.freed_before(inode, Timestamp(20)), Timestamp(20));
     }
 
     #[test]

@@ -395,7 +395,8 @@ impl Running<'_> {
             blocked.drain(now(), &mut self.threads, &mut self.files);
         }
         if let Some(Ok(calls)) = &mut self.calls {
-            let (used, size) = calls.drain(self.capture.machine, &mut self.threads, &mut self.files);
+            let machine = self.capture.machine;
+            let (used, size) = calls.drain(now(), machine, &mut self.threads, &mut self.files);
             // The pace compares with the size of the block events' buffer.
             let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
             let used = u128::from(used) * u128::from(ring) / u128::from(size);

@@ -59,13 +59,14 @@ impl CallsCapture {
     /// the used part of the ring buffer: bytes taken, and bytes in all.
     pub(crate) fn drain(
         &mut self,
+        now: Timestamp,
         machine: &Machine,
         threads: &mut Threads,
         files: &mut Files,
     ) -> (u64, u64) {
         let Self { probe, kept } = self;
         let used = probe.drain(&mut |given| kept.add(given));
-        kept.look_up(machine, threads, files);
+        kept.look_up(now, machine, threads, files);
         used
     }
 
@@ -79,7 +80,7 @@ impl CallsCapture {
     ) -> CapturedCalls {
         let kept = &mut self.kept;
         let lost = self.probe.finish(ended, &mut |given| kept.add(given));
-        kept.look_up(machine, threads, files);
+        kept.look_up(ended, machine, threads, files);
         let Kept { mut calls, names, beyond, .. } = self.kept;
         for call in &mut calls {
             call.ended = call.ended.filter(|(at, _)| *at <= ended);
@@ -130,8 +131,8 @@ impl Kept {
         }
     }
 
-    fn look_up(&mut self, machine: &Machine, threads: &mut Threads, files: &mut Files) {
-        self.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread));
+    fn look_up(&mut self, now: Timestamp, machine: &Machine, threads: &mut Threads, files: &mut Files) {
+        self.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
         if !self.opened.is_empty() {
             files.opened(&self.opened, machine);
             self.opened.clear();

@@ -84,7 +84,7 @@ fn costs(sqlite: &Sqlite) -> Table {
         let modes: Vec<String> = database.modes.iter().map(|mode| mode.mode.clone()).collect();
         vec![
             Cell::Name(database.path.clone()),
-            if modes.is_empty() { Cell::Unknown } else { Cell::words(&listed(&modes)) },
+            if modes.is_empty() { Cell::Unknown } else { Cell::words(listed(&modes)) },
             Cell::count(*transactions, Unit::Count),
             measured(per(|mean| Some(mean.syncs)), Unit::Number),
             measured(per(|mean| mean.writes), Unit::Number),
@@ -93,7 +93,7 @@ fn costs(sqlite: &Sqlite) -> Table {
             measured(per(|mean| mean.blocked_ns), Unit::Ns),
             measured(per(|mean| Some(mean.sync_ns)), Unit::Ns),
             usual.as_ref().map_or(Cell::Unknown, |usual| {
-                Cell::words(&format!(
+                Cell::words(format!(
                     "{} + {} + {} ({} of {})",
                     usual.syncs,
                     usual.writes,

@@ -2,7 +2,8 @@
 //
 // `left` runs at each context switch. If the thread that leaves the processor is blocked uninterruptibly, it notes the
 // time in `open_waits`. `woken` runs before each wake-up and takes the time out again, so `open_waits` holds the waits
-// that have not ended.
+// that have not ended. The kernel leaves out a wake-up if it comes in an interrupt of `woken` itself; then `left` takes the
+// time out when the thread gets a processor.
 //
 // Most threads sleep interruptibly, and most of them wait for work and not for an answer. Such a sleep is recorded only
 // if another thread ended it that was blocked for a while meanwhile, and if the sleeper needed that thread:
@@ -120,6 +121,7 @@ enum { ASKERS = 4, ASKED_BEFORE_NS = 1000000000 };
 enum { STACK_MAX = 32, WAKER_STACK_MAX = 24, COMM_MAX = 16 };
 enum { NO_CALL = -1, COMPAT_CALL = -2, KERNEL_THREAD = -3, NO_REGISTERS = -4 };
 enum { IOWAIT = 1, BEGAN_BEFORE = 2, HAS_FILE = 4, KTHREAD = 8, FOR_ANSWER = 16, FOR_LOCK = 32, ASYNC_IO = 64 };
+enum { NO_WAKER = 128 };
 
 struct settings {
 	u64 threshold_ns;
@@ -302,49 +304,6 @@ INLINE void note_sleep(struct task_struct *task)
 	map_update(&sleepers, &tid, &new, UPDATE_ANY);
 }
 
-SEC("tp_btf/sched_switch")
-int left(u64 *ctx)
-{
-	struct task_struct *prev = (void *)ctx[1];
-	// A thread that was preempted on its way to sleep is still able to run.
-	if (ctx[0])
-		return 0;
-	u32 state = switch_has_state ? (u32)ctx[3] : prev->__state;
-	if (state & TASK_INTERRUPTIBLE) {
-		note_sleep(prev);
-		return 0;
-	}
-	if (!is_blocked(state))
-		return 0;
-	u32 zero = 0, tid = prev->pid;
-	struct settings *set = map_lookup(&settings, &zero);
-	if (!set || prev->tgid == set->own_tgid)
-		return 0;
-	struct counters *count = all_counters();
-	if (!count)
-		return 0;
-	u64 now = now_ns() & ~MAYBE_WOKEN;
-	u64 *began = map_lookup(&open_waits, &tid);
-	if (began && !(*began & MAYBE_WOKEN))
-		add(&count->end_missed, 1);
-	if (map_update(&open_waits, &tid, &now, UPDATE_ANY)) {
-		add(&count->not_noted, 1);
-		return 0;
-	}
-	// Another processor can wake the thread while it is leaving, and `woken` can have looked before the time was noted.
-	// Then the lock is still held, or the state has changed. The atomic operation is the memory barrier between the note
-	// and these two reads; its result is used so that it is not compiled to one without a barrier.
-	if (__sync_fetch_and_add(&count->not_noted, 0) == ~0ULL)
-		return 0;
-	if (is_locked(prev)) {
-		now |= MAYBE_WOKEN;
-		map_update(&open_waits, &tid, &now, UPDATE_EXIST);
-	} else if (!is_blocked(*(volatile u32 *)&prev->__state)) {
-		map_delete(&open_waits, &tid);
-	}
-	return 0;
-}
-
 // Reads a field whose size differs between kernels.
 #define SIZED(pointer, type, field)                                                                                    \
 	({                                                                                                             \
@@ -491,7 +450,7 @@ INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call
 	wait->device = 0;
 	wait->tid = task->pid;
 	wait->tgid = task->tgid;
-	wait->waker_tid = (u32)ids;
+	wait->waker_tid = flags & NO_WAKER ? 0 : (u32)ids;
 	wait->cpu = processor();
 	wait->call = call;
 	wait->flags = flags;
@@ -500,7 +459,7 @@ INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call
 	wait->stack_bytes = task_stack(task, wait->stack, sizeof(wait->stack), 0);
 	// The idle thread of a processor wakes others only in interrupts.
 	wait->waker_stack_bytes = 0;
-	if ((u32)ids)
+	if ((u32)ids && !(flags & NO_WAKER))
 		wait->waker_stack_bytes = own_stack(ctx, wait->waker_stack, sizeof(wait->waker_stack), 0);
 	if (call >= 0)
 		note_file(task, descriptor, wait);
@@ -634,44 +593,20 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 	return 0;
 }
 
-SEC("tp_btf/sched_waking")
-int woken(u64 *ctx)
+// Gives or counts a wait that ended.
+INLINE int end(u64 *ctx, struct task_struct *task, u64 began, u64 now, u32 flags)
 {
-	struct task_struct *task = (void *)ctx[0];
-	u32 state = task->__state;
-	if (state & TASK_INTERRUPTIBLE)
-		return woken_sleeper(ctx, task);
-	if (!is_blocked(state))
-		return 0;
-	u32 zero = 0, tid = task->pid, flags = 0;
-	struct settings *set = map_lookup(&settings, &zero);
-	struct counters *count = all_counters();
-	if (!set || !count || task->tgid == set->own_tgid)
-		return 0;
-	u64 began, now = now_ns();
-	struct arguments arguments = {};
-	u64 *noted = map_lookup(&open_waits, &tid);
-	if (noted) {
-		began = *noted;
-		map_delete(&open_waits, &tid);
-		// A thread that did not leave the processor was not blocked: the note is an old one.
-		if (is_running(task) && !is_leaving(task)) {
-			if (!(began & MAYBE_WOKEN))
-				add(&count->end_missed, 1);
-			return 0;
-		}
-	} else {
-		// It did not leave the processor, or it left before the program was attached.
-		if (is_running(task) || count->not_noted)
-			return 0;
-		began = set->began_ns;
-		flags |= BEGAN_BEFORE;
-	}
 	if (is_iowait(task))
 		flags |= IOWAIT;
 	if (task->flags & PF_KTHREAD)
 		flags |= KTHREAD;
+	struct arguments arguments = {};
 	s32 call = call_of(task, &arguments);
+	u32 zero = 0, tid = task->pid;
+	struct settings *set = map_lookup(&settings, &zero);
+	struct counters *count = all_counters();
+	if (!set || !count)
+		return 0;
 	u64 duration = now > began ? now - began : 0;
 	if (duration >= set->threshold_ns) {
 		note_blocked(task, now);
@@ -684,7 +619,7 @@ int woken(u64 *ctx)
 		.period = set->period,
 		.tid = tid,
 		.call = call,
-		.flags = flags,
+		.flags = flags & ~NO_WAKER,
 		.class = class_of(duration),
 	};
 	struct short_sum *sum = map_lookup(&short_waits, &key);
@@ -702,6 +637,99 @@ int woken(u64 *ctx)
 	add(&sum->count, 1);
 	add(&sum->total_ns, duration);
 	return 0;
+}
+
+// Ends the wait of a thread that gets a processor, if its wake-up was not seen.
+INLINE void end_if_missed(u64 *ctx, struct task_struct *next)
+{
+	u32 zero = 0, tid = next->pid;
+	u64 *noted = map_lookup(&open_waits, &tid);
+	if (!noted)
+		return;
+	u64 began = *noted, now = now_ns();
+	map_delete(&open_waits, &tid);
+	struct settings *set = map_lookup(&settings, &zero);
+	if (set && !(began & MAYBE_WOKEN) && next->tgid != set->own_tgid)
+		end(ctx, next, began, now, NO_WAKER);
+}
+
+SEC("tp_btf/sched_switch")
+int left(u64 *ctx)
+{
+	struct task_struct *prev = (void *)ctx[1];
+	end_if_missed(ctx, (void *)ctx[2]);
+	// A thread that was preempted on its way to sleep is still able to run.
+	if (ctx[0])
+		return 0;
+	u32 state = switch_has_state ? (u32)ctx[3] : prev->__state;
+	if (state & TASK_INTERRUPTIBLE) {
+		note_sleep(prev);
+		return 0;
+	}
+	if (!is_blocked(state))
+		return 0;
+	u32 zero = 0, tid = prev->pid;
+	struct settings *set = map_lookup(&settings, &zero);
+	if (!set || prev->tgid == set->own_tgid)
+		return 0;
+	struct counters *count = all_counters();
+	if (!count)
+		return 0;
+	u64 now = now_ns() & ~MAYBE_WOKEN;
+	u64 *began = map_lookup(&open_waits, &tid);
+	if (began && !(*began & MAYBE_WOKEN))
+		add(&count->end_missed, 1);
+	if (map_update(&open_waits, &tid, &now, UPDATE_ANY)) {
+		add(&count->not_noted, 1);
+		return 0;
+	}
+	// Another processor can wake the thread while it is leaving, and `woken` can have looked before the time was noted.
+	// Then the lock is still held, or the state has changed. The atomic operation is the memory barrier between the note
+	// and these two reads; its result is used so that it is not compiled to one without a barrier.
+	if (__sync_fetch_and_add(&count->not_noted, 0) == ~0ULL)
+		return 0;
+	if (is_locked(prev)) {
+		now |= MAYBE_WOKEN;
+		map_update(&open_waits, &tid, &now, UPDATE_EXIST);
+	} else if (!is_blocked(*(volatile u32 *)&prev->__state)) {
+		map_delete(&open_waits, &tid);
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int woken(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	u32 state = task->__state;
+	if (state & TASK_INTERRUPTIBLE)
+		return woken_sleeper(ctx, task);
+	if (!is_blocked(state))
+		return 0;
+	u32 zero = 0, tid = task->pid, flags = 0;
+	struct settings *set = map_lookup(&settings, &zero);
+	struct counters *count = all_counters();
+	if (!set || !count || task->tgid == set->own_tgid)
+		return 0;
+	u64 began, now = now_ns();
+	u64 *noted = map_lookup(&open_waits, &tid);
+	if (noted) {
+		began = *noted;
+		map_delete(&open_waits, &tid);
+		// A thread that did not leave the processor was not blocked: the note is an old one.
+		if (is_running(task) && !is_leaving(task)) {
+			if (!(began & MAYBE_WOKEN))
+				add(&count->end_missed, 1);
+			return 0;
+		}
+	} else {
+		// It did not leave the processor, or it left before the program was attached.
+		if (is_running(task) || count->not_noted)
+			return 0;
+		began = set->began_ns;
+		flags |= BEGAN_BEFORE;
+	}
+	return end(ctx, task, began, now, flags);
 }
 
 SEC("tp_btf/sched_process_fork")

@@ -5,7 +5,7 @@
 //! same time is not longer for the person in front of them.
 //!
 //! A thread can also wait for another one that is blocked: for a lock that it holds, or for its answer. That counts for the
-//! time for which the other one was blocked ([`chain`]).
+//! time for which the other one was blocked.
 //!
 //! "Behind whom" is a share of request time. While a thread waits, requests are outstanding on the device for which it
 //! waits. Each of them is counted from its queueing to its completion, as far as it lies within the wait; the sums by

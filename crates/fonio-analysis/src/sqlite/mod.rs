@@ -1,9 +1,9 @@
 //! What does a transaction of an SQLite database cost?
 //!
-//! Transactions are found in the calls of the recording ([`finder`]); the application is not changed for it. Each request
+//! Transactions are found in the calls of the recording; the application is not changed for it. Each request
 //! is given to the database whose file it carries. Requests of the file system's journal and metadata, and flushes, carry
-//! no file; they belong to the database on which the thread that caused them was working ([`spans`]). The time of a
-//! request tells to which transaction it belongs ([`slots`]).
+//! no file; they belong to the database on which the thread that caused them was working. The time of a
+//! request tells to which transaction it belongs.
 
 mod finder;
 mod names;

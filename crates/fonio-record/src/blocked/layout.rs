@@ -22,6 +22,7 @@ pub(super) const HAS_FILE: u32 = 4;
 pub(super) const FOR_ANSWER: u32 = 16;
 pub(super) const FOR_LOCK: u32 = 32;
 pub(super) const ASYNC_IO: u32 = 64;
+pub(super) const NO_WAKER: u32 = 128;
 
 /// What the program reads at each event.
 #[repr(C)]

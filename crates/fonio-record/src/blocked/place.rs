@@ -7,7 +7,9 @@ use fonio_core::{BlockedIn, WaitReason};
 use fonio_tracefs::waits::{Functions, Reasons, Symbols};
 
 use super::calls::{self, Call};
-use super::layout::{ASYNC_IO, FOR_ANSWER, FOR_LOCK, HAS_FILE, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL};
+use super::layout::{
+    ASYNC_IO, FOR_ANSWER, FOR_LOCK, HAS_FILE, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL, NO_WAKER,
+};
 
 type Table<T> = &'static [(T, &'static [&'static str])];
 
@@ -187,7 +189,8 @@ impl Places {
             reason: reason.unwrap_or(by_name),
             is_of_file: wait.flags & HAS_FILE != 0 && !is_fault && call.is_some_and(|call| call.has_file),
             waker_tid: (!is_interrupt).then_some(wait.waker_tid),
-            by_completion: is_interrupt || woken_by == Some(WaitReason::Storage),
+            by_completion: wait.flags & NO_WAKER == 0
+                && (is_interrupt || woken_by == Some(WaitReason::Storage)),
         }
     }
 }

@@ -268,12 +268,17 @@ impl<S: RowSink> RowSink for Filter<S> {
 
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         // The analysis counts the part of a wait that lies in the range.
-        if self.overlaps_range(row.began, row.ended)
-            && self.whose_passes([Some(row.tid), None], row.file_id, row.began)
-        {
+        if !self.overlaps_range(row.began, row.ended) {
+            return Ok(());
+        }
+        if self.whose_passes([Some(row.tid), None], row.file_id, row.began) {
             return self.next.wait(row);
         }
-        Ok(())
+        self.next.wait_left_out(row)
+    }
+
+    fn wait_left_out(&mut self, row: &Wait) -> io::Result<()> {
+        self.next.wait_left_out(row)
     }
 
     fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {

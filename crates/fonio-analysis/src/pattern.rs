@@ -1,25 +1,10 @@
 //! Patterns for names of files and units: `*` stands for any text, `?` for any character.
 
+use wildmatch::WildMatch;
+
 /// Whether a text is what the pattern describes.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    // The last `*`, and the place in the text up to which it stands for.
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if pattern.get(p) == Some(&'*') {
-            star = Some((p, t));
-            p += 1;
-        } else if pattern.get(p).is_some_and(|letter| *letter == '?' || *letter == text[t]) {
-            (p, t) = (p + 1, t + 1);
-        } else if let Some((at, until)) = star {
-            star = Some((at, until + 1));
-            (p, t) = (at + 1, until + 1);
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|letter| *letter == '*')
+    WildMatch::new(pattern).matches(text)
 }
 
 /// Whether a file is what the pattern describes. A pattern without a slash describes the file's name, another one its

@@ -277,6 +277,15 @@ pub enum BlockedIn {
     Unknown,
 }
 
+impl BlockedIn {
+    /// Whether a wait in this operation was for storage. The kernel does not count waits for a commit of the journal as I/O,
+    /// so the reason can be another one.
+    pub fn is_for_storage(self, reason: WaitReason) -> bool {
+        reason == WaitReason::Storage
+            || matches!(self, BlockedIn::Fsync | BlockedIn::DirtyLimit | BlockedIn::Journal)
+    }
+}
+
 /// `waits.parquet`: one interval in which a thread did not run, because it was blocked or had no processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]

@@ -48,6 +48,11 @@ pub trait RowSink {
     /// Promises that no more requests or bios ordered before `before` will come. A producer whose rows are out of order
     /// calls this, so that a sink that sorts them need not hold them all.
     fn settled(&mut self, before: Timestamp) -> io::Result<()>;
+    /// Takes a wait that a filter leaves out. Threads that pass the filter can have waited for this one; else it does not
+    /// count.
+    fn wait_left_out(&mut self, _: &Wait) -> io::Result<()> {
+        Ok(())
+    }
     /// Whether the sink needs bios and links; if not, a producer may leave them out.
     fn wants_bios(&self) -> bool {
         true
@@ -159,6 +164,9 @@ impl<S: RowSink + ?Sized> RowSink for &mut S {
     }
     fn settled(&mut self, before: Timestamp) -> io::Result<()> {
         (**self).settled(before)
+    }
+    fn wait_left_out(&mut self, row: &Wait) -> io::Result<()> {
+        (**self).wait_left_out(row)
     }
     fn wants_bios(&self) -> bool {
         (**self).wants_bios()

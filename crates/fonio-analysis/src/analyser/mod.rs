@@ -385,6 +385,13 @@ impl Analyser {
         self.files.add(row.file_id, row.content, cause, seen);
     }
 
+    /// The span to which waits are cut.
+    fn span_of_waits(&self) -> (u64, u64) {
+        let began = self.began.unwrap_or(0);
+        let filter = self.options.filter.as_ref();
+        (filter.map_or(began, |filter| filter.range(began).0), self.cut)
+    }
+
     /// Counts a request for the threads that waited while it was outstanding.
     #[inline]
     fn add_to_waits(&mut self, row: &Request, seen: &Seen) {
@@ -488,14 +495,17 @@ impl RowSink for Analyser {
         Ok(())
     }
 
+    fn wait_left_out(&mut self, row: &Wait) -> io::Result<()> {
+        let span = self.span_of_waits();
+        self.blocked.wait_left_out(row, span, &mut self.threads);
+        Ok(())
+    }
+
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         self.launch.wait(row);
         self.sqlite.wait(row);
-        let began = match &self.options.filter {
-            Some(filter) => filter.range(self.began.unwrap_or(0)).0,
-            None => self.began.unwrap_or(0),
-        };
-        self.blocked.wait(row, (began, self.cut), &mut self.threads);
+        let span = self.span_of_waits();
+        self.blocked.wait(row, span, &mut self.threads);
         Ok(())
     }
 

@@ -32,6 +32,8 @@ pub(super) struct ForThread {
     pub(super) key: (u32, u32),
     pub(super) unit: Option<u32>,
     pub(super) operation: BlockedIn,
+    /// Whether it is counted for its thread, or only explains waits for that thread.
+    is_counted: bool,
     began: u64,
     ended: u64,
     waker: u32,
@@ -54,6 +56,7 @@ impl ForThread {
             key,
             unit,
             operation,
+            is_counted: true,
             began,
             ended,
             waker,
@@ -64,9 +67,14 @@ impl ForThread {
         }
     }
 
+    /// The same wait, not counted for its thread.
+    pub(super) fn uncounted(self) -> ForThread {
+        ForThread { is_counted: false, ..self }
+    }
+
     /// Adds the part of an interval that lies within the wait, and gives it.
     fn add(&mut self, (began, ended): (u64, u64), place: Place) -> Option<(u64, u64)> {
-        // The intervals of one thread come in order; what was counted is not counted again.
+        // The intervals of a thread come in order. A part that has been counted is not counted again.
         let from = began.max(self.began).max(self.last);
         let until = ended.min(self.ended);
         if from >= until {
@@ -108,7 +116,7 @@ pub(super) struct Chains {
 }
 
 impl Chains {
-    /// Gives the waits that ended before `time`, of those for a thread that was blocked.
+    /// Gives the waits that ended before `time` and are counted, of those for a thread that was blocked.
     pub(super) fn ended_before(&mut self, time: u64) -> Vec<ForThread> {
         let mut ended = Vec::new();
         while let Some(&Reverse((at, id))) = self.ends.peek()
@@ -122,7 +130,7 @@ impl Chains {
                     self.by_waker.remove(&wait.waker);
                 }
             }
-            if wait.time > 0 {
+            if wait.time > 0 && wait.is_counted {
                 ended.push(wait);
             }
         }
@@ -233,6 +241,21 @@ mod tests {
         for (rows, expected) in cases {
             assert_eq!(told(rows), expected, "{rows:?}");
         }
+    }
+
+    /// A wait that a filter leaves out explains the waits for its thread, and is not told itself.
+    #[test]
+    fn a_link_that_is_not_counted_holds_the_chain() {
+        let wait = |tid: u32, interval, waker| {
+            ForThread::new(((tid, tid), None), BlockedIn::OtherThread, interval, waker)
+        };
+        let mut chains = Chains::default();
+        chains.waited(wait(1, (10, 90), 2));
+        chains.waited(wait(2, (12, 80), 3).uncounted());
+        chains.blocked(3, (20, 40), place(3));
+        let ended = chains.ended_before(u64::MAX);
+        assert_eq!(ended.len(), 1);
+        assert_eq!((ended[0].key.0, ended[0].time, ended[0].place()), (1, 20, Some(place(3))));
     }
 
     /// Threads that wait for one another in a circle come to an end.

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outstanding::TimeShare;
 pub(crate) use behind::Owner;
-pub(crate) use tally::{BlockedTally, is_for_storage};
+pub(crate) use tally::BlockedTally;
 
 /// The threads that were blocked on storage. Present if the recording has the waits of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use fonio_core::meta::SHOWS_BLOCKED;
-use fonio_core::{BlockedCount, BlockedIn, Meta, Thread, Wait, WaitReason};
+use fonio_core::{BlockedCount, BlockedIn, Meta, Thread, Wait};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::behind::{FileContent, Owner, Owners, Watch};
@@ -106,12 +106,6 @@ impl Kept {
     }
 }
 
-/// Whether a wait was for storage. The kernel does not count waits for a commit of the journal as I/O.
-pub(crate) fn is_for_storage(reason: WaitReason, operation: BlockedIn) -> bool {
-    use BlockedIn::{DirtyLimit, Fsync, Journal};
-    reason == WaitReason::Storage || matches!(operation, Fsync | DirtyLimit | Journal)
-}
-
 impl Count {
     fn add(&mut self, operation: BlockedIn, waits: u64, time: u64) {
         self.is_kernel |= operation == BlockedIn::KernelThread;
@@ -197,6 +191,15 @@ impl BlockedTally {
 
     /// Takes a wait, as far as it lies in the span; waits come before requests.
     pub(crate) fn wait(&mut self, row: &Wait, span: (u64, u64), threads: &mut Threads) {
+        self.take(row, span, threads, true);
+    }
+
+    /// Takes a wait that a filter leaves out. It counts only for threads that waited for this one.
+    pub(crate) fn wait_left_out(&mut self, row: &Wait, span: (u64, u64), threads: &mut Threads) {
+        self.take(row, span, threads, false);
+    }
+
+    fn take(&mut self, row: &Wait, span: (u64, u64), threads: &mut Threads, is_counted: bool) {
         // A wait of a launch does not show the operation.
         let Some(operation) = row.blocked_in else { return };
         self.is_known = true;
@@ -208,16 +211,19 @@ impl BlockedTally {
         }
         self.end_chains(row.began.0);
         let key = (row.tid, threads.name_at(Some(row.tid), row.began.0));
-        if !is_for_storage(row.reason, operation) {
+        let unit = threads.unit_at(row.tid, row.began.0);
+        if !operation.is_for_storage(row.reason) {
             if let Some(waker) = row.waker_tid.filter(|waker| *waker != row.tid) {
-                let unit = threads.unit_at(row.tid, row.began.0);
-                self.chains.waited(ForThread::new((key, unit), operation, (began, ended), waker));
+                let wait = ForThread::new((key, unit), operation, (began, ended), waker);
+                self.chains.waited(if is_counted { wait } else { wait.uncounted() });
             }
             return;
         }
-        let unit = threads.unit_at(row.tid, row.began.0);
         let place = Place { name: key.1, unit, operation, file: row.file_id };
         self.chains.blocked(row.tid, (began, ended), place);
+        if !is_counted {
+            return;
+        }
         let Some(count) = self.count(key, || unit) else { return };
         let wait = Kept { began, ended, operation, file: row.file_id, through: None };
         if ended != u64::MAX {
@@ -242,7 +248,7 @@ impl BlockedTally {
     /// Takes a count of short waits.
     pub(crate) fn short(&mut self, row: &BlockedCount, threads: &mut Threads) {
         self.is_known = true;
-        if is_for_storage(row.reason, row.blocked_in) {
+        if row.blocked_in.is_for_storage(row.reason) {
             let key = (row.tid, threads.name_at(Some(row.tid), row.from.0));
             if let Some(count) = self.count(key, || threads.unit_at(row.tid, row.from.0)) {
                 count.add(row.blocked_in, row.count, row.total.0);

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::behind::{Owner, Watch};
 use super::*;
 use crate::analyser::tests::{request, wait};
+use crate::filter::Filter;
 use crate::{Analyser, AnalysisOptions, FilterOptions};
 
 /// The analysis of waits and requests; each thread is a process of its own, and 8 is the parent of 9.
@@ -140,6 +141,27 @@ fn behind_a_program_with_many_files() {
     let behind = &found.blocked.unwrap().programs[0].behind;
     let short: Vec<_> = behind.iter().map(|row| (row.file.clone(), row.share)).collect();
     assert_eq!(short, [(None, 1.0)]);
+}
+
+/// Its waits pass the filter, those of the thread that it waited for do not.
+#[test]
+fn a_filter_leaves_the_chain_whole() {
+    let options = FilterOptions { comms: vec!["p7".to_owned()], ..FilterOptions::default() };
+    let analysis = AnalysisOptions { filter: Some(options.clone()), ..AnalysisOptions::default() };
+    let mut filter = Filter::new(options, Analyser::new(analysis)).unwrap();
+    filter.began(Timestamp(0)).unwrap();
+    for tid in [7, 8] {
+        let (pid, comm) = (Some(tid), Some(format!("p{tid}")));
+        filter.thread(&Thread { tid, pid, comm, ..Thread::default() }).unwrap();
+    }
+    for row in ["7 other_thread 0 3000 w8", "8 fsync 1000 2000"] {
+        filter.wait(&wait(row)).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(9_000_000)));
+    let found = filter.into_inner().finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    let programs: Vec<_> = found.programs.iter().map(|row| (row.name.as_str(), row.time_ns)).collect();
+    assert_eq!(programs, [("p7", 1_000_000)]);
+    assert_eq!(found.programs[0].through.as_ref().unwrap().name, "p8");
 }
 
 #[test]

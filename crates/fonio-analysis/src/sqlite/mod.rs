@@ -19,7 +19,6 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::blocked::is_for_storage;
 use finder::{Act, Finder, Mode, Role, Step};
 use names::Databases;
 use receipt::Sums;
@@ -158,7 +157,7 @@ impl SqliteTally {
         let Some(operation) = row.blocked_in else { return };
         self.has_waits = true;
         let Some(ended) = row.ended else { return };
-        if !is_for_storage(row.reason, operation) {
+        if !operation.is_for_storage(row.reason) {
             return;
         }
         if let Some(cost) = self.cost_at(row.tid, row.began.0) {
@@ -169,7 +168,7 @@ impl SqliteTally {
     /// Takes a count of short waits, after all calls.
     pub(crate) fn blocked_count(&mut self, row: &BlockedCount) {
         self.has_waits = true;
-        if is_for_storage(row.reason, row.blocked_in)
+        if row.blocked_in.is_for_storage(row.reason)
             && (self.counted.len() < THREADS_MAX || self.counted.contains_key(&row.tid))
         {
             let sum = self.counted.entry(row.tid).or_default();

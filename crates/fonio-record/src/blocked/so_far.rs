@@ -1,6 +1,6 @@
 //! Who was blocked for longest so far, for the progress line.
 
-use fonio_core::{BlockedIn, Nanos, WaitReason};
+use fonio_core::{BlockedIn, Nanos};
 use rustc_hash::FxHashMap;
 
 use super::BlockedWait;
@@ -25,11 +25,8 @@ pub(super) struct Longest {
 
 impl SoFar {
     pub(super) fn add(&mut self, wait: &BlockedWait) {
-        use BlockedIn::{DirtyLimit, Fsync, Journal, KernelThread};
-        let is_for_storage =
-            wait.reason == WaitReason::Storage || matches!(wait.blocked_in, Fsync | DirtyLimit | Journal);
         // The work of kernel threads is for others.
-        if !is_for_storage || wait.blocked_in == KernelThread {
+        if !wait.blocked_in.is_for_storage(wait.reason) || wait.blocked_in == BlockedIn::KernelThread {
             return;
         }
         let Some(time) = wait.ended.and_then(|ended| ended.since(wait.began)) else { return };
@@ -49,7 +46,7 @@ impl SoFar {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::Timestamp;
+    use fonio_core::{Timestamp, WaitReason};
 
     use super::*;
 

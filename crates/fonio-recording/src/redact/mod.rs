@@ -9,20 +9,23 @@ mod names;
 use std::io;
 
 use fonio_core::meta::{Host, Mount};
-use fonio_core::{Diagnostic, File, Mark, Meta, Metric, RowSink, Sample, Thread, forward_rows};
+use fonio_core::{Diagnostic, File, Mark, Meta, Metric, RowSink, Sample, Thread, Wait, forward_rows};
 
 use names::Names;
 pub use names::{Key, KeyError};
 
 /// The diagnostics whose messages consist of words of fonio and of numbers. The messages of others can quote input.
-const HARMLESS: [&str; 19] = [
+const HARMLESS: [&str; 22] = [
     "buffer-full",
     "disk-full",
     "files-beyond",
     "lost-blocked-waits",
+    "lost-calls",
     "lost-events",
     "lost-waits",
+    "lost-waits-for-threads",
     "no-blocked-waits",
+    "no-calls",
     "no-stacks",
     "no-symbols",
     "own-requests",
@@ -37,7 +40,7 @@ const HARMLESS: [&str; 19] = [
     "waits-only-counted",
 ];
 /// The marks that fonio sets itself.
-const OWN_MARKS: [&str; 1] = ["command"];
+const OWN_MARKS: [&str; 2] = ["command", "launch"];
 /// Replaces a message that can have names.
 const REDACTED: &str = "the message is left out, because it can have names";
 
@@ -124,6 +127,10 @@ impl<S: RowSink> RowSink for Redactor<S> {
     }
 
     forward_rows!(next: began, request, bio, link, call, wait, blocked_count, settled);
+
+    fn wait_left_out(&mut self, row: &Wait) -> io::Result<()> {
+        self.next.wait_left_out(row)
+    }
 
     fn wants_bios(&self) -> bool {
         self.next.wants_bios()

@@ -78,7 +78,7 @@ fn pour(sink: &mut dyn RowSink) {
         let sample = Sample { time: Timestamp(3), metric, subject: Some(subject.to_owned()), value: 7 };
         sink.sample(&sample).unwrap();
     }
-    for row in [mark("gazelle phase"), mark("command")] {
+    for row in [mark("gazelle phase"), mark("command"), mark("launch")] {
         sink.mark(&row).unwrap();
     }
     sink.diagnostic(&diagnostic("damaged-line")).unwrap();
@@ -162,6 +162,7 @@ fn no_name_is_left_in_any_byte() {
         "jbd2",
         ".db-wal",
         "\"command\"",
+        "\"launch\"",
         "sda",
         "Pi 4",
         "commit=30",

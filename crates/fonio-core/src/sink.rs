@@ -69,13 +69,18 @@ macro_rules! ignore_rows {
     )+};
 }
 
-/// Implements the named methods of a [`RowSink`] so that they call the same method of the sink in a field:
-/// `forward_rows!(inner: bio, link);`.
+/// Implements the named methods of a [`RowSink`] so that they call the same method of the sink in a field,
+/// `forward_rows!(inner: bio, link);`, or of the sink that a method gives, `forward_rows!(sink(): bio, link);`.
 #[macro_export]
 macro_rules! forward_rows {
     ($field:ident: $($method:ident),+ $(,)?) => {$(
         fn $method(&mut self, row: $crate::__argument_of_row_sink!($method)) -> ::std::io::Result<()> {
             self.$field.$method(row)
+        }
+    )+};
+    ($next:ident(): $($method:ident),+ $(,)?) => {$(
+        fn $method(&mut self, row: $crate::__argument_of_row_sink!($method)) -> ::std::io::Result<()> {
+            self.$next().$method(row)
         }
     )+};
 }

@@ -18,94 +18,8 @@
 //
 // User space raises `settings.period` about once a second. The entries of earlier periods then do not change any more,
 // and user space takes them out.
-//
-// The program declares only the fields of the kernel that it reads. Their offsets are adapted when it is loaded (CO-RE),
-// so one object serves all kernels and processors. `cargo xtask assets` compiles it.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef int s32;
-typedef unsigned long long u64;
-typedef long long s64;
-
-#define SEC(name) __attribute__((section(name), used))
-#define KERNEL __attribute__((preserve_access_index))
-#define INLINE static __attribute__((always_inline))
-#define UINT(name, value) int (*name)[value]
-#define TYPE(name, value) value *name
-
-// include/uapi/linux/bpf.h
-enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_LRU_HASH = 9, MAP_RINGBUF = 27 };
-enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1, UPDATE_EXIST = 2 };
-enum { RINGBUF_NO_WAKEUP = 1 };
-static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
-static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
-static long (*const map_delete)(void *map, const void *key) = (void *)3;
-static u64 (*const now_ns)(void) = (void *)5;
-static u32 (*const processor)(void) = (void *)8;
-static u64 (*const current_ids)(void) = (void *)14;
-static long (*const own_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *)67;
-static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *)113;
-static void *(*const ring_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
-static void (*const ring_submit)(void *record, u64 flags) = (void *)132;
-static long (*const task_stack)(void *task, void *to, u32 size, u64 flags) = (void *)141;
-static void *(*const task_registers)(void *task) = (void *)175;
-
-// What follows is declared as in the kernel, with only the fields that are read. What comes after `___` is not part of a
-// type's name.
-struct super_block {
-	u32 s_dev;
-} KERNEL;
-struct inode {
-	struct super_block *i_sb;
-	unsigned long i_ino;
-} KERNEL;
-struct file {
-	struct inode *f_inode;
-} KERNEL;
-struct fdtable {
-	u32 max_fds;
-	struct file **fd;
-} KERNEL;
-struct files_struct {
-	struct fdtable *fdt;
-} KERNEL;
-struct raw_spinlock {
-	u32 raw_lock;
-} KERNEL;
-struct sched_entity {
-	u8 sched_delayed;
-} KERNEL;
-struct thread_info {
-	u32 status; // x86
-} KERNEL;
-struct task_struct {
-	struct thread_info thread_info;
-	u32 __state;
-	u32 flags;
-	int on_cpu;
-	int on_rq;
-	struct sched_entity se;
-	struct raw_spinlock pi_lock;
-	u32 pid;
-	u32 tgid;
-	char comm[16];
-	unsigned int in_iowait : 1;
-	struct task_struct *real_parent;
-	struct files_struct *files;
-} KERNEL;
-struct pt_regs___x86 {
-	unsigned long dx;
-	unsigned long si;
-	unsigned long di;
-	unsigned long orig_ax;
-} KERNEL;
-struct pt_regs___arm64 {
-	u64 regs[31];
-	u64 orig_x0;
-	s32 syscallno;
-} KERNEL;
+#include "common.bpf.h"
 
 // include/linux/sched.h
 enum { TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, TASK_NOLOAD = 0x400, PF_KTHREAD = 0x200000 };
@@ -113,12 +27,10 @@ enum { TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, TASK_NOLOAD = 0x400, PF
 enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_LOCK_PI2 = 13, FUTEX_COMMAND = 0x7f };
 // The value of a lock for which a thread waits: of glibc, bionic, Rust and Go; and of musl.
 enum { LOCK_WAITED_FOR = 2, LOCK_WAITED_FOR_MUSL = 0x80000010 };
-// arch/x86/include/asm/thread_info.h: the system call is one of 32 bits, with numbers of its own.
-enum { TS_COMPAT = 2 };
 
 // The layout of all that follows is repeated in src/blocked/layout.rs.
 enum { ASKERS = 4, ASKED_BEFORE_NS = 1000000000 };
-enum { STACK_MAX = 32, WAKER_STACK_MAX = 24, COMM_MAX = 16 };
+enum { STACK_MAX = 32, WAKER_STACK_MAX = 24 };
 enum { NO_CALL = -1, COMPAT_CALL = -2, KERNEL_THREAD = -3, NO_REGISTERS = -4 };
 enum { IOWAIT = 1, BEGAN_BEFORE = 2, HAS_FILE = 4, KTHREAD = 8, FOR_ANSWER = 16, FOR_LOCK = 32, ASYNC_IO = 64 };
 enum { NO_WAKER = 128 };
@@ -257,14 +169,6 @@ struct {
 // 5.18).
 const volatile u8 switch_has_state SEC(".rodata") = 1;
 
-// What `__builtin_preserve_field_info` tells (llvm/lib/Target/BPF/BPFCORE.h).
-#define FIELD_OFFSET 0
-#define FIELD_BYTES 1
-#define FIELD_EXISTS 2
-#define FIELD_SHIFT_LEFT 4
-#define FIELD_SHIFT_RIGHT 5
-#define EXISTS(type, field) __builtin_preserve_field_info(((type *)0)->field, FIELD_EXISTS)
-
 INLINE int is_blocked(u32 state)
 {
 	return (state & TASK_UNINTERRUPTIBLE) && !(state & TASK_NOLOAD);
@@ -382,31 +286,15 @@ INLINE s32 call_of(struct task_struct *task, struct arguments *arguments)
 	return NO_REGISTERS;
 }
 
-#define READ(to, from) read_kernel(&(to), sizeof(to), __builtin_preserve_access_index(&(from)))
-
 // Notes the inode and the device of a file descriptor, if it is open. Whether the argument is one is for user space to
 // decide.
 INLINE void note_file(struct task_struct *task, u64 descriptor, struct long_wait *wait)
 {
-	struct files_struct *files = task->files;
-	struct fdtable *table = 0;
-	struct file **open = 0;
-	struct file *file = 0;
+	struct file *file = file_of(task, descriptor);
 	struct inode *inode = 0;
-	struct super_block *fs = 0;
-	unsigned long number = 0;
-	u32 size = 0, device = 0;
-	u32 at = (u32)descriptor;
 
-	if (!files || READ(table, files->fdt) || READ(size, table->max_fds) || at >= size)
+	if (!file || READ(inode, file->f_inode) || !read_identity(inode, &wait->inode, &wait->device))
 		return;
-	if (READ(open, table->fd) || read_kernel(&file, sizeof(file), &open[at]) || !file)
-		return;
-	if (READ(inode, file->f_inode) || !inode || READ(fs, inode->i_sb) || READ(number, inode->i_ino) ||
-	    READ(device, fs->s_dev))
-		return;
-	wait->inode = number;
-	wait->device = device;
 	wait->flags |= HAS_FILE;
 }
 

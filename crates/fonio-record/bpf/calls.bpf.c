@@ -8,112 +8,14 @@
 // The file of a call is the one behind its descriptor. A call on a pipe, a socket or a terminal is not recorded. Of the
 // data of a file, only the first 32 bytes of writes to files named `*-wal` and `*-journal` are read: they show where the
 // transactions of an SQLite database end.
-//
-// The program declares only the fields of the kernel that it reads. Their offsets are adapted when it is loaded (CO-RE),
-// so one object serves all kernels and processors. `cargo xtask assets` compiles it.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef int s32;
-typedef unsigned long long u64;
-typedef long long s64;
+#include "common.bpf.h"
 
-#define SEC(name) __attribute__((section(name), used))
-#define KERNEL __attribute__((preserve_access_index))
-#define INLINE static __attribute__((always_inline))
-#define UINT(name, value) int (*name)[value]
-#define TYPE(name, value) value *name
-
-// include/uapi/linux/bpf.h
-enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_RINGBUF = 27 };
-enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1 };
-enum { RINGBUF_NO_WAKEUP = 1 };
-static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
-static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
-static long (*const map_delete)(void *map, const void *key) = (void *)3;
-static u64 (*const now_ns)(void) = (void *)5;
-static u64 (*const current_ids)(void) = (void *)14;
-static long (*const current_comm)(void *to, u32 size) = (void *)16;
-static struct task_struct *(*const current_task)(void) = (void *)35;
-static long (*const read_user)(void *to, u32 size, const void *from) = (void *)112;
-static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *)113;
-static long (*const read_user_text)(void *to, u32 size, const void *from) = (void *)114;
-static void *(*const ring_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
-static void (*const ring_submit)(void *record, u64 flags) = (void *)132;
-static void (*const ring_discard)(void *record, u64 flags) = (void *)133;
-
-// What follows is declared as in the kernel, with only the fields that are read. What comes after `___` is not part of a
-// type's name.
-struct super_block {
-	u32 s_dev;
-} KERNEL;
-struct inode {
-	u16 i_mode;
-	struct super_block *i_sb;
-	unsigned long i_ino;
-} KERNEL;
-struct qstr {
-	u64 hash_len;
-	const unsigned char *name;
-} KERNEL;
-struct dentry {
-	struct dentry *d_parent;
-	struct qstr d_name;
-	struct inode *d_inode;
-} KERNEL;
-struct path {
-	struct dentry *dentry;
-} KERNEL;
-struct file {
-	struct path f_path;
-	struct inode *f_inode;
-	s64 f_pos;
-} KERNEL;
-struct fdtable {
-	u32 max_fds;
-	struct file **fd;
-} KERNEL;
-struct files_struct {
-	struct fdtable *fdt;
-} KERNEL;
-// `atomic_t`, which has no name that could be adapted.
-struct atomic {
-	s32 counter;
-};
-struct signal_struct {
-	struct atomic live;
-} KERNEL;
-struct thread_info {
-	u32 status; // x86
-} KERNEL;
-struct task_struct {
-	struct thread_info thread_info;
-	u32 pid;
-	u32 tgid;
-	struct files_struct *files;
-	struct signal_struct *signal;
-} KERNEL;
-struct pt_regs___x86 {
-	unsigned long r10;
-	unsigned long dx;
-	unsigned long si;
-	unsigned long di;
-	unsigned long orig_ax;
-} KERNEL;
-struct pt_regs___arm64 {
-	u64 regs[31];
-	u64 orig_x0;
-	s32 syscallno;
-} KERNEL;
-
-// arch/x86/include/asm/thread_info.h: the system call is one of 32 bits, with numbers of its own.
-enum { TS_COMPAT = 2 };
 // include/uapi/linux/stat.h
 enum { S_IFMT = 0170000, S_IFDIR = 0040000, S_IFBLK = 0060000, S_IFREG = 0100000 };
 
 // The layout of all that follows is repeated in src/calls/layout.rs.
-enum { COMM_MAX = 16, HEAD_MAX = 32, PATH_MAX = 256, CALLS_MAX = 512 };
+enum { HEAD_MAX = 32, PATH_MAX = 256, CALLS_MAX = 512 };
 enum { HAS_FILE = 1, HAS_OFFSET = 2, HAS_BYTES = 4, IS_WAL = 8, IS_JOURNAL = 16 };
 
 // What a process in `followed` is: its calls are recorded, or only those of the children that it makes.
@@ -231,11 +133,6 @@ struct {
 	UINT(max_entries, 8388608);
 } calls SEC(".maps");
 
-// What `__builtin_preserve_field_info` tells (llvm/lib/Target/BPF/BPFCORE.h).
-#define FIELD_EXISTS 2
-#define EXISTS(type, field) __builtin_preserve_field_info(((type *)0)->field, FIELD_EXISTS)
-#define READ(to, from) read_kernel(&(to), sizeof(to), __builtin_preserve_access_index(&(from)))
-
 INLINE struct counters *all_counters(void)
 {
 	u32 zero = 0;
@@ -303,28 +200,10 @@ INLINE void read_arguments(void *registers, struct arguments *to)
 	}
 }
 
-INLINE struct file *file_of(struct task_struct *task, u64 descriptor)
-{
-	struct files_struct *files = 0;
-	struct fdtable *table = 0;
-	struct file **open = 0;
-	struct file *file = 0;
-	u32 size = 0, at = (u32)descriptor;
-
-	if (READ(files, task->files) || !files || READ(table, files->fdt) || READ(size, table->max_fds) || at >= size)
-		return 0;
-	if (READ(open, table->fd) || read_kernel(&file, sizeof(file), &open[at]))
-		return 0;
-	return file;
-}
-
 // Notes the inode and the device. Returns 0 for a file that no file system keeps, such as a pipe.
 INLINE int note_file(struct file *file, struct call *call)
 {
 	struct inode *inode = 0;
-	struct super_block *fs = 0;
-	unsigned long number = 0;
-	u32 device = 0;
 	u16 mode = 0;
 
 	if (!file || READ(inode, file->f_inode) || !inode || READ(mode, inode->i_mode))
@@ -332,10 +211,8 @@ INLINE int note_file(struct file *file, struct call *call)
 	mode &= S_IFMT;
 	if (mode != S_IFREG && mode != S_IFDIR && mode != S_IFBLK)
 		return 0;
-	if (READ(fs, inode->i_sb) || READ(number, inode->i_ino) || READ(device, fs->s_dev))
+	if (!read_identity(inode, &call->inode, &call->device))
 		return 0;
-	call->inode = number;
-	call->device = device;
 	call->flags |= HAS_FILE;
 	return 1;
 }

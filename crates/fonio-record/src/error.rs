@@ -41,7 +41,7 @@ pub enum RecordError {
         mount: PathBuf,
     },
     /// A process whose calls are to be recorded does not exist.
-    #[error("there is no process {pid}: name one that runs, or record a command with --calls")]
+    #[error("no process {pid} is running; name a running one, or record a command with --calls")]
     NoProcess {
         /// Its number.
         pid: u32,

@@ -1,7 +1,12 @@
 //! The process and the name of each thread that a BPF program showed, as the kernel gave them. A thread can have ended
 //! before the recorder looks it up in procfs.
 
-use rustc_hash::FxHashMap;
+use std::io;
+
+use fonio_core::{RowSink, Thread, Timestamp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::threads::Threads;
 
 /// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
 const COMM_MAX: usize = 16;
@@ -43,6 +48,26 @@ impl ThreadNames {
     /// The threads that are new since the last call.
     pub(crate) fn take_new(&mut self) -> Vec<NewThread> {
         std::mem::take(&mut self.new)
+    }
+
+    /// Writes a row for each of these threads that has none yet. `named` has those that have one.
+    pub(crate) fn write_rows(
+        &self,
+        mut tids: Vec<u32>,
+        from: Timestamp,
+        (threads, named): (&Threads, &FxHashSet<u32>),
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        tids.sort_unstable();
+        tids.dedup();
+        for tid in tids.into_iter().filter(|tid| !named.contains(tid)) {
+            let (pid, comm) = self.get(tid).unzip();
+            let mut row = Thread { tid, from, comm, ..Thread::default() };
+            threads.complete(&mut row);
+            row.pid = row.pid.or(pid);
+            sink.thread(&row)?;
+        }
+        Ok(())
     }
 
     /// The process and the name of a thread.

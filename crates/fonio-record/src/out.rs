@@ -1,11 +1,6 @@
-//! Writes a recording, with names or with tokens instead of them.
+//! Writes a recording, with names or with tokens in their place.
 
-use std::io;
-
-use fonio_core::{
-    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp,
-    Wait,
-};
+use fonio_core::{Meta, RowSink, forward_rows};
 use fonio_recording::{Finished, Key, RecordingError, Redactor, Writer, redacted_meta};
 
 /// The writer of a recording. Names that are to be redacted never reach a disk.
@@ -38,29 +33,8 @@ impl Out {
     }
 }
 
-/// Passes rows of each kind on.
-macro_rules! pass_on {
-    ($($method:ident: $row:ty),+ $(,)?) => {$(
-        fn $method(&mut self, row: $row) -> io::Result<()> {
-            self.sink().$method(row)
-        }
-    )+};
-}
-
 impl RowSink for Out {
-    pass_on! {
-        began: Timestamp,
-        request: &Request,
-        bio: &Bio,
-        link: &Link,
-        call: &Call,
-        wait: &Wait,
-        blocked_count: &BlockedCount,
-        file: &File,
-        thread: &Thread,
-        sample: &Sample,
-        mark: &Mark,
-        diagnostic: &Diagnostic,
-        settled: Timestamp,
-    }
+    forward_rows!(
+        sink(): began, request, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
+    );
 }

@@ -11,10 +11,10 @@ use fonio_core::meta::Meta;
 use fonio_core::{
     BlockedCount, BlockedIn, Diagnostic, File, Request, RowSink, Thread, Wait, WaitReason, ignore_rows,
 };
-use fonio_record::{Progress, RecordError, RecordOptions, Selector, record};
-use fonio_recording::{Recording, Tables};
+use fonio_record::{Progress, RecordOptions, Selector};
+use fonio_recording::Tables;
 use fonio_testing::{Need, skip};
-use loop_ext4::FileSystem;
+use loop_ext4::{FileSystem, recording};
 
 /// The rows that the tests look at.
 #[derive(Default)]
@@ -76,20 +76,11 @@ fn recorded(system: &FileSystem, script: &str, options: RecordOptions) -> Option
         ..options
     };
     let mut rows = Rows::default();
-    let recorded = record(&options, &mut |progress| {
+    let recording = recording(&options, &mut |progress| {
         if let Progress::CommandStarted { pid } = progress {
             rows.command_pid = pid;
         }
-    });
-    match recorded {
-        Ok(_) => {}
-        Err(RecordError::NoTracefs | RecordError::NoBlockEvents | RecordError::Lockdown { .. }) => {
-            skip(Need::Tracefs, "this kernel does not trace");
-            return None;
-        }
-        Err(error) => panic!("{error:?}"),
-    }
-    let recording = Recording::open(&options.out).unwrap();
+    })?;
     rows.meta = recording.meta().clone();
     recording.replay(&mut rows, Tables::ALL).unwrap();
     if let Some(found) = rows.diagnostics.iter().find(|found| found.code == "no-blocked-waits") {

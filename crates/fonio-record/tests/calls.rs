@@ -10,9 +10,9 @@ use std::process::Command;
 use fonio_core::meta::{LOST_CALLS, Meta, SHOWS_CALLS};
 use fonio_core::{Call, Content, Diagnostic, File, RowSink, SqliteWrite, Thread, ignore_rows};
 use fonio_record::{RecordError, RecordOptions, Selector, record};
-use fonio_recording::{Recording, Tables};
+use fonio_recording::Tables;
 use fonio_testing::{Need, has, skip};
-use loop_ext4::FileSystem;
+use loop_ext4::{FileSystem, recording};
 
 /// The rows that the tests look at.
 #[derive(Default)]
@@ -73,15 +73,7 @@ impl Rows {
 /// Records what `options` say on the file system; `None` with a report if this machine cannot.
 fn recorded(system: &FileSystem, options: RecordOptions) -> Option<Rows> {
     let options = RecordOptions { select: vec![Selector::Device(system.device.clone().into())], ..options };
-    match record(&options, &mut |_| {}) {
-        Ok(_) => {}
-        Err(RecordError::NoTracefs | RecordError::NoBlockEvents | RecordError::Lockdown { .. }) => {
-            skip(Need::Tracefs, "this kernel does not trace");
-            return None;
-        }
-        Err(error) => panic!("{error:?}"),
-    }
-    let recording = Recording::open(&options.out).unwrap();
+    let recording = recording(&options, &mut |_| {})?;
     let mut rows = Rows { meta: recording.meta().clone(), ..Rows::default() };
     recording.replay(&mut rows, Tables::ALL).unwrap();
     if let Some(found) = rows.diagnostics.iter().find(|found| found.code == "no-calls") {

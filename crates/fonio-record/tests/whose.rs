@@ -8,10 +8,9 @@ use std::io;
 use std::path::Path;
 
 use fonio_core::{Content, File, Op, Request, RowSink, Thread, ignore_rows};
-use fonio_record::{RecordError, RecordOptions, Selector, record};
-use fonio_recording::{Recording, Tables};
-use fonio_testing::{Need, skip};
-use loop_ext4::FileSystem;
+use fonio_record::{RecordOptions, Selector};
+use fonio_recording::Tables;
+use loop_ext4::{FileSystem, recording};
 
 /// The rows that the tests look at.
 #[derive(Default)]
@@ -61,16 +60,8 @@ fn recorded(system: &FileSystem, script: &str, scratch: &Path) -> Option<Rows> {
         command: Some(["sh", "-c", &script].map(Into::into).to_vec()),
         ..RecordOptions::new(scratch.join("recording"))
     };
-    match record(&options, &mut |_| {}) {
-        Ok(_) => {}
-        Err(RecordError::NoTracefs | RecordError::NoBlockEvents | RecordError::Lockdown { .. }) => {
-            skip(Need::Tracefs, "this kernel does not trace");
-            return None;
-        }
-        Err(error) => panic!("{error:?}"),
-    }
     let mut rows = Rows::default();
-    Recording::open(&options.out).unwrap().replay(&mut rows, Tables::ALL).unwrap();
+    recording(&options, &mut |_| {})?.replay(&mut rows, Tables::ALL).unwrap();
     Some(rows)
 }
 

@@ -1,8 +1,8 @@
 //! Which files belong to which database.
 //!
-//! The recorder tells databases, journals and WALs by their names and first bytes. The index of a WAL (`-shm`) is told by
-//! its name here, and so is a file with one of these names whose database was not readable: a call shows that SQLite
-//! wrote it.
+//! The recorder recognises databases, journals and WALs by their names and first bytes. The index of a WAL (`-shm`) is
+//! recognised by its name here. So is a file with one of these names if its database could not be read but a call shows
+//! that SQLite wrote it.
 
 use fonio_core::{Content, File};
 use rustc_hash::FxHashMap;

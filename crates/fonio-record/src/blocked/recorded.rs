@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fonio_core::{BlockedIn, Nanos, RowSink, Thread, Timestamp, Wait};
+use fonio_core::{BlockedIn, Nanos, RowSink, Timestamp, Wait};
 use fonio_tracefs::waits::Completions;
 use rustc_hash::FxHashSet;
 
@@ -96,7 +96,7 @@ fn are_missing(waits: u64) -> String {
 }
 
 /// The row of a wait. One for asynchronous I/O begins when the request was queued, because a thread can have slept there
-/// before; without the request, that is unknown and there is no row.
+/// before. If the request is unknown, there is no row.
 fn row(wait: &BlockedWait, file_id: Option<u32>, completions: &Completions) -> Option<Wait> {
     let completed = wait.completed_on.zip(wait.ended).and_then(|(cpu, at)| completions.before(cpu, at.0));
     let began = match wait.blocked_in {
@@ -136,26 +136,19 @@ impl CapturedWaits {
         self.waits.iter().filter_map(|wait| Some((wait.completed_on?, wait.ended?.0)))
     }
 
-    /// Writes the rows. `file_ids` has the row of `files` of each wait; `named` has the threads that have a row.
+    /// Writes the rows. `file_ids` has the row of `files` of each wait; `threads` has all, and the numbers of those that have
+    /// a row.
     pub(crate) fn write(
         &self,
         (began, ended): (Timestamp, Timestamp),
         file_ids: &[Option<u32>],
         completions: &Completions,
-        (threads, named): (&Threads, &FxHashSet<u32>),
+        threads: (&Threads, &FxHashSet<u32>),
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
         let mut tids: Vec<u32> = self.waits.iter().map(|wait| wait.tid).collect();
         tids.extend(self.finished.short.threads());
-        tids.sort_unstable();
-        tids.dedup();
-        for tid in tids.into_iter().filter(|tid| !named.contains(tid)) {
-            let (pid, comm) = self.finished.names.get(tid).unzip();
-            let mut row = Thread { tid, from: began, comm, ..Thread::default() };
-            threads.complete(&mut row);
-            row.pid = row.pid.or(pid);
-            sink.thread(&row)?;
-        }
+        self.finished.names.write_rows(tids, began, threads, sink)?;
         let file_ids = file_ids.iter().copied().chain(std::iter::repeat(None));
         let mut rows: Vec<Wait> = self
             .waits

@@ -3,7 +3,7 @@
 use std::io;
 
 use fonio_core::meta::LOST_CALLS;
-use fonio_core::{ByteCount, Call, RowSink, Thread, Timestamp};
+use fonio_core::{ByteCount, Call, RowSink, Timestamp};
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -154,24 +154,17 @@ pub(crate) struct CapturedCalls {
 }
 
 impl CapturedCalls {
-    /// Writes the rows. `file_ids` has the row of `files` of each call; `named` has the threads that have a row.
+    /// Writes the rows. `file_ids` has the row of `files` of each call; `threads` has all, and the numbers of those that have
+    /// a row.
     pub(crate) fn write(
         &self,
         began: Timestamp,
         file_ids: &[Option<u32>],
-        (threads, named): (&Threads, &FxHashSet<u32>),
+        threads: (&Threads, &FxHashSet<u32>),
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
-        let mut tids: Vec<u32> = self.calls.iter().map(|call| call.tid).collect();
-        tids.sort_unstable();
-        tids.dedup();
-        for tid in tids.into_iter().filter(|tid| !named.contains(tid)) {
-            let (pid, comm) = self.names.get(tid).unzip();
-            let mut row = Thread { tid, from: began, comm, ..Thread::default() };
-            threads.complete(&mut row);
-            row.pid = row.pid.or(pid);
-            sink.thread(&row)?;
-        }
+        let tids = self.calls.iter().map(|call| call.tid).collect();
+        self.names.write_rows(tids, began, threads, sink)?;
         let file_ids = file_ids.iter().copied().chain(std::iter::repeat(None));
         for ((call_id, call), file_id) in (0..).zip(&self.calls).zip(file_ids) {
             sink.call(&Call {

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use fonio_record::{Progress, RecordError, RecordOptions, record};
+use fonio_recording::Recording;
 use fonio_testing::{Need, has, skip};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -38,6 +40,18 @@ impl FileSystem {
             return None;
         }
         Some(system)
+    }
+}
+
+/// Records; or reports why this machine cannot.
+pub fn recording(options: &RecordOptions, progress: &mut dyn FnMut(Progress<'_>)) -> Option<Recording> {
+    match record(options, progress) {
+        Ok(_) => Some(Recording::open(&options.out).unwrap()),
+        Err(RecordError::NoTracefs | RecordError::NoBlockEvents | RecordError::Lockdown { .. }) => {
+            skip(Need::Tracefs, "this kernel does not trace");
+            None
+        }
+        Err(error) => panic!("{error:?}"),
     }
 }
 

@@ -54,7 +54,7 @@ const KERNEL_THREADS: [&str; 13] = [
 #[derive(Clone)]
 pub struct Key(Vec<u8>);
 
-/// Why there is no key.
+/// Why a key could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {

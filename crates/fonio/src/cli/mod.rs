@@ -510,8 +510,8 @@ pub struct Redact {
     /// machine, network interfaces. Sizes, times and models of devices stay.
     #[arg(long)]
     pub redact: bool,
-    /// Make the tokens with this file as key (16 bytes or more), so that they are the same in several recordings. Default: a
-    /// random key, which is not kept.
+    /// Use this file as the key for tokens (16 bytes or more). With the same key, a name gets the same token in several
+    /// recordings. Default: a random key, which is not kept.
     #[arg(long, value_name = "FILE", requires = "redact")]
     pub redact_key: Option<PathBuf>,
 }

@@ -29,7 +29,7 @@ pub enum ExperimentError {
         /// The fix.
         fix: String,
         /// The reason.
-        reason: &'static str,
+        reason: String,
     },
     /// A list has the same value twice.
     #[error("{option} names {value} twice")]
@@ -72,6 +72,14 @@ pub enum ExperimentError {
         status: String,
         /// The message of the process.
         complaint: String,
+    },
+    /// A command to be measured, or to prepare a measurement, failed.
+    #[error("`{command}` failed ({status}): no gain is known, and every setting is as it was")]
+    CommandFailed {
+        /// The command.
+        command: String,
+        /// Its exit code or signal.
+        status: String,
     },
     /// A command ran, but the recording does not show where its time went.
     #[error("where the time of {command} went was not seen: {reason}")]

@@ -5,6 +5,10 @@
 //! | places in memory, no sync, PCM, RAID-0 | Kim, Agrawal, Ungureanu (TOS 2012), sections 5.1 to 5.5 |
 //! | WAL, commit interval, noatime, scheduler, log-structured file systems | common advice, measured here |
 
+use std::ops::RangeInclusive;
+
+use fonio_core::ByteCount;
+use fonio_core::quantity::parse_bytes;
 use fonio_host::{Filesystem, Setting};
 use fonio_workload::definition::{Journal, Synchronous, Workload};
 
@@ -26,26 +30,47 @@ pub struct Fix {
     pub needs_hardware: bool,
     /// How the fix is made on a real machine.
     pub real: Real,
-    change: fn(&mut Setup, &Workload) -> Result<(), &'static str>,
+    /// Without a workload, a command runs, whose work cannot be changed.
+    change: fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>,
 }
 
 /// How a fix is made on a real machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Real {
-    /// A setting that fonio can change and restore.
-    Setting(fn() -> Setting),
+    /// A setting that fonio can change and restore; the function takes the value after `=`, if there is one.
+    Setting(fn(Option<&str>) -> Result<Setting, String>),
     /// A change of the app, or a device to buy: how to do it.
     ByHand(&'static str),
 }
 
 impl Real {
-    /// Returns the setting if the fix is one.
+    /// Returns the setting with its default value, if the fix is one.
     pub fn setting(self) -> Option<Setting> {
         match self {
-            Real::Setting(setting) => Some(setting()),
+            Real::Setting(setting) => setting(None).ok(),
             Real::ByHand(_) => None,
         }
     }
+}
+
+/// The setting of a fix without a value.
+fn fixed(setting: Setting, value: Option<&str>) -> Result<Setting, String> {
+    match value {
+        None => Ok(setting),
+        Some(_) => Err("it takes no value".to_owned()),
+    }
+}
+
+fn size(value: Option<&str>, default: u64) -> Result<ByteCount, String> {
+    let bytes = value.map_or(Ok(default), |text| parse_bytes(text).map_err(|error| error.to_string()))?;
+    if bytes < 4096 { Err("write at least 4KiB".to_owned()) } else { Ok(ByteCount(bytes)) }
+}
+
+fn number(value: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<u32, String> {
+    let number = value.map_or(Some(default), |text| text.parse().ok());
+    number
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| format!("write a whole number from {} to {}", range.start(), range.end()))
 }
 
 /// What a power cut can lose.
@@ -133,7 +158,7 @@ pub const FIXES: &[Fix] = &[
         needs_hardware: false,
         real: Real::ByHand("This is the upper bound of any storage fix, not a setting."),
         change: |setup, workload| {
-            for place in workload.places.keys() {
+            for place in workload.ok_or(OF_PROGRAM)?.places.keys() {
                 setup.moved.insert(place.clone(), Medium::Memory);
             }
             Ok(())
@@ -149,6 +174,7 @@ pub const FIXES: &[Fix] = &[
             "In the app, for databases that can be fetched again: PRAGMA synchronous=OFF, and delete them after an unclean shutdown.",
         ),
         change: |setup, workload| {
+            let workload = workload.ok_or(OF_PROGRAM)?;
             let places = ["cache", "database"].map(str::to_owned);
             setup
                 .overrides
@@ -199,9 +225,10 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Recent("A power cut can lose the last 30 s of unsynced data."),
         source: "ext4's documentation",
         needs_hardware: false,
-        real: Real::Setting(|| Setting::CommitInterval(30)),
+        real: Real::Setting(|value| fixed(Setting::CommitInterval(30), value)),
         change: |setup, _| {
-            mount_option(setup, "commit=30", |of| matches!(of, Filesystem::Ext4 | Filesystem::Ext3))
+            let has = |of| matches!(of, Filesystem::Ext4 | Filesystem::Ext3);
+            mount_option(setup, "commit=30", has, Setting::CommitInterval(30))
         },
     },
     Fix {
@@ -210,8 +237,10 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: "mount's documentation",
         needs_hardware: false,
-        real: Real::Setting(|| Setting::NoAccessTimes),
-        change: |setup, _| mount_option(setup, "noatime", Filesystem::has_access_times),
+        real: Real::Setting(|value| fixed(Setting::NoAccessTimes, value)),
+        change: |setup, _| {
+            mount_option(setup, "noatime", Filesystem::has_access_times, Setting::NoAccessTimes)
+        },
     },
     Fix {
         name: "bfq",
@@ -219,7 +248,7 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: "the kernel's documentation",
         needs_hardware: false,
-        real: Real::Setting(|| Setting::Scheduler("bfq".to_owned())),
+        real: Real::Setting(|value| fixed(Setting::Scheduler("bfq".to_owned()), value)),
         change: |setup, _| scheduler(setup, "bfq"),
     },
     Fix {
@@ -228,8 +257,53 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: "the kernel's documentation",
         needs_hardware: false,
-        real: Real::Setting(|| Setting::Scheduler("mq-deadline".to_owned())),
+        real: Real::Setting(|value| fixed(Setting::Scheduler("mq-deadline".to_owned()), value)),
         change: |setup, _| scheduler(setup, "mq-deadline"),
+    },
+    Fix {
+        name: "kyber",
+        does: "the scheduler kyber",
+        loses: Loss::Nothing,
+        source: "the kernel's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| fixed(Setting::Scheduler("kyber".to_owned()), value)),
+        change: |setup, _| scheduler(setup, "kyber"),
+    },
+    Fix {
+        name: "read-ahead",
+        does: "the kernel reads files ahead by 512 KiB, or by SIZE with read-ahead=SIZE",
+        loses: Loss::Nothing,
+        source: "the kernel's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| size(value, 512 << 10).map(Setting::ReadAhead)),
+        change: |setup, _| setting(setup, Setting::ReadAhead(ByteCount(512 << 10))),
+    },
+    Fix {
+        name: "requests",
+        does: "the kernel holds 16 requests of a device and direction, or N with requests=N, before it makes programs wait",
+        loses: Loss::Nothing,
+        source: "the kernel's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| number(value, 16, 4..=1024).map(Setting::QueueRequests)),
+        change: |setup, _| setting(setup, Setting::QueueRequests(16)),
+    },
+    Fix {
+        name: "dirty-limit",
+        does: "programs wait for write-back at 32 MiB of dirty pages, or at SIZE with dirty-limit=SIZE, on the whole machine",
+        loses: Loss::Nothing,
+        source: "the kernel's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| size(value, 32 << 20).map(Setting::DirtyLimit)),
+        change: |setup, _| setting(setup, Setting::DirtyLimit(ByteCount(32 << 20))),
+    },
+    Fix {
+        name: "swappiness",
+        does: "the kernel rather drops cached files than swaps out programs: 10, or N with swappiness=N, on the whole machine",
+        loses: Loss::Nothing,
+        source: "the kernel's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| number(value, 10, 0..=200).map(Setting::Swappiness)),
+        change: |setup, _| setting(setup, Setting::Swappiness(10)),
     },
     Fix {
         name: "f2fs",
@@ -272,63 +346,103 @@ impl Fix {
 pub enum Candidate {
     /// A fix of [`FIXES`].
     Listed(&'static Fix),
+    /// A setting with a value that the user chose, such as `read-ahead=1MiB`.
+    WithValue {
+        /// The fix.
+        fix: &'static Fix,
+        /// The text of the value.
+        value: String,
+        /// The setting with the value.
+        setting: Setting,
+    },
     /// The same setup on the device of another profile.
     Device(String),
 }
 
 impl Candidate {
-    /// Parses `wal-normal` or `device=kingston`.
+    /// Parses `wal-normal`, `read-ahead=1MiB` or `device=kingston`.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError::UnknownFix`], which lists the known fixes.
+    /// [`ExperimentError::UnknownFix`], which lists the known fixes, and [`ExperimentError::NotApplicable`] for a value
+    /// that the fix does not take.
     pub fn parse(text: &str) -> Result<Candidate, ExperimentError> {
         if let Some(profile) = text.strip_prefix("device=").filter(|profile| !profile.is_empty()) {
             return Ok(Candidate::Device(profile.to_owned()));
         }
-        Fix::named(text).map(Candidate::Listed).ok_or_else(|| ExperimentError::UnknownFix {
-            name: text.to_owned(),
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let fix = Fix::named(name).ok_or_else(|| ExperimentError::UnknownFix {
+            name: name.to_owned(),
             known: FIXES.iter().map(|fix| fix.name).collect(),
-        })
+        })?;
+        let Some(value) = value else { return Ok(Candidate::Listed(fix)) };
+        let setting = match fix.real {
+            Real::Setting(setting) => setting(Some(value)),
+            Real::ByHand(_) => Err("it takes no value".to_owned()),
+        };
+        match setting {
+            Ok(setting) => Ok(Candidate::WithValue { fix, value: value.to_owned(), setting }),
+            Err(reason) => Err(ExperimentError::NotApplicable { fix: text.to_owned(), reason }),
+        }
     }
 
     /// Returns the candidate's name.
     pub fn name(&self) -> String {
         match self {
             Candidate::Listed(fix) => fix.name.to_owned(),
+            Candidate::WithValue { fix, value, .. } => format!("{}={value}", fix.name),
             Candidate::Device(profile) => format!("device={profile}"),
+        }
+    }
+
+    /// Returns the fix, unless the candidate is another device.
+    pub fn fix(&self) -> Option<&'static Fix> {
+        match self {
+            Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => Some(fix),
+            Candidate::Device(_) => None,
+        }
+    }
+
+    /// Returns the setting with its value, if the candidate is one.
+    pub fn setting(&self) -> Option<Setting> {
+        match self {
+            Candidate::Listed(fix) => fix.real.setting(),
+            Candidate::WithValue { setting, .. } => Some(setting.clone()),
+            Candidate::Device(_) => None,
         }
     }
 
     /// Returns what a power cut can lose with the candidate.
     pub fn loses(&self) -> Loss {
-        match self {
-            Candidate::Listed(fix) => fix.loses,
-            Candidate::Device(_) => Loss::Nothing,
-        }
+        self.fix().map_or(Loss::Nothing, |fix| fix.loses)
     }
 
-    /// Applies the candidate to `setup`.
+    /// Applies the candidate to `setup`. For a command there is no workload, whose parts could be changed.
     ///
     /// # Errors
     ///
     /// [`ExperimentError::NotApplicable`] with the reason.
-    pub fn apply(&self, setup: &mut Setup, workload: &Workload) -> Result<(), ExperimentError> {
+    pub fn apply(&self, setup: &mut Setup, workload: Option<&Workload>) -> Result<(), ExperimentError> {
         let changed = match self {
             Candidate::Listed(fix) => (fix.change)(setup, workload),
+            Candidate::WithValue { setting: with_value, .. } => setting(setup, with_value.clone()),
             Candidate::Device(profile) => another_device(setup, |_| profile.clone()),
         };
-        changed.map_err(|reason| ExperimentError::NotApplicable { fix: self.name(), reason })
+        changed
+            .map_err(|reason| ExperimentError::NotApplicable { fix: self.name(), reason: reason.to_owned() })
     }
 }
 
+/// Why a fix cannot be tried with a command.
+const OF_PROGRAM: &str = "it changes what a program does; with a command, only settings can be tried";
+
 fn move_place(
     setup: &mut Setup,
-    workload: &Workload,
+    workload: Option<&Workload>,
     place: &str,
     medium: Medium,
 ) -> Result<(), &'static str> {
-    if !workload.places.contains_key(place) {
+    if !workload.ok_or(OF_PROGRAM)?.places.contains_key(place) {
         return Err("the workload has no such directory");
     }
     setup.moved.insert(place.to_owned(), medium);
@@ -337,10 +451,11 @@ fn move_place(
 
 fn each_database(
     setup: &mut Setup,
-    workload: &Workload,
+    workload: Option<&Workload>,
     journal: Journal,
     synchronous: Synchronous,
 ) -> Result<(), &'static str> {
+    let workload = workload.ok_or(OF_PROGRAM)?;
     if workload.databases.is_empty() {
         return Err("the workload has no database");
     }
@@ -362,9 +477,15 @@ fn another_device(setup: &mut Setup, profile: impl FnOnce(&str) -> String) -> Re
     }
 }
 
-fn mount_option(setup: &mut Setup, option: &str, has: fn(Filesystem) -> bool) -> Result<(), &'static str> {
+/// Adds a mount option; in a directory, the setting of its mount that does the same.
+fn mount_option(
+    setup: &mut Setup,
+    option: &str,
+    has: fn(Filesystem) -> bool,
+    same: Setting,
+) -> Result<(), &'static str> {
     if !setup.owns_filesystem() {
-        return Err("fonio does not remount the file system of a directory");
+        return setting(setup, same);
     }
     if !has(setup.filesystem) {
         return Err("the file system does not have this option");
@@ -375,11 +496,14 @@ fn mount_option(setup: &mut Setup, option: &str, has: fn(Filesystem) -> bool) ->
 
 fn scheduler(setup: &mut Setup, name: &str) -> Result<(), &'static str> {
     if !setup.owns_filesystem() {
-        return Err(
-            "fonio run does not change the device of a directory; `fonio fix NAME --apply PATH` does",
-        );
+        return setting(setup, Setting::Scheduler(name.to_owned()));
     }
     setup.scheduler = Some(name.to_owned());
+    Ok(())
+}
+
+fn setting(setup: &mut Setup, setting: Setting) -> Result<(), &'static str> {
+    setup.settings.push(setting);
     Ok(())
 }
 

@@ -5,12 +5,14 @@
 //!
 //! - [`run_series`] runs a workload in several [`Setup`]s, unchanged and with each [`Candidate`] fix; [`document()`]
 //!   makes a report of the series;
+//! - [`run_command_series`] does the same with a command of the user;
 //! - [`launch_series`] launches a command in several places and divides its time into parts;
 //! - [`measure_layers`] measures the throughput at each layer between a file and the device.
 //!
 //! Every trial of the first two is recorded, and analysed once ([`Analysed`]).
 
 mod analysed;
+mod command;
 mod error;
 mod filling;
 pub mod fix;
@@ -26,6 +28,7 @@ mod test_bed;
 mod trial;
 
 pub use analysed::Analysed;
+pub use command::{CommandOptions, run_command_series};
 pub use error::ExperimentError;
 pub use fix::{Candidate, FIXES, Fix, Loss, Real};
 pub use launch::{

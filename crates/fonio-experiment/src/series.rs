@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use fonio_analysis::Analysis;
 use fonio_workload::definition::Workload;
 use fonio_workload::{FilesOutcome, Mark};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,8 @@ pub struct Variation {
     pub setup: Setup,
 }
 
-/// Returns the arms of a comparison: each of `setups` unchanged, and with each of `candidates`. A fix is compared with
+/// Returns the arms of a comparison: each of `setups` unchanged, and with each of `candidates`, which change `workload` or,
+/// for a command, only what it runs on. A fix is compared with
 /// its own setup without the fix; a further setup with the first one on the same storage, or else with the first of all.
 /// `possible` checks whether this machine can make a
 /// setup, as [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup, that is not
@@ -35,7 +37,7 @@ pub struct Variation {
 pub fn variations(
     setups: &[(String, Setup)],
     candidates: &[Candidate],
-    workload: &Workload,
+    workload: Option<&Workload>,
     possible: &dyn Fn(&Setup) -> Result<(), ExperimentError>,
     refused: &mut dyn FnMut(ExperimentError) -> Result<(), ExperimentError>,
 ) -> Result<Vec<Arm<Variation>>, ExperimentError> {
@@ -55,7 +57,7 @@ pub fn variations(
             let mut setup = plain.clone();
             let applied = candidate.apply(&mut setup, workload).and_then(|()| {
                 if setups.iter().any(|(_, plain)| *plain == setup) {
-                    let reason = "the plan already has this setup";
+                    let reason = "the plan already has this setup".to_owned();
                     return Err(ExperimentError::NotApplicable { fix: candidate.name(), reason });
                 }
                 possible(&setup)
@@ -161,19 +163,14 @@ impl Timed for RunFigures {
 
 impl RunFigures {
     fn of(run: &Run) -> RunFigures {
-        let analysis = &run.analysed.analysis;
+        let of_recording = RunFigures::of_recording(
+            &run.analysed.analysis,
+            run.outcome.wall_ns as f64 / 1e9,
+            &run.recording,
+        );
         RunFigures {
-            wall_s: run.outcome.wall_ns as f64 / 1e9,
             think_s: run.outcome.amounts.think_ns as f64 / 1e9,
-            requests: analysis.totals.requests,
-            read_bytes: analysis.totals.read_bytes,
-            write_bytes: analysis.totals.write_bytes,
-            sequential_write_bytes: analysis.sequentiality.write.sequential_bytes,
-            flushes: analysis.flushes.flushes,
-            sync_write_share: analysis.latency.shares.as_ref().map(|shares| shares.write_sync),
-            busy_share: analysis.io_share.all.as_ref().map(|share| share.busy_union_share),
             server_cpu_s: run.server_cpu.as_secs_f64(),
-            verdict: analysis.verdict.clone(),
             phases_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_none())),
             spans_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_some())),
             files: run.outcome.files.clone(),
@@ -185,8 +182,32 @@ impl RunFigures {
                 .collect(),
             usable_bytes: run.usable.map(|bytes| bytes.0),
             fetched_bytes: run.outcome.amounts.bytes_fetched,
+            ..of_recording
+        }
+    }
+
+    /// Returns the figures that any recording has, for a run that took `wall_s` seconds.
+    pub(crate) fn of_recording(analysis: &Analysis, wall_s: f64, recording: &Path) -> RunFigures {
+        RunFigures {
+            wall_s,
+            think_s: 0.0,
+            requests: analysis.totals.requests,
+            read_bytes: analysis.totals.read_bytes,
+            write_bytes: analysis.totals.write_bytes,
+            sequential_write_bytes: analysis.sequentiality.write.sequential_bytes,
+            flushes: analysis.flushes.flushes,
+            sync_write_share: analysis.latency.shares.as_ref().map(|shares| shares.write_sync),
+            busy_share: analysis.io_share.all.as_ref().map(|share| share.busy_union_share),
+            server_cpu_s: 0.0,
+            verdict: analysis.verdict.clone(),
+            phases_s: BTreeMap::new(),
+            spans_s: BTreeMap::new(),
+            files: BTreeMap::new(),
+            database_bytes: BTreeMap::new(),
+            usable_bytes: None,
+            fetched_bytes: 0,
             valid: analysis.validity.ok,
-            recording: run.recording.clone(),
+            recording: recording.to_owned(),
         }
     }
 }
@@ -236,7 +257,7 @@ pub fn run_series(
     Ok((series, first.expect("a plan has at least one trial")))
 }
 
-fn results(arms: &[Arm<Variation>], runs: Vec<Vec<RunFigures>>) -> Vec<VariationResult> {
+pub(crate) fn results(arms: &[Arm<Variation>], runs: Vec<Vec<RunFigures>>) -> Vec<VariationResult> {
     let times = run_times(arms, &runs);
     let result = |((arm, runs), times): ((&Arm<Variation>, Vec<RunFigures>), RunTimes)| VariationResult {
         name: arm.name.clone(),
@@ -336,9 +357,9 @@ mod tests {
         let folder = Setup::on(Storage::Directory(PathBuf::from("/")));
         let card = Setup::on(Storage::Profile("ridata".to_owned()));
         let setups = [("card".to_owned(), card), (".".to_owned(), folder)];
-        let candidates = ["wal-full", "noatime"].map(|name| Candidate::parse(name).expect("it is listed"));
+        let candidates = ["wal-full", "f2fs"].map(|name| Candidate::parse(name).expect("it is listed"));
         let mut refused = Vec::new();
-        let arms = variations(&setups, &candidates, &workload, &|_| Ok(()), &mut |error| {
+        let arms = variations(&setups, &candidates, Some(&workload), &|_| Ok(()), &mut |error| {
             refused.push(error.to_string());
             Ok(())
         });
@@ -347,13 +368,13 @@ mod tests {
         let expected = [
             ("card", None),
             ("card, wal-full", Some(0)),
-            ("card, noatime", Some(0)),
+            ("card, f2fs", Some(0)),
             (".", Some(0)),
             ("., wal-full", Some(3)),
         ];
         assert_eq!(named, expected);
-        assert!(refused.len() == 1 && refused[0].contains("noatime"), "{refused:?}");
-        let strict = variations(&setups, &candidates, &workload, &|_| Ok(()), &mut Err);
+        assert!(refused.len() == 1 && refused[0].contains("f2fs"), "{refused:?}");
+        let strict = variations(&setups, &candidates, Some(&workload), &|_| Ok(()), &mut Err);
         assert!(matches!(strict, Err(ExperimentError::NotApplicable { .. })));
     }
 
@@ -370,7 +391,7 @@ mod tests {
             ("b, ext4".to_owned(), on("b", Filesystem::Ext4)),
             ("b, f2fs".to_owned(), on("b", Filesystem::F2fs)),
         ];
-        let arms = variations(&setups, &[], &workload, &|_| Ok(()), &mut Err).expect("it is planned");
+        let arms = variations(&setups, &[], Some(&workload), &|_| Ok(()), &mut Err).expect("it is planned");
         let bases: Vec<_> = arms.iter().map(|arm| arm.compared_with).collect();
         assert_eq!(bases, [None, Some(0), Some(0), Some(2)]);
     }
@@ -395,7 +416,7 @@ mod tests {
             _ => Ok(()),
         };
         let mut left_out = Vec::new();
-        let arms = variations(&setups, &candidates, &workload, &has, &mut |error| {
+        let arms = variations(&setups, &candidates, Some(&workload), &has, &mut |error| {
             left_out.push(error.to_string());
             Ok(())
         })?;

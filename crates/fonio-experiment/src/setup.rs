@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fonio_core::quantity::parse_bytes;
 use fonio_core::{ByteCount, Unit};
-use fonio_host::{Confirmation, CpuShare, Filesystem, LinkRates};
+use fonio_host::{Confirmation, CpuShare, Filesystem, LinkRates, Setting, Settings};
 use fonio_workload::Overrides;
 use serde::{Deserialize, Serialize};
 
@@ -138,6 +138,8 @@ pub struct Setup {
     pub mount_options: Vec<String>,
     /// The I/O scheduler; `None` for none on an emulated device, and for the current one on a block device.
     pub scheduler: Option<String>,
+    /// Settings of the device, of its mount or of the machine, which are restored after each run.
+    pub settings: Vec<Setting>,
     /// The link to the server; loopback if there is none.
     pub link: Option<LinkRates>,
     /// The share of the file system that is filled before each run; `None` to leave it empty.
@@ -194,6 +196,7 @@ impl Setup {
             filesystem: Filesystem::Ext4,
             mount_options: Vec::new(),
             scheduler: None,
+            settings: Vec::new(),
             link: None,
             full: None,
             moved: BTreeMap::new(),
@@ -208,11 +211,13 @@ impl Setup {
         !matches!(self.storage, Storage::Directory(_))
     }
 
-    /// Checks that the running kernel has the file system and the scheduler of the setup.
+    /// Checks that the running kernel has the file system and the scheduler of the setup, and that the settings can be
+    /// changed in a directory.
     ///
     /// # Errors
     ///
-    /// [`HostError::NotInKernel`](fonio_host::HostError::NotInKernel) in [`ExperimentError::Host`].
+    /// [`HostError::NotInKernel`](fonio_host::HostError::NotInKernel) or
+    /// [`HostError::NotSettable`](fonio_host::HostError::NotSettable) in [`ExperimentError::Host`].
     pub fn check_kernel(&self) -> Result<(), ExperimentError> {
         if self.owns_filesystem() {
             self.filesystem.check_kernel()?;
@@ -222,6 +227,11 @@ impl Setup {
         }
         if let Some(scheduler) = &self.scheduler {
             fonio_host::check_scheduler(scheduler)?;
+        }
+        if let Storage::Directory(dir) = &self.storage {
+            for setting in &self.settings {
+                Settings::plan(setting, dir)?;
+            }
         }
         Ok(())
     }

@@ -83,6 +83,7 @@ impl TestBed {
     ) -> Result<TestBed, ExperimentError> {
         let mut bed = TestBed::bare()?;
         let base = bed.base(setup, seed, roles)?;
+        bed.borrow_settings(setup, &base)?;
         for place in workload.places.keys() {
             let parent = match setup.moved.get(place) {
                 None => base.clone(),
@@ -136,11 +137,20 @@ impl TestBed {
                 dir
             }
         };
+        bed.borrow_settings(setup, &dir)?;
         bed.places.insert("dir".to_owned(), dir);
         if setup.link.is_some() {
             bed.start_server(setup, roles)?;
         }
         Ok(bed)
+    }
+
+    /// Applies the settings of the setup to the device and the mount of `dir`, until the ledger is closed.
+    fn borrow_settings(&mut self, setup: &Setup, dir: &Path) -> Result<(), ExperimentError> {
+        for setting in &setup.settings {
+            fonio_host::borrow_setting(setting, dir, self.ledger())?;
+        }
+        Ok(())
     }
 
     /// Makes a ledger and a folder for small files, and nothing else.

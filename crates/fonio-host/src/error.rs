@@ -130,6 +130,16 @@ pub enum HostError {
         /// The reason, as part of a sentence.
         reason: String,
     },
+    /// The setting cannot be kept across reboots.
+    #[error("{value} cannot be kept on {} across reboots: {reason}", path.display())]
+    NotKept {
+        /// The value of the setting.
+        value: String,
+        /// The device, the mount or the folder of the machine's settings.
+        path: PathBuf,
+        /// The reason, as part of a sentence.
+        reason: String,
+    },
     /// A ledger cannot be read; none of its steps was undone.
     #[error("{}: line {line} is not an entry of a ledger", path.display())]
     Ledger {

@@ -48,5 +48,7 @@ pub use mount::{mount, mount_tmpfs, mounts_under, unmount};
 pub use opened::{OpenWatch, Opened};
 pub use program::run;
 pub use queue::{Queue, borrow_scheduler, scheduler_names};
-pub use settings::{Applied, Setting, Settings, Target, Undone};
+pub use settings::{
+    Applied, Keeper, Kept, KeptFiles, QueueSetting, Setting, Settings, Target, Undone, borrow_setting,
+};
 pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};

@@ -13,7 +13,7 @@ pub(crate) const DEPTH_MIN: u32 = 4;
 /// The depth of the loop driver (`hw_queue_depth`).
 pub(crate) const DEPTH_MAX: u32 = 128;
 
-/// A block device's queue in sysfs. Only for our own devices, except that a user may ask for another scheduler on any
+/// A block device's queue in sysfs. Only for our own devices, except for the settings that a user asks for on any
 /// device.
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -30,13 +30,13 @@ impl Queue {
         PathBuf::from(format!("/sys/block/{}/queue/{attribute}", self.device))
     }
 
-    fn read(&self, attribute: &str) -> Result<String, HostError> {
+    pub(crate) fn read(&self, attribute: &str) -> Result<String, HostError> {
         let path = self.path(attribute);
         let text = fs::read_to_string(&path).map_err(HostError::system("read", path))?;
         Ok(text.trim().to_owned())
     }
 
-    fn write(&self, attribute: &str, value: &str) -> Result<(), HostError> {
+    pub(crate) fn write(&self, attribute: &str, value: &str) -> Result<(), HostError> {
         let path = self.path(attribute);
         fs::write(&path, value).map_err(HostError::system("write", path))
     }

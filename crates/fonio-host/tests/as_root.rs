@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use fonio_core::ByteCount;
 use fonio_host::{
     ConfinedCpu, CpuShare, Filesystem, HostError, Ledger, Link, LinkRates, LoopDevice, LoopOptions,
-    OpenWatch, Setting, Settings, Undone, mount, mount_tmpfs, mounts_under,
+    OpenWatch, Queue, Setting, Settings, Undone, borrow_setting, mount, mount_tmpfs, mounts_under,
 };
 use fonio_system::ProcessId;
 use fonio_testing::{Need, has, skip, skip_part};
@@ -286,6 +287,34 @@ fn settings_are_set_and_brought_back() {
     }
     assert_eq!(options(&mounted), before);
     assert!(settings.applied().is_empty());
+
+    // A ledger brings back every kind of setting, also after its process was killed.
+    let mut borrowed = 0;
+    let mut own = Ledger::open(&state).expect("ledger");
+    let machine = || {
+        ["dirty_bytes", "dirty_ratio", "swappiness"]
+            .map(|name| fs::read_to_string(format!("/proc/sys/vm/{name}")).expect("procfs"))
+    };
+    let (queue, was_machine) = (Queue::of(&device.name()), machine());
+    let was_queue = queue.schedulers().expect("a queue");
+    for setting in [
+        Setting::NoAccessTimes,
+        Setting::CommitInterval(30),
+        Setting::ReadAhead(ByteCount(1 << 20)),
+        Setting::DirtyLimit(ByteCount(1 << 30)),
+        Setting::Scheduler("mq-deadline".to_owned()),
+    ] {
+        match borrow_setting(&setting, &file, &mut own) {
+            Err(error @ HostError::NoScheduler { .. }) => skip_part(Need::Scheduler, error),
+            entry => drop(entry.expect("borrowed")),
+        }
+        borrowed += 1;
+    }
+    assert_eq!(borrowed, 5);
+    assert!(options(&mounted) != before && machine() != was_machine);
+    own.close().expect("all is restored");
+    assert_eq!((options(&mounted), machine()), (before, was_machine));
+    assert_eq!(queue.schedulers().expect("a queue"), was_queue);
 
     // A setting that was changed by another program since is left alone.
     let change = Settings::plan(&Setting::CommitInterval(30), &file).expect("a plan");

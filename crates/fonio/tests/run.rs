@@ -110,6 +110,17 @@ fn what_does_not_exist_is_named() {
         (&["fix", "wal-normal", "--apply", "."], "PRAGMA journal_mode=WAL"),
         (&["fix", "f2fs", "--apply", "."], "mkfs.f2fs -f DEVICE"),
         (&["fix", "commit-30s", "--apply", "/proc"], "it is proc, and only ext4 has it"),
+        (&["fix", "noatime", "--apply", "/proc"], "it is proc, which is not on a device"),
+        (&["fix", "swappiness=201", "--apply"], "write a whole number from 0 to 200"),
+        (&["fix", "bfq=1", "--apply", "."], "it takes no value"),
+        (&["fix", "device=kingston", "--keep", "."], "it has to be replaced"),
+        (&["fix", "bfq", "--prove"], "a command after `--`"),
+        (
+            &["fix", "bfq", "--prove", "webbench", "--", "true"],
+            "either a workload after --prove or a command",
+        ),
+        (&["fix", "--prove", "--", "true"], "name the fix to prove on the command"),
+        (&["fix", "bfq", "--", "true"], "--prove"),
         (&["fix", "noatime", "--apply", "/no/such/folder"], "cannot find /no/such/folder"),
     ] {
         let out = fonio(arguments);
@@ -272,6 +283,85 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
             }
         }
     }
+}
+
+/// The options of the file system that is mounted at `dir`.
+fn mount_options(dir: &Path) -> String {
+    let table = fs::read_to_string("/proc/mounts").unwrap();
+    let dir = dir.to_str().unwrap();
+    let line = table.lines().find(|line| line.split(' ').nth(1) == Some(dir));
+    line.unwrap_or_else(|| panic!("{dir} is not mounted:\n{table}")).to_owned()
+}
+
+/// A fix is tried with a command of the user on the user's mount, which is as before afterwards: after the last round, after
+/// a command that fails, and after `kill -9` at the next start.
+#[test]
+fn a_fix_is_tried_with_a_command_and_taken_back() {
+    if !can_emulate() || !has(&[Need::Mkfs]) {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = dir.path().join("image");
+    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let mut ledger = Ledger::open(&dir.path().join("state")).unwrap();
+    let device = LoopDevice::attach(&mut ledger, &image, &LoopOptions::default()).unwrap();
+    Filesystem::Ext4.make(device.path()).unwrap();
+    let (mounted, _) = fonio_host::mount(&mut ledger, device.path(), Filesystem::Ext4, None, "").unwrap();
+    let before = mount_options(&mounted);
+    let out = dir.path().join("runs");
+    let prove = |script: &str, out: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
+        command.args(["fix", "commit-30s", "--prove", "--json", "--repeat", "2", "--on"]).arg(&mounted);
+        command.args(["--setup", "echo again >> marks", "-o"]).arg(out).args(["--", "sh", "-c", script]);
+        command.current_dir(&mounted);
+        command
+    };
+    // The command sees the fix in the runs with it, and only there.
+    let script =
+        "grep -q commit=30 /proc/mounts && echo with >> marks; dd if=/dev/zero of=f bs=4k count=9 conv=fsync";
+    let proved = prove(script, &out).output().unwrap();
+    assert!(proved.status.success(), "{}", text(&proved.stderr));
+    assert_eq!(
+        fs::read_to_string(mounted.join("marks")).unwrap(),
+        "again\nagain\nwith\nagain\nagain\nwith\n",
+        "{}",
+        text(&proved.stderr)
+    );
+    let series: serde_json::Value = serde_json::from_slice(&proved.stdout).unwrap();
+    for variation in series["variations"].as_array().unwrap() {
+        for run in variation["runs"].as_array().unwrap() {
+            assert!(
+                run["wall_s"].as_f64().unwrap() > 0.0 && run["write_bytes"].as_u64().unwrap() >= 36864,
+                "{run}"
+            );
+        }
+    }
+    assert_eq!(mount_options(&mounted), before);
+
+    let failed =
+        prove("grep -q commit=30 /proc/mounts && exit 3; true", &dir.path().join("failed")).output().unwrap();
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(text(&failed.stderr).contains("failed (exit code 3)"), "{}", text(&failed.stderr));
+    assert_eq!(mount_options(&mounted), before);
+
+    let script = "grep -q commit=30 /proc/mounts && exec sleep 100; true";
+    let mut killed = prove(script, &dir.path().join("killed"))
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut tries = 0;
+    while !mount_options(&mounted).contains("commit=30") {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        tries += 1;
+        assert!(tries < 3000, "the fix is never applied");
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(mount_options(&mounted).contains("commit=30"));
+    prove("exit 3", &dir.path().join("next")).output().unwrap();
+    assert_eq!(mount_options(&mounted), before);
+    ledger.close().unwrap();
 }
 
 #[test]

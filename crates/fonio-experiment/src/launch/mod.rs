@@ -108,10 +108,10 @@ pub fn launch_series(
 
 /// Prints each note of the recordings once, because the notes are the same for each launch.
 #[derive(Default)]
-struct Notes(BTreeSet<String>);
+pub(crate) struct Notes(BTreeSet<String>);
 
 impl Notes {
-    fn print(&mut self, note: &str) {
+    pub(crate) fn print(&mut self, note: &str) {
         if self.0.insert(note.to_owned()) {
             eprintln!("note: {note}");
         }

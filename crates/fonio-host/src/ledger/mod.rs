@@ -19,6 +19,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::HostError;
+use crate::settings::Target;
 
 /// A change that outlives the process that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +86,13 @@ pub enum Step {
     Setting {
         /// Its file in sysfs.
         path: PathBuf,
+        /// Its old value.
+        was: String,
+    },
+    /// A setting of the user's device, mount or machine was changed. Undoing restores it, if the device is still there.
+    Borrowed {
+        /// What the setting applies to.
+        target: Target,
         /// Its old value.
         was: String,
     },

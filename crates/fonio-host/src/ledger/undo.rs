@@ -36,6 +36,7 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             outcome => outcome.map_err(HostError::system("write", path)),
         },
+        Step::Borrowed { target, was } => target.restore(was),
         Step::Namespace { name } => link::undo(name),
     }
 }
@@ -72,6 +73,7 @@ impl fmt::Display for Step {
             Step::Mount { dir, .. } => write!(f, "mount on {}", dir.display()),
             Step::Cgroup { path } => write!(f, "control group {}", path.display()),
             Step::Setting { path, was } => write!(f, "{} set to {was} again", path.display()),
+            Step::Borrowed { target, was } => write!(f, "{target}: {was} again"),
             Step::Namespace { name } => write!(f, "network namespace {name}"),
         }
     }

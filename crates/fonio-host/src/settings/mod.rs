@@ -2,9 +2,12 @@
 //!
 //! Invariant: the old value is recorded before a setting is changed, so that it can always be restored. The record is a
 //! file next to the ledgers; it lasts as long as the settings, until the next boot. It is not a ledger: these settings
-//! are restored only on request.
+//! are restored only on request. [`Keeper`] keeps settings across reboots.
 
-mod kinds;
+mod kept;
+mod places;
+mod setting;
+mod target;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,9 +16,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-use crate::HostError;
-pub(crate) use kinds::disk_of;
-pub use kinds::{Setting, Target};
+use crate::{Entry, HostError, Ledger, Step};
+pub use kept::{Keeper, Kept, KeptFiles};
+pub(crate) use places::disk_of;
+pub use setting::Setting;
+pub use target::{QueueSetting, Target};
 
 const RECORD: &str = "settings.json";
 
@@ -30,6 +35,25 @@ pub struct Applied {
     pub new: String,
 }
 
+impl Applied {
+    /// Restores the old value, if the new one is in force.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn undo(&self) -> Result<Undone, HostError> {
+        match self.target.current()? {
+            Some(now) if now == self.old => Ok(Undone::NothingLeft),
+            Some(now) if now == self.new => {
+                self.target.restore(&self.old)?;
+                Ok(Undone::Restored)
+            }
+            Some(now) => Ok(Undone::ChangedSince(now)),
+            None => Ok(Undone::NothingLeft),
+        }
+    }
+}
+
 /// The result of restoring a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undone {
@@ -39,6 +63,18 @@ pub enum Undone {
     NothingLeft,
     /// Another user or program has changed the setting since, to this value. It was left alone, and stays on record.
     ChangedSince(String),
+}
+
+/// Applies a setting to `path` until the ledger undoes it. The setting is then as it was before.
+///
+/// # Errors
+///
+/// Those of [`Settings::plan`] and [`Settings::apply`].
+pub fn borrow_setting(setting: &Setting, path: &Path, ledger: &mut Ledger) -> Result<Entry, HostError> {
+    let Applied { target, old, new } = Settings::plan(setting, path)?;
+    let entry = ledger.begin(Step::Borrowed { target: target.clone(), was: old })?;
+    target.set(&new).and_then(|()| target.expect(&new))?;
+    Ok(entry)
 }
 
 /// The record of changed settings. While open, it is locked.
@@ -82,13 +118,25 @@ impl Settings {
     ///
     /// [`HostError::NotSettable`] with the reason, also if the value is in force already.
     pub fn plan(setting: &Setting, path: &Path) -> Result<Applied, HostError> {
+        let planned = Settings::plan_or_current(setting, path)?;
+        if planned.old == planned.new {
+            return Err(planned.target.refused(setting, "it is in force already"));
+        }
+        Ok(planned)
+    }
+
+    /// Like [`Settings::plan`], but a value that is in force already is no error: the old value is then the new one.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotSettable`] with the reason.
+    pub fn plan_or_current(setting: &Setting, path: &Path) -> Result<Applied, HostError> {
         let target = setting.target(path)?;
         let new = setting.value();
         let old = target.current()?.ok_or_else(|| target.refused(setting, "it is not there"))?;
-        if old == new {
-            return Err(target.refused(setting, "it is in force already"));
+        if old != new {
+            setting.check(&target)?;
         }
-        setting.check(&target)?;
         Ok(Applied { target, old, new })
     }
 
@@ -125,15 +173,10 @@ impl Settings {
     ///
     /// [`HostError::System`]; it stays on record.
     pub fn undo(&mut self, applied: &Applied) -> Result<Undone, HostError> {
-        let undone = match applied.target.current()? {
-            Some(now) if now == applied.new => {
-                applied.target.set(&applied.old)?;
-                applied.target.expect(&applied.old)?;
-                Undone::Restored
-            }
-            Some(now) if now != applied.old => return Ok(Undone::ChangedSince(now)),
-            _ => Undone::NothingLeft,
-        };
+        let undone = applied.undo()?;
+        if let Undone::ChangedSince(_) = undone {
+            return Ok(undone);
+        }
         self.applied.retain(|other| other != applied);
         self.save()?;
         Ok(undone)

@@ -72,18 +72,29 @@ pub struct Fix {
     /// The fix. Default: list all fixes, or with --prove measure all that can be tried here.
     #[arg(value_parser = parse_candidate)]
     pub name: Option<Candidate>,
-    /// Run this workload with and without the fix, and report the gain with its interval.
-    #[arg(long, value_name = "WORKLOAD")]
+    /// Run this workload, or the command after `--`, with and without the fix, and report the gain with its interval. A
+    /// command runs on your own disk: --on names a directory on it, and the setting is changed for each measurement and
+    /// restored after it.
+    #[arg(long, value_name = "WORKLOAD", num_args = 0..=1, default_missing_value = "")]
     pub prove: Option<String>,
-    /// Apply the fix to the device or mount that holds this path. `--undo` restores the previous setting.
-    #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "prove")]
+    /// Apply the fix to the device or mount that holds this path, until the next boot. `--undo` restores the previous
+    /// setting. A setting of the whole machine needs no path.
+    #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "prove", num_args = 0..=1, default_missing_value = "/")]
     pub apply: Option<PathBuf>,
-    /// Restore the settings from before --apply: of this fix, or without a name of all fixes.
-    #[arg(long, conflicts_with_all = ["prove", "apply"])]
+    /// Apply the fix and keep it across reboots: in `/etc/fstab`, in a rule of udev, or in a file of sysctl.d.
+    #[arg(long, value_name = "PATH", requires = "name", conflicts_with_all = ["prove", "apply"], num_args = 0..=1, default_missing_value = "/")]
+    pub keep: Option<PathBuf>,
+    /// Restore the settings from before --apply or --keep, and take the kept ones out of the files: of this fix, or without a
+    /// name of all fixes.
+    #[arg(long, conflicts_with_all = ["prove", "apply", "keep"])]
     pub undo: bool,
-    /// With --apply or --undo: print what would change, and change nothing.
+    /// With --apply, --keep or --undo: print what would change, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// With --prove and a command: run this line of the shell before each measurement, to bring the files into the same state.
+    /// Its time is not measured.
+    #[arg(long = "setup", value_name = "LINE", requires = "prove", requires = "arguments")]
+    pub before_each: Option<String>,
     /// Only fixes that lose at most the last seconds of synced data at a power cut.
     #[arg(long)]
     pub safe: bool,
@@ -96,6 +107,9 @@ pub struct Fix {
     /// Where and how the workload runs.
     #[command(flatten)]
     pub setup: SetupArgs,
+    /// The command for --prove.
+    #[arg(last = true, value_name = "COMMAND", requires = "prove", help_heading = "Arguments")]
+    pub arguments: Vec<OsString>,
 }
 
 /// Where a workload runs, on what, how often.

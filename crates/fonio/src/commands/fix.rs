@@ -1,11 +1,11 @@
-//! `fonio fix`: lists the fixes; applies and undoes those that are settings of the machine.
+//! `fonio fix`: lists the fixes; applies, keeps and undoes those that are settings of the machine.
 
 use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use fonio_experiment::{Candidate, FIXES, Fix as Listed, Real};
-use fonio_host::{Applied, Ledger, Settings, Undone};
+use fonio_host::{Applied, Keeper, Kept, KeptFiles, Ledger, Setting, Settings, Undone};
 use serde::Serialize;
 
 use crate::cli::Colour;
@@ -23,21 +23,30 @@ struct Done<'a> {
     /// The current value, if somebody else has changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<String>,
-    /// Where to put a line that makes the setting permanent, and the line.
+    /// The file that keeps the setting across reboots, and its lines or option; on undoing, those that are taken out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    permanent: Option<(String, String)>,
+    kept: Option<(String, Vec<String>)>,
 }
 
 /// Lists the fixes, proves them, applies one or undoes them.
 pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
-    if let Some(workload) = &arguments.prove {
-        return run::prove(workload, arguments, colour);
+    match (&arguments.prove, arguments.arguments.is_empty()) {
+        (Some(_), false) => return run::prove_command(arguments, colour),
+        (Some(workload), true) => {
+            ensure!(
+                !workload.is_empty(),
+                "--prove needs a workload (`fonio run` lists them), or a command after `--`"
+            );
+            return run::prove(workload, arguments, colour);
+        }
+        (None, _) => {}
     }
     if arguments.undo {
         return undo(arguments);
     }
-    match (&arguments.name, &arguments.apply) {
-        (Some(change), Some(path)) => apply(change, path, arguments),
+    match (&arguments.name, &arguments.apply, &arguments.keep) {
+        (Some(change), Some(path), _) => apply(change, path, false, arguments),
+        (Some(change), None, Some(path)) => apply(change, path, true, arguments),
         _ => list(arguments),
     }
 }
@@ -48,78 +57,130 @@ pub(super) fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static Listed> {
     FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware))
 }
 
-fn listed(change: &Candidate) -> Result<&'static Listed> {
-    match change {
-        Candidate::Listed(fix) => Ok(*fix),
-        Candidate::Device(_) => bail!("a device cannot be applied; it has to be replaced"),
+/// Returns the setting of a candidate, or an error that says how it is made by hand.
+fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
+    let Some(fix) = change.fix() else { bail!("a device cannot be applied; it has to be replaced") };
+    match (change.setting(), fix.real) {
+        (Some(setting), _) => Ok((fix, setting)),
+        (None, Real::ByHand(how)) => {
+            bail!("{} is not a setting of this machine. {how} {}", fix.name, fix.loses.sentence())
+        }
+        (None, Real::Setting(_)) => bail!("{} needs a value", fix.name),
     }
 }
 
-fn apply(change: &Candidate, path: &Path, arguments: &Fix) -> Result<Exit> {
-    let fix = listed(change)?;
-    let setting = match fix.real {
-        Real::Setting(setting) => setting(),
-        Real::ByHand(how) => {
-            bail!("{} is not a setting of this machine. {how} {}", fix.name, fix.loses.sentence())
-        }
-    };
-    let planned = Settings::plan(&setting, path)?;
-    let (place, line) = planned.target.permanent(&planned.new);
-    let mut brings_back = None;
-    if !arguments.dry_run {
-        brings_back = Some(open()?.apply(&planned).with_context(needs_root)?);
+fn apply(change: &Candidate, path: &Path, keep: bool, arguments: &Fix) -> Result<Exit> {
+    let (fix, setting) = setting(change)?;
+    let mut keeper =
+        Keeper::open(KeptFiles::of_machine()).context("cannot read the record of kept settings")?;
+    let planned = Settings::plan_or_current(&setting, path)?;
+    let is_new = planned.old != planned.new;
+    if !keep && !is_new {
+        return Err(Settings::plan(&setting, path).expect_err("it is in force").into());
     }
+    let mut kept = if keep { Some(keeper.plan(&planned)?) } else { None };
+    let mut brings_back = planned.old.clone();
+    if !arguments.dry_run {
+        if is_new {
+            brings_back = open()?.apply(&planned).with_context(needs_root)?;
+        }
+        if keep {
+            let from = Applied { old: brings_back.clone(), ..planned.clone() };
+            kept = Some(keeper.keep(&from).with_context(needs_root)?);
+        }
+    }
+    let place = kept.as_ref().map(place);
     let mut out = io::stdout().lock();
     if arguments.setup.json {
         let outcome = if arguments.dry_run { "would_apply" } else { "applied" };
-        return json(
-            &mut out,
-            &[Done { outcome, setting: &planned, now: None, permanent: Some((place, line)) }],
-        );
+        return json(&mut out, &[Done { outcome, setting: &planned, now: None, kept: place }]);
     }
     let Applied { target, old, new } = &planned;
-    writeln!(out, "{}{target}: {old} -> {new}", if arguments.dry_run { "Would set " } else { "Set " })?;
+    let would = if arguments.dry_run { "Would set " } else { "Set " };
+    if is_new {
+        writeln!(out, "{would}{target}: {old} -> {new}")?;
+    } else {
+        writeln!(out, "{target} is {new} already.")?;
+    }
+    if let Some((file, lines)) = &place {
+        writeln!(out, "{} {file}:", if arguments.dry_run { "Would add to" } else { "Added to" })?;
+        lines.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
+    }
     writeln!(out, "{}", fix.loses.sentence())?;
-    writeln!(out, "It lasts until the next boot. To make it permanent, {place}:\n  {line}")?;
-    if let Some(brings_back) = brings_back {
-        writeln!(out, "Next: `fonio fix {} --undo` restores {brings_back}.", fix.name)?;
+    let name = change.name();
+    match (keep, arguments.dry_run) {
+        (false, true) => writeln!(out, "It would last until the next boot.")?,
+        (false, false) => writeln!(
+            out,
+            "It lasts until the next boot; `fonio fix {name} --keep {}` keeps it.\nNext: `fonio fix {name} --undo` restores {brings_back}.",
+            path.display()
+        )?,
+        (true, true) => {}
+        (true, false) => writeln!(out, "Next: `fonio fix {name} --undo` restores {brings_back}.")?,
     }
     Ok(Exit::Fine)
 }
 
+fn place(kept: &Kept) -> (String, Vec<String>) {
+    let (file, lines) = kept.place(&KeptFiles::of_machine());
+    (file.display().to_string(), lines)
+}
+
 fn undo(arguments: &Fix) -> Result<Exit> {
     let mut settings = open()?;
+    let mut keeper =
+        Keeper::open(KeptFiles::of_machine()).context("cannot read the record of kept settings")?;
     let wanted = match &arguments.name {
-        Some(change) => {
-            let fix = listed(change)?;
-            let setting = fix.real.setting();
-            let setting =
-                setting.with_context(|| format!("{} is not a setting of this machine", fix.name))?;
-            Some((fix.name, setting))
-        }
+        Some(change) => Some((change.name(), setting(change)?.1)),
         None => None,
     };
-    let chosen: Vec<Applied> = settings
+    // Without a value, `read-ahead` undoes whatever value was set.
+    let has_value = matches!(&arguments.name, Some(Candidate::WithValue { .. }));
+    let is_wanted = |applied: &Applied| match &wanted {
+        None => true,
+        Some((_, setting)) if has_value || matches!(setting, Setting::Scheduler(_)) => {
+            setting.is_in_force_as(applied)
+        }
+        Some((_, setting)) => setting.is_of(&applied.target),
+    };
+    // After a reboot, only the record of kept settings is left.
+    let kept: Vec<Kept> = keeper.kept().iter().filter(|kept| is_wanted(&kept.applied)).cloned().collect();
+    let mut chosen: Vec<(Applied, bool)> = settings
         .applied()
         .iter()
-        .filter(|applied| wanted.as_ref().is_none_or(|(_, setting)| setting.is_in_force_as(applied)))
-        .cloned()
+        .filter(|applied| is_wanted(applied))
+        .map(|applied| (applied.clone(), true))
         .collect();
+    for kept in &kept {
+        if chosen.iter().all(|(applied, _)| applied.target != kept.applied.target) {
+            chosen.push((kept.applied.clone(), false));
+        }
+    }
     if chosen.is_empty() {
         let what = wanted.map_or("no fix is".to_owned(), |(name, _)| format!("{name} is not"));
-        bail!("{what} applied here; settings, and fonio's record of them, last until the next boot");
+        bail!(
+            "{what} applied here; a setting that is not kept, and fonio's record of it, last until the next boot"
+        );
     }
     let mut done = Vec::new();
-    for applied in &chosen {
-        let undone =
-            if arguments.dry_run { None } else { Some(settings.undo(applied).with_context(needs_root)?) };
+    for (applied, is_on_record) in &chosen {
+        let of_kept = kept.iter().find(|kept| kept.applied.target == applied.target);
+        let undone = if arguments.dry_run {
+            None
+        } else {
+            if of_kept.is_some() {
+                keeper.forget(&applied.target).with_context(needs_root)?;
+            }
+            let undone = if *is_on_record { settings.undo(applied) } else { applied.undo() };
+            Some(undone.with_context(needs_root)?)
+        };
         let (outcome, now) = match undone {
             None => ("would_restore", None),
             Some(Undone::Restored) => ("restored", None),
             Some(Undone::NothingLeft) => ("nothing_left", None),
             Some(Undone::ChangedSince(now)) => ("changed_since", Some(now)),
         };
-        done.push(Done { outcome, setting: applied, now, permanent: None });
+        done.push(Done { outcome, setting: applied, now, kept: of_kept.map(place) });
     }
     let all_undone = done.iter().all(|done| done.now.is_none());
     let mut out = io::stdout().lock();
@@ -128,6 +189,14 @@ fn undo(arguments: &Fix) -> Result<Exit> {
     } else {
         for done in &done {
             writeln!(out, "{}", sentence(done))?;
+            if let Some((file, lines)) = &done.kept {
+                writeln!(
+                    out,
+                    "{} {file}:",
+                    if arguments.dry_run { "Would take out of" } else { "Taken out of" }
+                )?;
+                lines.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
+            }
         }
     }
     Ok(if all_undone { Exit::Fine } else { Exit::NotValid })
@@ -159,9 +228,9 @@ fn needs_root() -> String {
 }
 
 fn list(arguments: &Fix) -> Result<Exit> {
-    let one = arguments.name.as_ref().map(Candidate::name);
+    let one = arguments.name.as_ref().and_then(Candidate::fix).map(|fix| fix.name);
     let mut out = io::stdout().lock();
-    for fix in wanted(arguments).filter(|fix| one.as_deref().is_none_or(|name| name == fix.name)) {
+    for fix in wanted(arguments).filter(|fix| one.is_none_or(|name| name == fix.name)) {
         writeln!(out, "{:<14} {}", fix.name, fix.does)?;
         writeln!(out, "{:<14} {} Source: {}.", "", fix.loses.sentence(), fix.source)?;
         if one.is_some()
@@ -172,7 +241,7 @@ fn list(arguments: &Fix) -> Result<Exit> {
     }
     writeln!(
         out,
-        "\nNext: `fonio fix NAME --prove WORKLOAD --on PLACE` measures the gain; `fonio fix NAME --apply PATH` applies the fix."
+        "\nNext: `fonio fix NAME --prove WORKLOAD --on PLACE` or `fonio fix NAME --prove --on FOLDER -- COMMAND` measures the\ngain; `fonio fix NAME --apply PATH` applies the fix, and `--keep PATH` keeps it across reboots."
     )?;
     Ok(Exit::Fine)
 }

@@ -14,8 +14,9 @@ use anyhow::{Context, Result, bail, ensure};
 use fonio_core::ByteCount;
 use fonio_emulator::Fault;
 use fonio_experiment::{
-    Arm, Candidate, Combination, Matrix, MdRaid0, Roles, Rounds, RunOptions, Setup, Storage, Variation,
-    do_task, document, fastest, run_series, serve_http, start_task, variations,
+    Analysed, Arm, Candidate, Combination, CommandOptions, Matrix, MdRaid0, Roles, Rounds, RunOptions,
+    Series, Setup, Storage, Variation, do_task, document, fastest, run_command_series, run_series,
+    serve_http, start_task, variations,
 };
 use fonio_host::{Confirmation, Ledger};
 use fonio_report::Document;
@@ -120,6 +121,46 @@ pub fn prove(name: &str, arguments: &Fix, colour: Colour) -> Result<Exit> {
     measure(workload, &arguments.setup, &tried, colour)
 }
 
+/// Measures a fix on a command of the user.
+pub fn prove_command(arguments: &Fix, colour: Colour) -> Result<Exit> {
+    let at = &arguments.setup;
+    ensure!(
+        at.guest.is_none(),
+        "a command cannot be proved in a guest yet; name a workload, or leave out --in"
+    );
+    ensure!(
+        arguments.prove.as_deref().is_none_or(str::is_empty),
+        "name either a workload after --prove or a command after `--`"
+    );
+    let candidates: Vec<Candidate> = match &arguments.name {
+        Some(candidate) => vec![candidate.clone()],
+        None => bail!("name the fix to prove on the command, such as `fonio fix bfq --prove -- COMMAND`"),
+    };
+    let stop = begin()?;
+    let setups = setups(at)?;
+    let possible = &Setup::check_kernel;
+    let arms = variations(&setups, &candidates, None, possible, &mut Err)
+        .map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))?;
+    let roles = roles()?;
+    let options = CommandOptions {
+        command: &arguments.arguments,
+        before_each: arguments.before_each.as_deref(),
+        seed: at.seed,
+        roles: &roles,
+        stop: &stop,
+    };
+    let out = results_directory(at.out.as_deref())?;
+    let mut estimate = Estimate::new();
+    let series = run_command_series(&arms, rounds(at.repeat), &options, &out, &mut |trial| {
+        estimate.announce(trial, trial.name);
+    });
+    let (series, first) = series.inspect_err(|_| {
+        // Removes the folder if no run ended; fails if it holds a recording.
+        let _ = fs::remove_dir(&out);
+    })?;
+    publish(&series, &first, at, &out, colour)
+}
+
 /// The fixes that are compared with the plain setup.
 struct Tried<'a> {
     candidates: &'a [Candidate],
@@ -162,7 +203,7 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
             Ok(())
         }
     };
-    let planned = variations(&setups, tried.candidates, workload, &Setup::check_kernel, &mut refused);
+    let planned = variations(&setups, tried.candidates, Some(workload), &Setup::check_kernel, &mut refused);
     let mut arms = planned.map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))?;
     let roles = roles()?;
     let options = RunOptions {
@@ -181,10 +222,7 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
             estimate.announce(trial, &format!("{} on {}", workload.name, trial.name));
         })
     };
-    let rounds = match arguments.repeat {
-        Repeat::Times(times) => Rounds::Fixed(times),
-        Repeat::Auto => Rounds::Pilot { factor: AUTO_FACTOR, budget: AUTO_BUDGET },
-    };
+    let rounds = rounds(arguments.repeat);
     if let Some(best) = tried.best {
         eprintln!("Running every fix once to find the {best} fastest:");
         let (once, _) = run(&arms, Rounds::Fixed(1), &out.join("once"))?;
@@ -195,16 +233,34 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
         }
     }
     let (series, first) = run(&arms, rounds, &out)?;
-    let text = summarise(&series, &out)?;
-    let page = page(arguments, &out);
+    publish(&series, &first, arguments, &out, colour)
+}
+
+fn rounds(repeat: Repeat) -> Rounds {
+    match repeat {
+        Repeat::Times(times) => Rounds::Fixed(times),
+        Repeat::Auto => Rounds::Pilot { factor: AUTO_FACTOR, budget: AUTO_BUDGET },
+    }
+}
+
+/// Writes the summary and the report of a series, and shows it.
+fn publish(
+    series: &Series,
+    first: &Analysed,
+    arguments: &SetupArgs,
+    out: &Path,
+    colour: Colour,
+) -> Result<Exit> {
+    let text = summarise(series, out)?;
+    let page = page(arguments, out);
     let explained = first.document();
     // The terminal shows only the findings and the fixes; the HTML page also has the other questions.
     let short = Document { sections: Vec::new(), provenance: Vec::new(), ..explained.clone() };
-    output::write_html(&document(&series, Some(explained)), Some(&page))?;
+    output::write_html(&document(series, Some(explained)), Some(&page))?;
     if arguments.json {
         writeln!(io::stdout(), "{text}")?;
     } else {
-        output::show_on_terminal(&document(&series, Some(short)), colour)?;
+        output::show_on_terminal(&document(series, Some(short)), colour)?;
         writeln!(io::stdout(), "\nFull report with charts: {}", page.display())?;
     }
     let valid = series.variations.iter().flat_map(|variation| &variation.runs).all(|run| run.valid);

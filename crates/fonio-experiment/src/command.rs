@@ -1,0 +1,196 @@
+//! Runs a command of the user in several setups in interleaved rounds, and compares them as [`run_series`](crate::run_series)
+//! does workloads.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicBool;
+
+use fonio_core::{Mark, RowSink, ignore_rows};
+use fonio_host::Step;
+use fonio_record::{CommandOutput, CommandSetting, Progress, RecordOptions, Selector, StopReason, record};
+use fonio_recording::{Recording, Table, Tables};
+use fonio_system::ProcessId;
+
+use crate::analysed::Analysed;
+use crate::error::ExperimentError;
+use crate::launch::Notes;
+use crate::series::{RunFigures, Series, Variation, results};
+use crate::setup::{Conditions, Setup, Storage};
+use crate::test_bed::{Roles, TestBed};
+use crate::trial::{Arm, Plan, Rounds, Trial, check_stop};
+
+/// The mark that the recorder sets while a command runs.
+const COMMAND_MARK: &str = "command";
+
+/// A command to be measured.
+#[derive(Clone, Debug)]
+pub struct CommandOptions<'a> {
+    /// The program and its arguments.
+    pub command: &'a [OsString],
+    /// A line for the shell that runs before each measurement and is not measured, to bring the files into the same state.
+    pub before_each: Option<&'a str>,
+    /// The seed of the device model.
+    pub seed: u64,
+    /// How this program starts itself.
+    pub roles: &'a Roles,
+    /// Set by a signal handler: the run ends as soon as it can.
+    pub stop: &'a AtomicBool,
+}
+
+impl CommandOptions<'_> {
+    fn line(&self) -> String {
+        self.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Runs the command in every setup in rounds, records and analyses each run once, and compares the setups. Also returns
+/// the analysis of the first run. `begins` is called before each run; recordings go to folders in `out`.
+///
+/// In a directory, the command starts in the current one; on a device that is made for it, in the top folder of that device.
+/// Before each run, the file system is synced, so that no run writes what another one left.
+///
+/// # Errors
+///
+/// [`ExperimentError::CommandFailed`] if the command fails, and the error of the first run that failed otherwise. Every
+/// setting is then as it was.
+///
+/// # Panics
+///
+/// Like [`Plan::run`].
+pub fn run_command_series(
+    arms: &[Arm<Variation>],
+    rounds: Rounds,
+    options: &CommandOptions<'_>,
+    out: &Path,
+    begins: &mut dyn FnMut(&Trial<'_, Variation>),
+) -> Result<(Series, Analysed), ExperimentError> {
+    std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
+    let plan = Plan { arms, rounds, seed: options.seed, stop: options.stop };
+    let mut notes = Notes::default();
+    let mut first = None;
+    let runs = plan.run(begins, &mut |trial| {
+        let of_round = CommandOptions { seed: trial.seed, ..options.clone() };
+        let (figures, analysed) = run_once(&trial.setup.setup, &of_round, &trial.recording(out), &mut notes)?;
+        first.get_or_insert(analysed);
+        Ok(figures)
+    })?;
+    let series = Series {
+        workload: options.line(),
+        scale: 1.0,
+        seed: options.seed,
+        conditions: Conditions::of(&arms[0].setup.setup),
+        variations: results(arms, runs),
+    };
+    Ok((series, first.expect("a plan has at least one trial")))
+}
+
+fn run_once(
+    setup: &Setup,
+    options: &CommandOptions<'_>,
+    out: &Path,
+    notes: &mut Notes,
+) -> Result<(RunFigures, Analysed), ExperimentError> {
+    let mut bed = TestBed::for_command(setup, &[], options.seed, options.roles, options.stop)?;
+    let dir = bed.places()["dir"].clone();
+    let is_users = matches!(setup.storage, Storage::Directory(_));
+    let starts_in = (!is_users).then(|| dir.clone());
+    if let Some(line) = options.before_each {
+        prepare(&mut bed, line, starts_in.as_deref())?;
+    }
+    sync(&dir)?;
+    bed.pace()?;
+    let record_options = RecordOptions {
+        select: if is_users { vec![Selector::Path(dir)] } else { bed.watched().to_vec() },
+        command: Some(options.command.to_vec()),
+        setting: CommandSetting {
+            dir: starts_in,
+            own_group: true,
+            output: CommandOutput::ToError,
+            ..CommandSetting::default()
+        },
+        overwrite: true,
+        ..RecordOptions::new(out)
+    };
+    let mut entry = None;
+    let summary = record(&record_options, &mut |progress| match progress {
+        Progress::Note(note) => notes.print(note),
+        Progress::CommandStarted { pid } => {
+            // A command that has already ended needs no entry; if the ledger cannot be written, the next step fails.
+            entry = ProcessId::of(pid)
+                .and_then(|id| bed.ledger().begin(Step::Process { id, leads_group: true }).ok());
+        }
+        _ => {}
+    })?;
+    if let Some(entry) = entry {
+        bed.ledger().end(entry)?;
+    }
+    if matches!(summary.stopped_by, StopReason::Interrupted | StopReason::Terminated) {
+        return Err(ExperimentError::Interrupted);
+    }
+    check_stop(options.stop)?;
+    if summary.command_exit != Some(0) {
+        let status = match (summary.command_exit, summary.command_signal) {
+            (Some(code), _) => format!("exit code {code}"),
+            (_, Some(signal)) => format!("signal {signal}"),
+            _ => "it did not end".to_owned(),
+        };
+        return Err(ExperimentError::CommandFailed { command: options.line(), status });
+    }
+    bed.close()?;
+    let mut took = Took::default();
+    Recording::open(out)?.replay(&mut took, Tables::NONE.with(Table::Marks))?;
+    let analysed = Analysed::of(out)?;
+    let wall_s = took.0.ok_or_else(|| ExperimentError::NotSeen {
+        command: options.line(),
+        reason: "the recording does not show when it ended",
+    })?;
+    Ok((RunFigures::of_recording(&analysed.analysis, wall_s, out), analysed))
+}
+
+/// Runs a line of the shell, which ends with us.
+fn prepare(bed: &mut TestBed, line: &str, dir: Option<&Path>) -> Result<(), ExperimentError> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line]).stdin(Stdio::null()).stdout(std::io::stderr());
+    if let Some(dir) = dir {
+        shell.current_dir(dir);
+    }
+    let failed = |status: &dyn std::fmt::Display| ExperimentError::CommandFailed {
+        command: line.to_owned(),
+        status: status.to_string(),
+    };
+    let mut child = shell.spawn().map_err(|error| failed(&error))?;
+    let entry = match ProcessId::of(child.id()) {
+        Some(id) => Some(bed.ledger().begin(Step::Process { id, leads_group: false })?),
+        None => None,
+    };
+    let status: ExitStatus = child.wait().map_err(|error| failed(&error))?;
+    if let Some(entry) = entry {
+        bed.ledger().end(entry)?;
+    }
+    if status.success() { Ok(()) } else { Err(failed(&status)) }
+}
+
+/// Writes back what is dirty in the file system of `dir`.
+fn sync(dir: &Path) -> Result<(), ExperimentError> {
+    let opened = std::fs::File::open(dir).map_err(ExperimentError::system("open", dir))?;
+    let synced = rustix::fs::syncfs(&opened).map_err(io::Error::from);
+    synced.map_err(ExperimentError::system("sync", dir))
+}
+
+/// How long the command took, in seconds.
+#[derive(Default)]
+struct Took(Option<f64>);
+
+impl RowSink for Took {
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        if row.name == COMMAND_MARK {
+            self.0 = row.until.and_then(|until| until.since(row.at)).map(|time| time.0 as f64 / 1e9);
+        }
+        Ok(())
+    }
+    ignore_rows! {
+        began, request, bio, link, call, wait, blocked_count, file, thread, sample, diagnostic, settled
+    }
+}

@@ -1,0 +1,422 @@
+//! Keeps settings across reboots, in the files that Linux reads at its start.
+//!
+//! | setting | file |
+//! |---|---|
+//! | of a device's queue | a rule of udev, in a file of fonio's |
+//! | of the machine | a line of sysctl, in a file of fonio's |
+//! | of a mount | an option in the mount's line of `/etc/fstab` |
+//!
+//! Invariant: a change is in the record before it is in the file. After a kill, the record thus names every change that
+//! may be there.
+
+mod files;
+mod fstab;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use self::fstab::NoEntry;
+use super::{Applied, Target, Undone};
+use crate::HostError;
+
+/// The first line of files that are fonio's own.
+const HEADER: &str = "# Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.\n";
+
+/// The files in which settings are kept.
+#[derive(Clone, Debug)]
+pub struct KeptFiles {
+    /// The table of mounts; the file with `.before-fonio` added to its name is its backup while fonio has options in it.
+    pub fstab: PathBuf,
+    /// fonio's rules of udev. The folder must exist.
+    pub udev_rules: PathBuf,
+    /// The socket of udev, which exists if udev runs.
+    pub udev_control: PathBuf,
+    /// fonio's settings of sysctl. The folder must exist. Settings in files that sort after it come later.
+    pub sysctl: PathBuf,
+    /// The file whose settings of sysctl come last.
+    pub sysctl_last: PathBuf,
+    /// The folder of the record.
+    pub state: PathBuf,
+}
+
+impl KeptFiles {
+    /// The files of this machine.
+    pub fn of_machine() -> KeptFiles {
+        KeptFiles {
+            fstab: "/etc/fstab".into(),
+            udev_rules: "/etc/udev/rules.d/90-fonio.rules".into(),
+            udev_control: "/run/udev/control".into(),
+            sysctl: "/etc/sysctl.d/90-fonio.conf".into(),
+            sysctl_last: "/etc/sysctl.conf".into(),
+            state: "/var/lib/fonio".into(),
+        }
+    }
+}
+
+/// A setting that is kept, or is about to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The setting, and the value from before the first change.
+    pub applied: Applied,
+    change: Change,
+}
+
+/// A change of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "in")]
+enum Change {
+    /// Lines in a file of fonio's.
+    Lines { file: PathBuf, lines: Vec<String> },
+    /// An option of a mount; `original` are the options from before the first one that fonio added.
+    MountOption { dir: String, option: String, original: String },
+}
+
+impl Kept {
+    /// The file that is changed, and what it gets: lines, or an option.
+    pub fn place(&self, files: &KeptFiles) -> (PathBuf, Vec<String>) {
+        match &self.change {
+            Change::Lines { file, lines } => (file.clone(), lines.clone()),
+            Change::MountOption { dir, option, .. } => {
+                (files.fstab.clone(), vec![format!("{option}, for {dir}")])
+            }
+        }
+    }
+}
+
+/// The record of kept settings. While open, it is locked.
+#[derive(Debug)]
+pub struct Keeper {
+    files: KeptFiles,
+    kept: Vec<Kept>,
+    _lock: Option<File>,
+}
+
+impl Keeper {
+    /// Opens the record. Nothing is made as long as nothing is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`], also if the record cannot be parsed.
+    pub fn open(files: KeptFiles) -> Result<Keeper, HostError> {
+        let mut keeper = Keeper { files, kept: Vec::new(), _lock: None };
+        if keeper.files.state.exists() {
+            keeper.lock()?;
+        }
+        Ok(keeper)
+    }
+
+    fn record(&self) -> PathBuf {
+        self.files.state.join("kept.json")
+    }
+
+    /// Locks and reads the record; makes its folder.
+    fn lock(&mut self) -> Result<(), HostError> {
+        if self._lock.is_some() {
+            return Ok(());
+        }
+        let state = self.files.state.clone();
+        crate::ledger::make_private_dir(&state)?;
+        let lock = File::open(&state).map_err(HostError::system("open", &state))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)
+            .map_err(|error| HostError::system("lock", &state)(error.into()))?;
+        let text = files::read(&self.record())?;
+        if !text.is_empty() {
+            self.kept = serde_json::from_str(&text)
+                .map_err(|error| HostError::system("understand", self.record())(error.into()))?;
+        }
+        self._lock = Some(lock);
+        // Somebody has taken these out of the files; or a process was killed before it put them there, or before it removed
+        // them from the record.
+        let mut is_there = Vec::new();
+        for kept in &self.kept {
+            is_there.push(self.is_in_file(kept)?);
+        }
+        if is_there.contains(&false) {
+            let mut is_there = is_there.into_iter();
+            self.kept.retain(|_| is_there.next() == Some(true));
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    fn is_in_file(&self, kept: &Kept) -> Result<bool, HostError> {
+        match &kept.change {
+            Change::Lines { file, lines } => {
+                let text = files::read(file)?;
+                Ok(text.lines().any(|line| lines.iter().any(|own| own == line)))
+            }
+            Change::MountOption { dir, option, .. } => {
+                let text = files::read(&self.files.fstab)?;
+                let place = fstab::options_of(&text, dir);
+                Ok(place.is_ok_and(|place| text[place].split(',').any(|other| other == option)))
+            }
+        }
+    }
+
+    /// Writes the record; without entries, removes it. Removes the backup of the table of mounts when it is not needed.
+    fn save(&self) -> Result<(), HostError> {
+        if !self.kept.iter().any(|kept| matches!(kept.change, Change::MountOption { .. })) {
+            crate::ledger::remove_file(&self.backup())?;
+        }
+        if self.kept.is_empty() {
+            return crate::ledger::remove_file(&self.record());
+        }
+        let text = serde_json::to_string_pretty(&self.kept).expect("paths of ours are UTF-8");
+        files::replace(&self.record(), &text, |_| Ok(()))
+    }
+
+    /// The settings that are kept.
+    pub fn kept(&self) -> &[Kept] {
+        &self.kept
+    }
+
+    /// Returns how a setting would be kept; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotKept`] with the reason.
+    pub fn plan(&self, applied: &Applied) -> Result<Kept, HostError> {
+        let refused = |reason: String| HostError::NotKept {
+            value: applied.new.clone(),
+            path: applied.target.path(),
+            reason,
+        };
+        let rule = |device: &str, attribute: &str| {
+            if !self.files.udev_control.exists() {
+                return Err(refused("it would be a rule of udev, which does not run here".to_owned()));
+            }
+            Ok(Change::Lines {
+                file: self.files.udev_rules.clone(),
+                lines: vec![format!(
+                    "ACTION==\"add|change\", SUBSYSTEM==\"block\", KERNEL==\"{device}\", ATTR{{queue/{attribute}}}=\"{}\"",
+                    applied.new
+                )],
+            })
+        };
+        let option = |dir: &Path, option: String| -> Result<Change, HostError> {
+            let dir = dir.to_string_lossy().into_owned();
+            let text = files::read(&self.files.fstab)?;
+            let fstab = self.files.fstab.display();
+            let place = fstab::options_of(&text, &dir).map_err(|problem| {
+                refused(match problem {
+                    NoEntry::Missing => format!(
+                        "{fstab} does not mount it: add the option {option} where it is mounted, for example in a mount unit"
+                    ),
+                    NoEntry::Twice(one, other) => {
+                        format!("lines {one} and {other} of {fstab} both mount it: remove one of them")
+                    }
+                    NoEntry::NoOptions(line) => {
+                        format!("line {line} of {fstab} has no options: write `defaults` as its fourth field")
+                    }
+                })
+            })?;
+            let earlier = self.options_of(&dir).next().map(|(_, _, original)| original.to_owned());
+            let original = earlier.unwrap_or_else(|| text[place].to_owned());
+            Ok(Change::MountOption { dir, option, original })
+        };
+        let change = match &applied.target {
+            Target::Scheduler { device } => rule(device, "scheduler")?,
+            Target::Queue { device, of } => rule(device, of.attribute())?,
+            Target::AccessTimes { dir } => option(dir, applied.new.clone())?,
+            Target::CommitInterval { dir } => option(dir, format!("commit={}", applied.new))?,
+            target @ (Target::DirtyLimits | Target::Swappiness) => {
+                let assignments = target.assignments(&applied.new);
+                if let Some((file, line)) = self.overrides(&assignments)? {
+                    let file = file.display();
+                    return Err(refused(format!(
+                        "line {line} of {file} sets it again later: remove that line"
+                    )));
+                }
+                let lines = assignments.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+                Change::Lines { file: self.files.sysctl.clone(), lines }
+            }
+        };
+        Ok(Kept { applied: applied.clone(), change })
+    }
+
+    /// The line in a file read after fonio's that sets the same, or its counterpart as a share of memory.
+    fn overrides(&self, assignments: &[(String, String)]) -> Result<Option<(PathBuf, usize)>, HostError> {
+        let own = self.files.sysctl.file_name();
+        let folder = self.files.sysctl.parent().unwrap_or(Path::new("/"));
+        let listing = fs::read_dir(folder).map_err(HostError::system("list", folder))?;
+        let mut later: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
+        later
+            .retain(|path| path.file_name() > own && path.extension().is_some_and(|ending| ending == "conf"));
+        later.sort();
+        later.push(self.files.sysctl_last.clone());
+        let family = |name: &str| name.replace('/', ".").replace("_ratio", "_bytes");
+        for path in later {
+            for (number, line) in (1..).zip(files::read(&path)?.lines()) {
+                let Some((name, _)) = line.trim().trim_start_matches('-').split_once('=') else { continue };
+                let name = family(name.trim());
+                if assignments.iter().any(|(wanted, _)| family(wanted) == name) {
+                    return Ok(Some((path, number)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The options that were added to a mount: their places in the record, themselves, and the original options.
+    fn options_of<'k>(&'k self, of: &str) -> impl Iterator<Item = (usize, &'k str, &'k str)> {
+        self.kept.iter().enumerate().filter_map(move |(at, kept)| match &kept.change {
+            Change::MountOption { dir, option, original } if dir == of => {
+                Some((at, option.as_str(), original.as_str()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Keeps a setting. If it is kept already, with this value or another, this value replaces it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Keeper::plan`], and [`HostError::System`].
+    pub fn keep(&mut self, applied: &Applied) -> Result<Kept, HostError> {
+        self.lock()?;
+        self.plan(applied)?;
+        let mut applied = applied.clone();
+        if let Some(earlier) = self.kept.iter().find(|kept| kept.applied.target == applied.target) {
+            applied.old.clone_from(&earlier.applied.old);
+            self.forget(&applied.target)?;
+        }
+        let kept = self.plan(&applied)?;
+        self.kept.push(kept.clone());
+        self.save()?;
+        match &kept.change {
+            Change::Lines { file, lines } => {
+                let mut text = files::read(file)?;
+                if text.is_empty() {
+                    text.push_str(HEADER);
+                }
+                let new: String = lines.iter().map(|line| format!("{line}\n")).collect();
+                match applied.target {
+                    // A new scheduler sets the number of requests, so that it comes first.
+                    Target::Scheduler { .. } if text.starts_with(HEADER) => {
+                        text.insert_str(HEADER.len(), &new)
+                    }
+                    _ => {
+                        if !text.ends_with('\n') {
+                            text.push('\n');
+                        }
+                        text.push_str(&new);
+                    }
+                }
+                files::replace(file, &text, |_| Ok(()))?;
+            }
+            Change::MountOption { dir, option, .. } => {
+                let mut text = files::read(&self.files.fstab)?;
+                self.back_up(&text)?;
+                if let Ok(place) = fstab::options_of(&text, dir) {
+                    let options = fstab::with_option(&text[place.clone()], option);
+                    text.replace_range(place, &options);
+                    self.replace_fstab(&text)?;
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Takes a setting out of the files. Does nothing if it is not kept.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`]; it stays on record.
+    pub fn forget(&mut self, target: &Target) -> Result<Undone, HostError> {
+        let Some(at) = self.kept.iter().position(|kept| kept.applied.target == *target) else {
+            return Ok(Undone::NothingLeft);
+        };
+        let was_there = match &self.kept[at].change {
+            Change::Lines { file, lines } => take_lines(file, lines)?,
+            Change::MountOption { dir, .. } => self.take_option(dir, at)?,
+        };
+        self.kept.remove(at);
+        self.save()?;
+        Ok(if was_there { Undone::Restored } else { Undone::NothingLeft })
+    }
+
+    fn take_option(&self, dir: &str, at: usize) -> Result<bool, HostError> {
+        let mut text = files::read(&self.files.fstab)?;
+        let added: Vec<(usize, &str, &str)> = self.options_of(dir).collect();
+        let place = added.iter().position(|(of, _, _)| *of == at).expect("it is one of them");
+        let (options, original) =
+            (added.iter().map(|(_, option, _)| *option).collect::<Vec<_>>(), added[0].2);
+        let mut was_there = false;
+        if let Ok(range) = fstab::options_of(&text, dir)
+            && let Some(without) = fstab::without(&text[range.clone()], original, &options, place)
+        {
+            text.replace_range(range, &without);
+            self.replace_fstab(&text)?;
+            was_there = true;
+        }
+        Ok(was_there)
+    }
+
+    fn backup(&self) -> PathBuf {
+        let mut name = self.files.fstab.file_name().unwrap_or_default().to_owned();
+        name.push(".before-fonio");
+        self.files.fstab.with_file_name(name)
+    }
+
+    fn back_up(&self, text: &str) -> Result<(), HostError> {
+        let backup = self.backup();
+        if backup.exists() { Ok(()) } else { files::replace(&backup, text, |_| Ok(())) }
+    }
+
+    /// Replaces the table of mounts, unless `findmnt` finds an error in the new one that the old one does not have.
+    fn replace_fstab(&self, text: &str) -> Result<(), HostError> {
+        files::replace(&self.files.fstab, text, |new| match (verify(&self.files.fstab), verify(new)) {
+            (Ok(()), Err(complaint)) => Err(HostError::NotKept {
+                value: "the new option".to_owned(),
+                path: self.files.fstab.clone(),
+                reason: format!("`findmnt --verify` says of the new table: {complaint}"),
+            }),
+            _ => Ok(()),
+        })
+    }
+}
+
+/// Takes lines out of a file of fonio's; removes the file if nothing else is in it. Returns whether all were there.
+fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
+    let text = files::read(file)?;
+    let mut left: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut were_there = true;
+    for line in lines {
+        match left.iter().position(|known| known.trim_end_matches('\n') == line) {
+            Some(at) => drop(left.remove(at)),
+            None => were_there = false,
+        }
+    }
+    let left = left.concat();
+    if left == HEADER || left.is_empty() {
+        files::remove(file).map_err(HostError::system("remove", file))?;
+        if !text.is_empty() {
+            files::sync_folder(file)?;
+        }
+    } else if left != text {
+        files::replace(file, &left, |_| Ok(()))?;
+    }
+    Ok(were_there)
+}
+
+/// Whether `findmnt` finds no error in a table of mounts; the error is its first complaint. Without `findmnt`, nothing is
+/// checked.
+fn verify(table: &Path) -> Result<(), String> {
+    let mut findmnt = Command::new("findmnt");
+    let out = findmnt.args(["--verify", "--tab-file"]).arg(table).stdin(Stdio::null()).output();
+    match out {
+        Ok(out) if !out.status.success() => {
+            let said = String::from_utf8_lossy(&out.stdout);
+            let error = said.lines().find(|line| line.trim_start().starts_with("[E]"));
+            Err(error.unwrap_or("it has an error").trim().to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

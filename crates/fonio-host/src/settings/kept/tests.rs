@@ -1,0 +1,248 @@
+use proptest::prelude::*;
+
+use super::super::target::QueueSetting;
+use super::*;
+
+const FSTAB: &str = "# mounts\nUUID=1-2 /\text4\tdefaults   0\t1\n/dev/sdb1 /data ext4 rw,relatime 0 2\n";
+
+fn machine(dir: &Path) -> KeptFiles {
+    for folder in ["rules.d", "sysctl.d"] {
+        fs::create_dir_all(dir.join(folder)).expect("mkdir");
+    }
+    fs::write(dir.join("fstab"), FSTAB).expect("write");
+    fs::write(dir.join("udev"), "").expect("write");
+    KeptFiles {
+        fstab: dir.join("fstab"),
+        udev_rules: dir.join("rules.d/90-fonio.rules"),
+        udev_control: dir.join("udev"),
+        sysctl: dir.join("sysctl.d/90-fonio.conf"),
+        sysctl_last: dir.join("sysctl.conf"),
+        state: dir.join("state"),
+    }
+}
+
+fn applied(target: Target, old: &str, new: &str) -> Applied {
+    Applied { target, old: old.to_owned(), new: new.to_owned() }
+}
+
+/// One setting of each kind.
+fn settings() -> Vec<Applied> {
+    let device = || "mmcblk0".to_owned();
+    vec![
+        applied(Target::Queue { device: device(), of: QueueSetting::Requests }, "64", "8"),
+        applied(Target::Scheduler { device: device() }, "none", "bfq"),
+        applied(Target::AccessTimes { dir: "/data".into() }, "relatime", "noatime"),
+        applied(Target::CommitInterval { dir: "/data".into() }, "5", "30"),
+        applied(Target::AccessTimes { dir: "/".into() }, "relatime", "noatime"),
+        applied(
+            Target::DirtyLimits,
+            "vm.dirty_background_ratio=10 vm.dirty_ratio=20",
+            "vm.dirty_background_bytes=33554432 vm.dirty_bytes=67108864",
+        ),
+        applied(Target::Swappiness, "60", "10"),
+    ]
+}
+
+/// All files below a folder with their contents, except for empty folders and the record's.
+fn contents(dir: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("list").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push((path.clone(), fs::read_to_string(path).expect("text")));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn kept_settings_are_in_these_files() {
+    let dir = tempfile::tempdir().expect("dir");
+    let files = machine(dir.path());
+    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    for setting in settings() {
+        keeper.keep(&setting).expect("kept");
+    }
+    expect_test::expect![[r#"
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/scheduler}="bfq"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/nr_requests}="8"
+    "#]]
+    .assert_eq(&fs::read_to_string(&files.udev_rules).expect("rules"));
+    expect_test::expect![[r#"
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        vm.dirty_background_bytes = 33554432
+        vm.dirty_bytes = 67108864
+        vm.swappiness = 10
+    "#]]
+    .assert_eq(&fs::read_to_string(&files.sysctl).expect("sysctl"));
+    expect_test::expect![[r#"
+        # mounts
+        UUID=1-2 /	ext4	defaults,noatime   0	1
+        /dev/sdb1 /data ext4 rw,noatime,commit=30 0 2
+    "#]]
+    .assert_eq(&fs::read_to_string(&files.fstab).expect("fstab"));
+    assert_eq!(fs::read_to_string(keeper.backup()).expect("backup"), FSTAB);
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_with_the_way_out() {
+    let dir = tempfile::tempdir().expect("dir");
+    let files = machine(dir.path());
+    fs::write(&files.sysctl_last, "# x\nvm.dirty_ratio = 5\n").expect("write");
+    fs::write(files.sysctl.with_file_name("99-own.conf"), "vm/swappiness=1\n").expect("write");
+    fs::remove_file(&files.udev_control).expect("remove");
+    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    let mut refused = |target: Target, new: &str| {
+        let error = keeper.keep(&applied(target, "", new)).expect_err("refused").to_string();
+        error.replace(&format!("{}/", dir.path().display()), "")
+    };
+    let limits = "vm.dirty_background_bytes=1 vm.dirty_bytes=2";
+    for (target, new, expected) in [
+        (Target::DirtyLimits, limits, "line 2 of sysctl.conf sets it again later: remove that line"),
+        (Target::Swappiness, "10", "line 1 of sysctl.d/99-own.conf sets it again later: remove that line"),
+        (
+            Target::Scheduler { device: "sda".into() },
+            "bfq",
+            "it would be a rule of udev, which does not run here",
+        ),
+        (
+            Target::AccessTimes { dir: "/mnt".into() },
+            "noatime",
+            "fstab does not mount it: add the option noatime where it is mounted, for example in a mount unit",
+        ),
+    ] {
+        let said = refused(target, new);
+        assert!(said.ends_with(expected), "{said}");
+    }
+    assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
+    assert!(!files.sysctl.exists() && !files.udev_rules.exists());
+}
+
+#[test]
+fn another_value_replaces_the_first_and_the_old_one_comes_back() {
+    let dir = tempfile::tempdir().expect("dir");
+    let files = machine(dir.path());
+    let target = Target::CommitInterval { dir: "/data".into() };
+    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    keeper.keep(&applied(target.clone(), "5", "30")).expect("kept");
+    keeper.keep(&applied(target.clone(), "30", "60")).expect("kept");
+    drop(keeper);
+    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    assert_eq!(keeper.kept().len(), 1);
+    assert_eq!((keeper.kept()[0].applied.old.as_str(), keeper.kept()[0].applied.new.as_str()), ("5", "60"));
+    assert!(fs::read_to_string(&files.fstab).expect("fstab").contains("rw,relatime,commit=60 "));
+    assert_eq!(keeper.forget(&target).expect("forgotten"), Undone::Restored);
+    assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
+}
+
+/// A step of a random history.
+#[derive(Clone, Debug)]
+enum Act {
+    Keep(usize),
+    Forget(usize),
+    /// The process is killed after the record was written and before the file was: the files are as they were before.
+    KilledWhileKeeping(usize),
+    /// The process is killed after the file was written and before the record was.
+    KilledWhileForgetting(usize),
+    /// Somebody adds a line to a file, or an option to a mount.
+    ForeignLine(usize),
+    ForeignOption,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        (0..7_usize).prop_map(Act::Keep),
+        (0..7_usize).prop_map(Act::Forget),
+        (0..7_usize).prop_map(Act::KilledWhileKeeping),
+        (0..7_usize).prop_map(Act::KilledWhileForgetting),
+        (0..3_usize).prop_map(Act::ForeignLine),
+        Just(Act::ForeignOption),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    /// After any history, taking all out leaves each file as it would be had fonio never been there.
+    #[test]
+    fn nothing_is_left_after_any_history(acts in prop::collection::vec(act(), 0..25)) {
+        let dir = tempfile::tempdir().expect("dir");
+        let files = machine(dir.path());
+        let all = settings();
+        let texts = [&files.fstab, &files.udev_rules, &files.sysctl];
+        // What the others wrote, in order.
+        let mut foreign = [FSTAB.to_owned(), String::new(), String::new()];
+        let mut keeper = Keeper::open(files.clone()).expect("keeper");
+        for act in acts {
+            let now = || texts.map(|path| fs::read_to_string(path).ok());
+            let put = |before: [Option<String>; 3]| for (path, text) in texts.iter().zip(before) {
+                match text {
+                    Some(text) => fs::write(path, text).expect("write"),
+                    None => files::remove(path).expect("remove"),
+                }
+            };
+            match act {
+                Act::Keep(at) => drop(keeper.keep(&all[at]).expect("kept")),
+                Act::Forget(at) => drop(keeper.forget(&all[at].target).expect("forgotten")),
+                Act::KilledWhileKeeping(at) if !keeper.kept().iter().any(|kept| kept.applied.target == all[at].target) => {
+                    let before = now();
+                    keeper.keep(&all[at]).expect("kept");
+                    put(before);
+                }
+                Act::KilledWhileForgetting(at) => {
+                    let record = fs::read(keeper.record()).ok();
+                    keeper.forget(&all[at].target).expect("forgotten");
+                    if let Some(record) = record {
+                        fs::write(keeper.record(), record).expect("write");
+                    }
+                }
+                Act::KilledWhileKeeping(_) => {}
+                Act::ForeignLine(of) => {
+                    // A file that is fonio's alone goes with fonio's last line.
+                    if of > 0 && !texts[of].exists() {
+                        continue;
+                    }
+                    let line = "# somebody was here\n";
+                    let text = fs::read_to_string(texts[of]).expect("text");
+                    fs::write(texts[of], text + line).expect("write");
+                    foreign[of].push_str(line);
+                }
+                Act::ForeignOption => {
+                    let text = fs::read_to_string(&files.fstab).expect("fstab");
+                    let with = |text: &str| {
+                        let place = fstab::options_of(text, "/").expect("it is there");
+                        let mut text = text.to_owned();
+                        text.insert_str(place.start, "nosuid,");
+                        text
+                    };
+                    fs::write(&files.fstab, with(&text)).expect("write");
+                    foreign[0] = with(&foreign[0]);
+                }
+            }
+            drop(keeper);
+            keeper = Keeper::open(files.clone()).expect("keeper");
+        }
+        for setting in &all {
+            keeper.forget(&setting.target).expect("forgotten");
+        }
+        prop_assert!(keeper.kept().is_empty());
+        for (path, mut expected) in texts.iter().zip(foreign) {
+            let mut text = fs::read_to_string(path).unwrap_or_default();
+            if !path.ends_with("fstab") {
+                // Lines of others stay, below fonio's header.
+                text = text.replace(HEADER, "");
+                expected = expected.replace(HEADER, "");
+            }
+            prop_assert_eq!(text, expected, "{}", path.display());
+        }
+        let left: Vec<PathBuf> = contents(dir.path()).into_iter().map(|(path, _)| path).collect();
+        prop_assert!(left.iter().all(|path| !path.to_string_lossy().contains("before-fonio")
+            && !path.to_string_lossy().contains("fonio-new")), "{left:?}");
+    }
+}

@@ -1,0 +1,275 @@
+//! What a setting applies to: how to read and set its value.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fonio_system::MountTable;
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsPickFlags, MountFlags, fsconfig_reconfigure, fsconfig_set_string, fspick, mount_remount,
+};
+use serde::{Deserialize, Serialize};
+
+use super::Setting;
+use super::places::mounted_at;
+use crate::{HostError, Queue};
+
+/// ext4's default interval between journal commits (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
+const COMMIT_DEFAULT_S: &str = "5";
+
+/// `MS_NOSYMFOLLOW` of Linux 5.10.
+const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(256);
+
+/// The limits of dirty pages, each in bytes or as a percentage of memory; the one not in use is 0.
+const DIRTY_LIMITS: [[&str; 2]; 2] =
+    [["vm.dirty_background_bytes", "vm.dirty_background_ratio"], ["vm.dirty_bytes", "vm.dirty_ratio"]];
+const SWAPPINESS: &str = "vm.swappiness";
+
+/// The kind of a setting, and the device or mount that it applies to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+#[non_exhaustive]
+pub enum Target {
+    /// The I/O scheduler.
+    Scheduler {
+        /// The device's name in `/sys/block`.
+        device: String,
+    },
+    /// A number of a device's queue.
+    Queue {
+        /// The device's name in `/sys/block`.
+        device: String,
+        /// Which one.
+        of: QueueSetting,
+    },
+    /// How access times are updated: `relatime`, `noatime` or `strictatime`.
+    AccessTimes {
+        /// The mount point. Other mounts of the file system are not affected.
+        dir: PathBuf,
+    },
+    /// ext4's commit interval in seconds.
+    CommitInterval {
+        /// The mount point. The setting applies to the file system, at all its mount points.
+        dir: PathBuf,
+    },
+    /// The machine's limits for dirty pages: two assignments of sysctl.
+    DirtyLimits,
+    /// The machine's swappiness.
+    Swappiness,
+}
+
+/// A number of a device's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueSetting {
+    /// The read-ahead in KiB.
+    ReadAhead,
+    /// The number of requests.
+    Requests,
+}
+
+impl QueueSetting {
+    /// Its file in the folder `queue` of sysfs.
+    pub(super) fn attribute(self) -> &'static str {
+        match self {
+            QueueSetting::ReadAhead => "read_ahead_kb",
+            QueueSetting::Requests => "nr_requests",
+        }
+    }
+}
+
+impl Target {
+    pub(super) fn refused(&self, setting: &Setting, reason: &str) -> HostError {
+        setting.refused(&self.path(), reason.to_owned())
+    }
+
+    /// The device's node, the mount point, or the folder of the machine's settings.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Target::Scheduler { device } | Target::Queue { device, .. } => Path::new("/dev").join(device),
+            Target::AccessTimes { dir } | Target::CommitInterval { dir } => dir.clone(),
+            Target::DirtyLimits | Target::Swappiness => "/proc/sys/vm".into(),
+        }
+    }
+
+    /// The value in force; `None` if the device or the mount is gone.
+    pub(super) fn current(&self) -> Result<Option<String>, HostError> {
+        let mounted = |dir: &Path| MountTable::read().map(|table| table.at(dir).cloned());
+        let is_there = |device: &str| Path::new("/sys/block").join(device).exists();
+        match self {
+            Target::Scheduler { device } | Target::Queue { device, .. } if !is_there(device) => Ok(None),
+            Target::Scheduler { device } => Ok(Some(Queue::of(device).schedulers()?.0)),
+            Target::Queue { device, of } => Ok(Some(Queue::of(device).read(of.attribute())?)),
+            Target::AccessTimes { dir } => Ok(mounted(dir)?.map(|mounted| access_times(&mounted.options))),
+            Target::CommitInterval { dir } => Ok(mounted(dir)?.map(|mounted| {
+                let mut options = mounted.filesystem_options.iter();
+                let seconds = options.find_map(|option| option.strip_prefix("commit="));
+                seconds.unwrap_or(COMMIT_DEFAULT_S).to_owned()
+            })),
+            Target::DirtyLimits => {
+                let mut limits = Vec::new();
+                for [bytes, ratio] in DIRTY_LIMITS {
+                    let in_bytes = read_sysctl(bytes)?;
+                    let (name, value) =
+                        if in_bytes == "0" { (ratio, read_sysctl(ratio)?) } else { (bytes, in_bytes) };
+                    limits.push(format!("{name}={value}"));
+                }
+                Ok(Some(limits.join(" ")))
+            }
+            Target::Swappiness => Ok(Some(read_sysctl(SWAPPINESS)?)),
+        }
+    }
+
+    pub(super) fn set(&self, value: &str) -> Result<(), HostError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |errno: rustix::io::Errno| HostError::system("remount", path)(errno.into())
+        };
+        match self {
+            Target::Scheduler { device } => Queue::of(device).set_scheduler(value),
+            Target::Queue { device, of } => Queue::of(device).write(of.attribute(), value),
+            Target::AccessTimes { dir } => {
+                let flags = mount_flags(&mounted_at(dir)?.options).map_err(|option| {
+                    let setting = value.to_owned();
+                    let reason = format!("its option {option} could not be kept");
+                    HostError::NotSettable { setting, path: dir.clone(), reason }
+                })?;
+                let times = match value {
+                    "noatime" => MountFlags::NOATIME,
+                    "strictatime" => MountFlags::STRICTATIME,
+                    _ => MountFlags::RELATIME,
+                };
+                // BIND changes the flags of this mount only, not the file system's.
+                mount_remount(dir, MountFlags::BIND | flags | times, c"").map_err(failed(dir))
+            }
+            Target::CommitInterval { dir } => {
+                // Changes one parameter of the file system and keeps all others.
+                let reconfigure = || {
+                    let picked = fspick(CWD, dir, FsPickFlags::FSPICK_CLOEXEC)?;
+                    fsconfig_set_string(&picked, "commit", value)?;
+                    fsconfig_reconfigure(&picked)
+                };
+                reconfigure().map_err(failed(dir))
+            }
+            Target::DirtyLimits | Target::Swappiness => {
+                self.assignments(value).iter().try_for_each(|(name, value)| write_sysctl(name, value))
+            }
+        }
+    }
+
+    /// Sets the value from before a change, unless it is in force or the device or mount is gone.
+    pub(crate) fn restore(&self, was: &str) -> Result<(), HostError> {
+        match self.current()? {
+            Some(now) if now != was => self.set(was).and_then(|()| self.expect(was)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The assignments of sysctl that give the machine this value.
+    pub(super) fn assignments(&self, value: &str) -> Vec<(String, String)> {
+        match self {
+            Target::Swappiness => vec![(SWAPPINESS.to_owned(), value.to_owned())],
+            _ => {
+                let pairs = value.split(' ').filter_map(|assignment| assignment.split_once('='));
+                pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+            }
+        }
+    }
+
+    /// Checks that `value` is in force: the kernel may accept a value and keep another.
+    pub(super) fn expect(&self, value: &str) -> Result<(), HostError> {
+        match self.current()? {
+            Some(now) if now == value => Ok(()),
+            now => Err(HostError::NotSettable {
+                setting: value.to_owned(),
+                path: self.path(),
+                reason: format!("the kernel kept {}", now.as_deref().unwrap_or("nothing")),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self {
+            Target::Scheduler { .. } => "the scheduler",
+            Target::Queue { of: QueueSetting::ReadAhead, .. } => "read-ahead in KiB",
+            Target::Queue { of: QueueSetting::Requests, .. } => "the number of requests",
+            Target::AccessTimes { .. } => "access times",
+            Target::CommitInterval { .. } => "ext4's commit interval in seconds",
+            Target::DirtyLimits => return f.write_str("the machine's limits for dirty pages"),
+            Target::Swappiness => return f.write_str("the machine's swappiness"),
+        };
+        write!(f, "{what} of {}", self.path().display())
+    }
+}
+
+/// The file of a setting of sysctl.
+fn sysctl(name: &str) -> PathBuf {
+    Path::new("/proc/sys").join(name.replace('.', "/"))
+}
+
+fn read_sysctl(name: &str) -> Result<String, HostError> {
+    let path = sysctl(name);
+    let text = fs::read_to_string(&path).map_err(HostError::system("read", path))?;
+    Ok(text.trim().to_owned())
+}
+
+fn write_sysctl(name: &str, value: &str) -> Result<(), HostError> {
+    let path = sysctl(name);
+    fs::write(&path, value).map_err(HostError::system("write", path))
+}
+
+fn access_times(options: &[String]) -> String {
+    let known =
+        ["noatime", "relatime"].into_iter().find(|known| options.iter().any(|option| option == known));
+    known.unwrap_or("strictatime").to_owned()
+}
+
+/// The flags of a mount except those for access times; the error is the first unknown option.
+pub(super) fn mount_flags(options: &[String]) -> Result<MountFlags, String> {
+    let mut flags = MountFlags::empty();
+    for option in options {
+        flags |= match option.as_str() {
+            "rw" | "noatime" | "relatime" => MountFlags::empty(),
+            "ro" => MountFlags::RDONLY,
+            "nosuid" => MountFlags::NOSUID,
+            "nodev" => MountFlags::NODEV,
+            "noexec" => MountFlags::NOEXEC,
+            "nodiratime" => MountFlags::NODIRATIME,
+            "nosymfollow" => NOSYMFOLLOW,
+            other => return Err(other.to_owned()),
+        };
+    }
+    Ok(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_times_are_one_of_three() {
+        let of = |options: &str| access_times(&options.split(',').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(of("rw,relatime"), "relatime");
+        assert_eq!(of("rw,nosuid,noatime"), "noatime");
+        assert_eq!(of("rw"), "strictatime");
+    }
+
+    #[test]
+    fn what_could_not_be_kept_is_named() {
+        let of = |options: &str| mount_flags(&options.split(',').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(of("rw,nosuid,relatime"), Ok(MountFlags::NOSUID));
+        assert_eq!(of("rw,idmapped"), Err("idmapped".to_owned()));
+    }
+
+    #[test]
+    fn limits_for_dirty_pages_are_two_assignments() {
+        let now = Target::DirtyLimits.current().expect("procfs").expect("every machine has them");
+        let assignments = Target::DirtyLimits.assignments(&now);
+        let names: Vec<&str> = assignments.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names[0].starts_with("vm.dirty_background_") && names[1].starts_with("vm.dirty_"), "{now}");
+        assert_eq!(Target::Swappiness.assignments("10"), [("vm.swappiness".to_owned(), "10".to_owned())]);
+    }
+}

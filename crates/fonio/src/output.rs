@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use fonio_analysis::Analysis;
+use fonio_analysis::{Analysis, Severity};
 use fonio_core::Unit;
 use fonio_core::{ByteCount, Meta};
 use fonio_report::budget::{Budget, Outcome};
@@ -54,7 +54,7 @@ pub fn show(
     } else {
         let mut document = Document::from_analysis(&explained.analysis, &explained.meta);
         if let Extent::FirstScreen(next) = extent {
-            document.next = next.to_vec();
+            document.next = first_fix(&explained.analysis).into_iter().chain(next.iter().cloned()).collect();
         }
         show_document(&document, output, extent, colour)?;
     }
@@ -63,6 +63,14 @@ pub fn show(
         write_html(&document, output.html.as_deref())?;
     }
     judge(explained, &outcomes, None)
+}
+
+/// Returns the command to try first: that of the first finding that users may notice, if it has one.
+fn first_fix(analysis: &Analysis) -> Option<String> {
+    let felt = analysis.findings.iter().filter(|finding| finding.severity >= Severity::Medium);
+    let command = felt.filter_map(|finding| finding.command.as_ref()).next()?;
+    let (fix, _) = command.split_once(" --apply")?;
+    Some(format!("sudo {command} (try this first; sudo {fix} --undo takes it back)"))
 }
 
 /// Returns the exit code for one of several recordings; its broken and kept budgets are printed with its name.

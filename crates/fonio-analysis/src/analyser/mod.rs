@@ -2,6 +2,7 @@
 
 use std::io;
 
+use fonio_core::meta::Mount;
 use fonio_core::{
     BlockedCount, Call, DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Thread,
     Timestamp, Wait, ignore_rows,
@@ -182,8 +183,23 @@ pub struct DeviceInfo {
     pub scheduler: Option<String>,
     /// Whether it is a disk with rotating platters, if the kernel reports that.
     pub rotational: Option<bool>,
+    /// The read-ahead in KiB, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_ahead_kb: Option<u32>,
+    /// The mount point of an ext3 or ext4 on it that commits its journal as often as by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commits_often: Option<String>,
     /// Requests.
     pub requests: u64,
+}
+
+/// The first mount of an ext3 or ext4 without a longer commit interval than the default of 5 s.
+fn commits_often(mounts: &[Mount]) -> Option<String> {
+    let is_default = |mount: &&Mount| {
+        let commit = mount.options.iter().find_map(|option| option.strip_prefix("commit="));
+        matches!(mount.fs.as_str(), "ext3" | "ext4") && commit.is_none_or(|seconds| seconds == "5")
+    };
+    Some(mounts.iter().find(is_default)?.at.clone())
 }
 
 /// Takes rows and returns an [`Analysis`].
@@ -359,6 +375,8 @@ impl Analyser {
                 model: known.and_then(|device| device.model.clone()),
                 scheduler: known.and_then(|device| device.scheduler.clone()),
                 rotational: known.and_then(|device| device.rotational),
+                read_ahead_kb: known.and_then(|device| device.read_ahead_kb),
+                commits_often: known.and_then(|device| commits_often(&device.mounts)),
                 requests: *requests,
             }
         };

@@ -1,6 +1,7 @@
 //! The waits of all threads with one name.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use fonio_core::BlockedIn;
 use rustc_hash::FxHashMap;
@@ -101,10 +102,31 @@ impl Program {
         }
     }
 
-    /// Where the threads were blocked for which it waited, if it spent at least half of its time in such waits.
+    /// Where the threads were blocked for which it waited, if it spent at least half of its time in such waits. With a file if
+    /// they waited for one in at least half of the time for which the file is known.
     pub(super) fn through(&self, told: impl Fn(Place) -> Through) -> Option<Through> {
-        let (place, _) = self.through.iter().max_by_key(|(place, time)| (*time, Reverse(*place)))?;
-        self.is_through_others().then(|| told(*place))
+        if !self.is_through_others() {
+            return None;
+        }
+        let mut whose: Vec<(Place, u64)> = Vec::new();
+        for (place, time) in &self.through {
+            let of_any_file = Place { file: None, ..*place };
+            match whose.iter_mut().find(|(known, _)| *known == of_any_file) {
+                Some((_, sum)) => *sum = sum.saturating_add(*time),
+                None => whose.push((of_any_file, *time)),
+            }
+        }
+        let (most, _) = whose.into_iter().max_by_key(|(place, time)| (*time, Reverse(*place)))?;
+        // A file that is deleted and made again has several numbers, and one path.
+        let mut paths: BTreeMap<String, u64> = BTreeMap::new();
+        for (place, time) in self.through.iter().filter(|(place, _)| Place { file: None, ..*place } == most) {
+            if let Some(path) = told(*place).file {
+                *paths.entry(path).or_default() += time;
+            }
+        }
+        let known: u64 = paths.values().sum();
+        let file = paths.into_iter().find(|(_, time)| 2 * u128::from(*time) >= u128::from(known));
+        Some(Through { file: file.map(|(path, _)| path), ..told(most) })
     }
 
     /// Whether it spent at least half of its time in waits for other threads.
@@ -123,11 +145,13 @@ pub(super) fn through(place: Place, threads: &Threads, path: &dyn Fn(u32) -> Opt
     }
 }
 
-/// Adds time to a place of a short list.
+/// Adds time to a place of a short list. When the list is full, the file is forgotten.
 pub(super) fn add_place(places: &mut Vec<(Place, u64)>, place: Place, time: u64) {
     if let Some((_, sum)) = places.iter_mut().find(|(known, _)| *known == place) {
         *sum = sum.saturating_add(time);
-    } else if places.len() < PLACES_MAX {
+    } else if places.len() >= PLACES_MAX && place.file.is_some() {
+        add_place(places, Place { file: None, ..place }, time);
+    } else if places.len() < 2 * PLACES_MAX {
         places.push((place, time));
     }
 }

@@ -1,7 +1,9 @@
 //! Who waited, and behind whom, by an oracle that looks at every pair of a wait and a request.
 
 use fonio_core::meta::SHOWS_BLOCKED;
-use fonio_core::{BlockedCount, BlockedIn, Content, Meta, Nanos, RowSink, Thread, Timestamp, WaitReason};
+use fonio_core::{
+    BlockedCount, BlockedIn, Content, File, Meta, Nanos, RowSink, Thread, Timestamp, WaitReason,
+};
 use proptest::prelude::*;
 
 use super::behind::{Owner, Watch};
@@ -162,6 +164,33 @@ fn a_filter_leaves_the_chain_whole() {
     let programs: Vec<_> = found.programs.iter().map(|row| (row.name.as_str(), row.time_ns)).collect();
     assert_eq!(programs, [("p7", 1_000_000)]);
     assert_eq!(found.programs[0].through.as_ref().unwrap().name, "p8");
+}
+
+/// A shell that starts one program after the other, each of which makes its journal anew.
+#[test]
+fn many_files_of_one_path_are_one_place() {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    analyser.began(Timestamp(0)).unwrap();
+    for tid in 7..50 {
+        let (pid, comm) = (Some(tid), Some(if tid == 7 { "sh" } else { "sqlite3" }.to_owned()));
+        analyser.thread(&Thread { tid, pid, comm, ..Thread::default() }).unwrap();
+    }
+    for tid in 8..50 {
+        let path = Some("/notes.db-journal".to_owned());
+        let (from, content) = (Timestamp(0), Content::SqliteJournal);
+        analyser.file(&File { file_id: tid, from, device: None, inode: None, path, content }).unwrap();
+        let at = tid * 1000;
+        analyser.wait(&wait(&format!("7 other_thread {at} {} w{tid}", at + 900))).unwrap();
+        analyser.wait(&wait(&format!("{tid} fsync {} {} f{tid}", at + 100, at + 600))).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(60_000_000)));
+    let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    let shell = found.programs.iter().find(|program| program.name == "sh").unwrap();
+    let through = shell.through.as_ref().unwrap();
+    assert_eq!(
+        (shell.time_ns, through.name.as_str(), through.file.as_deref()),
+        (42 * 500_000, "sqlite3", Some("/notes.db-journal"))
+    );
 }
 
 #[test]

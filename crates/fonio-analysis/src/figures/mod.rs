@@ -4,6 +4,7 @@
 //! the label. A figure that the recording does not show is listed too, without a value.
 
 mod blocked;
+mod fixes;
 mod label;
 mod sqlite;
 
@@ -143,6 +144,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
     sqlite::put(&mut facts, analysis);
     of_machine(&mut facts, analysis);
     of_parts(&mut facts, analysis);
+    fixes::put(&mut facts, analysis);
     facts
 }
 

@@ -38,8 +38,11 @@ pub struct Finding {
     pub evidence: Vec<Figure>,
     /// The consequence for the users of the machine.
     pub consequence: String,
-    /// Possible fixes.
+    /// Possible fixes. One that can be made with fonio has the command in backquotes.
     pub fixes: Vec<String>,
+    /// The first of these commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// The source of the rule: a paper's section, or `ours`.
     pub source: String,
 }
@@ -195,6 +198,13 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     analysis.findings = findings(rules, &facts);
 }
 
+/// The command of fonio in a fix.
+fn command(fix: &str) -> Option<String> {
+    let (_, rest) = fix.split_once("`fonio fix ")?;
+    let (words, _) = rest.split_once('`')?;
+    words.contains("--apply").then(|| format!("fonio fix {words}"))
+}
+
 fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
     let mut ranked = Vec::new();
     let few = |name: &str| facts.value(name).is_none_or(|share| share < 0.5);
@@ -208,6 +218,9 @@ fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
         else {
             continue;
         };
+        let flash_fixes = rule.flash_fixes.into_iter().filter(|_| flash);
+        let fixes: Vec<String> =
+            rule.fixes.into_iter().chain(flash_fixes).filter_map(|fix| fill(&fix, facts)).collect();
         let impact = rule.impact.and_then(|name| facts.value(&name)).unwrap_or(0.0);
         let ours = rule.source.contains("ours") || rule.threshold.contains("ours");
         let source =
@@ -225,7 +238,8 @@ fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
                     })
                     .collect(),
                 consequence,
-                fixes: rule.fixes.into_iter().chain(rule.flash_fixes.into_iter().filter(|_| flash)).collect(),
+                command: fixes.iter().find_map(|fix| command(fix)),
+                fixes,
                 source,
             },
         ));
@@ -292,6 +306,12 @@ mod tests {
             "blocked.long.program",
             "blocked.long.doing",
             "blocked.long.behind",
+            "fix.scheduler",
+            "fix.read_ahead",
+            "fix.requests",
+            "fix.dirty_limit",
+            "fix.commit",
+            "fix.database",
         ];
         Facts {
             figures: figures
@@ -357,12 +377,19 @@ mod tests {
         for name in named {
             assert!(known.contains(name), "no analysis has the figure {name}");
         }
-        for sentence in
-            rules.rule.iter().map(|r| &r.sentence).chain(rules.verdict.iter().map(|v| &v.sentence))
+        // Which fixes are offered depends on the machine.
+        let is_known = |name: &str| known.contains(name) || name == "fix.commit" || name == "fix.database";
+        let fixes = rules.rule.iter().flat_map(|rule| rule.fixes.iter().chain(&rule.flash_fixes));
+        for sentence in rules
+            .rule
+            .iter()
+            .map(|r| &r.sentence)
+            .chain(rules.verdict.iter().map(|v| &v.sentence))
+            .chain(fixes)
         {
             for part in sentence.split('{').skip(1) {
                 let name = part.split('}').next().unwrap();
-                assert!(known.contains(name), "no analysis has {name}, which a sentence names");
+                assert!(is_known(name), "no analysis has {name}, which a sentence names");
             }
         }
     }

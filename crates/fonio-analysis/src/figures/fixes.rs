@@ -1,0 +1,110 @@
+//! Words for fixes: the command that makes a change on the recorded machine, or what to do where no command is known. A word
+//! is absent if the change is already made there, or means nothing.
+
+use super::Facts;
+use crate::{Analysis, DeviceInfo};
+
+/// Schedulers that put reads and synchronous writes before other writes.
+const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
+/// From this read-ahead on, more is hardly of use.
+const READ_AHEAD_KB: u32 = 512;
+/// Of files that belong to a database of SQLite in a rollback mode.
+const JOURNAL: &str = "-journal";
+
+pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
+    let busiest = analysis.devices.iter().max_by_key(|device| device.requests);
+    let device = busiest.filter(|device| device.requests * 2 >= analysis.totals.requests);
+    let unknown = DeviceInfo::default();
+    let device = device.unwrap_or(&unknown);
+    let node = device.name.as_ref().map(|name| format!("/dev/{name}"));
+    let command = |fix: &str, of: &str| format!("`fonio fix {fix} --apply {of}`");
+    match (&node, device.scheduler.as_deref()) {
+        (_, Some(now)) if PREFER_READS.contains(&now) => {}
+        (Some(node), Some(now)) => {
+            facts.word("fix.scheduler", &format!("{} (it has {now} now)", command("bfq", node)));
+        }
+        _ => facts.word("fix.scheduler", "bfq or mq-deadline"),
+    }
+    match (&node, device.read_ahead_kb) {
+        (_, Some(READ_AHEAD_KB..)) => {}
+        (Some(node), Some(now)) => {
+            facts.word("fix.read_ahead", &format!("{} (now {now} KiB)", command("read-ahead=512KiB", node)));
+        }
+        _ => facts.word("fix.read_ahead", "512 KiB or more in /sys/block/DEVICE/queue/read_ahead_kb"),
+    }
+    match &node {
+        Some(node) => facts.word("fix.requests", &command("requests=16", node)),
+        None => facts.word("fix.requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
+    }
+    facts.word("fix.dirty_limit", &command("dirty-limit=32MiB", "").replace(" `", "`"));
+    if let Some(dir) = &device.commits_often {
+        facts.word("fix.commit", &command("commit-30s", dir));
+    }
+    // A transaction in a rollback mode syncs its journal and then the database.
+    let waits_for = facts.words.get("blocked.file").cloned();
+    if let Some(database) = waits_for.as_deref().and_then(|file| file.strip_suffix(JOURNAL)) {
+        facts.word("fix.database", database);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(device: DeviceInfo, file: &str) -> Vec<(String, String)> {
+        let mut analysis = Analysis { devices: vec![device], ..Analysis::default() };
+        analysis.totals.requests = 1;
+        let mut facts = Facts::default();
+        facts.word("blocked.file", file);
+        put(&mut facts, &analysis);
+        facts.words.into_iter().filter(|(name, _)| name.starts_with("fix.")).collect()
+    }
+
+    #[test]
+    fn commands_name_the_device_the_mount_and_the_database() {
+        let card = DeviceInfo {
+            name: Some("mmcblk0".to_owned()),
+            scheduler: Some("none".to_owned()),
+            read_ahead_kb: Some(128),
+            commits_often: Some("/data".to_owned()),
+            requests: 1,
+            ..DeviceInfo::default()
+        };
+        let tuned = DeviceInfo {
+            scheduler: Some("bfq".to_owned()),
+            read_ahead_kb: Some(512),
+            commits_often: None,
+            ..card.clone()
+        };
+        let told = |words: &[(&str, &str)]| -> Vec<(String, String)> {
+            words.iter().map(|(name, word)| (format!("fix.{name}"), (*word).to_owned())).collect()
+        };
+        let limit = ("dirty_limit", "`fonio fix dirty-limit=32MiB --apply`");
+        assert_eq!(
+            words(card, "/data/notes.db-journal"),
+            told(&[
+                ("commit", "`fonio fix commit-30s --apply /data`"),
+                ("database", "/data/notes.db"),
+                limit,
+                ("read_ahead", "`fonio fix read-ahead=512KiB --apply /dev/mmcblk0` (now 128 KiB)"),
+                ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`"),
+                ("scheduler", "`fonio fix bfq --apply /dev/mmcblk0` (it has none now)"),
+            ])
+        );
+        // What is there already is not offered.
+        assert_eq!(
+            words(tuned, "/data/notes.db-wal"),
+            told(&[limit, ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`")])
+        );
+        // A trace of another tool does not name the device.
+        assert_eq!(
+            words(DeviceInfo { requests: 1, ..DeviceInfo::default() }, "x"),
+            told(&[
+                limit,
+                ("read_ahead", "512 KiB or more in /sys/block/DEVICE/queue/read_ahead_kb"),
+                ("requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
+                ("scheduler", "bfq or mq-deadline"),
+            ])
+        );
+    }
+}

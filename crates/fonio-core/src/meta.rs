@@ -65,6 +65,10 @@ pub struct Meta {
 /// In [`Source::shows`]: the recording has the waits of all threads that were blocked.
 pub const SHOWS_BLOCKED: &str = "blocked";
 
+/// In [`Source::shows`], beside [`SHOWS_BLOCKED`]: the recording does not have those that waited for another thread of a
+/// program, or for asynchronous I/O, because it was made without BPF.
+pub const BLOCKED_PARTLY: &str = "blocked_partly";
+
 /// In [`Source::shows`]: the recording has the file-system calls of the followed processes.
 pub const SHOWS_CALLS: &str = "calls";
 

@@ -4,7 +4,8 @@
 //! Three loads run under a recording: fio with 10,000 requests a second on a loop device over a file in memory, two
 //! threads that hand a byte to and fro, and threads that are blocked for more than a millisecond about 2,000 times a
 //! second. The kernel measures the run time of the BPF programs (`BPF_ENABLE_STATS`, which ends with this process). The
-//! table also shows the recorder's processor time while the capture ran, with and without the programs.
+//! table also shows the recorder's processor time while the capture ran, with the programs, without BPF by tracefs, and
+//! without waits. What tracefs costs the kernel is seen by how often the two threads can switch.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -17,9 +18,11 @@ use std::time::{Duration, Instant};
 
 use aya::programs::loaded_programs;
 use aya::sys::{Stats, enable_stats};
-use fonio_record::{RecordOptions, RecordSummary, Selector, record};
+use fonio_record::{BlockedBy, RecordOptions, RecordSummary, Selector, record};
 
 const DEVICE_BYTES: u64 = 256 << 20;
+/// The file in which the threads that switch leave how often they did.
+const ROUNDS: &str = "rounds";
 const RATE: u64 = 10_000;
 /// Threads that are blocked, and for how long each time.
 const BLOCKED_THREADS: u32 = 4;
@@ -29,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.first().map(String::as_str) {
         // This program again, as a load.
-        Some("switch") => return switch_for(seconds(words.get(1))?),
+        Some("switch") => return switch_for(seconds(words.get(1))?, words.get(2)),
         Some("block") => return block_for(seconds(words.get(1))?),
         _ => {}
     }
@@ -37,7 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir_in("/dev/shm")?;
     let device = LoopDevice::over(dir.path())?;
     let own = std::env::current_exe()?.display().to_string();
-    let again = |load: &str| vec![own.clone(), load.to_owned(), time.as_secs().to_string()];
+    let rounds = dir.path().join(ROUNDS).display().to_string();
+    let again = |load: &str| vec![own.clone(), load.to_owned(), time.as_secs().to_string(), rounds.clone()];
     // The measurement ends when this is closed.
     let _stats = enable_stats(Stats::RunTime)?;
     for (title, command) in [
@@ -54,8 +58,8 @@ fn seconds(word: Option<&String>) -> Result<Duration, Box<dyn Error>> {
     Ok(Duration::from_secs(word.map(|word| word.parse()).transpose()?.unwrap_or(5).max(1)))
 }
 
-/// Hands a byte to and fro between two threads, which sleep in between.
-fn switch_for(time: Duration) -> Result<(), Box<dyn Error>> {
+/// Hands a byte to and fro between two threads, which sleep in between. Writes into a file how often.
+fn switch_for(time: Duration, rounds_to: Option<&String>) -> Result<(), Box<dyn Error>> {
     let (mut from_there, mut to_here) = std::io::pipe()?;
     let (mut from_here, mut to_there) = std::io::pipe()?;
     let there = std::thread::spawn(move || {
@@ -63,13 +67,15 @@ fn switch_for(time: Duration) -> Result<(), Box<dyn Error>> {
         while from_here.read(&mut byte).is_ok_and(|bytes| bytes == 1) && to_here.write_all(&byte).is_ok() {}
     });
     let began = Instant::now();
-    let mut byte = [0];
+    let (mut byte, mut rounds) = ([0], 0_u64);
     while began.elapsed() < time {
+        rounds += 1;
         to_there.write_all(&byte)?;
         from_there.read_exact(&mut byte)?;
     }
     drop(to_there);
     there.join().map_err(|_| "a thread panicked")?;
+    rounds_to.map(|file| std::fs::write(file, rounds.to_string())).transpose()?;
     Ok(())
 }
 
@@ -152,7 +158,7 @@ fn statistics(before: &[u32]) -> Runs {
 
 fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result<(), Box<dyn Error>> {
     let before: Vec<u32> = loaded_programs().filter_map(Result::ok).map(|program| program.id()).collect();
-    let recorded = |blocked| -> Result<RecordSummary, Box<dyn Error>> {
+    let recorded = |blocked: BlockedBy| -> Result<RecordSummary, Box<dyn Error>> {
         let options = RecordOptions {
             select: vec![Selector::Device(device.into())],
             command: Some(command.iter().map(Into::into).collect()),
@@ -162,7 +168,15 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
         };
         Ok(record(&options, &mut |_| {})?)
     };
-    let plain = recorded(false)?;
+    let rounds_per_s = || {
+        let rounds = std::fs::read_to_string(dir.join(ROUNDS)).ok()?.parse::<f64>().ok();
+        let _ = std::fs::remove_file(dir.join(ROUNDS));
+        rounds
+    };
+    let plain = recorded(BlockedBy::No)?;
+    let plain_rounds = rounds_per_s();
+    let traced = recorded(BlockedBy::Tracefs)?;
+    let traced_rounds = rounds_per_s();
     let ended = AtomicBool::new(false);
     let (summary, runs) = std::thread::scope(|scope| {
         let watch = scope.spawn(|| {
@@ -176,7 +190,7 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
             }
             last
         });
-        let summary = recorded(true).map_err(|error| error.to_string());
+        let summary = recorded(BlockedBy::Bpf).map_err(|error| error.to_string());
         ended.store(true, Ordering::Relaxed);
         watch.join().map(|runs| (summary, runs))
     })
@@ -203,6 +217,16 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
         share(&plain)
     );
     println!("  {} rows in waits, {} in blocked_counts", rows("waits"), rows("blocked_counts"));
+    println!("  by tracefs: recorder {:.2} % of one processor", share(&traced));
+    if let (Some(plain_rounds), Some(traced_rounds)) = (plain_rounds, traced_rounds) {
+        let ns = |rounds: f64| span_s(&plain) * 1e9 / rounds / 2.0;
+        println!(
+            "  by tracefs: {:.0} ns more for each wake-up and switch (without waits {:.0} ns)",
+            ns(traced_rounds) - ns(plain_rounds),
+            ns(plain_rounds)
+        );
+    }
+    traced.notes.iter().for_each(|note| println!("  by tracefs: note: {note}"));
     summary.notes.iter().for_each(|note| println!("  note: {note}"));
     Ok(())
 }

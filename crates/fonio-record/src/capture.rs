@@ -13,7 +13,7 @@ use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDec
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::blocked::{BlockedCapture, BlockedProbe, CapturedWaits};
+use crate::blocked::{BlockedCapture, CapturedWaits, NotRecorded, Probe};
 use crate::bpf::Unavailable;
 use crate::calls::{CallsCapture, CallsProbe, CapturedCalls};
 use crate::command::Command;
@@ -53,7 +53,7 @@ pub(crate) struct Captured {
     pub missed: Missed,
     pub waits_missed: Missed,
     /// The blocked threads, or why they were not recorded, if that was asked for.
-    pub blocked: Option<Result<CapturedWaits, Unavailable>>,
+    pub blocked: Option<Result<CapturedWaits, NotRecorded>>,
     /// The file-system calls, or why they were not recorded, if that was asked for.
     pub calls: Option<Result<CapturedCalls, Unavailable>>,
     pub cpu: Duration,
@@ -96,11 +96,11 @@ pub(crate) struct Capture<'a> {
     pub sched: Option<&'a SchedDecoder>,
 }
 
-/// The BPF programs of a capture, or why they cannot run; `None` if they are not wanted.
+/// What records waits and calls, or why that is not possible; `None` if it is not wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
     /// Records which threads are blocked.
-    pub blocked: Option<Result<BlockedProbe, Unavailable>>,
+    pub blocked: Option<Result<Probe, NotRecorded>>,
     /// Records file-system calls, at first those of `processes`.
     pub calls: Option<Result<CallsProbe, Unavailable>>,
     pub processes: Vec<u32>,
@@ -180,7 +180,7 @@ struct Running<'a> {
     capture: &'a Capture<'a>,
     block: Feed<'a>,
     waits: Option<Feed<'a>>,
-    blocked: Option<Result<BlockedCapture, Unavailable>>,
+    blocked: Option<Result<BlockedCapture, NotRecorded>>,
     calls: Option<Result<CallsCapture, Unavailable>>,
     monitor: Option<Monitor>,
     threads: Threads,
@@ -232,7 +232,8 @@ impl Capture<'_> {
             waits.instance.switch(true)?;
         }
         let Probes { blocked, calls, processes } = probes;
-        let blocked = blocked.map(|probe| probe.and_then(|probe| BlockedCapture::begin(probe, began)));
+        let blocked =
+            blocked.map(|probe| probe.and_then(|probe| BlockedCapture::begin(probe, began, self.machine)));
         let mut calls = calls.map(|probe| probe.and_then(|probe| CallsCapture::begin(probe, &processes)));
         let command = self.start_command(&mut calls)?;
         if let Some(command) = &command {
@@ -345,7 +346,7 @@ impl Running<'_> {
         }
     }
 
-    fn tell_if_due(&self, next: &mut Timestamp, progress: &mut dyn FnMut(Progress<'_>)) {
+    fn tell_if_due(&mut self, next: &mut Timestamp, progress: &mut dyn FnMut(Progress<'_>)) {
         let time = now();
         if time >= *next {
             *next = after(time, PROGRESS_EVERY);
@@ -353,7 +354,7 @@ impl Running<'_> {
                 elapsed: until(self.began, time),
                 trace_bytes: self.block.store.trace_bytes(),
                 held_bytes: self.block.store.held_bytes(),
-                blocked: self.blocked.as_ref().and_then(|blocked| blocked.as_ref().ok()?.longest()),
+                blocked: self.blocked.as_mut().and_then(|blocked| blocked.as_mut().ok()?.longest()),
             });
         }
     }
@@ -392,20 +393,27 @@ impl Running<'_> {
         let seen = (&mut self.threads, &mut self.files);
         let mut drained = self.capture.drain(&mut self.block.store, self.waits.as_mut(), seen)?;
         if let Some(Ok(blocked)) = &mut self.blocked {
-            blocked.drain(now(), &mut self.threads, &mut self.files);
+            blocked.drain(now(), self.capture.machine, &mut self.threads, &mut self.files);
+            if let Some(filled) = blocked.filled() {
+                drained.bytes_max = drained.bytes_max.max(self.scaled(filled));
+            }
         }
         if let Some(Ok(calls)) = &mut self.calls {
             let machine = self.capture.machine;
             let (used, size) = calls.drain(now(), machine, &mut self.threads, &mut self.files);
-            // The pace compares with the size of the block events' buffer.
-            let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
-            let used = u128::from(used) * u128::from(ring) / u128::from(size);
-            drained.bytes_max = drained.bytes_max.max(u64::try_from(used).unwrap_or(u64::MAX));
+            drained.bytes_max = drained.bytes_max.max(self.scaled((used, size)));
         }
         // Files first: many exist only for a moment.
         self.files.look_up(self.capture.machine);
         self.threads.look_up(self.capture.machine);
         Ok(drained)
+    }
+
+    /// How much of the buffer for block events would be as full as `used` of `size` bytes: the pace compares with its size.
+    fn scaled(&self, (used, size): (u64, u64)) -> u64 {
+        let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
+        let used = u128::from(used) * u128::from(ring) / u128::from(size.max(1));
+        u64::try_from(used).unwrap_or(u64::MAX)
     }
 
     fn terminate_command(&mut self) {

@@ -54,6 +54,9 @@ pub enum RecordError {
         "this kernel cannot show why threads wait: it needs CONFIG_CONTEXT_SWITCH_TRACER=y and Linux 4.7 or later"
     )]
     NoSchedulerEvents,
+    /// The kernel has no scheduler tracepoints.
+    #[error("this kernel has no events of the scheduler: it needs CONFIG_CONTEXT_SWITCH_TRACER=y")]
+    NoSwitchEvents,
     /// The kernel's trace clocks cannot be compared with any other clock.
     #[error("this kernel cannot trace by the monotonic clock (Linux 3.18 or later can)")]
     NoMonotonicClock,

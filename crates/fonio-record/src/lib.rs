@@ -36,8 +36,8 @@ mod write;
 
 pub use error::RecordError;
 pub use options::{
-    BlockedSoFar, CommandOutput, CommandSetting, Progress, Quiet, RecordOptions, RecordSummary, Selector,
-    StopReason,
+    BlockedBy, BlockedSoFar, CommandOutput, CommandSetting, Progress, Quiet, RecordOptions, RecordSummary,
+    Selector, StopReason,
 };
 pub use record::{Beside, record, record_with};
 pub use status::{Status, status};

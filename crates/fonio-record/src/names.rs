@@ -1,4 +1,4 @@
-//! The process and the name of each thread that a BPF program showed, as the kernel gave them. A thread can have ended
+//! The process and the name of each thread that a BPF program or an event showed, as the kernel gave them. A thread can have ended
 //! before the recorder looks it up in procfs.
 
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) struct ThreadNames {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewThread {
     pub tid: u32,
-    /// Its process.
+    /// Its process; 0 if the program does not show it.
     pub pid: u32,
     /// The process that started that one; 0 for none.
     pub parent: u32,
@@ -64,7 +64,7 @@ impl ThreadNames {
             let (pid, comm) = self.get(tid).unzip();
             let mut row = Thread { tid, from, comm, ..Thread::default() };
             threads.complete(&mut row);
-            row.pid = row.pid.or(pid);
+            row.pid = row.pid.or(pid.filter(|pid| *pid != 0));
             sink.thread(&row)?;
         }
         Ok(())

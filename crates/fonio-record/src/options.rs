@@ -29,9 +29,9 @@ pub struct RecordOptions {
     pub setting: CommandSetting,
     /// Also record when and why the command's threads, and those of its descendants, were blocked.
     pub waits: bool,
-    /// Also record which threads of the machine storage or a lock of the kernel blocked, by BPF. Does nothing where the
+    /// How to record which threads of the machine storage or a lock of the kernel blocked. Does nothing where the
     /// command's threads are followed (`waits`, `until_idle`).
-    pub blocked: bool,
+    pub blocked: BlockedBy,
     /// Also record the file-system calls of the command and of its descendants, by BPF.
     pub calls: bool,
     /// Also record the file-system calls of these processes and of their later descendants.
@@ -66,7 +66,7 @@ impl RecordOptions {
             told_command: None,
             setting: CommandSetting::default(),
             waits: false,
-            blocked: true,
+            blocked: BlockedBy::Best,
             calls: false,
             calls_of: Vec::new(),
             files: true,
@@ -78,6 +78,20 @@ impl RecordOptions {
             redact: None,
         }
     }
+}
+
+/// How the recorder finds out which threads storage or a lock of the kernel blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockedBy {
+    /// By BPF; by events of the scheduler in tracefs where BPF is not possible.
+    #[default]
+    Best,
+    /// By BPF only.
+    Bpf,
+    /// By events of the scheduler in tracefs, which show less.
+    Tracefs,
+    /// Not at all.
+    No,
 }
 
 /// How a command is started.

@@ -358,7 +358,7 @@ impl PageStore {
 }
 
 /// Reads one page of `trace_pipe_raw`; `None` if there is none.
-fn read_raw(file: &File, place: &mut [u8]) -> io::Result<Option<usize>> {
+pub(crate) fn read_raw(file: &File, place: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         return match rustix::io::read(file, &mut *place) {
             Ok(0) | Err(rustix::io::Errno::AGAIN) => Ok(None),

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use fonio_core::meta::{Device, SHOWS_BLOCKED, SHOWS_CALLS};
+use fonio_core::meta::{BLOCKED_PARTLY, Device, SHOWS_BLOCKED, SHOWS_CALLS};
 use fonio_core::{ByteCount, DeviceId, Diagnostic, Meta, RowSink, Severity};
 use fonio_recording::{RecordingError, Writer, WriterOptions};
 use fonio_system::signals::{Listener, Signal};
@@ -16,7 +16,7 @@ use fonio_tracefs::waits::Completions;
 use fonio_tracefs::whose::Attribution;
 use rustc_hash::FxHashSet;
 
-use crate::blocked::{BlockedProbe, BlockedWait};
+use crate::blocked::{BlockedWait, Probe};
 use crate::calls::{CallsProbe, RecordedCall};
 use crate::capture::{Capture, Captured, Feed, Probes, cpu_time};
 use crate::lost::Losses;
@@ -158,7 +158,10 @@ impl<'a> Prepared<'a> {
         };
         let has_calls = options.calls || !options.calls_of.is_empty();
         let probes = Probes {
-            blocked: (options.blocked && waits.is_none()).then(|| BlockedProbe::load(&machine)),
+            blocked: match waits {
+                Some(_) => None,
+                None => Probe::load(options.blocked, &machine, &tracefs, (&layout, kib_per_cpu)),
+            },
             calls: has_calls.then(CallsProbe::load),
             processes: followed_processes(&machine, &options.calls_of)?,
         };
@@ -554,8 +557,11 @@ fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
 
 /// Adds to the metadata what only this machine knows.
 fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
-    if let Some(Ok(_)) = &captured.blocked {
+    if let Some(Ok(blocked)) = &captured.blocked {
         meta.source.shows.push(SHOWS_BLOCKED.to_owned());
+        if blocked.is_without_bpf() {
+            meta.source.shows.push(BLOCKED_PARTLY.to_owned());
+        }
     }
     if let Some(Ok(_)) = &captured.calls {
         meta.source.shows.push(SHOWS_CALLS.to_owned());

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fonio_system::ProcessId;
 use fonio_tracefs::ring_buffer::{
-    BlockDecoder, ByteOrder, EventFormat, FILE_EVENTS, FileDecoder, PageLayout, RUNTIME_EVENT, SCHED_EVENTS,
-    STACK_EVENT, SchedDecoder,
+    BLOCKED_EVENTS, BlockDecoder, ByteOrder, EventFormat, FILE_EVENTS, FileDecoder, PageLayout,
+    RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder,
 };
 use rustix::io::Errno;
 use rustix::mount::{
@@ -50,6 +50,9 @@ const EVENTS: [&str; 12] = [
 ];
 /// Without these events there are no requests.
 const NEEDED_EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+
+/// The filter for threads that leave their processor blocked uninterruptibly.
+const LEFT_BLOCKED: &str = "prev_state & 2";
 
 /// A usable tracefs.
 #[derive(Debug)]
@@ -190,6 +193,18 @@ impl Tracefs {
         Ok(instance)
     }
 
+    /// Makes an instance with the events that show which threads are blocked uninterruptibly, switched off.
+    pub(crate) fn blocked_instance(
+        &self,
+        machine: &Machine,
+        kib_per_cpu: u64,
+    ) -> Result<Instance, RecordError> {
+        let mut instance = self.bare_instance(machine, kib_per_cpu)?;
+        instance.enable_blocked()?;
+        instance.open_cpus()?;
+        Ok(instance)
+    }
+
     fn bare_instance(&self, machine: &Machine, kib_per_cpu: u64) -> Result<Instance, RecordError> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let maker = ProcessId::of(std::process::id()).ok_or_else(|| RecordError::File {
@@ -249,6 +264,13 @@ impl Tracefs {
         formats.extend(self.formats("sched", &[RUNTIME_EVENT])?);
         formats.extend(self.formats("ftrace", &[STACK_EVENT])?);
         SchedDecoder::new(&formats, ByteOrder::NATIVE).ok_or(RecordError::NoSchedulerEvents)
+    }
+
+    /// The layouts of the events that show which threads are blocked.
+    pub(crate) fn blocked_layouts(&self) -> Result<SchedDecoder, RecordError> {
+        let mut formats = self.formats("sched", &BLOCKED_EVENTS)?;
+        formats.extend(self.formats("ftrace", &[STACK_EVENT])?);
+        SchedDecoder::new(&formats, ByteOrder::NATIVE).ok_or(RecordError::NoSwitchEvents)
     }
 
     /// The formats of those of `events` that this kernel has.
@@ -399,6 +421,32 @@ impl Instance {
             self.write(&format!("{runtime}/enable"), "1")?;
         }
         Ok(())
+    }
+
+    fn enable_blocked(&self) -> Result<(), RecordError> {
+        for name in BLOCKED_EVENTS {
+            let dir = format!("events/sched/{name}");
+            if !self.dir.join(&dir).exists() {
+                // Without the second, nobody is known to have ended a wait; only some kernels have the last.
+                if matches!(name, "sched_switch" | "sched_wakeup") {
+                    return Err(RecordError::NoSwitchEvents);
+                }
+                continue;
+            }
+            if name == "sched_switch" {
+                self.write(&format!("{dir}/filter"), LEFT_BLOCKED)?;
+            }
+            self.write(&format!("{dir}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    /// Has the kernel add its stack to the next events by which a thread leaves its processor blocked, up to `count`.
+    pub(crate) fn take_stacks(&self, count: u64) -> Result<(), RecordError> {
+        let trigger = "events/sched/sched_switch/trigger";
+        // The first time, there is nothing to remove.
+        let _ = self.write(trigger, "!stacktrace");
+        self.write(trigger, &format!("stacktrace:{count} if {LEFT_BLOCKED}"))
     }
 
     /// Follows the thread `tid` and all threads that it creates. Threads followed before are followed no more.

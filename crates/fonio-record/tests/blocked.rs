@@ -6,13 +6,15 @@ mod loop_ext4;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use fonio_core::meta::Meta;
 use fonio_core::{
-    BlockedCount, BlockedIn, Diagnostic, File, Request, RowSink, Thread, Wait, WaitReason, ignore_rows,
+    BlockedCount, BlockedIn, Diagnostic, File, Request, RowSink, Thread, Timestamp, Wait, WaitReason,
+    ignore_rows,
 };
-use fonio_record::{Progress, RecordOptions, Selector};
-use fonio_recording::Tables;
+use fonio_record::{BlockedBy, Progress, RecordOptions, Selector, record};
+use fonio_recording::{Recording, Tables};
 use fonio_testing::{Need, skip};
 use loop_ext4::{FileSystem, recording};
 
@@ -144,7 +146,8 @@ fn waits_have_their_operation_file_and_waker() {
 fn without_the_option_there_are_no_waits() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
-    let options = RecordOptions { blocked: false, ..RecordOptions::new(scratch.path().join("recording")) };
+    let options =
+        RecordOptions { blocked: BlockedBy::No, ..RecordOptions::new(scratch.path().join("recording")) };
     let Some(rows) = recorded(&system, "echo 1 > data; sync data", options) else { return };
     assert_eq!((rows.waits.len(), rows.counts.len()), (0, 0));
 }
@@ -157,4 +160,83 @@ fn a_launch_has_only_the_waits_of_its_threads() {
     let Some(rows) = recorded(&system, "echo 1 > data; sync data", options) else { return };
     assert!(!rows.waits.is_empty() && rows.waits.iter().all(|row| row.blocked_in.is_none()));
     assert_eq!(rows.counts.len(), 0);
+}
+
+/// How long each thread of the program `sync` was blocked in fsync, in all its waits.
+fn in_fsync_ns(rows: &Rows) -> HashMap<u32, u64> {
+    let mut sums = HashMap::new();
+    for row in rows.waits.iter().filter(|row| row.blocked_in == Some(BlockedIn::Fsync)) {
+        *sums.entry(row.tid).or_default() += row.ended.map_or(0, |ended| ended.0 - row.began.0);
+    }
+    for row in rows.counts.iter().filter(|row| row.blocked_in == BlockedIn::Fsync) {
+        *sums.entry(row.tid).or_default() += row.total.0;
+    }
+    sums.retain(|tid, _| rows.comm(*tid) == "sync");
+    sums
+}
+
+#[test]
+fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
+    // Both at once: the load is the same. `fsfreeze` blocks the shell in write(2) for 0.3 s.
+    let other = scratch.path().join("bpf");
+    let (began, at_once) = std::sync::mpsc::channel();
+    let device = system.device.clone();
+    let by_bpf = std::thread::spawn(move || {
+        let options = RecordOptions {
+            select: vec![Selector::Device(device.into())],
+            duration: Some(Duration::from_secs(3)),
+            ..RecordOptions::new(&other)
+        };
+        record(&options, &mut |progress| {
+            if matches!(progress, Progress::Started { .. }) {
+                began.send(()).unwrap();
+            }
+        })
+        .map(|_| other)
+    });
+    let _ = at_once.recv();
+    std::thread::sleep(Duration::from_millis(300));
+    let options =
+        RecordOptions { blocked: BlockedBy::Tracefs, ..RecordOptions::new(scratch.path().join("recording")) };
+    let Some(rows) = recorded(&system, SCRIPT, options) else { return };
+    let by_bpf = by_bpf.join().unwrap().unwrap();
+
+    assert_eq!(rows.meta.source.shows.iter().filter(|shows| shows.starts_with("blocked")).count(), 2);
+    assert!(rows.diagnostics.iter().any(|found| found.code == "waits-without-bpf"), "{:?}", rows.diagnostics);
+    let has_stacks = !rows.diagnostics.iter().any(|found| found.code.starts_with("no-s"));
+    if !has_stacks {
+        skip(Need::Tracefs, "this kernel takes no stacks, or hides its symbols");
+        return;
+    }
+    let by_lock = |row: &&Wait| row.reason == WaitReason::Lock && row.blocked_in == Some(BlockedIn::Write);
+    let of_shell: Vec<&Wait> =
+        rows.waits.iter().filter(|row| row.tid == rows.command_pid).filter(by_lock).collect();
+    let [frozen] = of_shell[..] else { panic!("{of_shell:?}") };
+    assert_eq!(frozen.waker_tid.map(|tid| rows.comm(tid)), Some("fsfreeze"), "{frozen:?}");
+    for row in &rows.counts {
+        assert!(row.total.0 < row.count * row.below.0 && row.from < row.until, "{row:?}");
+    }
+
+    let recording = Recording::open(&by_bpf).unwrap();
+    let mut bpf = Rows { meta: recording.meta().clone(), ..Rows::default() };
+    recording.replay(&mut bpf, Tables::ALL).unwrap();
+    if let Some(found) = bpf.diagnostics.iter().find(|found| found.code.starts_with("no-")) {
+        skip(Need::Bpf, found.message.clone());
+        return;
+    }
+    // The clock and the tracepoints are the same. A virtual machine can stop between the two, but not for long.
+    let other = bpf.waits.iter().filter(|row| row.tid == rows.command_pid).find(by_lock).unwrap();
+    let differs = |a: Timestamp, b: Timestamp| a.0.abs_diff(b.0) > 50_000_000;
+    assert!(!differs(frozen.began, other.began), "{frozen:?} {other:?}");
+    assert!(!differs(frozen.ended.unwrap(), other.ended.unwrap()), "{frozen:?} {other:?}");
+    // Other tests call `sync` too, before or after one of the recordings. The shell does it 50 times.
+    let (traced, by_bpf) = (in_fsync_ns(&rows), in_fsync_ns(&bpf));
+    let both: Vec<(u64, u64)> =
+        traced.iter().filter_map(|(tid, ns)| Some((*ns, *by_bpf.get(tid)?))).collect();
+    assert!(both.len() >= 50, "{}", both.len());
+    let sum = |of: fn(&(u64, u64)) -> u64| both.iter().map(of).sum::<u64>();
+    let (traced_ns, bpf_ns) = (sum(|both| both.0), sum(|both| both.1));
+    assert!(traced_ns > 0 && traced_ns.abs_diff(bpf_ns) < bpf_ns / 2, "{traced_ns} {bpf_ns}");
 }

@@ -13,8 +13,8 @@ use fonio_core::{
     ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread, Timestamp, Wait, WaitReason, ignore_rows,
 };
 use fonio_record::{
-    CommandSetting, Quiet, RecordError, RecordOptions, RecordSummary, Selector, StopReason, record,
-    record_with,
+    BlockedBy, CommandSetting, Quiet, RecordError, RecordOptions, RecordSummary, Selector, StopReason,
+    record, record_with,
 };
 use fonio_recording::{Recording, Tables};
 use fonio_testing::{Need, has, skip};
@@ -565,6 +565,7 @@ fn as_a_process() {
     let command = std::env::var("FONIO_TEST_COMMAND").ok();
     let options = RecordOptions {
         command: command.as_deref().and_then(|script| words(&["sh", "-c", script])),
+        blocked: std::env::var_os("FONIO_TEST_BY_TRACEFS").map_or(BlockedBy::Best, |_| BlockedBy::Tracefs),
         ..RecordOptions::new(out)
     };
     let result = record(&options, &mut |progress| {
@@ -581,6 +582,9 @@ fn as_a_process() {
     }
 }
 
+/// Has [`as_a_process`] record waits without BPF.
+const BY_TRACEFS: [(&str, &str); 1] = [("FONIO_TEST_BY_TRACEFS", "1")];
+
 struct Recorder {
     child: Child,
     lines: io::Lines<BufReader<std::process::ChildStdout>>,
@@ -589,8 +593,14 @@ struct Recorder {
 impl Recorder {
     /// Starts a recorder and waits until it runs.
     fn start(out: &Path, command: Option<&str>) -> Option<Recorder> {
+        Recorder::start_with(out, command, &[])
+    }
+
+    /// The same with further variables.
+    fn start_with(out: &Path, command: Option<&str>, variables: &[(&str, &str)]) -> Option<Recorder> {
         let mut program = Command::new(std::env::current_exe().unwrap());
         program.args(["--exact", "as_a_process", "--nocapture"]).env("FONIO_TEST_OUT", out);
+        program.envs(variables.iter().copied());
         if let Some(command) = command {
             program.env("FONIO_TEST_COMMAND", command);
         }
@@ -640,17 +650,19 @@ impl Recorder {
 
 #[test]
 fn ctrl_c_leaves_a_recording() {
-    let dir = scratch();
-    let out = dir.path().join("recording");
-    let Some(mut recorder) = Recorder::start(&out, None) else { return };
-    recorder.kill(Signal::INT);
-    assert_eq!(recorder.last_line(), "ended Interrupted None");
-    assert!(recorder.child.wait().unwrap().success());
-    let own = format!("fonio-{}-", recorder.child.id());
-    assert!(instances().iter().all(|name| !name.starts_with(&own)));
-    let (meta, rows) = read(&out);
-    assert!(meta.ended > meta.began);
-    assert!(!rows.samples.is_empty());
+    for variables in [&[][..], &BY_TRACEFS] {
+        let dir = scratch();
+        let out = dir.path().join("recording");
+        let Some(mut recorder) = Recorder::start_with(&out, None, variables) else { return };
+        recorder.kill(Signal::INT);
+        assert_eq!(recorder.last_line(), "ended Interrupted None");
+        assert!(recorder.child.wait().unwrap().success());
+        let own = format!("fonio-{}-", recorder.child.id());
+        assert!(instances().iter().all(|name| !name.starts_with(&own)));
+        let (meta, rows) = read(&out);
+        assert!(meta.ended > meta.began);
+        assert!(!rows.samples.is_empty());
+    }
 }
 
 #[test]
@@ -681,13 +693,15 @@ fn sigterm_is_passed_on_to_the_command() {
 #[test]
 fn the_next_run_removes_what_a_killed_one_left() {
     let dir = scratch();
-    let Some(mut recorder) = Recorder::start(&dir.path().join("killed"), None) else { return };
-    let pid = recorder.child.id();
-    let left = |names: Vec<String>| names.into_iter().any(|name| name.starts_with(&format!("fonio-{pid}-")));
-    assert!(left(instances()));
+    let killed = dir.path().join("killed");
+    let Some(mut recorder) = Recorder::start_with(&killed, None, &BY_TRACEFS) else { return };
+    let prefix = format!("fonio-{}-", recorder.child.id());
+    let left = |names: Vec<String>| names.iter().filter(|name| name.starts_with(&prefix)).count();
+    // One for the events of block devices, and one for those of the scheduler.
+    assert_eq!(left(instances()), 2);
     recorder.kill(Signal::KILL);
     recorder.child.wait().unwrap();
-    assert!(!dir.path().join("killed").exists());
+    assert!(!killed.exists());
 
     let options = RecordOptions {
         duration: Some(Duration::from_millis(20)),
@@ -701,7 +715,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
     })
     .unwrap();
     // Another test, or another user, may have made the next run and removed it.
-    assert!(!left(instances()));
+    assert_eq!(left(instances()), 0);
     for note in notes.iter().filter(|note| note.contains("killed")) {
         assert!(note.contains("tracefs instance fonio-"), "{note}");
     }

@@ -44,6 +44,8 @@ pub struct Blocked {
     pub intervals_beyond_cap: u64,
     /// Threads beyond the most that are followed at once; their waits are missing.
     pub threads_beyond_cap: u64,
+    /// The recording was made without BPF: waits for another thread of a program, and for asynchronous I/O, are missing.
+    pub is_partial: bool,
 }
 
 /// The role of a program in the verdict.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use fonio_core::meta::SHOWS_BLOCKED;
+use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED};
 use fonio_core::{BlockedCount, BlockedIn, Meta, Thread, Wait};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -367,7 +367,8 @@ impl BlockedTally {
         files: &FileTally,
     ) -> Option<Blocked> {
         // On a quiet machine, no thread is blocked at all.
-        if !self.is_known && !meta.source.shows.iter().any(|shown| shown == SHOWS_BLOCKED) {
+        let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
+        if !self.is_known && !shows(SHOWS_BLOCKED) {
             return None;
         }
         let command = meta.command_pid;
@@ -464,6 +465,7 @@ impl BlockedTally {
             intervals,
             intervals_beyond_cap,
             threads_beyond_cap: self.beyond + self.chains.beyond,
+            is_partial: shows(BLOCKED_PARTLY),
         })
     }
 

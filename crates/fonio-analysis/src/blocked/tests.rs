@@ -1,6 +1,6 @@
 //! Who waited, and behind whom, by an oracle that looks at every pair of a wait and a request.
 
-use fonio_core::meta::SHOWS_BLOCKED;
+use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED};
 use fonio_core::{
     BlockedCount, BlockedIn, Content, File, Meta, Nanos, RowSink, Thread, Timestamp, WaitReason,
 };
@@ -47,6 +47,22 @@ fn without_waits_nothing_is_claimed() {
             ..Blocked::default()
         })
     );
+}
+
+#[test]
+fn without_bpf_the_verdict_says_what_is_missing() {
+    let mut meta =
+        Meta { began: Some(Timestamp(0)), ended: Some(Timestamp(20_000_000_000)), ..Meta::default() };
+    meta.source.shows = vec![SHOWS_BLOCKED.to_owned(), BLOCKED_PARTLY.to_owned()];
+    for (text, is_the_problem) in [("7 fsync 0 10", false), ("7 fsync 0 15000000", true)] {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        analyser.began(Timestamp(0)).unwrap();
+        analyser.wait(&wait(text)).unwrap();
+        analyser.request(&request(0, "R 0+8 q0 d0 c10 t7")).unwrap();
+        let found = analyser.finish(&meta);
+        assert!(found.blocked.unwrap().is_partial);
+        assert_eq!(found.verdict.contains("without BPF"), !is_the_problem, "{}", found.verdict);
+    }
 }
 
 #[test]

@@ -57,6 +57,10 @@ const LOOP: &str = "devices.loop_share";
 const INFERRED: [&str; 2] = ["inferred.waited", "storage.waited"];
 const NO_WAITS: &str = "This is inferred from requests: the recording does not show which threads waited.";
 
+/// Figures that are too low where the waits of some threads are missing; and the sentence that says so.
+const WAITED: [&str; 2] = ["storage.waited", "blocked.worst"];
+const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does not show waits for other threads of a program, nor for asynchronous I/O.";
+
 /// The rules, as data.
 const RULES: &str = include_str!("../findings.toml");
 
@@ -192,7 +196,17 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     let is_inferred = verdict.when.iter().any(|condition| INFERRED.contains(&condition.figure.as_str()));
     // The recording of a launch has the waits of its threads, and a verdict of its own on them.
     let has_waits = analysis.blocked.is_some() || analysis.launch.is_some();
-    analysis.verdict = if is_inferred && !has_waits { format!("{sentence} {NO_WAITS}") } else { sentence };
+    let is_low = |condition: &Condition| {
+        WAITED.contains(&condition.figure.as_str()) && condition.relation == Relation::Less
+    };
+    let is_partial = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_partial);
+    analysis.verdict = if is_inferred && !has_waits {
+        format!("{sentence} {NO_WAITS}")
+    } else if is_partial && verdict.when.iter().any(is_low) {
+        format!("{sentence} {NO_WAITS_FOR_THREADS}")
+    } else {
+        sentence
+    };
     analysis.verdict_id.clone_from(&verdict.id);
     analysis.verdict_severity = verdict.severity;
     analysis.findings = findings(rules, &facts);

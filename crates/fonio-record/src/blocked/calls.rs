@@ -1,4 +1,4 @@
-//! What a system call does with files, by its number.
+//! What a system call does with files, by its number or its name.
 
 use fonio_core::BlockedIn;
 
@@ -10,42 +10,64 @@ pub(super) struct Call {
     pub has_file: bool,
 }
 
-macro_rules! calls {
+macro_rules! numbers {
     ($($blocked_in:ident $has_file:literal: $($name:ident)*;)*) => {
         &[$($((libc::$name, Call { blocked_in: BlockedIn::$blocked_in, has_file: $has_file })),*),*]
     };
 }
 
-/// Calls that both architectures have.
+macro_rules! names {
+    ($($blocked_in:ident $has_file:literal: $($name:ident)*;)*) => {
+        &[$($((stringify!($name), Call { blocked_in: BlockedIn::$blocked_in, has_file: $has_file })),*),*]
+    };
+}
+
+/// Calls that all architectures of 64 bits have.
+macro_rules! calls {
+    ($make:ident) => { $make! {
+        Read true: SYS_read SYS_pread64 SYS_readv SYS_preadv SYS_preadv2 SYS_readahead SYS_fadvise64;
+        Read false: SYS_sendfile;
+        Write true: SYS_write SYS_pwrite64 SYS_writev SYS_pwritev SYS_pwritev2;
+        Write false: SYS_copy_file_range SYS_splice;
+        Fsync true: SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_syncfs;
+        Fsync false: SYS_msync SYS_sync;
+        Metadata true: SYS_fstat SYS_getdents64 SYS_ftruncate SYS_fallocate SYS_fchmod SYS_fchown SYS_close SYS_fchdir
+            SYS_fgetxattr SYS_fsetxattr SYS_flistxattr SYS_fremovexattr SYS_fstatfs SYS_flock;
+        Metadata false: SYS_openat SYS_openat2 SYS_statx SYS_newfstatat SYS_faccessat SYS_readlinkat SYS_unlinkat SYS_mkdirat
+            SYS_linkat SYS_symlinkat SYS_renameat2 SYS_mknodat SYS_utimensat SYS_fchmodat SYS_fchownat
+            SYS_truncate SYS_chdir SYS_statfs SYS_getxattr SYS_lgetxattr SYS_setxattr SYS_lsetxattr SYS_listxattr
+            SYS_llistxattr SYS_removexattr SYS_lremovexattr;
+    } };
+}
+
+/// Calls that only older architectures still have.
+macro_rules! older_calls {
+    ($make:ident) => { $make! {
+        Metadata false: SYS_open SYS_creat SYS_stat SYS_lstat SYS_access SYS_readlink SYS_unlink SYS_rmdir SYS_mkdir SYS_link
+            SYS_symlink SYS_rename SYS_renameat SYS_mknod SYS_utime SYS_utimes SYS_chmod SYS_chown SYS_lchown;
+        Metadata true: SYS_getdents;
+    } };
+}
+
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-const CALLS: &[(libc::c_long, Call)] = calls! {
-    Read true: SYS_read SYS_pread64 SYS_readv SYS_preadv SYS_preadv2 SYS_readahead SYS_fadvise64;
-    Read false: SYS_sendfile;
-    Write true: SYS_write SYS_pwrite64 SYS_writev SYS_pwritev SYS_pwritev2;
-    Write false: SYS_copy_file_range SYS_splice;
-    Fsync true: SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_syncfs;
-    Fsync false: SYS_msync SYS_sync;
-    Metadata true: SYS_fstat SYS_getdents64 SYS_ftruncate SYS_fallocate SYS_fchmod SYS_fchown SYS_close SYS_fchdir
-        SYS_fgetxattr SYS_fsetxattr SYS_flistxattr SYS_fremovexattr SYS_fstatfs SYS_flock;
-    Metadata false: SYS_openat SYS_openat2 SYS_statx SYS_newfstatat SYS_faccessat SYS_readlinkat SYS_unlinkat SYS_mkdirat
-        SYS_linkat SYS_symlinkat SYS_renameat2 SYS_mknodat SYS_utimensat SYS_fchmodat SYS_fchownat
-        SYS_truncate SYS_chdir SYS_statfs SYS_getxattr SYS_lgetxattr SYS_setxattr SYS_lsetxattr SYS_listxattr
-        SYS_llistxattr SYS_removexattr SYS_lremovexattr;
-};
+const CALLS: &[(libc::c_long, Call)] = calls!(numbers);
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const CALLS: &[(libc::c_long, Call)] = &[];
 
-/// Calls that only x86-64 still has.
 #[cfg(target_arch = "x86_64")]
-const OLDER_CALLS: &[(libc::c_long, Call)] = calls! {
-    Metadata false: SYS_open SYS_creat SYS_stat SYS_lstat SYS_access SYS_readlink SYS_unlink SYS_rmdir SYS_mkdir SYS_link
-        SYS_symlink SYS_rename SYS_renameat SYS_mknod SYS_utime SYS_utimes SYS_chmod SYS_chown SYS_lchown;
-    Metadata true: SYS_getdents;
-};
+const OLDER_CALLS: &[(libc::c_long, Call)] = older_calls!(numbers);
 #[cfg(target_arch = "aarch64")]
-const OLDER_CALLS: &[(libc::c_long, Call)] = calls! { Metadata false: SYS_renameat; };
+const OLDER_CALLS: &[(libc::c_long, Call)] = numbers! { Metadata false: SYS_renameat; };
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER_CALLS: &[(libc::c_long, Call)] = &[];
+
+/// The calls by their names, with `SYS_` before each.
+const NAMES: [&[(&str, Call)]; 2] = [calls!(names), older_calls!(names)];
+
+/// The calls by their names.
+pub(super) fn names() -> impl Iterator<Item = (&'static str, Call)> {
+    NAMES.into_iter().flatten().map(|(name, call)| (name.strip_prefix("SYS_").unwrap_or(name), *call))
+}
 
 /// What the call with this number does; `None` if it does nothing with files.
 pub(super) fn call(number: i32) -> Option<Call> {

@@ -1,7 +1,7 @@
 //! Records who waits for storage: every interval in which any thread of the machine is blocked uninterruptibly, and the
 //! long ones in which it waits for a thread that is, or for asynchronous I/O.
 //!
-//! A BPF program (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. Waits of at
+//! Without BPF, the module [`traced`] records the first of these. With it, a BPF program (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. Waits of at
 //! least a threshold come here one by one; shorter ones are counted in the kernel. The life of a probe:
 //!
 //! 1. [`BlockedProbe::load`] makes the maps and has the kernel verify the programs.
@@ -17,10 +17,12 @@ mod calls;
 mod layout;
 mod open;
 mod place;
+mod probe;
 mod recorded;
 mod shedding;
 mod short;
 mod so_far;
+mod traced;
 
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
@@ -34,6 +36,7 @@ use crate::machine::{Machine, read_text};
 use crate::names::ThreadNames;
 use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum};
 use place::{Place, Places};
+pub(crate) use probe::{NotRecorded, Probe};
 pub(crate) use recorded::{BlockedCapture, CapturedWaits};
 pub(crate) use short::ShortWaits;
 use short::Sum;
@@ -98,6 +101,8 @@ pub(crate) struct Finished {
     pub threshold_max: Nanos,
     /// The kernel hid its symbols, so that the reasons and many operations are not known.
     pub without_symbols: bool,
+    /// What is not seen without BPF; `None` with BPF.
+    pub unseen: Option<traced::Unseen>,
 }
 
 /// The BPF programs, loaded and then attached.
@@ -298,6 +303,7 @@ impl BlockedProbe {
             lost,
             threshold_max: Nanos(self.threshold_max_ns),
             without_symbols: self.places.is_empty(),
+            unseen: None,
         }
     }
 

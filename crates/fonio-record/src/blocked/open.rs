@@ -43,8 +43,12 @@ pub(super) fn place(machine: &Machine, tid: u32) -> Place {
             text("syscall").split_ascii_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(NO_CALL)
         }
     };
-    let stack = text("stack");
-    let names: Vec<&str> = stack.lines().filter_map(function).collect();
+    let (stack, innermost) = (text("stack"), text("wchan"));
+    let mut names: Vec<&str> = stack.lines().filter_map(function).collect();
+    // Not every kernel shows stacks. The function in which a thread sleeps is shown by more.
+    if names.is_empty() {
+        names.extend(Some(innermost.trim()).filter(|name| !matches!(*name, "" | "0")));
+    }
     let place = Places::of_names(&names, call);
     // Without permission for the stack, the call alone must do.
     if names.is_empty() { Place { blocked_in: operation_of_call(call), ..place } } else { place }

@@ -119,6 +119,16 @@ pub(super) struct Place {
     pub by_completion: bool,
 }
 
+/// The system call of a thread, as far as its stack shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    KernelThread,
+    Call(Call),
+    /// A call that does nothing with files.
+    OtherCall,
+    Unknown,
+}
+
 impl Places {
     /// Finds the functions in the text of `/proc/kallsyms`.
     pub(super) fn from_kallsyms(text: &str) -> Places {
@@ -138,6 +148,23 @@ impl Places {
         let stack = || (1..=names.len()).map(|at| (at as u64) << 8 | 1).map(|address| address + 1);
         let blocked_in = operation(call, calls::call(call), places.operations.innermost(stack()));
         let reason = places.reasons.of_blocked(stack()).unwrap_or(WaitReason::Unknown);
+        Place { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
+    }
+
+    /// Judges a wait of which only the stack is known, innermost function first, and perhaps whether it was for I/O. What
+    /// ended it is for the caller to say.
+    pub(super) fn of_stack(&self, stack: &[u64], caller: Caller, is_io: Option<bool>) -> Place {
+        let stack = || stack.iter().copied();
+        let blocked_in = match (caller, self.operations.innermost(stack())) {
+            (Caller::KernelThread, _) => BlockedIn::KernelThread,
+            (Caller::Call(Call { blocked_in: BlockedIn::Fsync, .. }), _) => BlockedIn::Fsync,
+            (_, Some(by_stack)) => by_stack,
+            (Caller::Call(call), None) => call.blocked_in,
+            (Caller::OtherCall, None) => BlockedIn::Other,
+            (Caller::Unknown, None) => BlockedIn::Unknown,
+        };
+        let by_name = if is_io == Some(true) { WaitReason::Storage } else { WaitReason::Unknown };
+        let reason = self.reasons.of_blocked(stack()).unwrap_or(by_name);
         Place { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
     }
 

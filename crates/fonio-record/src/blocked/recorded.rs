@@ -8,7 +8,8 @@ use rustc_hash::FxHashSet;
 
 use super::shedding::THRESHOLD_MIN_NS;
 use super::so_far::SoFar;
-use super::{BlockedProbe, BlockedWait, Finished};
+use super::traced::Unseen;
+use super::{BlockedWait, Finished, NotRecorded, Probe};
 use crate::bpf::Unavailable;
 use crate::files::Files;
 use crate::machine::Machine;
@@ -24,35 +25,50 @@ type Remark = (&'static str, String, u64);
 /// A probe while a capture runs, with the waits so far.
 #[derive(Debug)]
 pub(crate) struct BlockedCapture {
-    probe: BlockedProbe,
+    probe: Probe,
     waits: Vec<BlockedWait>,
     so_far: SoFar,
 }
 
 impl BlockedCapture {
     /// Begins at `began`.
-    pub(crate) fn begin(mut probe: BlockedProbe, began: Timestamp) -> Result<BlockedCapture, Unavailable> {
-        probe.attach(began)?;
+    pub(crate) fn begin(
+        mut probe: Probe,
+        began: Timestamp,
+        machine: &Machine,
+    ) -> Result<BlockedCapture, NotRecorded> {
+        probe.attach(began, machine)?;
         Ok(BlockedCapture { probe, waits: Vec::new(), so_far: SoFar::default() })
     }
 
     /// Takes what ended since the last call. Notes the new threads and files, so that they are looked up.
-    pub(crate) fn drain(&mut self, now: Timestamp, threads: &mut Threads, files: &mut Files) {
+    pub(crate) fn drain(
+        &mut self,
+        now: Timestamp,
+        machine: &Machine,
+        threads: &mut Threads,
+        files: &mut Files,
+    ) {
         let mut new = Vec::new();
-        self.probe.drain(now, &mut |wait| new.push(wait));
+        self.probe.drain(now, machine, &mut |wait| new.push(wait));
         note(&new, files);
         new.iter().for_each(|wait| self.so_far.add(wait));
         let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
         self.waits.extend(new.drain(..room));
         // Sleeps are not counted: how long they were for storage is found later.
         new.iter().filter(|wait| !wait.is_sleep()).for_each(|wait| self.probe.count(wait));
-        self.probe.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
+        self.probe.names().take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
+    }
+
+    /// How full the kernel's buffer was, in bytes, and its size; `None` if the recorder need not hurry.
+    pub(crate) fn filled(&self) -> Option<(u64, u64)> {
+        self.probe.filled()
     }
 
     /// The thread that was blocked on storage for longest so far.
-    pub(crate) fn longest(&self) -> Option<BlockedSoFar> {
+    pub(crate) fn longest(&mut self) -> Option<BlockedSoFar> {
         let longest = self.so_far.longest()?;
-        let (_, name) = self.probe.names.get(longest.tid)?;
+        let (_, name) = self.probe.names().get(longest.tid)?;
         Some(BlockedSoFar { name, time: longest.time, blocked_in: longest.operation })
     }
 
@@ -64,9 +80,9 @@ impl BlockedCapture {
         threads: &mut Threads,
         files: &mut Files,
     ) -> CapturedWaits {
-        self.drain(ended, threads, files);
+        self.drain(ended, machine, threads, files);
         let mut last = Vec::new();
-        let mut finished = self.probe.finish(ended, machine, &mut |wait| last.push(wait));
+        let (mut finished, instead) = self.probe.finish(ended, machine, &mut |wait| last.push(wait));
         note(&last, files);
         finished.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, ended));
         threads.add_started(std::mem::take(&mut finished.started_by));
@@ -80,7 +96,7 @@ impl BlockedCapture {
         // Waits that began after the end are not part of the recording.
         self.waits.retain(|wait| wait.began < ended);
         self.waits.sort_unstable_by_key(|wait| (wait.began, wait.tid));
-        CapturedWaits { waits: self.waits, finished }
+        CapturedWaits { waits: self.waits, finished, instead }
     }
 }
 
@@ -97,18 +113,23 @@ fn are_missing(waits: u64) -> String {
 
 /// The row of a wait. One for asynchronous I/O begins when the request was queued, because a thread can have slept there
 /// before. If the request is unknown, there is no row.
-fn row(wait: &BlockedWait, file_id: Option<u32>, completions: &Completions) -> Option<Wait> {
+fn row(
+    wait: &BlockedWait,
+    file_id: Option<u32>,
+    completions: &Completions,
+    is_without_bpf: bool,
+) -> Option<Wait> {
     let completed = wait.completed_on.zip(wait.ended).and_then(|(cpu, at)| completions.before(cpu, at.0));
     let began = match wait.blocked_in {
         BlockedIn::AsyncIo => wait.began.max(completed?.queued),
         _ => wait.began,
     };
-    // A page fault, for example, has no descriptor; but the request that ended it has a file.
-    let by_request = completed.and_then(|completed| completed.file_id).filter(|_| {
-        matches!(
-            wait.blocked_in,
-            BlockedIn::PageFault | BlockedIn::AsyncIo | BlockedIn::Read | BlockedIn::Write
-        )
+    // A page fault, for example, has no descriptor; but the request that ended it has a file. BPF shows the file of an
+    // fsync, unless it is of several files.
+    let by_request = completed.and_then(|completed| completed.file_id).filter(|_| match wait.blocked_in {
+        BlockedIn::PageFault | BlockedIn::AsyncIo | BlockedIn::Read | BlockedIn::Write => true,
+        BlockedIn::Fsync => is_without_bpf,
+        _ => false,
     });
     Some(Wait {
         tid: wait.tid,
@@ -128,9 +149,16 @@ pub(crate) struct CapturedWaits {
     /// In the order of their beginnings.
     pub waits: Vec<BlockedWait>,
     finished: Finished,
+    /// Why they were not recorded by BPF, if the user did not want that.
+    instead: Option<Unavailable>,
 }
 
 impl CapturedWaits {
+    /// Whether waits that only BPF shows are missing.
+    pub(crate) fn is_without_bpf(&self) -> bool {
+        self.finished.unseen.is_some()
+    }
+
     /// The waits that the completion of I/O ended, by processor and time.
     pub(crate) fn wake_ups(&self) -> impl Iterator<Item = (u32, u64)> {
         self.waits.iter().filter_map(|wait| Some((wait.completed_on?, wait.ended?.0)))
@@ -154,16 +182,53 @@ impl CapturedWaits {
             .waits
             .iter()
             .zip(file_ids)
-            .filter_map(|(wait, file_id)| row(wait, file_id, completions))
+            .filter_map(|(wait, file_id)| row(wait, file_id, completions, self.is_without_bpf()))
             .collect();
         rows.sort_by_key(|row| (row.began, row.tid));
         rows.iter().try_for_each(|row| sink.wait(row))?;
         self.finished.short.write(ended, sink)
     }
 
+    /// What the user should know about a recording without BPF.
+    fn unseen(&self, unseen: &Unseen) -> Vec<Remark> {
+        let why = match &self.instead {
+            Some(unavailable) => format!("without BPF ({unavailable})"),
+            None => "without BPF, as asked for".to_owned(),
+        };
+        let message = format!(
+            "who waits for storage is recorded {why}: waits for a lock or an answer of another thread of a program, and for asynchronous I/O, are missing, and the files of many waits are not known"
+        );
+        let mut remarks = vec![("waits-without-bpf", message, 1)];
+        if unseen.no_stacks {
+            let message = "this kernel takes no stacks (it needs CONFIG_STACKTRACE=y), so that why a thread was blocked is mostly unknown";
+            remarks.push(("no-stacks", message.to_owned(), 1));
+        } else if unseen.without_stack > 0 {
+            let message = format!(
+                "many threads were blocked: of {} waits it is not known why, because fonio lets the kernel take at most 4000 stacks a second",
+                unseen.without_stack
+            );
+            remarks.push(("few-stacks", message, unseen.without_stack));
+        }
+        if unseen.events_lost + unseen.gaps_uncounted > 0 {
+            let lost = match (unseen.events_lost, unseen.gaps_uncounted) {
+                (events, 0) => events.to_string(),
+                (0, _) => "an unknown number of".to_owned(),
+                (events, _) => format!("more than {events}"),
+            };
+            let message = format!(
+                "{lost} events of the scheduler were lost because the kernel's buffer was too small; some waits are missing, give more with `--kernel-buffer`"
+            );
+            remarks.push(("lost-waits", message, unseen.events_lost.max(1)));
+        }
+        remarks
+    }
+
     /// What the user should know about the waits.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();
+        if let Some(unseen) = &self.finished.unseen {
+            remarks.extend(self.unseen(unseen));
+        }
         let Finished { lost, threshold_max: Nanos(threshold_ns), short, .. } = &self.finished;
         let missing = lost.missing + short.beyond();
         if missing > 0 {

@@ -15,9 +15,10 @@ use names::Names;
 pub use names::{Key, KeyError};
 
 /// The diagnostics whose messages consist of words of fonio and of numbers. The messages of others can quote input.
-const HARMLESS: [&str; 22] = [
+const HARMLESS: [&str; 24] = [
     "buffer-full",
     "disk-full",
+    "few-stacks",
     "files-beyond",
     "lost-blocked-waits",
     "lost-calls",
@@ -38,6 +39,7 @@ const HARMLESS: [&str; 22] = [
     "wait-threshold",
     "waits-beyond",
     "waits-only-counted",
+    "waits-without-bpf",
 ];
 /// The marks that fonio sets itself.
 const OWN_MARKS: [&str; 2] = ["command", "launch"];

@@ -284,12 +284,16 @@ fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Figure> {
 }
 
 fn notes(blocked: &Blocked) -> Vec<String> {
-    let mut notes = vec![
+    let others = if blocked.is_partial {
+        "The recording was made without BPF: waits for another thread of a program (a lock that it held, or its answer) and \
+         for asynchronous I/O are missing."
+    } else {
+        "A wait for another thread of a program (a lock that it held, or its answer) counts as far as that thread was blocked."
+    };
+    let mut notes = vec![format!(
         "Threads that slept uninterruptibly, on every device. A wait counts for the operation in which the thread was \
-         blocked, also if it waited for the kernel's work, such as a commit of the journal. A wait for another thread of a \
-         program (a lock that it held, or its answer) counts as far as that thread was blocked."
-            .to_owned(),
-    ];
+         blocked, also if it waited for the kernel's work, such as a commit of the journal. {others}"
+    )];
     if blocked.intervals_beyond_cap > 0 {
         notes.push(format!(
             "The timeline shows the longest 16 waits of each thread; {} shorter ones are left out.",

@@ -96,6 +96,7 @@ pub fn blocked(dice: &mut Dice) -> Blocked {
             })
             .collect(),
         intervals_beyond_cap: 812,
+        is_partial: false,
         threads_beyond_cap: 0,
     }
 }

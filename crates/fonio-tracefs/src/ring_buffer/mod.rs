@@ -30,7 +30,8 @@ pub use merge::{MergedRecords, PageSource, Trouble};
 pub use page::{Cursor, Damage, PageHeader, PageLayout, Record};
 pub use reader::RingBufferReader;
 pub use sched::{
-    Interrupt, Left, RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder, SchedEvent, SchedRecord,
+    BLOCKED_EVENTS, Interrupt, Left, RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder, SchedEvent,
+    SchedRecord,
 };
 
 /// The byte order of the traced machine.

@@ -11,6 +11,11 @@ pub const SCHED_EVENTS: [&str; 4] =
 /// The tracepoint of the `sched` system that states how long a thread ran. Some kernels lack it.
 pub const RUNTIME_EVENT: &str = "sched_stat_runtime";
 
+/// The tracepoints of the `sched` system that show which threads are blocked uninterruptibly. Only Android's kernels have
+/// the last one.
+pub const BLOCKED_EVENTS: [&str; 4] =
+    ["sched_switch", "sched_waking", "sched_wakeup", "sched_blocked_reason"];
+
 /// The record of the `ftrace` system that holds the kernel stack of the previous event on the same processor.
 pub const STACK_EVENT: &str = "kernel_stack";
 
@@ -22,6 +27,9 @@ const STATES: u64 = 0xff;
 /// Dead or a zombie: these bits cover all kernels since 3.4.
 const STATES_ENDED: u64 = 0x10 | 0x20 | 0x40;
 const STATE_UNINTERRUPTIBLE: u64 = 0x02;
+/// A thread of the kernel without work. Linux before 4.14 shows it as uninterruptible with this bit, later ones show
+/// another state.
+const STATE_IDLE: u64 = 0x400;
 
 /// A scheduler event with the fields common to all events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +69,11 @@ pub enum SchedEvent<'r> {
     Switch { prev: u32, prev_comm: &'r [u8], left: Left, next: u32 },
     /// A blocked thread is being woken, by the current thread or in an interrupt.
     Waking { tid: u32 },
+    /// A thread that was blocked is able to run. The event can come on another processor than that of the waker, and never
+    /// comes before the event by which the thread left its processor; `Waking` can.
+    Woken { tid: u32 },
+    /// Where in the kernel a thread that is being woken was blocked uninterruptibly, and whether for I/O.
+    BlockedReason { tid: u32, caller: u64, is_io: bool },
     /// A thread on a processor, often the current one, ran for `ns` nanoseconds since it came there or since the last
     /// such event. The kernel emits one at each timer tick and just before the thread leaves.
     Ran { tid: u32, ns: u64 },
@@ -102,12 +115,14 @@ impl Stack<'_> {
 enum Layout {
     Switch { prev: Number, prev_comm: Option<Field>, state: Number, next: Number },
     Waking { tid: Number },
+    Woken { tid: Number },
+    BlockedReason { tid: Number, caller: Number, is_io: Number },
     Ran { tid: Number, ns: Number },
     Fork { parent: Number, child: Number },
     Stack { count: Option<Number>, at: usize, word: usize },
 }
 
-/// Decodes the records of [`SCHED_EVENTS`], [`RUNTIME_EVENT`] and [`STACK_EVENT`].
+/// Decodes the records of [`SCHED_EVENTS`], [`BLOCKED_EVENTS`], [`RUNTIME_EVENT`] and [`STACK_EVENT`].
 #[derive(Clone, Debug)]
 pub struct SchedDecoder {
     order: ByteOrder,
@@ -141,6 +156,12 @@ impl SchedDecoder {
                     }
                 }
                 "sched_waking" | "sched_wakeup_new" => Layout::Waking { tid: number("pid")? },
+                "sched_wakeup" => Layout::Woken { tid: number("pid")? },
+                "sched_blocked_reason" => Layout::BlockedReason {
+                    tid: number("pid")?,
+                    caller: number("caller")?,
+                    is_io: number("io_wait")?,
+                },
                 RUNTIME_EVENT => Layout::Ran { tid: number("pid")?, ns: number("runtime")? },
                 "sched_process_fork" => {
                     Layout::Fork { parent: number("parent_pid")?, child: number("child_pid")? }
@@ -170,11 +191,14 @@ impl SchedDecoder {
         let (_, layout) = self.layouts.iter().find(|(known, _)| u64::from(*known) == id)?;
         let event = match layout {
             Layout::Switch { prev, prev_comm, state, next } => {
-                let state = get(*state)? & STATES;
-                let left = match state {
+                let state = get(*state)?;
+                let left = match state & STATES {
                     0 => Left::Preempted,
                     ended if ended & STATES_ENDED != 0 => Left::Ended,
-                    blocked => Left::Blocked { uninterruptible: blocked & STATE_UNINTERRUPTIBLE != 0 },
+                    _ => Left::Blocked {
+                        uninterruptible: state & (STATE_UNINTERRUPTIBLE | STATE_IDLE)
+                            == STATE_UNINTERRUPTIBLE,
+                    },
                 };
                 let comm = prev_comm.as_ref().and_then(|field| field.text(record, self.order));
                 SchedEvent::Switch {
@@ -185,6 +209,12 @@ impl SchedDecoder {
                 }
             }
             Layout::Waking { tid: woken } => SchedEvent::Waking { tid: tid(*woken)? },
+            Layout::Woken { tid: woken } => SchedEvent::Woken { tid: tid(*woken)? },
+            Layout::BlockedReason { tid: woken, caller, is_io } => SchedEvent::BlockedReason {
+                tid: tid(*woken)?,
+                caller: get(*caller)?,
+                is_io: get(*is_io)? != 0,
+            },
             Layout::Ran { tid: ran, ns } => SchedEvent::Ran { tid: tid(*ran)?, ns: get(*ns)? },
             Layout::Fork { parent, child } => SchedEvent::Fork { parent: tid(*parent)?, child: tid(*child)? },
             Layout::Stack { count, at, word } => {
@@ -206,7 +236,8 @@ mod tests {
     use super::*;
 
     /// The formats of Linux 6.18 on x86-64, without the fields that are not read.
-    const FORMATS: [&str; 5] = [
+    /// `sched_blocked_reason` is that of Android's Linux 5.15.
+    const FORMATS: [&str; 7] = [
         "name: sched_switch\nID: 372\n\
          \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
          \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
@@ -222,6 +253,10 @@ mod tests {
          \tfield:unsigned long caller[8];\toffset:16;\tsize:64;\tsigned:0;\n",
         "name: sched_stat_runtime\nID: 363\n\tfield:__data_loc char[] comm;\toffset:8;\tsize:4;\tsigned:0;\n\
          \tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;\n\tfield:u64 runtime;\toffset:16;\tsize:8;\tsigned:0;\n",
+        "name: sched_wakeup\nID: 374\n\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n",
+        "name: sched_blocked_reason\nID: 361\n\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\
+         \tfield:void* caller;\toffset:16;\tsize:8;\tsigned:0;\n\
+         \tfield:bool io_wait;\toffset:24;\tsize:1;\tsigned:0;\n",
     ];
 
     fn decoder() -> SchedDecoder {
@@ -251,6 +286,9 @@ mod tests {
             (2, Left::Blocked { uninterruptible: true }),
             // Uninterruptible except for a fatal signal, as old kernels encode it.
             (0x82, Left::Blocked { uninterruptible: true }),
+            // A thread of the kernel without work, as old kernels encode it, and as new ones do.
+            (0x402, Left::Blocked { uninterruptible: false }),
+            (0x80, Left::Blocked { uninterruptible: false }),
             (0x10, Left::Ended),
             (0x20, Left::Ended),
         ] {
@@ -281,6 +319,11 @@ mod tests {
         let bytes = record(363, 0x08, &[(12, 9), (16, 2_000_000_005)]);
         let ran = decoder.decode(&bytes).unwrap();
         assert_eq!((ran.current, ran.event), (7, SchedEvent::Ran { tid: 9, ns: 2_000_000_005 }));
+        let bytes = record(374, 0x08, &[(24, 9)]);
+        assert_eq!(decoder.decode(&bytes).unwrap().event, SchedEvent::Woken { tid: 9 });
+        let bytes = record(361, 0, &[(8, 9), (16, 0x1234), (24, 1)]);
+        let reason = SchedEvent::BlockedReason { tid: 9, caller: 0x1234, is_io: true };
+        assert_eq!(decoder.decode(&bytes).unwrap().event, reason);
         assert_eq!(decoder.decode(&record(1, 0, &[])), None);
     }
 
@@ -303,7 +346,7 @@ mod tests {
     proptest! {
         /// No input makes the decoder panic.
         #[test]
-        fn any_bytes(id in prop::sample::select(vec![372_u16, 375, 366, 363, 4]), mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn any_bytes(id in prop::sample::select(vec![372_u16, 375, 366, 363, 4, 374, 361]), mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             if bytes.len() >= 2 {
                 bytes[..2].copy_from_slice(&id.to_le_bytes());
             }

@@ -4,13 +4,16 @@
 //!   ended. It finds their addresses in the kernel's list of symbols.
 //! - [`WaitTree`] follows a command's threads and all threads that they create. It gives a row for each interval in
 //!   which a thread did not run: it was blocked, or ready and without a processor (`cpu`).
+//! - [`BlockedThreads`] finds the uninterruptible waits of all threads of a machine, while they are recorded.
 //! - [`Completions`] finds the request whose completion ended a wait: the kernel wakes a thread shortly after the
 //!   completion, on the same processor.
 
+mod blocked;
 mod completions;
 mod reasons;
 mod tree;
 
+pub use blocked::{BlockedThread, BlockedThreads, WakeUp};
 pub use completions::{Completed, Completions};
 pub use reasons::{Functions, Reasons, Symbols};
 pub use tree::{CommandSpan, WaitTree};

@@ -117,6 +117,9 @@ pub struct Check {
     /// Keep the recording in this directory.
     #[arg(short, long = "output", alias = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// What else is recorded.
+    #[command(flatten)]
+    pub beside: Beside,
     /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
@@ -126,6 +129,31 @@ pub struct Check {
     /// How the result is shown.
     #[command(flatten)]
     pub output: Output,
+}
+
+/// What `fonio check` and `fonio record` record besides requests.
+#[derive(Clone, Debug, Args)]
+pub struct Beside {
+    /// How to record which threads were blocked. Default: by BPF; where the kernel has no BPF, by tracefs, which shows less.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Blocked::Auto, hide_default_value = true)]
+    pub blocked: Blocked,
+    /// Also record the file-system calls of this running process and of its later children. Repeatable.
+    #[arg(long, value_name = "PID")]
+    pub calls_of: Vec<u32>,
+}
+
+/// How to record which threads were blocked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Blocked {
+    /// By BPF, or by tracefs where the kernel has no BPF.
+    #[default]
+    Auto,
+    /// By BPF (Linux 5.15 or later).
+    Bpf,
+    /// By events of the scheduler in tracefs.
+    Tracefs,
+    /// Not at all.
+    None,
 }
 
 /// `fonio record`.
@@ -167,9 +195,9 @@ pub struct Record {
     /// Also record the command's file-system calls, so that the report shows what each SQLite transaction cost.
     #[arg(long, requires = "command")]
     pub calls: bool,
-    /// Also record the file-system calls of this running process and of its later children. Repeatable.
-    #[arg(long, value_name = "PID")]
-    pub calls_of: Vec<u32>,
+    /// What else is recorded.
+    #[command(flatten)]
+    pub beside: Beside,
     /// The command to record, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fonio_record::{RecordOptions, Selector};
 use fonio_system::Task;
 
-use crate::cli::{Check, Colour};
+use crate::cli::{Blocked, Check, Colour};
 use crate::commands::{record, report};
 use crate::exit::Exit;
 use crate::output::{self, Extent};
@@ -16,7 +16,15 @@ use crate::output::{self, Extent};
 pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
     let (input, temporary) = match arguments.what.as_deref() {
-        Some(what) if !is_to_be_recorded(what) => (what.to_owned(), None),
+        Some(what) if !is_to_be_recorded(what) => {
+            let beside = &arguments.beside;
+            ensure!(
+                beside.calls_of.is_empty() && beside.blocked == Blocked::Auto,
+                "{} is read, not recorded: leave out --calls-of and --blocked, or name a device or a directory",
+                what.display()
+            );
+            (what.to_owned(), None)
+        }
         what => {
             let (recording, temporary) = record_it(arguments, what)?;
             (recording, temporary)
@@ -61,6 +69,7 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
     };
     let mut options = RecordOptions::new(&out);
     options.duration = Some(arguments.time);
+    record::set_beside(&mut options, &arguments.beside);
     options.select = what
         .map(
             |what| {

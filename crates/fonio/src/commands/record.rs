@@ -4,9 +4,11 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use fonio_core::{ByteCount, Unit};
-use fonio_record::{BlockedSoFar, Progress, RecordError, RecordOptions, RecordSummary, Selector, StopReason};
+use fonio_record::{
+    BlockedBy, BlockedSoFar, Progress, RecordError, RecordOptions, RecordSummary, Selector, StopReason,
+};
 
-use crate::cli::Record;
+use crate::cli::{Beside, Blocked, Record};
 use crate::exit::{self, Exit};
 
 /// Records, prints a summary of the recording and the next command. The exit code is that of the recorded command, so
@@ -46,7 +48,7 @@ fn record(arguments: &Record) -> Result<Exit> {
     options.command = (!arguments.command.is_empty()).then(|| arguments.command.clone());
     options.waits = arguments.waits;
     options.calls = arguments.calls;
-    options.calls_of.clone_from(&arguments.calls_of);
+    set_beside(&mut options, &arguments.beside);
     options.overwrite = arguments.overwrite;
     options.kernel_buffer_per_cpu = arguments.kernel_buffer.map(ByteCount);
     options.redact = arguments.redact.key()?;
@@ -62,6 +64,17 @@ fn record(arguments: &Record) -> Result<Exit> {
         (None, None, StopReason::Terminated) => Exit::Command(143),
         _ => Exit::Fine,
     })
+}
+
+/// Sets what is recorded besides requests.
+pub fn set_beside(options: &mut RecordOptions, beside: &Beside) {
+    options.blocked = match beside.blocked {
+        Blocked::Auto => BlockedBy::Best,
+        Blocked::Bpf => BlockedBy::Bpf,
+        Blocked::Tracefs => BlockedBy::Tracefs,
+        Blocked::None => BlockedBy::No,
+    };
+    options.calls_of.clone_from(&beside.calls_of);
 }
 
 /// Records with progress on standard error.

@@ -218,7 +218,7 @@ impl WaitTree {
                 self.switched.insert(cpu, time);
             }
             SchedEvent::Ran { tid, ns } => self.ran(tid, time, cpu, ns),
-            SchedEvent::Stack(_) => {}
+            SchedEvent::Stack(_) | SchedEvent::Woken { .. } | SchedEvent::BlockedReason { .. } => {}
         }
     }
 

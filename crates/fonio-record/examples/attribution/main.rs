@@ -10,11 +10,16 @@
 //! A `*` marks a share that misses the target: of data at least 95 % right and at most 1 % wrong; of metadata and journal at
 //! least 80 % right.
 //!
-//! `cargo xtask bench attribution --lab` runs it in a whole Debian, as `attribution guest FILE-SYSTEM DEVICE`: there the
-//! units are real ones of systemd, and one writer is in a container of Podman.
+//! With `short-lived` instead of the number of rounds, the writers make files that they delete at once (`short.rs`).
+//!
+//! `cargo xtask bench attribution --lab` runs it in a whole Debian, as `attribution guest FILE-SYSTEM STACK DEVICE DEVICE`:
+//! there the units are real ones of systemd, and one writer is in a container of Podman. With LVM or LUKS between the file
+//! system and the disks, the bios and requests of the disks are judged (`stack.rs`).
 
 mod device;
 mod judge;
+mod short;
+mod stack;
 mod truth;
 mod writers;
 
@@ -29,6 +34,7 @@ use fonio_recording::{Recording, Tables};
 
 use device::{Device, FILE_SYSTEMS};
 use judge::Judge;
+use stack::{Places, Stack};
 use truth::Truth;
 use writers::{Groups, Place, WRITERS};
 
@@ -43,19 +49,25 @@ fn main() -> Result<()> {
         ["write", kind, dir] => Ok(writers::write(kind, Path::new(dir), None)?),
         ["write", kind, dir, group] => Ok(writers::write(kind, Path::new(dir), Some(Path::new(group)))?),
         ["drive", place, dir, truth] => drive(Place::of(place)?, Path::new(dir), Path::new(truth)),
-        ["guest", fs, device] => {
-            head(fs);
+        ["guest", fs, stack, first, second] => {
+            let stack = Stack::of(stack)?;
+            head(&if stack == Stack::Nothing { fs.to_owned() } else { format!("{fs}, {}", stack.word()) });
             let scratch = tempfile::tempdir()?;
-            let device = Device::at(device, fs)?;
+            let stacked = stack.make([first, second], scratch.path())?;
+            let device = Device::at(&stacked.path, fs)?;
             round(1, fs, &device, Place::Units, scratch.path())
         }
+        ["write-short", name, dir, notes] => short::write(name, Path::new(dir), Path::new(notes)),
+        ["drive-short", dir, notes] => short::drive(Path::new(dir), Path::new(notes)),
+        ["short-lived"] => short::measure("ext4"),
+        ["short-lived", fs] if FILE_SYSTEMS.contains(&fs) => short::measure(fs),
         [] => measure(3, "ext4"),
         [fs] if FILE_SYSTEMS.contains(&fs) => measure(3, fs),
         [rounds] => measure(rounds.parse()?, "ext4"),
         [rounds, fs] if FILE_SYSTEMS.contains(&fs) => measure(rounds.parse()?, fs),
         _ => {
-            Err(format!("the options are the number of rounds, and one of {}", FILE_SYSTEMS.join(", "))
-                .into())
+            let all = FILE_SYSTEMS.join(", ");
+            Err(format!("the options are the number of rounds or `short-lived`, and one of {all}").into())
         }
     }
 }
@@ -99,7 +111,7 @@ fn round(number: u64, fs: &str, device: &Device, place: Place, scratch: &Path) -
     }
     drop(system);
     let truth = Truth::read(&truth, device.path(), fs)?;
-    let mut judge = Judge::new(place);
+    let mut judge = Judge::new(place, Places::of(device.path())?);
     Recording::open(&out)?.replay(&mut judge, Tables::ALL)?;
     for (kind, tally) in judge.tallies(&truth) {
         println!("| {number} | {kind} | {}", tally.row(kind.starts_with("data")));

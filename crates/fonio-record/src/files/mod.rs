@@ -2,18 +2,21 @@
 //!
 //! The trace shows only inode numbers. At each wake-up the recorder asks the file system for the new ones
 //! (`open_by_handle_at`), which gives the path as long as the kernel has the name in its cache. That is cheap: no
-//! directory is searched, and nothing is read from a disk. A file that was deleted before the look-up has no path, unless a
-//! followed process opened it: then its path is known from the call ([`Files::opened`]).
+//! directory is searched, and nothing is read from a disk. A file that was deleted before the look-up has its path from the
+//! kernel's events of names (`fanotify.rs`, `lives.rs`), or from the call of a followed process that opened it
+//! ([`Files::opened`]).
 
 mod content;
+mod fanotify;
 mod find;
+mod lives;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fonio_core::{Content, Timestamp};
+use fonio_core::{Content, DeviceId, Timestamp};
 use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
 use fonio_tracefs::whose::FileKey;
 use rustc_hash::FxHashMap;
@@ -22,8 +25,10 @@ use crate::capture::now;
 use crate::machine::Machine;
 use crate::threads::Threads;
 use content::{begins_as_sqlite, beside, content};
+use fanotify::{Change, NameEvent, Watch};
 use find::Roots;
 pub(crate) use find::subvolume;
+use lives::{Between, Life};
 
 /// Largest number of known files.
 const KNOWN_MAX: usize = 100_000;
@@ -38,6 +43,10 @@ const TIME_AT_END: Duration = Duration::from_millis(200);
 const NAMES_MAX: usize = 16_384;
 /// The most names and deletions that are kept in all: 40 MB at 160 bytes each.
 const NAMES_IN_ALL: usize = 1 << 18;
+/// The most files that are remembered by the kernel's events of their names: 32 MB at 250 bytes each.
+const LIVES_MAX: usize = 1 << 17;
+/// The most names of one of them. A log that is rotated has few.
+const NAMES_OF_LIFE_MAX: usize = 64;
 /// The most folders whose path is remembered.
 const FOLDERS_MAX: usize = 4096;
 
@@ -63,7 +72,7 @@ struct Known {
 }
 
 /// The files seen so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Files {
     known: FxHashMap<Inode, Known>,
     due: Vec<Inode>,
@@ -72,6 +81,18 @@ pub(crate) struct Files {
     count: usize,
     /// The paths of folders in which files were opened.
     folders: FxHashMap<Inode, PathBuf>,
+    names: Option<Names>,
+}
+
+/// The kernel's events of names.
+struct Names {
+    watch: Watch,
+    /// When they were read last.
+    read: Timestamp,
+    /// The files with each inode number, in order of time.
+    lives: FxHashMap<Inode, Vec<Life>>,
+    /// How many files these are.
+    count: usize,
 }
 
 /// A file that a process opened.
@@ -87,6 +108,19 @@ pub(crate) struct Opened {
 }
 
 impl Files {
+    /// Also takes the names that the kernel tells, on the mounted file systems that `is_followed` accepts.
+    pub(crate) fn watching(machine: &Machine, is_followed: impl Fn(DeviceId) -> bool) -> Files {
+        let mounts = machine.mounts();
+        let found = mounts.iter().filter(|mount| find::can_find(mount) && is_followed(mount.device));
+        let names = Watch::over(found).map(|watch| Names {
+            watch,
+            read: now(),
+            lives: FxHashMap::default(),
+            count: 0,
+        });
+        Files { names, ..Files::default() }
+    }
+
     /// Notes the files in the records of this page, and in `threads` the threads that can have caused their I/O.
     pub(crate) fn note(
         &mut self,
@@ -173,8 +207,47 @@ impl Files {
         }
     }
 
+    /// Takes the names that files got and lost since the last time.
+    fn take_names(&mut self, machine: &Machine) {
+        let Some(names) = &mut self.names else { return };
+        let events = names.watch.take();
+        let until = now();
+        let between = Between { since: std::mem::replace(&mut names.read, until), until };
+        let mut roots = Roots::new(machine);
+        for event in events {
+            if event.is_folder {
+                // Its path, and those of the folders in it, are others now.
+                if event.changes != [Change::Created] {
+                    self.folders.clear();
+                }
+                continue;
+            }
+            if names.count >= LIVES_MAX {
+                // A file whose pages were never in the page cache causes no I/O.
+                names.lives.retain(|inode, _| self.known.contains_key(inode));
+                names.count = names.lives.values().map(Vec::len).sum();
+            }
+            names.note(&event, between, &mut self.folders, &mut roots);
+        }
+    }
+
+    /// Gives the files the names that the kernel told, and no longer takes any.
+    fn use_names(&mut self) {
+        let Some(names) = self.names.take() else { return };
+        let mut lives: Vec<(Inode, Vec<Life>)> = names.lives.into_iter().collect();
+        lives.sort_unstable_by_key(|(inode, _)| *inode);
+        for (inode, lives) in lives {
+            let Some(known) = self.known.get_mut(&inode) else { continue };
+            let room = NAMES_IN_ALL.saturating_sub(self.count);
+            let before = known.names.len();
+            known.add_names(lives::timed(&lives, &known.freed), room);
+            self.count = (self.count + known.names.len()).saturating_sub(before);
+        }
+    }
+
     /// Looks up some of the new files.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
+        self.take_names(machine);
         if self.due.is_empty() {
             return;
         }
@@ -192,6 +265,7 @@ impl Files {
 
     /// Looks up the remaining files, and all others once more.
     pub(crate) fn look_again(&mut self, machine: &Machine) {
+        self.take_names(machine);
         let mut roots = Roots::new(machine);
         let began = Instant::now();
         let mut all: Vec<Inode> = std::mem::take(&mut self.due);
@@ -206,6 +280,7 @@ impl Files {
                 break;
             }
         }
+        self.use_names();
         self.look_beside();
     }
 
@@ -263,6 +338,74 @@ impl Files {
     }
 }
 
+impl Names {
+    fn note(
+        &mut self,
+        event: &NameEvent,
+        between: Between,
+        folders: &mut FxHashMap<Inode, PathBuf>,
+        roots: &mut Roots<'_>,
+    ) {
+        let is_new = self.lives.get(&event.inode).and_then(|lives| lives.last());
+        let is_new = is_new.is_none_or(|life| life.generation != event.generation);
+        if is_new && self.count >= LIVES_MAX {
+            return;
+        }
+        let lives = self.lives.entry(event.inode).or_default();
+        if is_new {
+            self.count += 1;
+            lives.push(Life {
+                generation: event.generation,
+                names: Vec::new(),
+                created: None,
+                deleted: None,
+            });
+        }
+        let Some(life) = lives.last_mut() else { return };
+        for change in &event.changes {
+            // A file with another link can be deleted and go on.
+            life.deleted = (*change == Change::Deleted).then_some(between);
+            if is_new && *change == Change::Created {
+                life.created = Some(between);
+            }
+        }
+        let is_named = |life: &Life| life.names.last().is_some_and(|(_, path)| is_in(path, &event.name));
+        if (event.changes == [Change::Deleted] && is_named(life)) || life.names.len() >= NAMES_OF_LIFE_MAX {
+            return;
+        }
+        if let Some(folder) = folder_path(event.folder, folders, roots) {
+            let path = folder.join(OsStr::from_bytes(&event.name)).to_string_lossy().into_owned();
+            if life.names.last().is_none_or(|(_, last)| *last != path) {
+                life.names.push((between, path));
+            }
+        }
+    }
+}
+
+/// Whether a path ends with this name.
+fn is_in(path: &str, name: &[u8]) -> bool {
+    Path::new(path).file_name().is_some_and(|last| last.as_bytes() == name)
+}
+
+impl Known {
+    /// Adds names, of which each holds until the next one or until the deletion. At most `room` are added.
+    fn add_names(&mut self, names: Vec<(Timestamp, String)>, room: usize) {
+        let room = room.min(NAMES_MAX.saturating_sub(self.names.len()));
+        let named = names.into_iter().take(room);
+        self.names.extend(named.map(|(at, path)| Named { at, path, content: Content::Data }));
+        self.names.sort_by_key(|named| named.at);
+        let freed = &self.freed;
+        let deletions_before = |named: &Named| freed.partition_point(|freed| *freed < named.at);
+        self.names.dedup_by(|later, earlier| {
+            let is_same = later.path == earlier.path && deletions_before(later) == deletions_before(earlier);
+            if is_same && later.content != Content::Data {
+                earlier.content = later.content;
+            }
+            is_same
+        });
+    }
+}
+
 /// The path of an opened file in the recorder's mounts: that of its folder, with the last name of the path that the process
 /// gave. Without the folder, an absolute path is the best guess; it is wrong for a process that sees other mounts.
 fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
@@ -273,18 +416,24 @@ fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut R
     let path = Path::new(OsStr::from_bytes(&file.path));
     let name = path.file_name()?;
     let folder = Inode { fs: file.inode.fs, number: file.folder };
-    if let Some(folder) = folders.get(&folder) {
-        return Some(folder.join(name));
-    }
-    if let Some((found, _)) = (file.folder != 0).then(|| roots.find(folder)).flatten() {
+    let folder = (file.folder != 0).then(|| folder_path(folder, folders, roots)).flatten();
+    folder.map(|folder| folder.join(name)).or_else(|| path.is_absolute().then(|| path.to_owned()))
+}
+
+/// The path of a folder in the recorder's mounts.
+fn folder_path<'f>(
+    folder: Inode,
+    folders: &'f mut FxHashMap<Inode, PathBuf>,
+    roots: &mut Roots<'_>,
+) -> Option<&'f Path> {
+    if !folders.contains_key(&folder) {
+        let (found, _) = roots.find(folder)?;
         if folders.len() >= FOLDERS_MAX {
             folders.clear();
         }
-        let path = found.join(name);
         folders.insert(folder, found);
-        return Some(path);
     }
-    path.is_absolute().then(|| path.to_owned())
+    folders.get(&folder).map(PathBuf::as_path)
 }
 
 /// Whether the thread of this event can be the cause of I/O that another thread carries out.

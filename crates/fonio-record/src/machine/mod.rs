@@ -135,6 +135,16 @@ impl Machine {
         self.closure(ids, |id| self.mapped_to(id))
     }
 
+    /// `disks` and the devices whose requests are made on them: of device mapper or RAID. In order of number.
+    pub(crate) fn with_mapping(&self, disks: &[DeviceId]) -> Vec<DeviceId> {
+        let mut found = disks.to_vec();
+        let is_above = |id: &DeviceId| self.with_mapped(&[*id]).iter().any(|below| disks.contains(below));
+        found.extend(self.devices().into_iter().map(|device| device.id).filter(is_above));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// `ids` and all disks below them, in order of number.
     pub(crate) fn with_all_below(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.below(id))

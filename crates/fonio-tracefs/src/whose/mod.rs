@@ -16,6 +16,9 @@
 //! - A read by a thread that has just added pages of a file to the page cache is data of that file; the cause is the
 //!   thread itself.
 //! - A flush by a thread in fsync belongs to the file that it syncs.
+//! - A bio at a place to which the kernel swaps is swap. The cause is the thread itself: it needs the page, or the memory.
+//! - A bio that moved here from a device above (device mapper, RAID) has what the bio above has, whichever thread passes it
+//!   on: dm-crypt's workers do that after they have encrypted the data.
 //!
 //! What the events do not show stays unknown. Tables have a fixed size and forget the entries that were not used for
 //! longest; [`Attribution::forgotten`] counts these.
@@ -25,6 +28,7 @@ mod recent;
 mod tests;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use fonio_core::{BlockEvent, Content, DeviceId, EventKind, Flags, LostEvents, Op, Sector, Timestamp};
 use rustc_hash::FxHashMap;
@@ -142,8 +146,18 @@ struct ThreadState {
     cached: Option<(FileKey, u64)>,
     /// The file system whose journal it writes.
     journal: Option<DeviceId>,
-    /// Where its last remapped bio was before: the device and sector now, and before.
-    remapped: Option<((DeviceId, Sector), (DeviceId, Sector))>,
+    /// The bio that it passed on last.
+    passed_on: Option<PassedOn>,
+}
+
+/// A bio that moved to the device below: from a partition to its disk, or from a mapped device.
+#[derive(Clone, Copy, Debug)]
+struct PassedOn {
+    now: (DeviceId, Sector),
+    /// Where it was first.
+    first: (DeviceId, Sector),
+    /// Whose it is, if it was queued on a device above.
+    whose: Option<Whose>,
 }
 
 /// The journal of a file system.
@@ -170,6 +184,8 @@ pub struct Attribution {
     disks: FxHashMap<DeviceId, DeviceId>,
     /// The unit of write-back of each btrfs, by the number that its events show.
     units: FxHashMap<DeviceId, WritebackUnit>,
+    /// The sectors of each disk on which the kernel swaps, in order.
+    swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
     /// The file system on a device, where its events show another number than that of the device.
     file_systems: FxHashMap<DeviceId, DeviceId>,
     threads: Recent<u32, ThreadState>,
@@ -190,6 +206,7 @@ impl Attribution {
         Attribution {
             disks: disks.into_iter().collect(),
             units: FxHashMap::default(),
+            swap: FxHashMap::default(),
             file_systems: FxHashMap::default(),
             threads: Recent::new(THREADS_MAX),
             writers: Recent::new(FILES_MAX),
@@ -208,6 +225,19 @@ impl Attribution {
         for btrfs in file_systems {
             self.units.insert(btrfs.fs, WritebackUnit::Btrfs(btrfs.unit));
             self.file_systems.extend(btrfs.devices.iter().map(|device| (*device, btrfs.fs)));
+        }
+        self
+    }
+
+    /// Tells bios in these sectors of disks as swap; the trace does not mark them.
+    #[must_use]
+    pub fn with_swap(mut self, areas: impl IntoIterator<Item = (DeviceId, Range<u64>)>) -> Attribution {
+        for (disk, sectors) in areas {
+            self.swap.entry(disk).or_default().push(sectors);
+        }
+        for areas in self.swap.values_mut() {
+            areas.sort_unstable_by_key(|sectors| (sectors.start, sectors.end));
+            areas.dedup();
         }
         self
     }
@@ -304,8 +334,8 @@ impl Attribution {
         match event.kind {
             EventKind::Remap { from_device, from_sector } => {
                 if let Some(tid) = event.tid {
-                    let remapped = ((event.device, event.sector), (from_device, from_sector));
-                    self.threads.entry(tid).remapped = Some(remapped);
+                    let passed_on = self.pass_on(tid, event, (from_device, from_sector));
+                    self.threads.entry(tid).passed_on = Some(passed_on);
                 }
             }
             EventKind::BioQueue => {
@@ -423,9 +453,14 @@ impl Attribution {
     fn whose(&mut self, event: &BlockEvent) -> Whose {
         let Some(tid) = event.tid else { return Whose::default() };
         let state = self.threads.get_mut(tid).copied().unwrap_or_default();
+        let here = (event.device, event.sector);
+        if let Some(whose) = state.passed_on.filter(|passed_on| passed_on.now == here).and_then(|it| it.whose)
+        {
+            return whose;
+        }
         let is_read = event.op == Op::Read;
-        if event.flags.contains(Flags::SWAP) {
-            return Whose { cause: is_read.then_some(tid), content: Content::Swap, file: None };
+        if event.flags.contains(Flags::SWAP) || self.is_swap(event) {
+            return Whose { cause: Some(tid), content: Content::Swap, file: None };
         }
         let is_meta = event.flags.contains(Flags::META);
         if place(event) == FLUSH {
@@ -466,6 +501,14 @@ impl Attribution {
         Whose { cause, content, file: None }
     }
 
+    fn is_swap(&self, event: &BlockEvent) -> bool {
+        let Some(areas) = self.swap.get(&event.device).filter(|_| place(event) != FLUSH) else {
+            return false;
+        };
+        let last = areas.partition_point(|area| area.start <= event.sector.0).checked_sub(1);
+        last.is_some_and(|last| areas[last].contains(&event.sector.0))
+    }
+
     fn whose_flush(&mut self, tid: u32, state: &ThreadState) -> Whose {
         match state.journal {
             Some(_) => Whose { cause: self.behind(tid), content: Content::FsJournal, file: None },
@@ -488,11 +531,23 @@ impl Attribution {
     /// The page of a device's page cache in which the bio's data began: that of a partition if the bio came from one.
     fn origin(&self, event: &BlockEvent, state: &ThreadState) -> (DeviceId, u64) {
         let here = (event.device, event.sector);
-        let (device, sector) = match state.remapped {
-            Some((now, before)) if now == here => before,
-            _ => here,
-        };
+        let passed_on = state.passed_on.filter(|passed_on| passed_on.now == here);
+        let (device, sector) = passed_on.map_or(here, |passed_on| passed_on.first);
         (device, sector.0 / PAGE_SECTORS)
+    }
+
+    /// The bio that a thread passes on. It can come through several devices, such as a volume of LVM on a partition.
+    fn pass_on(&mut self, tid: u32, event: &BlockEvent, from: (DeviceId, Sector)) -> PassedOn {
+        let before = self.threads.get_mut(tid).and_then(|state| state.passed_on);
+        let before = before.filter(|before| before.now == from);
+        let sector = if place(event) == FLUSH { FLUSH } else { from.1.0 };
+        // The newest: of an older one at this place, only the row is not written yet.
+        let above = self.bios.get(&(from.0, sector)).and_then(|waiting| waiting.last());
+        PassedOn {
+            now: (event.device, event.sector),
+            first: before.map_or(from, |before| before.first),
+            whose: above.map(|(_, whose)| *whose).or_else(|| before?.whose),
+        }
     }
 
     fn wait(&mut self, device: DeviceId, sector: u64, queued: Timestamp, whose: Whose) {

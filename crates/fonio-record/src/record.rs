@@ -388,6 +388,7 @@ impl Taken<'_> {
         // Those from the beginning may be switched off by now, and others on.
         let swap = self.swap.iter().cloned().chain(swap::areas(&self.machine));
         let attribution = Attribution::new(partitions).with_btrfs(btrfs).with_swap(swap);
+        let attribution = attribution.with_mapped(self.machine.mapped());
         let attribution = RefCell::new(attribution);
         let follower = self.files.as_ref().map(|(_, decoder)| Follower::new(decoder, &attribution));
         let mut reader = CaptureReader::new(layout, decoder, pages, &self.captured, &self.signals, progress)

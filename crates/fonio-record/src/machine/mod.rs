@@ -135,6 +135,12 @@ impl Machine {
         self.closure(ids, |id| self.mapped_to(id))
     }
 
+    /// The devices of device mapper and RAID.
+    pub(crate) fn mapped(&self) -> Vec<DeviceId> {
+        let devices = self.devices().into_iter().map(|device| device.id);
+        devices.filter(|id| !self.mapped_to(*id).is_empty()).collect()
+    }
+
     /// `disks` and the devices whose requests are made on them: of device mapper or RAID. In order of number.
     pub(crate) fn with_mapping(&self, disks: &[DeviceId]) -> Vec<DeviceId> {
         let mut found = disks.to_vec();

@@ -23,17 +23,20 @@
 //! What the events do not show stays unknown. Tables have a fixed size and forget the entries that were not used for
 //! longest; [`Attribution::forgotten`] counts these.
 
+mod above;
+mod journal;
 mod recent;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use fonio_core::{BlockEvent, Content, DeviceId, EventKind, Flags, LostEvents, Op, Sector, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::ring_buffer::{Btrfs, FileEvent, FileRecord, Inode, WritebackUnit};
+use above::{Above, PassedOn};
+use journal::Journal;
 use recent::Recent;
 
 /// The most files whose dirty pages are remembered, in each of two generations. At 60 bytes each, 4 MB in all.
@@ -50,10 +53,6 @@ const WRITERS_MAX: usize = 8;
 /// The most file systems with a journal, and the most threads of one of them that are in fsync at the same time.
 const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
-/// A file system has one running transaction and one that is being committed.
-const TRANSACTIONS_MAX: usize = 4;
-/// The most commits remembered for the rows of their flushes, which come later than their events.
-const COMMITS_MAX: usize = 4096;
 /// The unit in which the page cache keeps a file system's metadata, in sectors.
 const PAGE_SECTORS: u64 = 8;
 
@@ -150,30 +149,6 @@ struct ThreadState {
     passed_on: Option<PassedOn>,
 }
 
-/// A bio that moved to the device below: from a partition to its disk, or from a mapped device.
-#[derive(Clone, Copy, Debug)]
-struct PassedOn {
-    now: (DeviceId, Sector),
-    /// Where it was first.
-    first: (DeviceId, Sector),
-    /// Whose it is, if it was queued on a device above.
-    whose: Option<Whose>,
-}
-
-/// The journal of a file system.
-#[derive(Clone, Debug, Default)]
-struct Journal {
-    /// The threads in fsync, in the order in which they entered it.
-    syncing: Vec<u32>,
-    /// The threads that changed metadata, by transaction; the oldest first.
-    transactions: Vec<(u32, Contributors)>,
-    /// The cause of the present commit, or of the last one.
-    cause: Option<u32>,
-    /// The thread that commits, and when each of its last commits began, with the cause.
-    thread: u32,
-    commits: VecDeque<(Timestamp, Option<u32>)>,
-}
-
 /// The bios under one device and sector that wait for their row: when they were queued.
 type WaitingBios = Vec<(Timestamp, Whose)>;
 
@@ -195,6 +170,7 @@ pub struct Attribution {
     journals: FxHashMap<DeviceId, Journal>,
     /// When a file with this inode was deleted last.
     freed: Recent<Inode, Timestamp>,
+    above: Above,
     bios: FxHashMap<(DeviceId, u64), WaitingBios>,
     bios_count: usize,
     bios_forgotten: u64,
@@ -213,6 +189,7 @@ impl Attribution {
             places: Recent::new(PLACES_MAX),
             journals: FxHashMap::default(),
             freed: Recent::new(FILES_MAX),
+            above: Above::default(),
             bios: FxHashMap::default(),
             bios_count: 0,
             bios_forgotten: 0,
@@ -226,6 +203,13 @@ impl Attribution {
             self.units.insert(btrfs.fs, WritebackUnit::Btrfs(btrfs.unit));
             self.file_systems.extend(btrfs.devices.iter().map(|device| (*device, btrfs.fs)));
         }
+        self
+    }
+
+    /// Follows bios from these mapped devices (device mapper, RAID) to the devices below.
+    #[must_use]
+    pub fn with_mapped(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Attribution {
+        self.above.mapped.extend(devices);
         self
     }
 
@@ -340,6 +324,7 @@ impl Attribution {
             }
             EventKind::BioQueue => {
                 let whose = self.whose(event);
+                self.above.queued(event, whose);
                 self.wait(event.device, place(event), event.time, whose);
             }
             EventKind::Split { new_sector } => {
@@ -536,20 +521,6 @@ impl Attribution {
         (device, sector.0 / PAGE_SECTORS)
     }
 
-    /// The bio that a thread passes on. It can come through several devices, such as a volume of LVM on a partition.
-    fn pass_on(&mut self, tid: u32, event: &BlockEvent, from: (DeviceId, Sector)) -> PassedOn {
-        let before = self.threads.get_mut(tid).and_then(|state| state.passed_on);
-        let before = before.filter(|before| before.now == from);
-        let sector = if place(event) == FLUSH { FLUSH } else { from.1.0 };
-        // The newest: of an older one at this place, only the row is not written yet.
-        let above = self.bios.get(&(from.0, sector)).and_then(|waiting| waiting.last());
-        PassedOn {
-            now: (event.device, event.sector),
-            first: before.map_or(from, |before| before.first),
-            whose: above.map(|(_, whose)| *whose).or_else(|| before?.whose),
-        }
-    }
-
     fn wait(&mut self, device: DeviceId, sector: u64, queued: Timestamp, whose: Whose) {
         if self.bios_count >= BIOS_MAX {
             self.bios_forgotten += self.bios_count as u64;
@@ -565,29 +536,4 @@ impl Attribution {
 fn place(event: &BlockEvent) -> u64 {
     let flush = event.op == Op::Flush || event.flags.contains(Flags::PREFLUSH);
     if event.bytes.0 == 0 && flush { FLUSH } else { event.sector.0 }
-}
-
-impl Journal {
-    fn changed(&mut self, transaction: u32, tid: u32, blocks: u64) {
-        let known = self.transactions.iter().position(|(known, _)| *known == transaction);
-        let at = known.unwrap_or_else(|| {
-            if self.transactions.len() == TRANSACTIONS_MAX {
-                self.transactions.remove(0);
-            }
-            self.transactions.push((transaction, Contributors::default()));
-            self.transactions.len() - 1
-        });
-        self.transactions[at].1.add(tid, blocks);
-    }
-
-    fn commit(&mut self, time: Timestamp, tid: u32, transaction: u32) {
-        let known = self.transactions.iter().position(|(known, _)| *known == transaction);
-        let changed = known.map(|at| self.transactions.remove(at).1);
-        self.cause = self.syncing.first().copied().or_else(|| changed?.first());
-        self.thread = tid;
-        if self.commits.len() == COMMITS_MAX {
-            self.commits.pop_front();
-        }
-        self.commits.push_back((time, self.cause));
-    }
 }

@@ -246,6 +246,7 @@ fn a_bio_below_a_mapped_device_is_that_above() {
     const MAPPED: DeviceId = DeviceId(254 << 20);
     const PARTITION: DeviceId = DeviceId(8 << 20 | 2);
     let mut trace = Trace::new();
+    trace.attribution = Attribution::new([(FS, DISK)]).with_mapped([MAPPED]);
     let queue = |trace: &mut Trace, device, tid, rwbs: &str, (kind, sector): (EventKind, u64)| {
         let time = trace.tick();
         let (op, flags) = parse_rwbs(rwbs.as_bytes());

@@ -102,17 +102,17 @@ impl Watch {
         (marked == 0).then(|| Marked { id, device: mount.device, subvolume: subvolume(mount) })
     }
 
-    /// Takes the events since the last call, in their order.
-    pub(super) fn take(&mut self) -> Vec<NameEvent> {
+    /// Takes the events since the last call, in their order, and tells whether these are all.
+    pub(super) fn take(&mut self) -> (Vec<NameEvent>, bool) {
         let mut events = Vec::new();
         while events.len() < EVENTS_PER_READ {
             match rustix::io::read(&self.fd, &mut self.buffer[..]) {
                 Ok(read) if read > 0 => parse(&self.buffer[..read], &self.marked, &mut events),
                 Err(rustix::io::Errno::INTR) => {}
-                _ => break,
+                _ => return (events, true),
             }
         }
-        events
+        (events, false)
     }
 }
 

@@ -46,6 +46,8 @@ pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, Stri
         }
         return names;
     }
+    // The deletions of earlier files.
+    let mut used = 0;
     let mut rest = lives;
     while !rest.is_empty() {
         // The next file was made before the deletion of the one before it is certain to be over.
@@ -53,7 +55,7 @@ pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, Stri
         let count = 1 + rest.windows(2).take_while(|pair| is_joined(pair)).count();
         let (group, later) = rest.split_at(count);
         let since = group[0].lived_until();
-        let first = freed.partition_point(|end| *end <= since);
+        let first = freed.partition_point(|end| *end <= since).max(used);
         let until = match (later.first().and_then(|next| next.created), group[count - 1].deleted) {
             (Some(next), _) => next.until,
             (None, Some(deleted)) => deleted.until,
@@ -71,6 +73,7 @@ pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, Stri
                 life.add_names(after, end, &mut names);
                 after = end.unwrap_or(after);
             }
+            used = first + ends.len();
         }
         rest = later;
     }

@@ -87,7 +87,7 @@ pub(crate) struct Files {
 /// The kernel's events of names.
 struct Names {
     watch: Watch,
-    /// When they were read last.
+    /// Events that are not read yet came after this.
     read: Timestamp,
     /// The files with each inode number, in order of time.
     lives: FxHashMap<Inode, Vec<Life>>,
@@ -210,9 +210,13 @@ impl Files {
     /// Takes the names that files got and lost since the last time.
     fn take_names(&mut self, machine: &Machine) {
         let Some(names) = &mut self.names else { return };
-        let events = names.watch.take();
-        let until = now();
-        let between = Between { since: std::mem::replace(&mut names.read, until), until };
+        // An event that comes during the call is taken now or the next time.
+        let asked = now();
+        let (events, are_all) = names.watch.take();
+        let between = Between { since: names.read, until: now() };
+        if are_all {
+            names.read = asked;
+        }
         let mut roots = Roots::new(machine);
         for event in events {
             if event.is_folder {

@@ -71,6 +71,10 @@ impl Roots<'_> {
         Roots { machine, folders: FxHashMap::default() }
     }
 
+    pub(super) fn machine(&self) -> &Machine {
+        self.machine
+    }
+
     /// The path of the file, and a descriptor of it (`O_PATH`).
     pub(super) fn find(&mut self, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
         let machine = self.machine;

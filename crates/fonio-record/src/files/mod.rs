@@ -10,6 +10,7 @@ mod content;
 mod fanotify;
 mod find;
 mod lives;
+mod overlay;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -29,6 +30,7 @@ use fanotify::{Change, NameEvent, Watch};
 use find::Roots;
 pub(crate) use find::subvolume;
 use lives::{Between, Life};
+use overlay::Overlay;
 
 /// Largest number of known files.
 const KNOWN_MAX: usize = 100_000;
@@ -47,6 +49,8 @@ const NAMES_IN_ALL: usize = 1 << 18;
 const LIVES_MAX: usize = 1 << 17;
 /// The most names of one of them. A log that is rotated has few.
 const NAMES_OF_LIFE_MAX: usize = 64;
+/// The most file systems without a disk of which is remembered whether they are overlays.
+const OVERLAYS_MAX: usize = 4096;
 /// The most folders whose path is remembered.
 const FOLDERS_MAX: usize = 4096;
 
@@ -81,6 +85,8 @@ pub(crate) struct Files {
     count: usize,
     /// The paths of folders in which files were opened.
     folders: FxHashMap<Inode, PathBuf>,
+    /// The overlays by device number; `None` for other file systems without a disk.
+    overlays: FxHashMap<DeviceId, Option<Overlay>>,
     names: Option<Names>,
 }
 
@@ -186,6 +192,7 @@ impl Files {
     pub(crate) fn opened(&mut self, opened: &[Opened], machine: &Machine) {
         let mut roots = Roots::new(machine);
         for file in opened {
+            let Some(file) = &self.opened_below(file, machine, &mut roots) else { continue };
             self.see(file.inode);
             let Some(known) = self.known.get_mut(&file.inode) else { continue };
             let freed = known.freed.partition_point(|freed| *freed <= file.at).checked_sub(1);
@@ -249,6 +256,17 @@ impl Files {
         }
     }
 
+    /// An opened file; of an overlay's, the file below. `None` if that is a file of a lower layer.
+    fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
+        let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
+        let of = |number| Inode { fs: overlay.fs, number };
+        let in_upper = |inode| roots.find(inode).is_none_or(|(path, _)| overlay.has(&path));
+        let is_here = [file.inode.number, file.folder].map(of).into_iter().all(in_upper);
+        // The overlay's own file has no path of its own, but the file below it has one.
+        self.see(file.inode);
+        is_here.then(|| Opened { inode: of(file.inode.number), ..file.clone() })
+    }
+
     /// Looks up some of the new files.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
         self.take_names(machine);
@@ -309,9 +327,31 @@ impl Files {
         }
     }
 
+    /// The overlay with this device number. It is remembered, because a container's can be gone at the end.
+    fn overlay(&mut self, fs: DeviceId, machine: &Machine) -> Option<&Overlay> {
+        if fs.major() != 0 || (self.overlays.len() >= OVERLAYS_MAX && !self.overlays.contains_key(&fs)) {
+            return None;
+        }
+        self.overlays.entry(fs).or_insert_with(|| Overlay::of(machine, fs)).as_ref()
+    }
+
+    /// The file below a file of an overlay, if its names show that it is there.
+    pub(crate) fn below_overlay(&self, inode: Inode, at: Timestamp) -> Option<Inode> {
+        let overlay = self.overlays.get(&inode.fs)?.as_ref()?;
+        let below = Inode { fs: overlay.fs, ..inode };
+        let names = self.names(&FileKey { inode: below, after: self.freed_before(below, at) });
+        names.iter().any(|named| overlay.has(Path::new(&named.path))).then_some(below)
+    }
+
     fn look_at(&mut self, inode: Inode, roots: &mut Roots<'_>) {
+        let below = self.overlay(inode.fs, roots.machine()).map(|overlay| Inode { fs: overlay.fs, ..inode });
         let Some(known) = self.known.get_mut(&inode) else { return };
         known.is_due = false;
+        if let Some(below) = below {
+            self.see(below);
+            self.look_at(below, roots);
+            return;
+        }
         let Some((path, file)) = roots.find(inode) else { return };
         let content = content(&path, &file);
         let path = path.to_string_lossy().into_owned();

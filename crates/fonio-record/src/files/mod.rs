@@ -10,7 +10,10 @@ mod content;
 mod fanotify;
 mod find;
 mod lives;
+mod names;
 mod overlay;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -26,10 +29,10 @@ use crate::capture::now;
 use crate::machine::Machine;
 use crate::threads::Threads;
 use content::{begins_as_sqlite, beside, content};
-use fanotify::{Change, NameEvent, Watch};
+use fanotify::Watch;
 use find::Roots;
 pub(crate) use find::subvolume;
-use lives::{Between, Life};
+use names::Names;
 use overlay::Overlay;
 
 /// Largest number of known files.
@@ -45,10 +48,6 @@ const TIME_AT_END: Duration = Duration::from_millis(200);
 const NAMES_MAX: usize = 16_384;
 /// The most names and deletions that are kept in all: 40 MB at 160 bytes each.
 const NAMES_IN_ALL: usize = 1 << 18;
-/// The most files that are remembered by the kernel's events of their names: 32 MB at 250 bytes each.
-const LIVES_MAX: usize = 1 << 17;
-/// The most names of one of them. A log that is rotated has few.
-const NAMES_OF_LIFE_MAX: usize = 64;
 /// The most file systems without a disk of which is remembered whether they are overlays.
 const OVERLAYS_MAX: usize = 4096;
 /// The most folders whose path is remembered.
@@ -90,17 +89,6 @@ pub(crate) struct Files {
     names: Option<Names>,
 }
 
-/// The kernel's events of names.
-struct Names {
-    watch: Watch,
-    /// Events that are not read yet came after this.
-    read: Timestamp,
-    /// The files with each inode number, in order of time.
-    lives: FxHashMap<Inode, Vec<Life>>,
-    /// How many files these are.
-    count: usize,
-}
-
 /// A file that a process opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
@@ -118,12 +106,7 @@ impl Files {
     pub(crate) fn watching(machine: &Machine, is_followed: impl Fn(DeviceId) -> bool) -> Files {
         let mounts = machine.mounts();
         let found = mounts.iter().filter(|mount| find::can_find(mount) && is_followed(mount.device));
-        let names = Watch::over(found).map(|watch| Names {
-            watch,
-            read: now(),
-            lives: FxHashMap::default(),
-            count: 0,
-        });
+        let names = Watch::over(found).map(Names::new);
         Files { names, ..Files::default() }
     }
 
@@ -211,48 +194,6 @@ impl Files {
             let place = known.names.partition_point(|named| named.at <= file.at);
             known.names.insert(place, Named { at: file.at, path, content: Content::Data });
             self.count += 1;
-        }
-    }
-
-    /// Takes the names that files got and lost since the last time.
-    fn take_names(&mut self, machine: &Machine) {
-        let Some(names) = &mut self.names else { return };
-        // An event that comes during the call is taken now or the next time.
-        let asked = now();
-        let (events, are_all) = names.watch.take();
-        let between = Between { since: names.read, until: now() };
-        if are_all {
-            names.read = asked;
-        }
-        let mut roots = Roots::new(machine);
-        for event in events {
-            if event.is_folder {
-                // Its path, and those of the folders in it, are others now.
-                if event.changes != [Change::Created] {
-                    self.folders.clear();
-                }
-                continue;
-            }
-            if names.count >= LIVES_MAX {
-                // A file whose pages were never in the page cache causes no I/O.
-                names.lives.retain(|inode, _| self.known.contains_key(inode));
-                names.count = names.lives.values().map(Vec::len).sum();
-            }
-            names.note(&event, between, &mut self.folders, &mut roots);
-        }
-    }
-
-    /// Gives the files the names that the kernel told, and no longer takes any.
-    fn use_names(&mut self) {
-        let Some(names) = self.names.take() else { return };
-        let mut lives: Vec<(Inode, Vec<Life>)> = names.lives.into_iter().collect();
-        lives.sort_unstable_by_key(|(inode, _)| *inode);
-        for (inode, lives) in lives {
-            let Some(known) = self.known.get_mut(&inode) else { continue };
-            let room = NAMES_IN_ALL.saturating_sub(self.count);
-            let before = known.names.len();
-            known.add_names(lives::timed(&lives, &known.freed), room);
-            self.count = (self.count + known.names.len()).saturating_sub(before);
         }
     }
 
@@ -382,74 +323,6 @@ impl Files {
     }
 }
 
-impl Names {
-    fn note(
-        &mut self,
-        event: &NameEvent,
-        between: Between,
-        folders: &mut FxHashMap<Inode, PathBuf>,
-        roots: &mut Roots<'_>,
-    ) {
-        let is_new = self.lives.get(&event.inode).and_then(|lives| lives.last());
-        let is_new = is_new.is_none_or(|life| life.generation != event.generation);
-        if is_new && self.count >= LIVES_MAX {
-            return;
-        }
-        let lives = self.lives.entry(event.inode).or_default();
-        if is_new {
-            self.count += 1;
-            lives.push(Life {
-                generation: event.generation,
-                names: Vec::new(),
-                created: None,
-                deleted: None,
-            });
-        }
-        let Some(life) = lives.last_mut() else { return };
-        for change in &event.changes {
-            // A file with another link can be deleted and go on.
-            life.deleted = (*change == Change::Deleted).then_some(between);
-            if is_new && *change == Change::Created {
-                life.created = Some(between);
-            }
-        }
-        let is_named = |life: &Life| life.names.last().is_some_and(|(_, path)| is_in(path, &event.name));
-        if (event.changes == [Change::Deleted] && is_named(life)) || life.names.len() >= NAMES_OF_LIFE_MAX {
-            return;
-        }
-        if let Some(folder) = folder_path(event.folder, folders, roots) {
-            let path = folder.join(OsStr::from_bytes(&event.name)).to_string_lossy().into_owned();
-            if life.names.last().is_none_or(|(_, last)| *last != path) {
-                life.names.push((between, path));
-            }
-        }
-    }
-}
-
-/// Whether a path ends with this name.
-fn is_in(path: &str, name: &[u8]) -> bool {
-    Path::new(path).file_name().is_some_and(|last| last.as_bytes() == name)
-}
-
-impl Known {
-    /// Adds names, of which each holds until the next one or until the deletion. At most `room` are added.
-    fn add_names(&mut self, names: Vec<(Timestamp, String)>, room: usize) {
-        let room = room.min(NAMES_MAX.saturating_sub(self.names.len()));
-        let named = names.into_iter().take(room);
-        self.names.extend(named.map(|(at, path)| Named { at, path, content: Content::Data }));
-        self.names.sort_by_key(|named| named.at);
-        let freed = &self.freed;
-        let deletions_before = |named: &Named| freed.partition_point(|freed| *freed < named.at);
-        self.names.dedup_by(|later, earlier| {
-            let is_same = later.path == earlier.path && deletions_before(later) == deletions_before(earlier);
-            if is_same && later.content != Content::Data {
-                earlier.content = later.content;
-            }
-            is_same
-        });
-    }
-}
-
 /// The path of an opened file in the recorder's mounts: that of its folder, with the last name of the path that the process
 /// gave. Without the folder, an absolute path is the best guess; it is wrong for a process that sees other mounts.
 fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
@@ -489,122 +362,4 @@ pub(crate) fn is_cause(event: &FileEvent<'_>) -> bool {
             | FileEvent::SyncBegan { .. }
             | FileEvent::DirectBegan { .. }
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::MetadataExt;
-
-    use fonio_system::device;
-    use fonio_testing::{Need, has, skip};
-
-    use super::content::SQLITE_HEADER;
-    use super::*;
-
-    fn inode_of(path: &Path) -> Inode {
-        let metadata = path.metadata().unwrap();
-        Inode { fs: device::from_dev(metadata.dev()), number: metadata.ino() }
-    }
-
-    #[test]
-    fn a_file_has_its_path_and_its_kind() {
-        if !has(&[Need::Root]) {
-            return;
-        }
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let machine = Machine::here();
-        if Roots::new(&machine).find(inode_of(dir.path())).is_none() {
-            return skip(Need::Root, "the file system of this folder does not find files by their numbers");
-        }
-        let database = dir.path().join("notes.db");
-        for (name, head, expected) in [
-            ("notes.db", SQLITE_HEADER.as_slice(), Content::SqliteDb),
-            ("notes.db-wal", b"\x37\x7f\x06\x82", Content::SqliteWal),
-            ("notes.db-journal", b"\xd9\xd5\x05\xf9", Content::SqliteJournal),
-            ("other-wal", b"text", Content::Data),
-        ] {
-            let path = dir.path().join(name);
-            std::fs::write(&path, head).unwrap();
-            let mut files = Files::default();
-            let inode = inode_of(&path);
-            files.see(inode);
-            files.look_up(&machine);
-            let key = FileKey { inode, after: Timestamp(0) };
-            let [named] = files.names(&key) else { panic!("{name} was not found") };
-            assert_eq!((Path::new(&named.path), named.content), (path.as_path(), expected));
-            // A renamed file gets a second name.
-            let renamed = dir.path().join("renamed");
-            std::fs::rename(&path, &renamed).unwrap();
-            files.look_again(&machine);
-            let names: Vec<&Path> = files.names(&key).iter().map(|named| Path::new(&named.path)).collect();
-            assert_eq!(names, [path.as_path(), renamed.as_path()]);
-            std::fs::rename(&renamed, &path).unwrap();
-            assert!(database.exists());
-        }
-    }
-
-    #[test]
-    fn a_later_file_with_the_same_number_has_its_own_names() {
-        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
-        let named =
-            |at, path: &str| Named { at: Timestamp(at), path: path.to_owned(), content: Content::Data };
-        let mut files = Files::default();
-        files.see(inode);
-        files.known.get_mut(&inode).unwrap().names = vec![named(10, "a"), named(30, "b"), named(50, "c")];
-        files.free(inode, Timestamp(20));
-        files.free(inode, Timestamp(25));
-        files.free(inode, Timestamp(60));
-        let names = |after| {
-            let key = FileKey { inode, after: Timestamp(after) };
-            files.names(&key).iter().map(|named| named.path.as_str()).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(
-            (names(0), names(20), names(25), names(60)),
-            ("a".into(), "".into(), "b c".into(), "".into())
-        );
-    }
-
-    #[test]
-    fn files_that_were_opened_and_deleted_keep_their_names() {
-        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
-        let opened = |at, path: &str, folder| Opened {
-            at: Timestamp(at),
-            inode,
-            folder,
-            path: path.as_bytes().to_vec(),
-        };
-        let machine = Machine::at(Path::new("/nonexistent"));
-        let mut files = Files::default();
-        files.opened(&[opened(10, "/gone/a-journal", 0), opened(12, "/gone/other", 0)], &machine);
-        files.free(inode, Timestamp(20));
-        // The next file with this number; a relative path without a known folder, and the root of a file system, say nothing.
-        files.opened(&[opened(25, "a-journal", 0), opened(27, "/gone", 12)], &machine);
-        files.opened(&[opened(30, "/gone/b-journal", 0)], &machine);
-        let names = |after| {
-            let key = FileKey { inode, after: Timestamp(after) };
-            files.names(&key).iter().map(|named| named.path.clone()).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            (names(0), names(20)),
-            (vec!["/gone/a-journal".to_owned()], vec!["/gone/b-journal".to_owned()])
-        );
-        assert_eq!(files.freed_before(inode, Timestamp(19)), Timestamp(0));
-        assert_eq!(files.freed_before(inode, Timestamp(20)), Timestamp(20));
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let mut files = Files::default();
-        for number in 0..KNOWN_MAX as u64 + 10 {
-            files.see(Inode { fs: fonio_core::DeviceId::new(8, 1), number });
-        }
-        assert_eq!(files.known.len(), KNOWN_MAX);
-        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 1 };
-        (0..NAMES_MAX as u64 + 10).for_each(|at| files.free(inode, Timestamp(at)));
-        assert_eq!((files.known[&inode].freed.len(), files.count), (NAMES_MAX, NAMES_MAX));
-        files.count = NAMES_IN_ALL;
-        let other = Inode { number: 2, ..inode };
-        files.free(other, Timestamp(5));
-        assert!(files.known[&other].freed.is_empty());
-    }
 }

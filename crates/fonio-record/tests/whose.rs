@@ -147,7 +147,9 @@ fn files_of_an_overlay_are_those_of_its_upper_folder() {
     let is_known = |path: &&&Path| path.starts_with(&upper) || path.as_os_str().is_empty();
     assert_eq!(bytes.keys().filter(is_known).count(), bytes.len(), "{bytes:?}");
     // Threads that were blocked in fsync waited for the same files, not for others of the overlay.
-    for file in rows.files.values().filter(|file| file.path.as_ref().is_some_and(|path| path.contains("gone"))) {
+    for file in
+        rows.files.values().filter(|file| file.path.as_ref().is_some_and(|path| path.contains("gone")))
+    {
         assert!(Path::new(file.path.as_deref().unwrap()).starts_with(&upper), "{file:?}");
     }
 }

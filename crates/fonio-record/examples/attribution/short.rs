@@ -128,10 +128,16 @@ pub fn measure(fs: &str) -> Result<()> {
     drop(system);
     let mut judge = Judge::default();
     Recording::open(&out)?.replay(&mut judge, Tables::ALL)?;
+    let mut all = Tally::default();
     for (name, _) in WRITERS {
         let written = written(&fs::read_to_string(notes.join(name))?)?;
-        println!("| {name} | {}", judge.row(name, &written));
+        let tally = judge.tally(name, &written);
+        println!("| {name} | {}", tally.row());
+        for (sum, part) in all.0.iter_mut().zip(tally.0) {
+            *sum += part;
+        }
     }
+    println!("| all | {}", all.row());
     println!("\nThe recorder used {} ms of a processor.\n", summary.capture_cpu.as_millis());
     Ok(())
 }
@@ -189,7 +195,7 @@ impl Judge {
         })
     }
 
-    fn row(&self, writer: &str, written: &[Written]) -> String {
+    fn tally(&self, writer: &str, written: &[Written]) -> Tally {
         let (mut right, mut wrong, mut none) = (0, 0, 0);
         for bio in self.bios.iter().filter(|bio| bio.op == Op::Write && self.is_data(bio)) {
             let cause = bio.cause_tid.and_then(|tid| self.threads.get(&tid));
@@ -212,10 +218,22 @@ impl Judge {
             };
             *place += bio.bytes.0;
         }
-        let total: u64 = right + wrong + none;
-        let share = |part: u64| {
-            if total == 0 { "–".to_owned() } else { format!("{:.1} %", part as f64 * 100.0 / total as f64) }
+        Tally([right, wrong, none])
+    }
+}
+
+/// Bytes with the path of the right file, of a wrong one, and without a path.
+#[derive(Clone, Copy, Default)]
+struct Tally([u64; 3]);
+
+impl Tally {
+    fn row(self) -> String {
+        let total: u64 = self.0.iter().sum();
+        let share = |part: u64| match total {
+            0 => "–".to_owned(),
+            _ => format!("{:.1} %", part as f64 * 100.0 / total as f64),
         };
-        format!("{} KiB | {} | {} | {} |", total / 1024, share(right), share(wrong), share(none))
+        let [right, wrong, none] = self.0.map(share);
+        format!("{} KiB | {right} | {wrong} | {none} |", total / 1024)
     }
 }

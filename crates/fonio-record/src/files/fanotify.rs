@@ -8,7 +8,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use fonio_core::DeviceId;
-use fonio_system::MountPoint;
+use fonio_system::{MountPoint, device};
 use fonio_tracefs::ring_buffer::Inode;
 use rustix::fs::{Mode, OFlags};
 
@@ -94,12 +94,18 @@ impl Watch {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&mount.dir, flags, Mode::empty()).ok()?;
         let id = file_system_id(&folder)?;
+        let subvolume = subvolume(mount);
+        // Another file system can be mounted over this one. The files of a subvolume have a device number of their own.
+        let seen = device::from_dev(rustix::fs::fstat(&folder).ok()?.st_dev);
+        if seen != mount.device && subvolume.is_none() {
+            return None;
+        }
         let mask = libc::FAN_CREATE | libc::FAN_MOVED_TO | libc::FAN_DELETE | libc::FAN_ONDIR;
         let flags = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
         let (fd, folder) = (self.fd.as_raw_fd(), folder.as_raw_fd());
         // SAFETY: without a path, the call takes descriptors and numbers only.
         let marked = unsafe { libc::fanotify_mark(fd, flags, mask, folder, std::ptr::null()) };
-        (marked == 0).then(|| Marked { id, device: mount.device, subvolume: subvolume(mount) })
+        (marked == 0).then(|| Marked { id, device: mount.device, subvolume })
     }
 
     /// Takes the events since the last call, in their order, and tells whether these are all.

@@ -35,7 +35,7 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("xfs", "xfs_map_blocks_alloc"),
     ("xfs", "xfs_file_fsync"),
     ("xfs", "xlog_iclog_write"),
-    // Linux 5.14 and later.
+    // Linux 5.15 and later.
     ("xfs", "xfs_inode_inactivating"),
     ("btrfs", "extent_writepage"),
     // Its name in older kernels.

@@ -63,6 +63,12 @@ impl Above {
         self.young.insert((device, first), (end, whose));
     }
 
+    /// Forgets the bios: those that were lost may lie on them.
+    pub(super) fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
     fn at(&self, device: DeviceId, sector: u64) -> Option<Whose> {
         [&self.young, &self.old].into_iter().find_map(|pieces| {
             let (&(of, _), &(end, whose)) = pieces.range(..=(device, sector)).next_back()?;

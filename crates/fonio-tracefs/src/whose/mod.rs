@@ -340,6 +340,7 @@ impl Attribution {
     /// Takes a gap: what threads did in it is unknown, and what they had begun before it may have ended.
     pub fn lost(&mut self, _gap: &LostEvents) {
         self.threads.clear();
+        self.above.clear();
         self.journals.values_mut().for_each(|journal| journal.syncing.clear());
     }
 

@@ -10,6 +10,7 @@ use std::path::Path;
 use fonio_core::{Content, File, Op, Request, RowSink, Thread, ignore_rows};
 use fonio_record::{RecordOptions, Selector};
 use fonio_recording::Tables;
+use fonio_testing::{Need, skip};
 use loop_ext4::{FileSystem, recording};
 
 /// The rows that the tests look at.

@@ -130,9 +130,11 @@ fn files_of_an_overlay_are_those_of_its_upper_folder() {
     }
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
-    let script = "mkdir lower upper work merged && mount -t overlay overlay merged \
-                  -o lowerdir=$PWD/lower,upperdir=$PWD/upper,workdir=$PWD/work || exit; \
-                  dd if=/dev/zero of=merged/kept bs=4k count=20 conv=fsync 2>/dev/null; \
+    let made = "mkdir lower upper work merged && mount -t overlay overlay merged \
+                -o lowerdir=$PWD/lower,upperdir=$PWD/upper,workdir=$PWD/work";
+    let made = std::process::Command::new("sh").args(["-c", made]).current_dir(system.dir.path()).status();
+    assert!(made.is_ok_and(|status| status.success()), "the overlay was not mounted");
+    let script = "dd if=/dev/zero of=merged/kept bs=4k count=20 conv=fsync 2>/dev/null; \
                   for name in 1 2 3 4 5 6; do \
                   dd if=/dev/zero of=merged/gone$name bs=4k count=2 conv=fsync 2>/dev/null; rm merged/gone$name; \
                   done; sleep 0.3; umount merged";

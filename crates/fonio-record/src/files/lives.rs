@@ -117,7 +117,7 @@ mod tests {
         let three = [life("a", 1, Some(1)), life("b", 1, Some(1)), life("c", 1, Some(2))];
         check(&three, &[120, 150, 230], &[(1, "a"), (121, "b"), (151, "c")]);
         // A file without a name had the number too; which one, nobody knows.
-        check(&three, &[120, 130, 150, 230], &[]);
+        check(&three, &[120, 130, 150, 230], &[(151, "c")]);
         // It was deleted before the others were made.
         check(&three, &[90, 120, 150, 230], &[(91, "a"), (121, "b"), (151, "c")]);
         // The last was open when it was deleted, until the time of the next one.

@@ -105,7 +105,7 @@ impl Watch {
         let (fd, folder) = (self.fd.as_raw_fd(), folder.as_raw_fd());
         // SAFETY: without a path, the call takes descriptors and numbers only.
         let marked = unsafe { libc::fanotify_mark(fd, flags, mask, folder, std::ptr::null()) };
-        (marked == 0).then(|| Marked { id, device: mount.device, subvolume })
+        (marked == 0).then_some(Marked { id, device: mount.device, subvolume })
     }
 
     /// Takes the events since the last call, in their order, and tells whether these are all.

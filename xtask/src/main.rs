@@ -51,7 +51,8 @@ cargo xtask COMMAND
               `bench record`: the cost of recording (root): [PAIRS] [SECONDS]
               `bench blocked`: the cost of recording which threads are blocked (root): [SECONDS]
               `bench attribution`: how many bytes recordings attribute to the right file, process and unit (root):
-              [ROUNDS] [ext4|xfs|btrfs]; in a whole Debian, with units of systemd and a container: --lab [FILE-SYSTEM…]
+              [ROUNDS|short-lived] [ext4|xfs|btrfs] [--on-overlay]; in a whole Debian, with units of systemd and a container:
+              --lab [--on-lvm] [--on-luks] [--on-lvm-on-luks] [FILE-SYSTEM…]
               `bench receipt`: what SQLite transactions cost, beside a published table (root, five minutes): [WORD in the mode…]
               `bench verdicts`: what fonio says of 40 situations whose cause is known, on emulated devices (root, 20 minutes):
               [WORD in the name…]

@@ -22,6 +22,7 @@ use crate::idle::{IdleWatch, SAMPLE_EVERY};
 use crate::machine::Machine;
 use crate::monitor::Monitor;
 use crate::pages::{Drained, LeftOut, PageStore, Pages};
+use crate::scope::FileScope;
 use crate::stop::{Decision, Seen, StopPolicy};
 use crate::threads::Threads;
 use crate::tracefs::{CpuStats, Instance};
@@ -90,8 +91,8 @@ pub(crate) struct Capture<'a> {
     pub signals: &'a Listener,
     pub layout: &'a PageLayout,
     pub decoder: &'a BlockDecoder,
-    /// The decoder of file events, if files are recorded.
-    pub files: Option<&'a FileDecoder>,
+    /// The scope and decoder of file events, if files are recorded.
+    pub files: Option<(&'a FileScope, &'a FileDecoder)>,
     /// The decoder of scheduler events, if waits are recorded.
     pub sched: Option<&'a SchedDecoder>,
 }
@@ -222,6 +223,7 @@ impl Capture<'_> {
     ) -> Result<Running<'a>, RecordError> {
         let monitor = self.options.sample_interval.map(|_| Monitor::new(self.machine));
         let mut threads = Threads::default();
+        let files = self.files.map(|(scope, _)| Files::watching(self.machine, |fs| scope.has(fs)));
         let began = now();
         let unix_ns_at_zero = i64::try_from(clock(ClockId::Realtime)).unwrap_or(0) - began.0 as i64;
         block.instance.switch(true)?;
@@ -256,7 +258,7 @@ impl Capture<'_> {
             calls,
             monitor,
             threads,
-            files: Files::default(),
+            files: files.unwrap_or_default(),
             command,
             command_mark,
             idle,
@@ -502,7 +504,7 @@ impl Capture<'_> {
         let mut drained = block
             .drain(&mut |page| {
                 threads.note(self.layout, page, &causing);
-                if let Some(decoder) = self.files {
+                if let Some((_, decoder)) = self.files {
                     files.note(self.layout, page, decoder, threads);
                 }
             })

@@ -27,6 +27,7 @@ mod select;
 mod spill;
 pub mod status;
 mod stop;
+mod swap;
 mod threads;
 mod tracefs;
 mod units;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use crate::pages::{PageStore, Pages};
 use crate::scope::FileScope;
 use crate::select::{self, Watched};
 use crate::spill::Spill;
+use crate::swap;
 use crate::tracefs::{Instance, Tracefs};
 use crate::waits;
 use crate::whose::{Follower, WithFiles};
@@ -205,13 +207,14 @@ impl<'a> Prepared<'a> {
             None => (None, None),
         };
         let (waits_instance, waits_store) = waits.unzip();
+        let swap = swap::areas(&machine);
         let capture = Capture {
             machine: &machine,
             options,
             signals: &signals,
             layout: &layout,
             decoder: &decoder,
-            files: files.as_ref().map(|(_, decoder)| decoder),
+            files: files.as_ref().map(|(scope, decoder)| (scope, decoder)),
             sched: sched.as_ref(),
         };
         let waits_feed = waits_instance.as_ref().zip(waits_store);
@@ -222,7 +225,7 @@ impl<'a> Prepared<'a> {
         drop(waits_instance);
         drop(tracefs);
         let waits = sched.zip(waits_pages);
-        Ok((Taken { options, machine, notes, signals, layout, decoder, files, captured, waits }, pages))
+        Ok((Taken { options, machine, notes, signals, layout, decoder, files, captured, waits, swap }, pages))
     }
 }
 
@@ -237,6 +240,8 @@ struct Taken<'a> {
     files: Option<(FileScope, FileDecoder)>,
     captured: Captured,
     waits: Option<(SchedDecoder, Pages)>,
+    /// Where the kernel swapped to at the beginning.
+    swap: Vec<(DeviceId, Range<u64>)>,
 }
 
 /// The result of writing the block events.
@@ -383,7 +388,11 @@ impl Taken<'_> {
         let (layout, decoder) = (self.layout.clone(), self.decoder.clone());
         let partitions = self.files.iter().flat_map(|(scope, _)| scope.partitions.iter().copied());
         let btrfs = self.files.iter().flat_map(|(scope, _)| &scope.btrfs);
-        let attribution = RefCell::new(Attribution::new(partitions).with_btrfs(btrfs));
+        // Those from the beginning may be switched off by now, and others on.
+        let swap = self.swap.iter().cloned().chain(swap::areas(&self.machine));
+        let attribution = Attribution::new(partitions).with_btrfs(btrfs).with_swap(swap);
+        let attribution = attribution.with_mapped(self.machine.mapped());
+        let attribution = RefCell::new(attribution);
         let follower = self.files.as_ref().map(|(_, decoder)| Follower::new(decoder, &attribution));
         let mut reader = CaptureReader::new(layout, decoder, pages, &self.captured, &self.signals, progress)
             .noting(completions)

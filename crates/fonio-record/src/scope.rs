@@ -53,6 +53,11 @@ impl FileScope {
         FileScope { filesystems, partitions, btrfs }
     }
 
+    /// Whether the files of this file system are followed.
+    pub(crate) fn has(&self, fs: DeviceId) -> bool {
+        self.filesystems.as_ref().is_none_or(|filesystems| filesystems.contains(&fs))
+    }
+
     /// The kernel's filter for an event, by the name of the event; `None` if every event passes.
     pub(crate) fn event_filter(&self, event: &str) -> Option<String> {
         let any = |terms: Vec<String>| (!terms.is_empty()).then(|| terms.join("||"));

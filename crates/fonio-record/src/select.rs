@@ -14,7 +14,8 @@ use crate::{RecordError, Selector};
 /// The disks to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// These disks and the disks that they map to, in order of number.
+    /// These disks, the disks that they map to, and the devices that are mapped to any of them, in order of number. The
+    /// bios of a device above show whose data it is: dm-crypt's workers pass on encrypted data of any process.
     Only(Vec<DeviceId>),
     /// Every disk but these: loop devices over a file on another disk, where the same I/O is seen again.
     AllBut(Vec<DeviceId>),
@@ -56,7 +57,7 @@ pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watch
             Selector::Path(path) => named.extend(path_devices(machine, path)?),
         }
     }
-    Ok(Watched::Only(machine.with_mapped(&named)))
+    Ok(Watched::Only(machine.with_mapping(&machine.with_mapped(&named))))
 }
 
 fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError> {

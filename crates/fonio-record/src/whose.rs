@@ -172,6 +172,7 @@ impl<'a> WithFiles<'a> {
 
     /// The number of the file that had this inode number at an instant; at the first use, writes its rows.
     pub(crate) fn file_at(&mut self, inode: Inode, at: Timestamp) -> io::Result<Option<u32>> {
+        let inode = self.files.below_overlay(inode, at).unwrap_or(inode);
         let freed = self.files.freed_before(inode, at);
         let known = self.by_inode.get(&inode).into_iter().flatten();
         let last = known.filter(|(after, _)| (freed..=at).contains(after)).max();

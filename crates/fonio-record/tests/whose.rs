@@ -10,6 +10,7 @@ use std::path::Path;
 use fonio_core::{Content, File, Op, Request, RowSink, Thread, ignore_rows};
 use fonio_record::{RecordOptions, Selector};
 use fonio_recording::Tables;
+use fonio_testing::{Need, skip};
 use loop_ext4::{FileSystem, recording};
 
 /// The rows that the tests look at.
@@ -119,4 +120,39 @@ fn direct_io_and_reads_belong_to_their_files() {
     assert_eq!(bytes(Op::Read, "cat"), 256 << 10);
     // Before Linux 6.6, ext4 does not show whose direct I/O is.
     assert!([0, 256 << 10].contains(&bytes(Op::Write, "dd")));
+}
+
+#[test]
+fn files_of_an_overlay_are_those_of_its_upper_folder() {
+    let filesystems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if !filesystems.lines().any(|line| line.ends_with("\toverlay")) {
+        return skip(Need::Namespace, "this kernel has no overlayfs");
+    }
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
+    let made = "mkdir lower upper work merged && mount -t overlay overlay merged \
+                -o lowerdir=$PWD/lower,upperdir=$PWD/upper,workdir=$PWD/work";
+    let made = std::process::Command::new("sh").args(["-c", made]).current_dir(system.dir.path()).status();
+    assert!(made.is_ok_and(|status| status.success()), "the overlay was not mounted");
+    let script = "dd if=/dev/zero of=merged/kept bs=4k count=20 conv=fsync 2>/dev/null; \
+                  for name in 1 2 3 4 5 6; do \
+                  dd if=/dev/zero of=merged/gone$name bs=4k count=2 conv=fsync 2>/dev/null; rm merged/gone$name; \
+                  done; sleep 0.3; umount merged";
+    let Some(rows) = recorded(&system, script, scratch.path()) else { return };
+    let upper = system.dir.path().join("upper");
+    let data = rows.requests.iter().filter(|row| row.op == Op::Write && row.content == Content::Data);
+    let mut bytes: HashMap<&Path, u64> = HashMap::new();
+    for row in data.filter(|row| row.file_id.is_some()) {
+        *bytes.entry(Path::new(rows.path(row))).or_default() += row.bytes.0;
+    }
+    assert_eq!(bytes.get(upper.join("kept").as_path()), Some(&(20 * 4096)), "{bytes:?}");
+    // Kernels before Linux 5.17 do not tell the names of deleted files.
+    let is_known = |path: &&&Path| path.starts_with(&upper) || path.as_os_str().is_empty();
+    assert_eq!(bytes.keys().filter(is_known).count(), bytes.len(), "{bytes:?}");
+    // Threads that were blocked in fsync waited for the same files, not for others of the overlay.
+    for file in
+        rows.files.values().filter(|file| file.path.as_ref().is_some_and(|path| path.contains("gone")))
+    {
+        assert!(Path::new(file.path.as_deref().unwrap()).starts_with(&upper), "{file:?}");
+    }
 }

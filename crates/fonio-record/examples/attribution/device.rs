@@ -45,6 +45,30 @@ impl Device {
     }
 }
 
+/// An overlay over a folder of a mounted file system, as container engines make it; unmounted when dropped.
+pub struct Overlay {
+    /// Where programs see the files.
+    pub merged: Mounted,
+    /// Where the files are.
+    pub upper: PathBuf,
+}
+
+impl Overlay {
+    pub fn over(system: &Path, scratch: &Path) -> Result<Overlay> {
+        let (upper, work) = (system.join("upper"), system.join("work"));
+        let (lower, merged) = (scratch.join("lower"), scratch.join("merged"));
+        for dir in [&upper, &work, &lower, &merged] {
+            fs::create_dir(dir)?;
+        }
+        let [lower, upper_dir, work] = [&lower, &upper, &work].map(|dir| dir.display());
+        let options = format!("lowerdir={lower},upperdir={upper_dir},workdir={work}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "overlay", "overlay", "-o", &options]).arg(&merged);
+        ran("mount", &mut mount)?;
+        Ok(Overlay { merged: Mounted(merged), upper })
+    }
+}
+
 fn make(fs: &str, path: &str) -> Result<()> {
     let options: &[&str] = match fs {
         "xfs" => &["-q", "-f"],

@@ -5,10 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fonio_core::{
-    Bio, Content, Op, Request, RowSink, SECTOR_BYTES, Thread, Timestamp, ignore_rows, unit_name,
+    Bio, ByteCount, Content, DeviceId, Op, Request, RowSink, SECTOR_BYTES, Sector, Thread, Timestamp,
+    ignore_rows, unit_name,
 };
 use fonio_system::{Cgroups, Task};
 
+use crate::stack::Places;
 use crate::truth::Truth;
 use crate::writers::{Place, WRITERS};
 
@@ -20,6 +22,8 @@ const REST_RIGHT: f64 = 0.8;
 /// The rows of a recording.
 pub struct Judge {
     place: Place,
+    /// Where the file system's device is on the disks. Bios of devices between are not judged a second time.
+    places: Places,
     /// The unit of this process.
     own_unit: Option<String>,
     requests: Vec<Request>,
@@ -74,10 +78,11 @@ struct Said<'a> {
 }
 
 impl Judge {
-    pub fn new(place: Place) -> Judge {
+    pub fn new(place: Place, places: Places) -> Judge {
         let groups = Task::of(std::process::id()).cgroups();
         Judge {
             place,
+            places,
             own_unit: groups.as_ref().and_then(Cgroups::telling).and_then(unit_name),
             requests: Vec::new(),
             bios: Vec::new(),
@@ -95,7 +100,7 @@ impl Judge {
             let Some(sector) = row.sector else { continue };
             let at = row.queued.unwrap_or(row.order_time());
             let said = self.said(row.content, row.file_id, row.cause_tid, at);
-            for sector in (0..row.bytes.0 / SECTOR_BYTES).map(|step| sector.0 + step) {
+            for sector in self.sectors(row.device, sector, row.bytes) {
                 match truth.at(sector) {
                     Some(file) if file.as_os_str().is_empty() => {
                         journal.add(&said, Content::FsJournal, Some(true), self.is_of_a_writer(&said));
@@ -116,7 +121,7 @@ impl Judge {
             let Some(sector) = row.sector else { continue };
             let content = row.request_id.and_then(|id| contents.get(&id)).copied().unwrap_or_default();
             let said = self.said(content, row.file_id, row.cause_tid, row.queued);
-            for sector in (0..row.bytes.0 / SECTOR_BYTES).map(|step| sector.0 + step) {
+            for sector in self.sectors(row.device, sector, row.bytes) {
                 if let Some(file) = truth.at(sector).filter(|file| !file.as_os_str().is_empty()) {
                     let in_unit = self.is_in_unit(&said, file);
                     if in_unit != Some(true) {
@@ -135,6 +140,12 @@ impl Judge {
             ("metadata", metadata),
             ("journal", journal),
         ]
+    }
+
+    /// The sectors of the file system's device that these sectors of a disk hold.
+    fn sectors(&self, disk: DeviceId, first: Sector, bytes: ByteCount) -> impl Iterator<Item = u64> {
+        let sectors = (0..bytes.0 / SECTOR_BYTES).map(move |step| first.0 + step);
+        sectors.filter_map(move |sector| self.places.at(disk, sector))
     }
 
     /// What was said to be of a wrong unit, or of none: the unit, the file, and the bytes.

@@ -10,11 +10,17 @@
 //! A `*` marks a share that misses the target: of data at least 95 % right and at most 1 % wrong; of metadata and journal at
 //! least 80 % right.
 //!
-//! `cargo xtask bench attribution --lab` runs it in a whole Debian, as `attribution guest FILE-SYSTEM DEVICE`: there the
-//! units are real ones of systemd, and one writer is in a container of Podman.
+//! With `--on-overlay`, they write through an overlay, and the paths must be those of the files in its upper folder.
+//! With `short-lived` instead of the number of rounds, the writers make files that they delete at once (`short.rs`).
+//!
+//! `cargo xtask bench attribution --lab` runs it in a whole Debian, as `attribution guest FILE-SYSTEM STACK DEVICE DEVICE`:
+//! there the units are real ones of systemd, and one writer is in a container of Podman. With LVM or LUKS between the file
+//! system and the disks, the bios and requests of the disks are judged (`stack.rs`).
 
 mod device;
 mod judge;
+mod short;
+mod stack;
 mod truth;
 mod writers;
 
@@ -27,35 +33,49 @@ use std::time::Duration;
 use fonio_record::{RecordOptions, Selector, record};
 use fonio_recording::{Recording, Tables};
 
-use device::{Device, FILE_SYSTEMS};
+use device::{Device, FILE_SYSTEMS, Overlay};
 use judge::Judge;
+use stack::{Places, Stack};
 use truth::Truth;
 use writers::{Groups, Place, WRITERS};
 
+/// The option to write through an overlay on the file system, as programs in containers do.
+const ON_OVERLAY: &str = "--on-overlay";
 /// The file of the fsync writer that is deleted at the end.
 const DELETED: &str = "fsync-deleted";
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let count = words.len();
+    words.retain(|word| word != ON_OVERLAY);
+    let is_on_overlay = words.len() < count;
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["write", kind, dir] => Ok(writers::write(kind, Path::new(dir), None)?),
         ["write", kind, dir, group] => Ok(writers::write(kind, Path::new(dir), Some(Path::new(group)))?),
-        ["drive", place, dir, truth] => drive(Place::of(place)?, Path::new(dir), Path::new(truth)),
-        ["guest", fs, device] => {
-            head(fs);
-            let scratch = tempfile::tempdir()?;
-            let device = Device::at(device, fs)?;
-            round(1, fs, &device, Place::Units, scratch.path())
+        ["drive", place, dir, files, truth] => {
+            drive(Place::of(place)?, Path::new(dir), Path::new(files), Path::new(truth))
         }
-        [] => measure(3, "ext4"),
-        [fs] if FILE_SYSTEMS.contains(&fs) => measure(3, fs),
-        [rounds] => measure(rounds.parse()?, "ext4"),
-        [rounds, fs] if FILE_SYSTEMS.contains(&fs) => measure(rounds.parse()?, fs),
+        ["guest", fs, stack, first, second] => {
+            let stack = Stack::of(stack)?;
+            head(&if stack == Stack::Nothing { fs.to_owned() } else { format!("{fs}, {}", stack.word()) });
+            let scratch = tempfile::tempdir()?;
+            let stacked = stack.make([first, second], scratch.path())?;
+            let device = Device::at(&stacked.path, fs)?;
+            round(1, fs, (&device, is_on_overlay), Place::Units, scratch.path())
+        }
+        ["write-short", name, dir, notes] => short::write(name, Path::new(dir), Path::new(notes)),
+        ["drive-short", dir, notes] => short::drive(Path::new(dir), Path::new(notes)),
+        ["short-lived"] => short::measure("ext4"),
+        ["short-lived", fs] if FILE_SYSTEMS.contains(&fs) => short::measure(fs),
+        [] => measure(3, "ext4", is_on_overlay),
+        [fs] if FILE_SYSTEMS.contains(&fs) => measure(3, fs, is_on_overlay),
+        [rounds] => measure(rounds.parse()?, "ext4", is_on_overlay),
+        [rounds, fs] if FILE_SYSTEMS.contains(&fs) => measure(rounds.parse()?, fs, is_on_overlay),
         _ => {
-            Err(format!("the options are the number of rounds, and one of {}", FILE_SYSTEMS.join(", "))
-                .into())
+            let all = FILE_SYSTEMS.join(", ");
+            Err(format!("the options are the number of rounds or `short-lived`, and one of {all}").into())
         }
     }
 }
@@ -68,23 +88,31 @@ fn head(fs: &str) {
     println!("|---|---|---|---|---|---|---|---|---|");
 }
 
-fn measure(rounds: u64, fs: &str) -> Result<()> {
-    head(fs);
+fn measure(rounds: u64, fs: &str, is_on_overlay: bool) -> Result<()> {
+    head(&if is_on_overlay { format!("{fs}, through an overlay") } else { fs.to_owned() });
     for number in 1..=rounds {
         let scratch = tempfile::tempdir()?;
         let device = Device::over(&scratch.path().join("image"), fs)?;
-        round(number, fs, &device, Place::Groups, scratch.path())?;
+        round(number, fs, (&device, is_on_overlay), Place::Groups, scratch.path())?;
     }
     Ok(())
 }
 
 /// Records the writers once, and prints the table of that recording.
-fn round(number: u64, fs: &str, device: &Device, place: Place, scratch: &Path) -> Result<()> {
+fn round(
+    number: u64,
+    fs: &str,
+    (device, is_on_overlay): (&Device, bool),
+    place: Place,
+    scratch: &Path,
+) -> Result<()> {
     let system = device.mounted(&scratch.join("mnt"))?;
+    let overlay = is_on_overlay.then(|| Overlay::over(&system.0, scratch)).transpose()?;
+    let (dir, files) = overlay.as_ref().map_or((&system.0, &system.0), |over| (&over.merged.0, &over.upper));
     let (truth, out) = (scratch.join("truth"), scratch.join("recording"));
     let own = std::env::current_exe()?;
-    let words =
-        [own.as_os_str(), "drive".as_ref(), place.word().as_ref(), system.0.as_os_str(), truth.as_os_str()];
+    let (drive, place_word) = ("drive".as_ref(), place.word().as_ref());
+    let words = [own.as_os_str(), drive, place_word, dir.as_ref(), files.as_ref(), truth.as_os_str()];
     let options = RecordOptions {
         select: vec![Selector::Device(device.path().into())],
         command: Some(words.map(Into::into).to_vec()),
@@ -97,9 +125,10 @@ fn round(number: u64, fs: &str, device: &Device, place: Place, scratch: &Path) -
     if summary.command_exit != Some(0) {
         return Err(format!("the writers failed: {:?}", summary.command_exit).into());
     }
+    drop(overlay);
     drop(system);
     let truth = Truth::read(&truth, device.path(), fs)?;
-    let mut judge = Judge::new(place);
+    let mut judge = Judge::new(place, Places::of(device.path())?);
     Recording::open(&out)?.replay(&mut judge, Tables::ALL)?;
     for (kind, tally) in judge.tallies(&truth) {
         println!("| {number} | {kind} | {}", tally.row(kind.starts_with("data")));
@@ -110,8 +139,9 @@ fn round(number: u64, fs: &str, device: &Device, place: Place, scratch: &Path) -
     Ok(())
 }
 
-/// Runs the writers, notes where their files are, and deletes one file.
-fn drive(place: Place, dir: &Path, truth: &Path) -> Result<()> {
+/// Runs the writers in `dir`, notes where their files are on the device, and deletes one file. The paths are those in
+/// `files`: without an overlay, the same folder.
+fn drive(place: Place, dir: &Path, files: &Path, truth: &Path) -> Result<()> {
     let groups = Groups::make(place)?;
     let mut writers = Vec::new();
     for kind in WRITERS.iter().filter(|kind| place.has(kind) && !kind.starts_with("reused")) {
@@ -125,9 +155,9 @@ fn drive(place: Place, dir: &Path, truth: &Path) -> Result<()> {
         ended(writer)?;
     }
     // As the kernel would do by itself, but within seconds: a worker and the journal's thread write what is dirty.
-    ran("sync", Command::new("sync").arg("-f").arg(dir))?;
+    ran("sync", Command::new("sync").arg("-f").arg(files))?;
     let mut lines = String::new();
-    for entry in fs::read_dir(dir)? {
+    for entry in fs::read_dir(files)? {
         let path = entry?.path();
         if path.is_file() {
             let extents = ran("filefrag", Command::new("filefrag").args(["-v", "-b512"]).arg(&path))?;
@@ -138,7 +168,7 @@ fn drive(place: Place, dir: &Path, truth: &Path) -> Result<()> {
     }
     fs::write(truth, lines)?;
     fs::remove_file(dir.join(DELETED))?;
-    ran("sync", Command::new("sync").arg("-f").arg(dir))?;
+    ran("sync", Command::new("sync").arg("-f").arg(files))?;
     std::thread::sleep(Duration::from_millis(300));
     Ok(())
 }

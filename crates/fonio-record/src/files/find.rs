@@ -45,6 +45,11 @@ enum Numbers {
     InSubvolume(u64),
 }
 
+/// Whether files of this mount can be found by their numbers.
+pub(super) fn can_find(mount: &MountPoint) -> bool {
+    Numbers::of(&mount.filesystem, &[mount]).is_some()
+}
+
 impl Numbers {
     /// `None` for a file system that cannot do it. `mounts` are all of this file system.
     fn of(filesystem: &str, mounts: &[&MountPoint]) -> Option<Numbers> {
@@ -64,6 +69,10 @@ impl Numbers {
 impl Roots<'_> {
     pub(super) fn new(machine: &Machine) -> Roots<'_> {
         Roots { machine, folders: FxHashMap::default() }
+    }
+
+    pub(super) fn machine(&self) -> &Machine {
+        self.machine
     }
 
     /// The path of the file, and a descriptor of it (`O_PATH`).

@@ -2,18 +2,25 @@
 //!
 //! The trace shows only inode numbers. At each wake-up the recorder asks the file system for the new ones
 //! (`open_by_handle_at`), which gives the path as long as the kernel has the name in its cache. That is cheap: no
-//! directory is searched, and nothing is read from a disk. A file that was deleted before the look-up has no path, unless a
-//! followed process opened it: then its path is known from the call ([`Files::opened`]).
+//! directory is searched, and nothing is read from a disk. A file that was deleted before the look-up has its path from the
+//! kernel's events of names (`fanotify.rs`, `lives.rs`), or from the call of a followed process that opened it
+//! ([`Files::opened`]).
 
 mod content;
+mod fanotify;
 mod find;
+mod lives;
+mod names;
+mod overlay;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fonio_core::{Content, Timestamp};
+use fonio_core::{Content, DeviceId, Timestamp};
 use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
 use fonio_tracefs::whose::FileKey;
 use rustc_hash::FxHashMap;
@@ -22,8 +29,11 @@ use crate::capture::now;
 use crate::machine::Machine;
 use crate::threads::Threads;
 use content::{begins_as_sqlite, beside, content};
+use fanotify::Watch;
 use find::Roots;
 pub(crate) use find::subvolume;
+use names::Names;
+use overlay::Overlay;
 
 /// Largest number of known files.
 const KNOWN_MAX: usize = 100_000;
@@ -38,6 +48,8 @@ const TIME_AT_END: Duration = Duration::from_millis(200);
 const NAMES_MAX: usize = 16_384;
 /// The most names and deletions that are kept in all: 40 MB at 160 bytes each.
 const NAMES_IN_ALL: usize = 1 << 18;
+/// The most file systems without a disk of which is remembered whether they are overlays.
+const OVERLAYS_MAX: usize = 4096;
 /// The most folders whose path is remembered.
 const FOLDERS_MAX: usize = 4096;
 
@@ -63,7 +75,7 @@ struct Known {
 }
 
 /// The files seen so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Files {
     known: FxHashMap<Inode, Known>,
     due: Vec<Inode>,
@@ -72,6 +84,9 @@ pub(crate) struct Files {
     count: usize,
     /// The paths of folders in which files were opened.
     folders: FxHashMap<Inode, PathBuf>,
+    /// The overlays by device number; `None` for other file systems without a disk.
+    overlays: FxHashMap<DeviceId, Option<Overlay>>,
+    names: Option<Names>,
 }
 
 /// A file that a process opened.
@@ -87,6 +102,14 @@ pub(crate) struct Opened {
 }
 
 impl Files {
+    /// Also takes the names that the kernel tells, on the mounted file systems that `is_followed` accepts.
+    pub(crate) fn watching(machine: &Machine, is_followed: impl Fn(DeviceId) -> bool) -> Files {
+        let mounts = machine.mounts();
+        let found = mounts.iter().filter(|mount| find::can_find(mount) && is_followed(mount.device));
+        let names = Watch::over(found).map(Names::new);
+        Files { names, ..Files::default() }
+    }
+
     /// Notes the files in the records of this page, and in `threads` the threads that can have caused their I/O.
     pub(crate) fn note(
         &mut self,
@@ -152,6 +175,7 @@ impl Files {
     pub(crate) fn opened(&mut self, opened: &[Opened], machine: &Machine) {
         let mut roots = Roots::new(machine);
         for file in opened {
+            let Some(file) = &self.opened_below(file, machine, &mut roots) else { continue };
             self.see(file.inode);
             let Some(known) = self.known.get_mut(&file.inode) else { continue };
             let freed = known.freed.partition_point(|freed| *freed <= file.at).checked_sub(1);
@@ -173,8 +197,20 @@ impl Files {
         }
     }
 
+    /// An opened file; of an overlay's, the file below. `None` if that is a file of a lower layer.
+    fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
+        let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
+        let of = |number| Inode { fs: overlay.fs, number };
+        let in_upper = |inode| roots.find(inode).is_none_or(|(path, _)| overlay.has(&path));
+        let is_here = [file.inode.number, file.folder].map(of).into_iter().all(in_upper);
+        // The overlay's own file has no path of its own, but the file below it has one.
+        self.see(file.inode);
+        is_here.then(|| Opened { inode: of(file.inode.number), ..file.clone() })
+    }
+
     /// Looks up some of the new files.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
+        self.take_names(machine);
         if self.due.is_empty() {
             return;
         }
@@ -192,6 +228,7 @@ impl Files {
 
     /// Looks up the remaining files, and all others once more.
     pub(crate) fn look_again(&mut self, machine: &Machine) {
+        self.take_names(machine);
         let mut roots = Roots::new(machine);
         let began = Instant::now();
         let mut all: Vec<Inode> = std::mem::take(&mut self.due);
@@ -206,6 +243,7 @@ impl Files {
                 break;
             }
         }
+        self.use_names();
         self.look_beside();
     }
 
@@ -230,9 +268,31 @@ impl Files {
         }
     }
 
+    /// The overlay with this device number. It is remembered, because a container's can be gone at the end.
+    fn overlay(&mut self, fs: DeviceId, machine: &Machine) -> Option<&Overlay> {
+        if fs.major() != 0 || (self.overlays.len() >= OVERLAYS_MAX && !self.overlays.contains_key(&fs)) {
+            return None;
+        }
+        self.overlays.entry(fs).or_insert_with(|| Overlay::of(machine, fs)).as_ref()
+    }
+
+    /// The file below a file of an overlay, if its names show that it is there.
+    pub(crate) fn below_overlay(&self, inode: Inode, at: Timestamp) -> Option<Inode> {
+        let overlay = self.overlays.get(&inode.fs)?.as_ref()?;
+        let below = Inode { fs: overlay.fs, ..inode };
+        let names = self.names(&FileKey { inode: below, after: self.freed_before(below, at) });
+        names.iter().any(|named| overlay.has(Path::new(&named.path))).then_some(below)
+    }
+
     fn look_at(&mut self, inode: Inode, roots: &mut Roots<'_>) {
+        let below = self.overlay(inode.fs, roots.machine()).map(|overlay| Inode { fs: overlay.fs, ..inode });
         let Some(known) = self.known.get_mut(&inode) else { return };
         known.is_due = false;
+        if let Some(below) = below {
+            self.see(below);
+            self.look_at(below, roots);
+            return;
+        }
         let Some((path, file)) = roots.find(inode) else { return };
         let content = content(&path, &file);
         let path = path.to_string_lossy().into_owned();
@@ -273,18 +333,24 @@ fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut R
     let path = Path::new(OsStr::from_bytes(&file.path));
     let name = path.file_name()?;
     let folder = Inode { fs: file.inode.fs, number: file.folder };
-    if let Some(folder) = folders.get(&folder) {
-        return Some(folder.join(name));
-    }
-    if let Some((found, _)) = (file.folder != 0).then(|| roots.find(folder)).flatten() {
+    let folder = (file.folder != 0).then(|| folder_path(folder, folders, roots)).flatten();
+    folder.map(|folder| folder.join(name)).or_else(|| path.is_absolute().then(|| path.to_owned()))
+}
+
+/// The path of a folder in the recorder's mounts.
+fn folder_path<'f>(
+    folder: Inode,
+    folders: &'f mut FxHashMap<Inode, PathBuf>,
+    roots: &mut Roots<'_>,
+) -> Option<&'f Path> {
+    if !folders.contains_key(&folder) {
+        let (found, _) = roots.find(folder)?;
         if folders.len() >= FOLDERS_MAX {
             folders.clear();
         }
-        let path = found.join(name);
         folders.insert(folder, found);
-        return Some(path);
     }
-    path.is_absolute().then(|| path.to_owned())
+    folders.get(&folder).map(PathBuf::as_path)
 }
 
 /// Whether the thread of this event can be the cause of I/O that another thread carries out.
@@ -296,122 +362,4 @@ pub(crate) fn is_cause(event: &FileEvent<'_>) -> bool {
             | FileEvent::SyncBegan { .. }
             | FileEvent::DirectBegan { .. }
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::MetadataExt;
-
-    use fonio_system::device;
-    use fonio_testing::{Need, has, skip};
-
-    use super::content::SQLITE_HEADER;
-    use super::*;
-
-    fn inode_of(path: &Path) -> Inode {
-        let metadata = path.metadata().unwrap();
-        Inode { fs: device::from_dev(metadata.dev()), number: metadata.ino() }
-    }
-
-    #[test]
-    fn a_file_has_its_path_and_its_kind() {
-        if !has(&[Need::Root]) {
-            return;
-        }
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let machine = Machine::here();
-        if Roots::new(&machine).find(inode_of(dir.path())).is_none() {
-            return skip(Need::Root, "the file system of this folder does not find files by their numbers");
-        }
-        let database = dir.path().join("notes.db");
-        for (name, head, expected) in [
-            ("notes.db", SQLITE_HEADER.as_slice(), Content::SqliteDb),
-            ("notes.db-wal", b"\x37\x7f\x06\x82", Content::SqliteWal),
-            ("notes.db-journal", b"\xd9\xd5\x05\xf9", Content::SqliteJournal),
-            ("other-wal", b"text", Content::Data),
-        ] {
-            let path = dir.path().join(name);
-            std::fs::write(&path, head).unwrap();
-            let mut files = Files::default();
-            let inode = inode_of(&path);
-            files.see(inode);
-            files.look_up(&machine);
-            let key = FileKey { inode, after: Timestamp(0) };
-            let [named] = files.names(&key) else { panic!("{name} was not found") };
-            assert_eq!((Path::new(&named.path), named.content), (path.as_path(), expected));
-            // A renamed file gets a second name.
-            let renamed = dir.path().join("renamed");
-            std::fs::rename(&path, &renamed).unwrap();
-            files.look_again(&machine);
-            let names: Vec<&Path> = files.names(&key).iter().map(|named| Path::new(&named.path)).collect();
-            assert_eq!(names, [path.as_path(), renamed.as_path()]);
-            std::fs::rename(&renamed, &path).unwrap();
-            assert!(database.exists());
-        }
-    }
-
-    #[test]
-    fn a_later_file_with_the_same_number_has_its_own_names() {
-        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
-        let named =
-            |at, path: &str| Named { at: Timestamp(at), path: path.to_owned(), content: Content::Data };
-        let mut files = Files::default();
-        files.see(inode);
-        files.known.get_mut(&inode).unwrap().names = vec![named(10, "a"), named(30, "b"), named(50, "c")];
-        files.free(inode, Timestamp(20));
-        files.free(inode, Timestamp(25));
-        files.free(inode, Timestamp(60));
-        let names = |after| {
-            let key = FileKey { inode, after: Timestamp(after) };
-            files.names(&key).iter().map(|named| named.path.as_str()).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(
-            (names(0), names(20), names(25), names(60)),
-            ("a".into(), "".into(), "b c".into(), "".into())
-        );
-    }
-
-    #[test]
-    fn files_that_were_opened_and_deleted_keep_their_names() {
-        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
-        let opened = |at, path: &str, folder| Opened {
-            at: Timestamp(at),
-            inode,
-            folder,
-            path: path.as_bytes().to_vec(),
-        };
-        let machine = Machine::at(Path::new("/nonexistent"));
-        let mut files = Files::default();
-        files.opened(&[opened(10, "/gone/a-journal", 0), opened(12, "/gone/other", 0)], &machine);
-        files.free(inode, Timestamp(20));
-        // The next file with this number; a relative path without a known folder, and the root of a file system, say nothing.
-        files.opened(&[opened(25, "a-journal", 0), opened(27, "/gone", 12)], &machine);
-        files.opened(&[opened(30, "/gone/b-journal", 0)], &machine);
-        let names = |after| {
-            let key = FileKey { inode, after: Timestamp(after) };
-            files.names(&key).iter().map(|named| named.path.clone()).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            (names(0), names(20)),
-            (vec!["/gone/a-journal".to_owned()], vec!["/gone/b-journal".to_owned()])
-        );
-        assert_eq!(files.freed_before(inode, Timestamp(19)), Timestamp(0));
-        assert_eq!(files.freed_before(inode, Timestamp(20)), Timestamp(20));
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let mut files = Files::default();
-        for number in 0..KNOWN_MAX as u64 + 10 {
-            files.see(Inode { fs: fonio_core::DeviceId::new(8, 1), number });
-        }
-        assert_eq!(files.known.len(), KNOWN_MAX);
-        let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 1 };
-        (0..NAMES_MAX as u64 + 10).for_each(|at| files.free(inode, Timestamp(at)));
-        assert_eq!((files.known[&inode].freed.len(), files.count), (NAMES_MAX, NAMES_MAX));
-        files.count = NAMES_IN_ALL;
-        let other = Inode { number: 2, ..inode };
-        files.free(other, Timestamp(5));
-        assert!(files.known[&other].freed.is_empty());
-    }
 }

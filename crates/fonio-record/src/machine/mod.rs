@@ -135,6 +135,22 @@ impl Machine {
         self.closure(ids, |id| self.mapped_to(id))
     }
 
+    /// The devices of device mapper and RAID.
+    pub(crate) fn mapped(&self) -> Vec<DeviceId> {
+        let devices = self.devices().into_iter().map(|device| device.id);
+        devices.filter(|id| !self.mapped_to(*id).is_empty()).collect()
+    }
+
+    /// `disks` and the devices whose requests are made on them: of device mapper or RAID. In order of number.
+    pub(crate) fn with_mapping(&self, disks: &[DeviceId]) -> Vec<DeviceId> {
+        let mut found = disks.to_vec();
+        let is_above = |id: &DeviceId| self.with_mapped(&[*id]).iter().any(|below| disks.contains(below));
+        found.extend(self.devices().into_iter().map(|device| device.id).filter(is_above));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// `ids` and all disks below them, in order of number.
     pub(crate) fn with_all_below(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.below(id))

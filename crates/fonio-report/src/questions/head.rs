@@ -3,10 +3,13 @@
 use fonio_analysis::findings::{Finding, Severity};
 use fonio_analysis::{Group, SpanSource};
 use fonio_core::meta::Device;
+use fonio_core::{DeviceId, Unit};
 
 use super::About;
 use crate::document::{Card, Cell, Fact, Tone, Verdict};
-use fonio_core::Unit;
+
+/// The major number of loop devices (`Documentation/admin-guide/devices.txt`).
+const LOOP_MAJOR: u32 = 7;
 
 pub fn title(about: &About<'_>) -> String {
     let meta = about.meta;
@@ -169,7 +172,7 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
     text("Memory", meta.host.memory_bytes.map(|bytes| Unit::Bytes.format(bytes.0 as f64)));
     for device in &meta.devices {
         let name = device.name.clone().unwrap_or_else(|| device.id.to_string());
-        text(&format!("Device {name}"), Some(describe(device)));
+        text(&format!("Device {name}"), Some(describe(device, &meta.devices)));
     }
     let lost = match meta.lost.total() {
         Some(events) => Cell::count(events, Unit::Count),
@@ -180,9 +183,21 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
     facts
 }
 
-/// A device in one line: name, scheduler and queue, mounts.
-fn describe(device: &Device) -> String {
+/// A device in one line: name, scheduler and queue, mounts. `all` are the devices of the recording.
+fn describe(device: &Device, all: &[Device]) -> String {
     let mut parts: Vec<String> = device.model.iter().cloned().collect();
+    // A mapped device makes no requests of its own; a loop device does.
+    if !device.below.is_empty() && device.id.major() != LOOP_MAJOR {
+        let name = |id: &DeviceId| {
+            let known = all.iter().find(|device| device.id == *id);
+            known.and_then(|device| device.name.clone()).unwrap_or_else(|| id.to_string())
+        };
+        let names: Vec<String> = device.below.iter().map(name).collect();
+        parts.push(format!(
+            "mapped to {}: its requests are made and counted there, once",
+            names.join(" and ")
+        ));
+    }
     parts.extend(device.size_bytes.map(|bytes| Unit::Bytes.format(bytes.0 as f64)));
     parts.extend(device.scheduler.as_ref().map(|scheduler| format!("scheduler {scheduler}")));
     parts.extend(device.depth.map(|depth| format!("depth {depth}")));

@@ -11,7 +11,7 @@ use super::block::Number;
 use super::{Btrfs, ByteOrder, EventFormat, Field};
 
 /// The tracepoints that the decoder supports: the system, and the event.
-pub const FILE_EVENTS: [(&str, &str); 25] = [
+pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("writeback", "writeback_dirty_folio"),
     // The name before Linux 5.18.
     ("writeback", "writeback_dirty_page"),
@@ -35,6 +35,8 @@ pub const FILE_EVENTS: [(&str, &str); 25] = [
     ("xfs", "xfs_map_blocks_alloc"),
     ("xfs", "xfs_file_fsync"),
     ("xfs", "xlog_iclog_write"),
+    // Linux 5.15 and later.
+    ("xfs", "xfs_inode_inactivating"),
     ("btrfs", "extent_writepage"),
     // Its name in older kernels.
     ("btrfs", "__extent_writepage"),
@@ -202,7 +204,8 @@ impl Layout {
             "xfs_map_blocks_found" | "xfs_map_blocks_alloc" => of_inode(OfInode::Writes),
             "ext4_sync_file_enter" | "xfs_file_fsync" => of_inode(OfInode::SyncBegan),
             "ext4_sync_file_exit" => of_inode(OfInode::SyncEnded),
-            "ext4_free_inode" => of_inode(OfInode::Freed),
+            // xfs does it also when it forgets a file with blocks beyond its end. The next look-up finds that file again.
+            "ext4_free_inode" | "xfs_inode_inactivating" => of_inode(OfInode::Freed),
             "ext4_direct_IO_enter" | "iomap_dio_rw_begin" => of_inode(OfInode::DirectBegan),
             "ext4_direct_IO_exit" | "iomap_dio_rw_queued" | "iomap_dio_complete" => {
                 of_inode(OfInode::DirectEnded)

@@ -16,20 +16,27 @@
 //! - A read by a thread that has just added pages of a file to the page cache is data of that file; the cause is the
 //!   thread itself.
 //! - A flush by a thread in fsync belongs to the file that it syncs.
+//! - A bio at a place to which the kernel swaps is swap. The cause is the thread itself: it needs the page, or the memory.
+//! - A bio that moved here from a device above (device mapper, RAID) has what the bio above has, whichever thread passes it
+//!   on: dm-crypt's workers do that after they have encrypted the data.
 //!
 //! What the events do not show stays unknown. Tables have a fixed size and forget the entries that were not used for
 //! longest; [`Attribution::forgotten`] counts these.
 
+mod above;
+mod journal;
 mod recent;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::ops::Range;
 
 use fonio_core::{BlockEvent, Content, DeviceId, EventKind, Flags, LostEvents, Op, Sector, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::ring_buffer::{Btrfs, FileEvent, FileRecord, Inode, WritebackUnit};
+use above::{Above, PassedOn};
+use journal::Journal;
 use recent::Recent;
 
 /// The most files whose dirty pages are remembered, in each of two generations. At 60 bytes each, 4 MB in all.
@@ -46,10 +53,6 @@ const WRITERS_MAX: usize = 8;
 /// The most file systems with a journal, and the most threads of one of them that are in fsync at the same time.
 const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
-/// A file system has one running transaction and one that is being committed.
-const TRANSACTIONS_MAX: usize = 4;
-/// The most commits remembered for the rows of their flushes, which come later than their events.
-const COMMITS_MAX: usize = 4096;
 /// The unit in which the page cache keeps a file system's metadata, in sectors.
 const PAGE_SECTORS: u64 = 8;
 
@@ -142,22 +145,8 @@ struct ThreadState {
     cached: Option<(FileKey, u64)>,
     /// The file system whose journal it writes.
     journal: Option<DeviceId>,
-    /// Where its last remapped bio was before: the device and sector now, and before.
-    remapped: Option<((DeviceId, Sector), (DeviceId, Sector))>,
-}
-
-/// The journal of a file system.
-#[derive(Clone, Debug, Default)]
-struct Journal {
-    /// The threads in fsync, in the order in which they entered it.
-    syncing: Vec<u32>,
-    /// The threads that changed metadata, by transaction; the oldest first.
-    transactions: Vec<(u32, Contributors)>,
-    /// The cause of the present commit, or of the last one.
-    cause: Option<u32>,
-    /// The thread that commits, and when each of its last commits began, with the cause.
-    thread: u32,
-    commits: VecDeque<(Timestamp, Option<u32>)>,
+    /// The bio that it passed on last.
+    passed_on: Option<PassedOn>,
 }
 
 /// The bios under one device and sector that wait for their row: when they were queued.
@@ -170,6 +159,8 @@ pub struct Attribution {
     disks: FxHashMap<DeviceId, DeviceId>,
     /// The unit of write-back of each btrfs, by the number that its events show.
     units: FxHashMap<DeviceId, WritebackUnit>,
+    /// The sectors of each disk on which the kernel swaps, in order.
+    swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
     /// The file system on a device, where its events show another number than that of the device.
     file_systems: FxHashMap<DeviceId, DeviceId>,
     threads: Recent<u32, ThreadState>,
@@ -179,6 +170,7 @@ pub struct Attribution {
     journals: FxHashMap<DeviceId, Journal>,
     /// When a file with this inode was deleted last.
     freed: Recent<Inode, Timestamp>,
+    above: Above,
     bios: FxHashMap<(DeviceId, u64), WaitingBios>,
     bios_count: usize,
     bios_forgotten: u64,
@@ -190,12 +182,14 @@ impl Attribution {
         Attribution {
             disks: disks.into_iter().collect(),
             units: FxHashMap::default(),
+            swap: FxHashMap::default(),
             file_systems: FxHashMap::default(),
             threads: Recent::new(THREADS_MAX),
             writers: Recent::new(FILES_MAX),
             places: Recent::new(PLACES_MAX),
             journals: FxHashMap::default(),
             freed: Recent::new(FILES_MAX),
+            above: Above::default(),
             bios: FxHashMap::default(),
             bios_count: 0,
             bios_forgotten: 0,
@@ -208,6 +202,26 @@ impl Attribution {
         for btrfs in file_systems {
             self.units.insert(btrfs.fs, WritebackUnit::Btrfs(btrfs.unit));
             self.file_systems.extend(btrfs.devices.iter().map(|device| (*device, btrfs.fs)));
+        }
+        self
+    }
+
+    /// Follows bios from these mapped devices (device mapper, RAID) to the devices below.
+    #[must_use]
+    pub fn with_mapped(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Attribution {
+        self.above.mapped.extend(devices);
+        self
+    }
+
+    /// Tells bios in these sectors of disks as swap; the trace does not mark them.
+    #[must_use]
+    pub fn with_swap(mut self, areas: impl IntoIterator<Item = (DeviceId, Range<u64>)>) -> Attribution {
+        for (disk, sectors) in areas {
+            self.swap.entry(disk).or_default().push(sectors);
+        }
+        for areas in self.swap.values_mut() {
+            areas.sort_unstable_by_key(|sectors| (sectors.start, sectors.end));
+            areas.dedup();
         }
         self
     }
@@ -304,12 +318,13 @@ impl Attribution {
         match event.kind {
             EventKind::Remap { from_device, from_sector } => {
                 if let Some(tid) = event.tid {
-                    let remapped = ((event.device, event.sector), (from_device, from_sector));
-                    self.threads.entry(tid).remapped = Some(remapped);
+                    let passed_on = self.pass_on(tid, event, (from_device, from_sector));
+                    self.threads.entry(tid).passed_on = Some(passed_on);
                 }
             }
             EventKind::BioQueue => {
                 let whose = self.whose(event);
+                self.above.queued(event, whose);
                 self.wait(event.device, place(event), event.time, whose);
             }
             EventKind::Split { new_sector } => {
@@ -325,6 +340,7 @@ impl Attribution {
     /// Takes a gap: what threads did in it is unknown, and what they had begun before it may have ended.
     pub fn lost(&mut self, _gap: &LostEvents) {
         self.threads.clear();
+        self.above.clear();
         self.journals.values_mut().for_each(|journal| journal.syncing.clear());
     }
 
@@ -423,9 +439,14 @@ impl Attribution {
     fn whose(&mut self, event: &BlockEvent) -> Whose {
         let Some(tid) = event.tid else { return Whose::default() };
         let state = self.threads.get_mut(tid).copied().unwrap_or_default();
+        let here = (event.device, event.sector);
+        if let Some(whose) = state.passed_on.filter(|passed_on| passed_on.now == here).and_then(|it| it.whose)
+        {
+            return whose;
+        }
         let is_read = event.op == Op::Read;
-        if event.flags.contains(Flags::SWAP) {
-            return Whose { cause: is_read.then_some(tid), content: Content::Swap, file: None };
+        if event.flags.contains(Flags::SWAP) || self.is_swap(event) {
+            return Whose { cause: Some(tid), content: Content::Swap, file: None };
         }
         let is_meta = event.flags.contains(Flags::META);
         if place(event) == FLUSH {
@@ -466,6 +487,14 @@ impl Attribution {
         Whose { cause, content, file: None }
     }
 
+    fn is_swap(&self, event: &BlockEvent) -> bool {
+        let Some(areas) = self.swap.get(&event.device).filter(|_| place(event) != FLUSH) else {
+            return false;
+        };
+        let last = areas.partition_point(|area| area.start <= event.sector.0).checked_sub(1);
+        last.is_some_and(|last| areas[last].contains(&event.sector.0))
+    }
+
     fn whose_flush(&mut self, tid: u32, state: &ThreadState) -> Whose {
         match state.journal {
             Some(_) => Whose { cause: self.behind(tid), content: Content::FsJournal, file: None },
@@ -488,10 +517,8 @@ impl Attribution {
     /// The page of a device's page cache in which the bio's data began: that of a partition if the bio came from one.
     fn origin(&self, event: &BlockEvent, state: &ThreadState) -> (DeviceId, u64) {
         let here = (event.device, event.sector);
-        let (device, sector) = match state.remapped {
-            Some((now, before)) if now == here => before,
-            _ => here,
-        };
+        let passed_on = state.passed_on.filter(|passed_on| passed_on.now == here);
+        let (device, sector) = passed_on.map_or(here, |passed_on| passed_on.first);
         (device, sector.0 / PAGE_SECTORS)
     }
 
@@ -510,29 +537,4 @@ impl Attribution {
 fn place(event: &BlockEvent) -> u64 {
     let flush = event.op == Op::Flush || event.flags.contains(Flags::PREFLUSH);
     if event.bytes.0 == 0 && flush { FLUSH } else { event.sector.0 }
-}
-
-impl Journal {
-    fn changed(&mut self, transaction: u32, tid: u32, blocks: u64) {
-        let known = self.transactions.iter().position(|(known, _)| *known == transaction);
-        let at = known.unwrap_or_else(|| {
-            if self.transactions.len() == TRANSACTIONS_MAX {
-                self.transactions.remove(0);
-            }
-            self.transactions.push((transaction, Contributors::default()));
-            self.transactions.len() - 1
-        });
-        self.transactions[at].1.add(tid, blocks);
-    }
-
-    fn commit(&mut self, time: Timestamp, tid: u32, transaction: u32) {
-        let known = self.transactions.iter().position(|(known, _)| *known == transaction);
-        let changed = known.map(|at| self.transactions.remove(at).1);
-        self.cause = self.syncing.first().copied().or_else(|| changed?.first());
-        self.thread = tid;
-        if self.commits.len() == COMMITS_MAX {
-            self.commits.pop_front();
-        }
-        self.commits.push_back((time, self.cause));
-    }
 }

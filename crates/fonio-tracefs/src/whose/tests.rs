@@ -242,6 +242,66 @@ fn the_rest_of_a_split_bio_is_the_same_file_s() {
 }
 
 #[test]
+fn a_bio_below_a_mapped_device_is_that_above() {
+    const MAPPED: DeviceId = DeviceId(254 << 20);
+    const PARTITION: DeviceId = DeviceId(8 << 20 | 2);
+    let mut trace = Trace::new();
+    trace.attribution = Attribution::new([(FS, DISK)]).with_mapped([MAPPED]);
+    let queue = |trace: &mut Trace, device, tid, rwbs: &str, (kind, sector): (EventKind, u64)| {
+        let time = trace.tick();
+        let (op, flags) = parse_rwbs(rwbs.as_bytes());
+        trace.attribution.block(&BlockEvent {
+            time,
+            kind,
+            device,
+            sector: Sector(sector),
+            bytes: ByteCount(if rwbs == "F" { 0 } else { 4096 }),
+            op,
+            flags,
+            flags_known: Flags::KNOWN_FROM_RWBS,
+            cpu: None,
+            tid: Some(tid),
+            ioprio: None,
+            error: None,
+        });
+        time
+    };
+    let from = |from_device, sector| EventKind::Remap { from_device, from_sector: Sector(sector) };
+    // Two files, whose data workers pass on in another order; the disk below is reached through a partition.
+    for (tid, file, sector) in [(1, 12, 8), (2, 13, 16)] {
+        trace.at(tid, FileEvent::DirectBegan { inode: Inode { fs: MAPPED, number: file } });
+        queue(&mut trace, MAPPED, tid, "WS", (EventKind::BioQueue, sector));
+    }
+    for (sector, file, cause) in [(16, 13, 2), (8, 12, 1)] {
+        queue(&mut trace, PARTITION, WORKER, "WS", (from(MAPPED, sector), 4096 + sector));
+        queue(&mut trace, DISK, WORKER, "WS", (from(PARTITION, 4096 + sector), 8192 + sector));
+        let expected = (Some(file), Some(cause), Content::Data);
+        assert_eq!(trace.bio(WORKER, "WS", 8192 + sector), expected);
+    }
+    // A flush of journal's thread, which a worker passes on.
+    trace.at(JOURNAL, FileEvent::CommitBegan { fs: MAPPED, transaction: 1 });
+    queue(&mut trace, MAPPED, JOURNAL, "F", (EventKind::BioQueue, 0));
+    queue(&mut trace, DISK, WORKER, "F", (from(MAPPED, 0), 0));
+    assert_eq!(trace.bio(WORKER, "F", 0), (None, None, Content::FsJournal));
+    // The worker's own bio.
+    assert_eq!(trace.bio(WORKER, "WS", 80), (None, None, Content::Unknown));
+}
+
+#[test]
+fn swap_is_known_by_its_place() {
+    let mut trace = Trace::new();
+    trace.attribution = Attribution::new([(FS, DISK)]).with_swap([(DISK, 800..808), (DISK, 80..96)]);
+    trace.at(1, FileEvent::DirectBegan { inode: inode(12) });
+    for (sector, expected) in
+        [(72, Content::Data), (80, Content::Swap), (88, Content::Swap), (96, Content::Data)]
+    {
+        let (file, cause, content) = trace.bio(1, "W", sector);
+        assert_eq!((file.is_none(), cause, content), (expected == Content::Swap, Some(1), expected));
+    }
+    assert_eq!(trace.bio(WORKER, "R", 800), (None, Some(WORKER), Content::Swap));
+}
+
+#[test]
 fn a_new_file_with_the_number_of_a_deleted_one_is_another_file() {
     let mut trace = Trace::new();
     trace.dirty(1, 12, 5);

@@ -1,0 +1,143 @@
+//! Whose the bios above mapped devices are: of device mapper (LVM, LUKS) and of RAID.
+//!
+//! A mapped device passes a bio on in one piece or in parts, at once or much later, and from any thread: dm-crypt's workers
+//! encrypt parts of 128 KiB on several processors. The event says from which sector of the device above each part came. So
+//! for each sector of a mapped device, the last bio that was queued there is remembered.
+
+use std::collections::BTreeMap;
+
+use fonio_core::{BlockEvent, DeviceId, SECTOR_BYTES, Sector};
+use rustc_hash::FxHashSet;
+
+use super::{Attribution, FLUSH, Whose, place};
+
+/// The most pieces remembered, in each of two generations. At 60 bytes each, 4 MB in all.
+const PIECES_MAX: usize = 32 * 1024;
+
+/// A bio that moved to the device below: from a partition to its disk, or from a mapped device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PassedOn {
+    pub(super) now: (DeviceId, Sector),
+    /// Where it was first.
+    pub(super) first: (DeviceId, Sector),
+    /// Whose it is, if it was queued on a device above.
+    pub(super) whose: Option<Whose>,
+}
+
+/// The bios on mapped devices, by device and first sector, with the sector after the last one. They do not overlap.
+type Pieces = BTreeMap<(DeviceId, u64), (u64, Whose)>;
+
+/// The bios queued last on the sectors of mapped devices.
+#[derive(Debug, Default)]
+pub(super) struct Above {
+    pub(super) mapped: FxHashSet<DeviceId>,
+    young: Pieces,
+    /// The generation before; it is forgotten when the young one is full.
+    old: Pieces,
+}
+
+impl Above {
+    pub(super) fn queued(&mut self, event: &BlockEvent, whose: Whose) {
+        if !self.mapped.contains(&event.device) || event.bytes.0 == 0 {
+            return;
+        }
+        if self.young.len() >= PIECES_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let (device, first) = (event.device, event.sector.0);
+        let end = first.saturating_add(event.bytes.0.div_ceil(SECTOR_BYTES));
+        // What lies under the new bio is gone. Of an older one, the front or the end can remain.
+        while let Some((&(of, begin), &(until, older))) = self.young.range(..(device, end)).next_back()
+            && of == device
+            && until > first
+        {
+            self.young.remove(&(device, begin));
+            if until > end {
+                self.young.insert((device, end), (until, older));
+            }
+            if begin < first {
+                self.young.insert((device, begin), (first, older));
+                break;
+            }
+        }
+        self.young.insert((device, first), (end, whose));
+    }
+
+    /// Forgets the bios: those that were lost may lie on them.
+    pub(super) fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
+    fn at(&self, device: DeviceId, sector: u64) -> Option<Whose> {
+        [&self.young, &self.old].into_iter().find_map(|pieces| {
+            let (&(of, _), &(end, whose)) = pieces.range(..=(device, sector)).next_back()?;
+            (of == device && sector < end).then_some(whose)
+        })
+    }
+}
+
+impl Attribution {
+    /// The bio that a thread passes on. It can come through several devices, such as a volume of LVM on a partition.
+    pub(super) fn pass_on(&mut self, tid: u32, event: &BlockEvent, from: (DeviceId, Sector)) -> PassedOn {
+        let before = self.threads.get_mut(tid).and_then(|state| state.passed_on);
+        let before = before.filter(|before| before.now == from);
+        let above = if place(event) == FLUSH {
+            // The newest: of older ones, only the row is not written yet.
+            self.bios.get(&(from.0, FLUSH)).and_then(|waiting| Some(waiting.last()?.1))
+        } else {
+            self.above.at(from.0, from.1.0)
+        };
+        PassedOn {
+            now: (event.device, event.sector),
+            first: before.map_or(from, |before| before.first),
+            whose: above.or_else(|| before?.whose),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{ByteCount, EventKind, Flags, Op, Timestamp};
+
+    use super::*;
+
+    /// Compares with an array that has an entry for each sector.
+    #[test]
+    fn each_sector_has_the_last_bio() {
+        let devices = [DeviceId::new(254, 0), DeviceId::new(254, 1)];
+        let mut above = Above { mapped: devices.into_iter().collect(), ..Above::default() };
+        let mut plain = vec![[None; 64]; devices.len()];
+        let mut state = 1_u32;
+        let mut random = |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % below
+        };
+        for cause in 0..2000 {
+            let (of, first) = (random(2) as usize, random(56));
+            let sectors = 1 + random(8);
+            let whose = Whose { cause: Some(cause), ..Whose::default() };
+            let event = BlockEvent {
+                time: Timestamp(0),
+                kind: EventKind::BioQueue,
+                device: devices[of],
+                sector: Sector(u64::from(first)),
+                bytes: ByteCount(u64::from(sectors) * SECTOR_BYTES),
+                op: Op::Write,
+                flags: Flags::default(),
+                flags_known: Flags::default(),
+                cpu: None,
+                tid: None,
+                ioprio: None,
+                error: None,
+            };
+            above.queued(&event, whose);
+            plain[of][first as usize..(first + sectors) as usize].fill(Some(whose));
+            for (device, plain) in devices.into_iter().zip(&plain) {
+                for (sector, expected) in (0..).zip(plain) {
+                    assert_eq!(above.at(device, sector), *expected, "{device} {sector}");
+                }
+            }
+        }
+    }
+}

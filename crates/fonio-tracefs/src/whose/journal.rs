@@ -1,0 +1,51 @@
+//! The journal of a file system: who syncs, who changed metadata, and for whom it is written.
+
+use std::collections::VecDeque;
+
+use fonio_core::Timestamp;
+
+use super::Contributors;
+
+/// A file system has one running transaction and one that is being committed.
+const TRANSACTIONS_MAX: usize = 4;
+/// The most commits remembered for the rows of their flushes, which come later than their events.
+const COMMITS_MAX: usize = 4096;
+
+/// The journal of a file system.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Journal {
+    /// The threads in fsync, in the order in which they entered it.
+    pub(super) syncing: Vec<u32>,
+    /// The threads that changed metadata, by transaction; the oldest first.
+    pub(super) transactions: Vec<(u32, Contributors)>,
+    /// The cause of the present commit, or of the last one.
+    pub(super) cause: Option<u32>,
+    /// The thread that commits, and when each of its last commits began, with the cause.
+    pub(super) thread: u32,
+    pub(super) commits: VecDeque<(Timestamp, Option<u32>)>,
+}
+
+impl Journal {
+    pub(super) fn changed(&mut self, transaction: u32, tid: u32, blocks: u64) {
+        let known = self.transactions.iter().position(|(known, _)| *known == transaction);
+        let at = known.unwrap_or_else(|| {
+            if self.transactions.len() == TRANSACTIONS_MAX {
+                self.transactions.remove(0);
+            }
+            self.transactions.push((transaction, Contributors::default()));
+            self.transactions.len() - 1
+        });
+        self.transactions[at].1.add(tid, blocks);
+    }
+
+    pub(super) fn commit(&mut self, time: Timestamp, tid: u32, transaction: u32) {
+        let known = self.transactions.iter().position(|(known, _)| *known == transaction);
+        let changed = known.map(|at| self.transactions.remove(at).1);
+        self.cause = self.syncing.first().copied().or_else(|| changed?.first());
+        self.thread = tid;
+        if self.commits.len() == COMMITS_MAX {
+            self.commits.pop_front();
+        }
+        self.commits.push_back((time, self.cause));
+    }
+}

@@ -97,6 +97,7 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "serde_json",
     "thiserror",
     "toml",
+    "wildmatch",
 ];
 
 /// Text that must not occur in pure crates, and the reason.

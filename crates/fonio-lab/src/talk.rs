@@ -11,6 +11,9 @@ use crate::{LabError, machine::POLL};
 /// The agent begins its answer to `guest-sync-delimited` with this byte, which occurs in no JSON.
 const DELIMITER: u8 = 0xff;
 
+/// How often to look whether QEMU has ended after its side of a conversation was closed.
+const GONE_POLLS: u32 = 100;
+
 /// One side of a conversation.
 #[derive(Debug)]
 pub(crate) struct Talk {
@@ -39,7 +42,7 @@ impl Talk {
         arguments: &Value,
         check: Check<'_>,
     ) -> Result<Value, LabError> {
-        self.send(&json!({ "execute": request, "arguments": arguments }).to_string().into_bytes())?;
+        self.send(&json!({ "execute": request, "arguments": arguments }).to_string().into_bytes(), check)?;
         loop {
             let answer = self.receive(check)?;
             if let Some(answer) = answer.get("return") {
@@ -55,14 +58,17 @@ impl Talk {
 
     /// Sends a request that has no answer if it succeeds.
     pub(crate) fn tell(&mut self, request: &str, arguments: &Value) -> Result<(), LabError> {
-        self.send(&json!({ "execute": request, "arguments": arguments }).to_string().into_bytes())
+        self.send(
+            &json!({ "execute": request, "arguments": arguments }).to_string().into_bytes(),
+            &mut || Ok(()),
+        )
     }
 
     /// Asks the agent for a sign of life, and drops everything that it said before.
     pub(crate) fn synchronise(&mut self, number: u32, check: Check<'_>) -> Result<(), LabError> {
         let ask = json!({ "execute": "guest-sync-delimited", "arguments": { "id": number } }).to_string();
         // The delimiter also ends a message that the agent has received only in part.
-        self.send(&[&[DELIMITER], ask.as_bytes()].concat())?;
+        self.send(&[&[DELIMITER], ask.as_bytes()].concat(), check)?;
         loop {
             let line = self.line(check)?;
             let from = line.iter().rposition(|byte| *byte == DELIMITER).map_or(0, |at| at + 1);
@@ -73,8 +79,15 @@ impl Talk {
         }
     }
 
-    fn send(&mut self, message: &[u8]) -> Result<(), LabError> {
+    fn send(&mut self, message: &[u8], check: Check<'_>) -> Result<(), LabError> {
         let sent = self.stream.write_all(message).and_then(|()| self.stream.write_all(b"\n"));
+        if sent.as_ref().is_err_and(|error| is_gone(error.kind())) {
+            // The check notices soon that QEMU has ended, and says why.
+            for _ in 0..GONE_POLLS {
+                check()?;
+                std::thread::sleep(POLL);
+            }
+        }
         sent.map_err(LabError::system("write to", self.with))
     }
 
@@ -110,8 +123,7 @@ impl Talk {
                 Ok(count) => self.rest.extend_from_slice(&bytes[..count]),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => check()?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // QEMU was killed.
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                Err(error) if is_gone(error.kind()) => {
                     check()?;
                     std::thread::sleep(POLL);
                 }
@@ -119,6 +131,11 @@ impl Talk {
             }
         }
     }
+}
+
+/// Whether QEMU has ended: it closed its side, or was killed.
+fn is_gone(error: ErrorKind) -> bool {
+    matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]
@@ -156,5 +173,19 @@ mod tests {
         let (own, _other) = UnixStream::pair().expect("sockets");
         let mut talk = Talk::new("the other side", own).expect("a conversation");
         assert!(matches!(talk.ask("x", &json!({}), &mut closed), Err(LabError::GuestOff)));
+    }
+
+    /// A guest that panics closes its side before its end is noticed.
+    #[test]
+    fn a_request_to_a_side_that_is_gone_ends_with_the_check() {
+        let (mut talk, other) = with(b"");
+        drop(other);
+        let mut looked = 0;
+        let mut check = || {
+            looked += 1;
+            if looked < 3 { Ok(()) } else { Err(LabError::GuestOff) }
+        };
+        assert!(matches!(talk.ask("x", &json!({}), &mut check), Err(LabError::GuestOff)));
+        assert!(matches!(talk.tell("x", &json!({})), Err(LabError::System { .. })));
     }
 }

@@ -11,7 +11,7 @@ use fonio_core::{ByteCount, Mark, Timestamp};
 use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder, SchedEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 
 use crate::blocked::{BlockedCapture, CapturedWaits, NotRecorded, Probe};
 use crate::bpf::Unavailable;
@@ -21,6 +21,7 @@ use crate::files::Files;
 use crate::idle::{IdleWatch, SAMPLE_EVERY};
 use crate::machine::Machine;
 use crate::monitor::Monitor;
+use crate::pace::{Pace, after, clock, cpu_time, now, until};
 use crate::pages::{Drained, LeftOut, PageStore, Pages};
 use crate::scope::FileScope;
 use crate::stop::{Decision, Seen, StopPolicy};
@@ -28,10 +29,6 @@ use crate::threads::Threads;
 use crate::tracefs::{CpuStats, Instance};
 use crate::{Progress, RecordError, RecordOptions, StopReason};
 
-/// Longest sleep between two wake-ups, for buffers that fill slowly.
-const WAKE_MAX: Duration = Duration::from_millis(200);
-/// Shortest sleep between two wake-ups, for buffers that fill fast.
-const WAKE_MIN: Duration = Duration::from_millis(5);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// A finished capture.
@@ -126,54 +123,6 @@ impl Feed<'_> {
 /// The id of the thread that records.
 fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
-}
-
-/// The time on the trace clock `mono`.
-pub(crate) fn now() -> Timestamp {
-    Timestamp(clock(ClockId::Monotonic))
-}
-
-/// The processor time that this process has used.
-pub(crate) fn cpu_time() -> Duration {
-    Duration::from_nanos(clock(ClockId::ProcessCPUTime))
-}
-
-fn clock(id: ClockId) -> u64 {
-    let time = clock_gettime(id);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
-pub(crate) fn after(time: Timestamp, span: Duration) -> Timestamp {
-    Timestamp(time.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
-}
-
-fn until(now: Timestamp, then: Timestamp) -> Duration {
-    Duration::from_nanos(then.0.saturating_sub(now.0))
-}
-
-/// Decides how long to sleep between two wake-ups, by how fast the kernel's buffers fill.
-#[derive(Debug)]
-struct Pace {
-    /// The size of one processor's buffer.
-    ring_bytes: u64,
-    sleep: Duration,
-}
-
-impl Pace {
-    fn new(ring_bytes: u64) -> Pace {
-        // A command may start with a burst of I/O.
-        Pace { ring_bytes, sleep: WAKE_MAX / 4 }
-    }
-
-    /// Takes the largest amount of data that a processor's buffer held at a wake-up.
-    fn note(&mut self, bytes_max: u64) {
-        // Leave room for a late wake-up on a busy machine.
-        if bytes_max > self.ring_bytes / 4 {
-            self.sleep = (self.sleep / 2).max(WAKE_MIN);
-        } else if bytes_max < self.ring_bytes / 16 {
-            self.sleep = (self.sleep * 2).min(WAKE_MAX);
-        }
-    }
 }
 
 /// A capture whose events are switched on.
@@ -392,6 +341,7 @@ impl Running<'_> {
 
     /// Reads the kernel's pages, and looks up some of the new threads in them.
     fn drain(&mut self) -> Result<Drained, RecordError> {
+        let from = now();
         let seen = (&mut self.threads, &mut self.files);
         let mut drained = self.capture.drain(&mut self.block.store, self.waits.as_mut(), seen)?;
         if let Some(Ok(blocked)) = &mut self.blocked {
@@ -402,7 +352,8 @@ impl Running<'_> {
         }
         if let Some(Ok(calls)) = &mut self.calls {
             let machine = self.capture.machine;
-            let (used, size) = calls.drain(now(), machine, &mut self.threads, &mut self.files);
+            let (used, size) = calls.drain(now(), &mut self.threads, &mut self.files);
+            self.files.name_opened(from, machine);
             drained.bytes_max = drained.bytes_max.max(self.scaled((used, size)));
         }
         // Files first: many exist only for a moment.
@@ -458,7 +409,7 @@ impl Running<'_> {
         let blocked =
             blocked.map(|blocked| blocked.map(|blocked| blocked.finish(ended, machine, threads, files)));
         let (span, calls) = ((self.began, ended), self.calls.take());
-        let calls = calls.map(|calls| calls.map(|calls| calls.finish(span, machine, threads, files)));
+        let calls = calls.map(|calls| calls.map(|calls| calls.finish(span, threads, files)));
         self.drain()?;
         self.files.look_again(self.capture.machine);
         if let Some(monitor) = &mut self.monitor {
@@ -527,37 +478,5 @@ impl Capture<'_> {
             Some(dir) => RecordError::Spill { dir: dir.clone(), source },
             None => RecordError::File { path: "trace_pipe_raw".into(), doing: "reading", source },
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clock_is_the_kernels() {
-        let before = clock_gettime(ClockId::Monotonic);
-        let between = now().0;
-        let after = clock_gettime(ClockId::Monotonic);
-        let nanos = |time: rustix::time::Timespec| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
-        assert!((nanos(before)..=nanos(after)).contains(&between), "{between}");
-    }
-    #[test]
-    fn the_pace_follows_how_fast_the_buffers_fill() {
-        let mut pace = Pace::new(1600);
-        let mut sleeps = |bytes_max| {
-            pace.note(bytes_max);
-            pace.sleep.as_micros()
-        };
-        assert_eq!(sleeps(100), 50_000, "a sixteenth changes nothing");
-        assert_eq!(sleeps(99), 100_000);
-        assert_eq!((sleeps(0), sleeps(0)), (200_000, 200_000), "the longest");
-        assert_eq!(sleeps(400), 200_000, "a quarter changes nothing");
-        assert_eq!((sleeps(401), sleeps(1600)), (100_000, 50_000));
-        assert_eq!(
-            [0; 6].map(|_| sleeps(1600)),
-            [25_000, 12_500, 6_250, 5_000, 5_000, 5_000],
-            "the shortest"
-        );
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fonio_core::Timestamp;
 
 use crate::StopReason;
-use crate::capture::after;
+use crate::pace::after;
 
 /// The time that a command gets to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);

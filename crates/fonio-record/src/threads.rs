@@ -271,7 +271,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::capture::now;
+    use crate::pace::now;
 
     fn own_tid() -> u32 {
         rustix::thread::gettid().as_raw_nonzero().get() as u32

@@ -14,7 +14,7 @@ use fonio_system::device;
 use fonio_testing::{Need, has, skip};
 
 use super::*;
-use crate::capture::now;
+use crate::pace::now;
 
 /// Names the role, and its argument, to the other process.
 const ROLE: &str = "FONIO_BLOCKED_ROLE";

@@ -11,7 +11,6 @@ use super::layout::{PATH_MAX, RawPath};
 use super::{CallsProbe, Given, Lost, RecordedCall, table};
 use crate::bpf::Unavailable;
 use crate::files::{Files, Opened};
-use crate::machine::Machine;
 use crate::names::ThreadNames;
 use crate::threads::Threads;
 
@@ -57,16 +56,10 @@ impl CallsCapture {
 
     /// Takes the calls that ended since the last time. Notes the new threads and files, so that they are looked up. Returns
     /// the used part of the ring buffer: bytes taken, and bytes in all.
-    pub(crate) fn drain(
-        &mut self,
-        now: Timestamp,
-        machine: &Machine,
-        threads: &mut Threads,
-        files: &mut Files,
-    ) -> (u64, u64) {
+    pub(crate) fn drain(&mut self, now: Timestamp, threads: &mut Threads, files: &mut Files) -> (u64, u64) {
         let Self { probe, kept } = self;
         let used = probe.drain(&mut |given| kept.add(given));
-        kept.look_up(now, machine, threads, files);
+        kept.hand_over(now, threads, files);
         used
     }
 
@@ -74,13 +67,12 @@ impl CallsCapture {
     pub(crate) fn finish(
         mut self,
         (began, ended): (Timestamp, Timestamp),
-        machine: &Machine,
         threads: &mut Threads,
         files: &mut Files,
     ) -> CapturedCalls {
         let kept = &mut self.kept;
         let lost = self.probe.finish(ended, &mut |given| kept.add(given));
-        kept.look_up(ended, machine, threads, files);
+        kept.hand_over(ended, threads, files);
         let Kept { mut calls, names, beyond, .. } = self.kept;
         for call in &mut calls {
             call.ended = call.ended.filter(|(at, _)| *at <= ended);
@@ -131,12 +123,10 @@ impl Kept {
         }
     }
 
-    fn look_up(&mut self, now: Timestamp, machine: &Machine, threads: &mut Threads, files: &mut Files) {
+    /// Notes the new threads and files, so that they are looked up.
+    fn hand_over(&mut self, now: Timestamp, threads: &mut Threads, files: &mut Files) {
         self.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
-        if !self.opened.is_empty() {
-            files.opened(&self.opened, machine);
-            self.opened.clear();
-        }
+        files.opened(self.opened.drain(..));
         let mut used: Vec<Inode> = self.used.drain().collect();
         used.sort_unstable();
         used.into_iter().for_each(|inode| files.see(inode));

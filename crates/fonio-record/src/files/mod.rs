@@ -25,8 +25,8 @@ use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
 use fonio_tracefs::whose::FileKey;
 use rustc_hash::FxHashMap;
 
-use crate::capture::now;
 use crate::machine::Machine;
+use crate::pace::now;
 use crate::threads::Threads;
 use content::{begins_as_sqlite, beside, content};
 use fanotify::Watch;
@@ -87,6 +87,8 @@ pub(crate) struct Files {
     /// The overlays by device number; `None` for other file systems without a disk.
     overlays: FxHashMap<DeviceId, Option<Overlay>>,
     names: Option<Names>,
+    /// Files that were opened and are not named yet.
+    opened: Vec<Opened>,
 }
 
 /// A file that a process opened.
@@ -171,10 +173,19 @@ impl Files {
         known.freed.insert(place, at);
     }
 
-    /// Notes the names of files that followed processes opened. They may be deleted by now.
-    pub(crate) fn opened(&mut self, opened: &[Opened], machine: &Machine) {
+    /// Notes that followed processes opened files.
+    pub(crate) fn opened(&mut self, opened: impl IntoIterator<Item = Opened>) {
+        self.opened.extend(opened);
+    }
+
+    /// Names the files that were opened until a time, up to which all deletions have been noted. Otherwise the name of a
+    /// deleted file could be taken for that of the next one with its number. The files may be deleted by now.
+    pub(crate) fn name_opened(&mut self, until: Timestamp, machine: &Machine) {
         let mut roots = Roots::new(machine);
-        for file in opened {
+        let (opened, later) = std::mem::take(&mut self.opened).into_iter().partition(|file| file.at <= until);
+        self.opened = later;
+        let opened: Vec<Opened> = opened;
+        for file in &opened {
             let Some(file) = &self.opened_below(file, machine, &mut roots) else { continue };
             self.see(file.inode);
             let Some(known) = self.known.get_mut(&file.inode) else { continue };
@@ -228,6 +239,7 @@ impl Files {
 
     /// Looks up the remaining files, and all others once more.
     pub(crate) fn look_again(&mut self, machine: &Machine) {
+        self.name_opened(Timestamp(u64::MAX), machine);
         self.take_names(machine);
         let mut roots = Roots::new(machine);
         let began = Instant::now();

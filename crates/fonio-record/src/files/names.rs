@@ -12,8 +12,8 @@ use super::fanotify::{Change, NameEvent, Watch};
 use super::find::Roots;
 use super::lives::{self, Between, Life};
 use super::{Files, Known, NAMES_IN_ALL, NAMES_MAX, Named, folder_path};
-use crate::capture::now;
 use crate::machine::Machine;
+use crate::pace::now;
 
 /// The most files that are remembered by the kernel's events of their names: 32 MB at 250 bytes each.
 const LIVES_MAX: usize = 1 << 17;

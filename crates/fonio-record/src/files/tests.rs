@@ -72,11 +72,14 @@ fn files_that_were_opened_and_deleted_keep_their_names() {
         |at, path: &str, folder| Opened { at: Timestamp(at), inode, folder, path: path.as_bytes().to_vec() };
     let machine = Machine::at(Path::new("/nonexistent"));
     let mut files = Files::default();
-    files.opened(&[opened(10, "/gone/a-journal", 0), opened(12, "/gone/other", 0)], &machine);
+    files.opened([opened(10, "/gone/a-journal", 0), opened(12, "/gone/other", 0)]);
+    files.name_opened(Timestamp(12), &machine);
     files.free(inode, Timestamp(20));
     // The next file with this number; a relative path without a known folder, and the root of a file system, say nothing.
-    files.opened(&[opened(25, "a-journal", 0), opened(27, "/gone", 12)], &machine);
-    files.opened(&[opened(30, "/gone/b-journal", 0)], &machine);
+    files.opened([opened(25, "a-journal", 0), opened(27, "/gone", 12), opened(30, "/gone/b-journal", 0)]);
+    // The deletions after this time are not noted yet.
+    files.name_opened(Timestamp(9), &machine);
+    files.name_opened(Timestamp(30), &machine);
     let names = |after| {
         let key = FileKey { inode, after: Timestamp(after) };
         files.names(&key).iter().map(|named| named.path.clone()).collect::<Vec<_>>()

@@ -3,7 +3,7 @@
 //! *Repeatable*: the same jobs on an idle machine and beside two busy loops. *Mixed load*: a reader beside two writers,
 //! started at sixteen different times. *Model*: fio's figures of emulated cards in a guest beside the model's. *Equal*:
 //! comparisons of equal devices, which should find no difference. *Waits*: who was blocked, on several kernels
-//! (`lab_waits.rs`). *System*: a whole Debian with systemd (`lab_system.rs`).
+//! (`lab_waits.rs`). *Keep*: settings that are kept across reboots (`lab_keep.rs`). *System*: a whole Debian with systemd (`lab_system.rs`).
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use fonio_sim::measure::Gives;
 use serde_json::Value;
 
 use crate::emulator_bench::{self, Measured};
-use crate::{lab_system, lab_waits, process, tools};
+use crate::{lab_keep, lab_system, lab_waits, process, tools};
 
 /// Runs of each job, with and without busy loops.
 const RUNS: usize = 5;
@@ -39,9 +39,9 @@ const EQUAL_CLAIMS: u32 = 3;
 /// Equal devices in each plan.
 const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// `cargo xtask lab test [repeatable] [mixed] [model] [equal] [waits] [system]`.
+/// `cargo xtask lab test [repeatable] [mixed] [model] [equal] [waits] [keep] [system]`.
 pub fn run(arguments: &[String]) -> Result<()> {
-    const PARTS: [&str; 6] = ["repeatable", "mixed", "model", "equal", "waits", "system"];
+    const PARTS: [&str; 7] = ["repeatable", "mixed", "model", "equal", "waits", "keep", "system"];
     let [what, parts @ ..] = arguments else { bail!("write `cargo xtask lab test`") };
     ensure!(what == "test", "there is only `cargo xtask lab test`");
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
@@ -69,6 +69,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
         if wants("waits") {
             broken += lab_waits::run(&fonio)?;
         }
+    }
+    if wants("keep") {
+        tools::ensure(&[tools::SYSTEM_GUEST])?;
+        let fonio = process::build_fonio()?;
+        broken += lab_keep::run(&fonio, &*process::outlive_signals()?)?;
     }
     if wants("system") {
         tools::ensure(&[tools::SYSTEM_GUEST])?;

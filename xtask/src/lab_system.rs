@@ -189,7 +189,7 @@ impl Checks {
 }
 
 /// Runs a script, which must succeed; returns its output without the last line end.
-fn text(system: &mut System<'_>, script: &str) -> Result<String> {
+pub(crate) fn text(system: &mut System<'_>, script: &str) -> Result<String> {
     process::check_signals()?;
     let out = system.run(&["sh", "-c", script])?;
     let said = String::from_utf8_lossy(&out.stderr);
@@ -198,6 +198,7 @@ fn text(system: &mut System<'_>, script: &str) -> Result<String> {
     Ok(text.trim().lines().map(str::trim).collect::<Vec<_>>().join("\n"))
 }
 
-fn ok(system: &mut System<'_>, script: &str) -> Result<()> {
+/// Runs a script, which must succeed.
+pub(crate) fn ok(system: &mut System<'_>, script: &str) -> Result<()> {
     text(system, script).map(drop)
 }

@@ -17,6 +17,7 @@ mod fuse_suites;
 mod fuzz;
 mod gen_trace;
 mod lab;
+mod lab_keep;
 mod lab_system;
 mod lab_waits;
 mod mutants;
@@ -68,7 +69,7 @@ cargo xtask COMMAND
               named (root, about two minutes each); --full runs all devices and workloads at full scale, and also what is
               measured on emulated devices (root); --on measures one device beside the best, instead of all; --in runs
               everything in a guest; what this kernel lacks runs in a guest also without it
-  lab         `lab test`: measure what guests with Debian's kernels promise (one hour): [repeatable] [mixed] [model] [equal] [waits]
+  lab         `lab test`: measure what guests with Debian's kernels promise (one hour): [repeatable] [mixed] [model] [equal] [waits] [keep]
               [system]
   act         be a program of a situation of `bench verdicts`; not for people
   stacks      measure what `paper` asks for, in the guest that `paper` starts; not for people

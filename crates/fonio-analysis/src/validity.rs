@@ -296,7 +296,10 @@ fn sentence(row: &Diagnostic) -> String {
         }
     }
     let colon = if place.is_empty() { "" } else { ": " };
-    let times = if row.count > 1 { format!(" ({} times)", row.count) } else { String::new() };
+    // Some messages have the number.
+    let has_number =
+        row.message.split(|letter: char| !letter.is_ascii_digit()).any(|word| word == row.count.to_string());
+    let times = if row.count > 1 && !has_number { format!(" ({} times)", row.count) } else { String::new() };
     format!("{place}{colon}{}{times}", row.message)
 }
 

@@ -49,7 +49,8 @@ impl CommandOptions<'_> {
 /// the analysis of the first run. `begins` is called before each run; recordings go to folders in `out`.
 ///
 /// In a directory, the command starts in the current one; on a device that is made for it, in the top folder of that device.
-/// Before each run, the file system is synced, so that no run writes what another one left.
+/// Before each run, the file system is synced, so that no run writes what another one left. On a directory, the command runs
+/// once before without being measured, so that every run finds the page cache as the command leaves it.
 ///
 /// # Errors
 ///
@@ -69,6 +70,17 @@ pub fn run_command_series(
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
     let plan = Plan { arms, rounds, seed: options.seed, stop: options.stop };
     let mut notes = Notes::default();
+    // On a device of the user, the first run would be the only one that finds the page cache without its files.
+    if let Some(arm) = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_))) {
+        eprintln!("Running the command once without measuring it …");
+        let unmeasured = out.join("unmeasured");
+        let run = run_once(&arm.setup.setup, options, &unmeasured, &mut notes);
+        std::fs::remove_dir_all(&unmeasured).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(ExperimentError::system("remove", &unmeasured)(error)),
+        })?;
+        run?;
+    }
     let mut first = None;
     let runs = plan.run(begins, &mut |trial| {
         let of_round = CommandOptions { seed: trial.seed, ..options.clone() };

@@ -74,7 +74,7 @@ pub enum ExperimentError {
         complaint: String,
     },
     /// A command to be measured, or to prepare a measurement, failed.
-    #[error("`{command}` failed ({status}): no gain is known, and every setting is as it was")]
+    #[error("`{command}` failed ({status}); nothing was measured, and all settings are restored")]
     CommandFailed {
         /// The command.
         command: String,

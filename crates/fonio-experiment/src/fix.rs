@@ -61,9 +61,19 @@ fn fixed(setting: Setting, value: Option<&str>) -> Result<Setting, String> {
     }
 }
 
-fn size(value: Option<&str>, default: u64) -> Result<ByteCount, String> {
+/// The largest size that a setting takes: more than any device needs.
+const SIZE_MAX: u64 = 64 << 30;
+
+/// A size in steps of `step`, which is also the least.
+fn size(value: Option<&str>, default: u64, step: u64) -> Result<ByteCount, String> {
     let bytes = value.map_or(Ok(default), |text| parse_bytes(text).map_err(|error| error.to_string()))?;
-    if bytes < 4096 { Err("write at least 4KiB".to_owned()) } else { Ok(ByteCount(bytes)) }
+    if bytes < step || bytes % step > 0 {
+        return Err(format!("write a multiple of {}", ByteCount(step).to_exact_text()));
+    }
+    if bytes > SIZE_MAX {
+        return Err(format!("write at most {}", ByteCount(SIZE_MAX).to_exact_text()));
+    }
+    Ok(ByteCount(bytes))
 }
 
 fn number(value: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<u32, String> {
@@ -128,7 +138,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "cache-in-ram",
-        does: "the place `cache` in memory",
+        does: "keeps the app's cache in memory",
         loses: Loss::Content("A power cut or reboot empties the cache."),
         source: KIM,
         needs_hardware: false,
@@ -139,7 +149,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "db-in-ram",
-        does: "the place `database` in memory",
+        does: "keeps the app's databases in memory",
         loses: Loss::Content(
             "A power cut or reboot loses the databases. Use it only for data that can be fetched again.",
         ),
@@ -152,7 +162,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "all-in-ram",
-        does: "everything in memory: the upper bound of any storage fix",
+        does: "keeps everything in memory: shows the largest possible gain",
         loses: Loss::Content("A power cut or reboot loses everything: this is a bound, not a fix."),
         source: KIM,
         needs_hardware: false,
@@ -275,7 +285,11 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: "the kernel's documentation",
         needs_hardware: false,
-        real: Real::Setting(|value| size(value, 512 << 10).map(Setting::ReadAhead)),
+        real: Real::Setting(|value| {
+            // The kernel keeps it as a number of pages with 32 bits.
+            let size = size(value, 512 << 10, 64 << 10)?;
+            if size.0 > 1 << 30 { Err("write at most 1GiB".to_owned()) } else { Ok(Setting::ReadAhead(size)) }
+        }),
         change: |setup, _| setting(setup, Setting::ReadAhead(ByteCount(512 << 10))),
     },
     Fix {
@@ -293,12 +307,12 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: "the kernel's documentation",
         needs_hardware: false,
-        real: Real::Setting(|value| size(value, 32 << 20).map(Setting::DirtyLimit)),
+        real: Real::Setting(|value| size(value, 32 << 20, 1 << 20).map(Setting::DirtyLimit)),
         change: |setup, _| setting(setup, Setting::DirtyLimit(ByteCount(32 << 20))),
     },
     Fix {
         name: "swappiness",
-        does: "the kernel rather drops cached files than swaps out programs: 10, or N with swappiness=N, on the whole machine",
+        does: "the kernel drops cached files before it swaps out programs: 10, or N with swappiness=N, on the whole machine",
         loses: Loss::Nothing,
         source: "the kernel's documentation",
         needs_hardware: false,

@@ -84,7 +84,7 @@ pub enum RecordError {
     },
     /// The file system of a path has no block device.
     #[error(
-        "{path} is on a {fs} file system, which has no block device: name a path on a disk, or `--device`"
+        "{path} is on a {fs} file system, which has no block device: name a path on a disk, or a device such as /dev/mmcblk0"
     )]
     NoDeviceBelow {
         /// The path.

@@ -106,7 +106,7 @@ pub enum RecordingError {
         source: serde_json::Error,
     },
     /// There is already a recording.
-    #[error("{} exists; choose another name, or overwrite it explicitly", path.display())]
+    #[error("{} exists: name another one with --output, or add --overwrite", path.display())]
     Exists {
         /// The recording that would have been overwritten.
         path: PathBuf,

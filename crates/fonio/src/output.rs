@@ -54,7 +54,7 @@ pub fn show(
     } else {
         let mut document = Document::from_analysis(&explained.analysis, &explained.meta);
         if let Extent::FirstScreen(next) = extent {
-            document.next = first_fix(&explained.analysis).into_iter().chain(next.iter().cloned()).collect();
+            document.next = first_fix(explained).into_iter().chain(next.iter().cloned()).collect();
         }
         show_document(&document, output, extent, colour)?;
     }
@@ -65,12 +65,21 @@ pub fn show(
     judge(explained, &outcomes, None)
 }
 
-/// Returns the command to try first: that of the first finding that users may notice, if it has one.
-fn first_fix(analysis: &Analysis) -> Option<String> {
-    let felt = analysis.findings.iter().filter(|finding| finding.severity >= Severity::Medium);
+/// Returns the command to try first: that of the most important finding with one, among those that users may notice. Only
+/// if this is the machine that was recorded, and it still has the device or the mount.
+fn first_fix(explained: &Explained) -> Option<String> {
+    let here = rustix::system::uname();
+    if explained.meta.host.name.as_deref() != here.nodename().to_str().ok() {
+        return None;
+    }
+    let felt = explained.analysis.findings.iter().filter(|finding| finding.severity >= Severity::Medium);
     let command = felt.filter_map(|finding| finding.command.as_ref()).next()?;
-    let (fix, _) = command.split_once(" --apply")?;
-    Some(format!("sudo {command} (try this first; sudo {fix} --undo takes it back)"))
+    let (fix, place) = command.split_once(" --apply")?;
+    let place = place.trim().trim_matches('\'');
+    if !place.is_empty() && !Path::new(place).exists() {
+        return None;
+    }
+    Some(format!("sudo {command} (try this; sudo {fix} --undo takes it back)"))
 }
 
 /// Returns the exit code for one of several recordings; its broken and kept budgets are printed with its name.

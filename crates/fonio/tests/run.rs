@@ -323,7 +323,7 @@ fn a_fix_is_tried_with_a_command_and_taken_back() {
     assert!(proved.status.success(), "{}", text(&proved.stderr));
     assert_eq!(
         fs::read_to_string(mounted.join("marks")).unwrap(),
-        "again\nagain\nwith\nagain\nwith\nagain\n",
+        "again\nagain\nagain\nwith\nagain\nwith\nagain\n",
         "{}",
         text(&proved.stderr)
     );

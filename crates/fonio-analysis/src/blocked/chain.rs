@@ -41,6 +41,8 @@ pub(super) struct ForThread {
     pub(super) time: u64,
     pub(super) first: u64,
     pub(super) last: u64,
+    /// The longest time for which it was blocked without a break.
+    longest: u64,
     /// Where, with the time of each.
     places: Vec<(Place, u64)>,
 }
@@ -63,6 +65,7 @@ impl ForThread {
             time: 0,
             first: 0,
             last: 0,
+            longest: 0,
             places: Vec::new(),
         }
     }
@@ -84,6 +87,7 @@ impl ForThread {
             self.first = from;
         }
         self.time += until - from;
+        self.longest = self.longest.max(until - from);
         self.last = until;
         if let Some((_, time)) = self.places.iter_mut().find(|(known, _)| *known == place) {
             *time += until - from;
@@ -91,6 +95,12 @@ impl ForThread {
             self.places.push((place, until - from));
         }
         Some((from, until))
+    }
+
+    /// The time that counts as one wait: all of it if it is most of the wait, as with an answer that took several writes. A
+    /// shell that waits for a program for minutes feels at most each of its waits.
+    pub(super) fn felt(&self) -> u64 {
+        if self.time.saturating_mul(2) >= self.ended - self.began { self.time } else { self.longest }
     }
 
     /// The place of most of the time; the first of equal ones.
@@ -256,6 +266,18 @@ mod tests {
         let ended = chains.ended_before(u64::MAX);
         assert_eq!(ended.len(), 1);
         assert_eq!((ended[0].key.0, ended[0].time, ended[0].place()), (1, 20, Some(place(3))));
+    }
+
+    #[test]
+    fn short_waits_during_a_long_one_are_not_one_wait() {
+        let felt = |until| {
+            let mut chains = Chains::default();
+            chains.waited(ForThread::new(((1, 1), None), BlockedIn::OtherThread, (0, until), 2));
+            chains.blocked(2, (10, 30), place(2));
+            chains.blocked(2, (40, 80), place(2));
+            chains.ended_before(u64::MAX)[0].felt()
+        };
+        assert_eq!((felt(120), felt(121)), (60, 40));
     }
 
     /// Threads that wait for one another in a circle come to an end.

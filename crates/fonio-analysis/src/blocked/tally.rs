@@ -93,16 +93,23 @@ pub(super) struct Kept {
     file: Option<u32>,
     /// In a wait for another thread: the time for which that one was blocked, and where.
     through: Option<(u64, Place)>,
+    /// In such a wait: how much of that time counts as one wait.
+    felt: u64,
 }
 
 impl Kept {
     #[cfg(test)]
     pub(super) fn new(began: u64, ended: u64) -> Kept {
-        Kept { began, ended, operation: BlockedIn::Read, file: None, through: None }
+        Kept { began, ended, operation: BlockedIn::Read, file: None, through: None, felt: 0 }
     }
 
     pub(super) fn time(&self) -> u64 {
         self.through.map_or(self.ended - self.began, |(time, _)| time)
+    }
+
+    /// How long the thread stood still at a time.
+    fn felt(&self) -> u64 {
+        if self.through.is_some() { self.felt } else { self.time() }
     }
 }
 
@@ -120,8 +127,8 @@ impl Count {
         let time = wait.time();
         self.add(wait.operation, 1, time);
         self.rows += 1;
-        self.longest = self.longest.max(time);
-        self.long += u64::from(time >= LONG_NS && is_felt(wait.operation));
+        self.longest = self.longest.max(wait.felt());
+        self.long += u64::from(wait.felt() >= LONG_NS && is_felt(wait.operation));
         if let Some(file) = wait.file {
             self.add_file(file, time);
         }
@@ -159,8 +166,8 @@ impl Count {
     fn keep(&mut self, wait: Kept) {
         if self.kept.len() < KEPT {
             self.kept.push(wait);
-        } else if let Some(shortest) = self.kept.iter_mut().min_by_key(|kept| kept.time())
-            && shortest.time() < wait.time()
+        } else if let Some(shortest) = self.kept.iter_mut().min_by_key(|kept| kept.felt())
+            && shortest.felt() < wait.felt()
         {
             *shortest = wait;
         }
@@ -225,7 +232,7 @@ impl BlockedTally {
             return;
         }
         let Some(count) = self.count(key, || unit) else { return };
-        let wait = Kept { began, ended, operation, file: row.file_id, through: None };
+        let wait = Kept { began, ended, operation, file: row.file_id, through: None, felt: 0 };
         if ended != u64::MAX {
             count.add_wait(&wait);
         }
@@ -238,8 +245,9 @@ impl BlockedTally {
             let Some(place) = wait.place() else { continue };
             let Some(count) = self.count(wait.key, || wait.unit) else { continue };
             let through = Some((wait.time, place));
-            let wait =
-                Kept { began: wait.first, ended: wait.last, operation: wait.operation, file: None, through };
+            let felt = wait.felt();
+            let (began, ended, operation) = (wait.first, wait.last, wait.operation);
+            let wait = Kept { began, ended, operation, file: None, through, felt };
             count.add_wait(&wait);
             count.keep(wait);
         }
@@ -401,7 +409,7 @@ impl BlockedTally {
                 }
             }
             if role == Role::OfInterest {
-                let felt = count.kept.iter().filter(|kept| kept.time() >= LONG_NS && is_felt(kept.operation));
+                let felt = count.kept.iter().filter(|kept| kept.felt() >= LONG_NS && is_felt(kept.operation));
                 long.extend(felt.map(|kept| (key, count.unit, *kept)));
             }
         }
@@ -417,7 +425,7 @@ impl BlockedTally {
             .filter(|program| program.role == Role::OfInterest)
             .map(|program| program.long)
             .sum();
-        long.sort_by_key(|(key, _, kept)| (Reverse(kept.time()), kept.began, *key));
+        long.sort_by_key(|(key, _, kept)| (Reverse(kept.felt()), kept.began, *key));
         long.truncate(LONG_LISTED);
         let path = |file: u32| files.path(file);
         let told = |owners: &Owners| owners.told(threads, &path);
@@ -448,7 +456,7 @@ impl BlockedTally {
                 longest: (long.iter())
                     .map(|(key, of_unit, kept)| LongWait {
                         at_ns: kept.began.saturating_sub(began),
-                        time_ns: kept.time(),
+                        time_ns: kept.felt(),
                         tid: key.0,
                         program: named(threads.name(key.1), unit(*of_unit).as_deref()),
                         blocked_in: kept.operation.name().to_owned(),

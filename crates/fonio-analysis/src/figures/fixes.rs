@@ -1,5 +1,5 @@
-//! Words for fixes: the command that makes a change on the recorded machine, or what to do where no command is known. A word
-//! is absent if the change is already made there, or means nothing.
+//! Words for fixes: the command that makes a change on the recorded machine, or what to do where no command is known. The
+//! word for a scheduler, a read-ahead or a commit interval is absent if the change is already made there.
 
 use super::Facts;
 use crate::{Analysis, DeviceInfo};
@@ -17,7 +17,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let unknown = DeviceInfo::default();
     let device = device.unwrap_or(&unknown);
     let node = device.name.as_ref().map(|name| format!("/dev/{name}"));
-    let command = |fix: &str, of: &str| format!("`fonio fix {fix} --apply {of}`");
+    let command = |fix: &str, of: &str| format!("`fonio fix {fix} --apply {}`", quoted(of));
     match (&node, device.scheduler.as_deref()) {
         (_, Some(now)) if PREFER_READS.contains(&now) => {}
         (Some(node), Some(now)) => {
@@ -36,7 +36,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         Some(node) => facts.word("fix.requests", &command("requests=16", node)),
         None => facts.word("fix.requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
     }
-    facts.word("fix.dirty_limit", &command("dirty-limit=32MiB", "").replace(" `", "`"));
+    facts.word("fix.dirty_limit", "`fonio fix dirty-limit=32MiB --apply`");
     if let Some(dir) = &device.commits_often {
         facts.word("fix.commit", &command("commit-30s", dir));
     }
@@ -45,6 +45,12 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if let Some(database) = waits_for.as_deref().and_then(|file| file.strip_suffix(JOURNAL)) {
         facts.word("fix.database", database);
     }
+}
+
+/// A path as a word for the shell.
+fn quoted(path: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/-_.,:@+".contains(letter);
+    if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]
@@ -91,6 +97,8 @@ mod tests {
                 ("scheduler", "`fonio fix bfq --apply /dev/mmcblk0` (it has none now)"),
             ])
         );
+        let cases = [("/data", "/data"), ("/media/My Card", "'/media/My Card'"), ("/a';x", "'/a'\\'';x'")];
+        assert!(cases.iter().all(|(path, word)| quoted(path) == *word));
         // What is there already is not offered.
         assert_eq!(
             words(tuned, "/data/notes.db-wal"),

@@ -212,8 +212,11 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     analysis.findings = findings(rules, &facts);
 }
 
-/// The command of fonio in a fix.
+/// The command of fonio in a fix, unless the fix depends on something that the recording does not show.
 fn command(fix: &str) -> Option<String> {
+    if fix.starts_with("If ") {
+        return None;
+    }
     let (_, rest) = fix.split_once("`fonio fix ")?;
     let (words, _) = rest.split_once('`')?;
     words.contains("--apply").then(|| format!("fonio fix {words}"))

@@ -19,7 +19,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::HostError;
-use crate::settings::Target;
+use crate::settings::Applied;
 
 /// A change that outlives the process that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,12 +89,11 @@ pub enum Step {
         /// Its old value.
         was: String,
     },
-    /// A setting of the user's device, mount or machine was changed. Undoing restores it, if the device is still there.
+    /// A setting of the user's device, mount or machine was changed. Undoing restores it, unless somebody else has changed it
+    /// since, or the device is gone.
     Borrowed {
-        /// What the setting applies to.
-        target: Target,
-        /// Its old value.
-        was: String,
+        /// The setting, with the old and the new value.
+        setting: Applied,
     },
     /// A network namespace was made.
     Namespace {
@@ -354,7 +353,10 @@ pub(crate) fn make_private_dir(dir: &Path) -> Result<(), HostError> {
     let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
     let foreign = metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0;
     if foreign {
-        let source = std::io::Error::new(ErrorKind::PermissionDenied, "others can write to it");
+        let source = std::io::Error::new(
+            ErrorKind::PermissionDenied,
+            "it is another user's, or others can write to it",
+        );
         return Err(HostError::system("keep a ledger in", dir)(source));
     }
     Ok(())

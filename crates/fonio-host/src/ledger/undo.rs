@@ -36,7 +36,7 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             outcome => outcome.map_err(HostError::system("write", path)),
         },
-        Step::Borrowed { target, was } => target.restore(was),
+        Step::Borrowed { setting } => setting.undo().map(drop),
         Step::Namespace { name } => link::undo(name),
     }
 }
@@ -73,7 +73,7 @@ impl fmt::Display for Step {
             Step::Mount { dir, .. } => write!(f, "mount on {}", dir.display()),
             Step::Cgroup { path } => write!(f, "control group {}", path.display()),
             Step::Setting { path, was } => write!(f, "{} set to {was} again", path.display()),
-            Step::Borrowed { target, was } => write!(f, "{target}: {was} again"),
+            Step::Borrowed { setting } => write!(f, "{}: {} again", setting.target, setting.old),
             Step::Namespace { name } => write!(f, "network namespace {name}"),
         }
     }

@@ -36,21 +36,31 @@ pub struct Applied {
 }
 
 impl Applied {
+    /// Returns what [`Applied::undo`] would do.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn would_undo(&self) -> Result<Undone, HostError> {
+        Ok(match self.target.current()? {
+            Some(now) if now == self.old => Undone::NothingLeft,
+            Some(now) if now == self.new => Undone::Restored,
+            Some(now) => Undone::ChangedSince(now),
+            None => Undone::NothingLeft,
+        })
+    }
+
     /// Restores the old value, if the new one is in force.
     ///
     /// # Errors
     ///
     /// [`HostError::System`].
     pub fn undo(&self) -> Result<Undone, HostError> {
-        match self.target.current()? {
-            Some(now) if now == self.old => Ok(Undone::NothingLeft),
-            Some(now) if now == self.new => {
-                self.target.restore(&self.old)?;
-                Ok(Undone::Restored)
-            }
-            Some(now) => Ok(Undone::ChangedSince(now)),
-            None => Ok(Undone::NothingLeft),
+        let undone = self.would_undo()?;
+        if undone == Undone::Restored {
+            self.target.restore(&self.old)?;
         }
+        Ok(undone)
     }
 }
 
@@ -72,8 +82,14 @@ pub enum Undone {
 /// Those of [`Settings::plan`] and [`Settings::apply`].
 pub fn borrow_setting(setting: &Setting, path: &Path, ledger: &mut Ledger) -> Result<Entry, HostError> {
     let Applied { target, old, new } = Settings::plan(setting, path)?;
-    let entry = ledger.begin(Step::Borrowed { target: target.clone(), was: old })?;
-    target.set(&new).and_then(|()| target.expect(&new))?;
+    let borrowed = Applied { target, old, new };
+    let entry = ledger.begin(Step::Borrowed { setting: borrowed.clone() })?;
+    let Applied { target, old, new } = &borrowed;
+    if let Err(error) = target.set(new).and_then(|()| target.expect(new)) {
+        target.restore(old)?;
+        ledger.end(entry)?;
+        return Err(error);
+    }
     Ok(entry)
 }
 
@@ -160,7 +176,8 @@ impl Settings {
         };
         self.save()?;
         let set = planned.target.set(&planned.new).and_then(|()| planned.target.expect(&planned.new));
-        if set.is_err() && planned.target.current().is_ok_and(|now| now.as_ref() == Some(&planned.old)) {
+        // The kernel may have refused one part of it, or kept another value.
+        if set.is_err() && planned.target.restore(&planned.old).is_ok() {
             self.applied = before;
             self.save()?;
         }

@@ -59,8 +59,9 @@ pub(crate) fn disk_of(path: &Path, setting: &Setting) -> Result<String, HostErro
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
-    if !below.is_empty() {
-        let reason = format!("it is mapped to {}, which have the scheduler", below.join(", "));
+    // The kernel reads files ahead by the number of the device that holds them.
+    if !below.is_empty() && !matches!(setting, Setting::ReadAhead(_)) {
+        let reason = format!("it is mapped to {}: name a device below it", below.join(", "));
         return Err(setting.refused(path, reason));
     }
     Ok(dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())

@@ -93,6 +93,14 @@ impl Target {
         }
     }
 
+    /// The name of the disk, if it is a setting of one.
+    pub(super) fn disk(&self) -> Option<&str> {
+        match self {
+            Target::Scheduler { device } | Target::Queue { device, .. } => Some(device),
+            _ => None,
+        }
+    }
+
     /// The value in force; `None` if the device or the mount is gone.
     pub(super) fn current(&self) -> Result<Option<String>, HostError> {
         let mounted = |dir: &Path| MountTable::read().map(|table| table.at(dir).cloned());

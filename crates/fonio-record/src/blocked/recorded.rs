@@ -193,10 +193,10 @@ impl CapturedWaits {
     fn unseen(&self, unseen: &Unseen) -> Vec<Remark> {
         let why = match &self.instead {
             Some(unavailable) => format!("without BPF ({unavailable})"),
-            None => "without BPF, as asked for".to_owned(),
+            None => "without BPF, as requested".to_owned(),
         };
         let message = format!(
-            "who waits for storage is recorded {why}: waits for a lock or an answer of another thread of a program, and for asynchronous I/O, are missing, and the files of many waits are not known"
+            "waits were recorded {why}: those for locks, for other threads of a program and for asynchronous I/O are missing, and so are the files of many waits"
         );
         let mut remarks = vec![("waits-without-bpf", message, 1)];
         if unseen.no_stacks {
@@ -204,7 +204,7 @@ impl CapturedWaits {
             remarks.push(("no-stacks", message.to_owned(), 1));
         } else if unseen.without_stack > 0 {
             let message = format!(
-                "many threads were blocked: of {} waits it is not known why, because fonio lets the kernel take at most 4000 stacks a second",
+                "the reason of {} waits is unknown, because fonio limits the kernel to 4000 stacks a second",
                 unseen.without_stack
             );
             remarks.push(("few-stacks", message, unseen.without_stack));

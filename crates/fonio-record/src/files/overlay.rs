@@ -32,8 +32,12 @@ impl Overlay {
         }
         let holding = mounts.iter().filter(|mount| upper.starts_with(&mount.dir));
         // Of several mounts on one folder, the last one is seen.
-        let fs = holding.max_by_key(|mount| mount.dir.components().count())?.device;
-        Some(Overlay { upper, fs })
+        let below = holding.max_by_key(|mount| mount.dir.components().count())?;
+        // The upper folder cannot be seen from here, as in a container or on a system whose root is an overlay.
+        if below.filesystem == "overlay" {
+            return None;
+        }
+        Some(Overlay { upper, fs: below.device })
     }
 
     /// Whether the file with this path is in the upper folder.
@@ -59,12 +63,15 @@ mod tests {
             line("0:50", "/var/lib/c/merged", "overlay", "lowerdir=/l,upperdir=/var/lib/c/diff,workdir=/w"),
             line("0:51", "/relative", "overlay", "lowerdir=l,upperdir=diff,workdir=w"),
             line("0:52", "/read-only", "overlay", "lowerdir=/l:/k"),
+            line("0:54", "/container", "overlay", "lowerdir=/l,upperdir=/container/diff,workdir=/w"),
         ];
         std::fs::write(root.path().join("proc/self/mountinfo"), lines.concat()).unwrap();
         let machine = Machine::at(root.path());
         let of = |minor| Overlay::of(&machine, DeviceId::new(0, minor));
         let expected = Overlay { upper: "/var/lib/c/diff".into(), fs: DeviceId::new(8, 2) };
         assert_eq!((of(50).as_ref(), of(51), of(52), of(53)), (Some(&expected), None, None, None));
+        // Its own upper folder would be in itself.
+        assert_eq!(of(54), None);
         assert!(
             expected.has(Path::new("/var/lib/c/diff/a")) && !expected.has(Path::new("/var/lib/c/merged/a"))
         );

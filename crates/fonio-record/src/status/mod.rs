@@ -170,7 +170,7 @@ pub fn status() -> Status {
     // The kernel hides a few processes from root too; no advice of ours would change that.
     if writing.processes_hidden > 0 && !rustix::process::geteuid().is_root() {
         notes.push(format!(
-            "the counters of {} processes may be read by root only: run `sudo fonio`",
+            "only root can read the counters of {} processes: run `sudo fonio`",
             writing.processes_hidden
         ));
     }

@@ -71,22 +71,43 @@ fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
 
 fn apply(change: &Candidate, path: &Path, keep: bool, arguments: &Fix) -> Result<Exit> {
     let (fix, setting) = setting(change)?;
-    let mut keeper =
-        Keeper::open(KeptFiles::of_machine()).context("cannot read the record of kept settings")?;
+    ensure!(
+        setting.is_of_machine() || !path.as_os_str().is_empty(),
+        "{} is a setting of one device or mount: name it, or a folder on it, such as `fonio fix {} --{} /mnt/sd`",
+        change.name(),
+        change.name(),
+        if keep { "keep" } else { "apply" }
+    );
+    if !arguments.dry_run {
+        run::recover()?;
+    }
     let planned = Settings::plan_or_current(&setting, path)?;
     let is_new = planned.old != planned.new;
     if !keep && !is_new {
         return Err(Settings::plan(&setting, path).expect_err("it is in force").into());
     }
-    let mut kept = if keep { Some(keeper.plan(&planned)?) } else { None };
+    let mut kept = None;
     let mut brings_back = planned.old.clone();
-    if !arguments.dry_run {
+    if arguments.dry_run {
+        if keep {
+            kept = Some(open_keeper()?.plan(&planned)?);
+        }
+    } else {
+        let (mut settings, mut keeper) = (open()?, open_keeper()?);
+        // What was there before the first change, however often it was changed since.
+        let first = |applied: &Applied| (applied.target == planned.target).then(|| applied.old.clone());
+        let before = keeper.kept().iter().find_map(|kept| first(&kept.applied));
+        let before = before.or_else(|| settings.applied().iter().find_map(first));
+        brings_back = before.unwrap_or(brings_back);
+        let from = Applied { old: brings_back.clone(), ..planned.clone() };
+        if keep {
+            keeper.plan(&from)?;
+        }
         if is_new {
-            brings_back = open()?.apply(&planned).with_context(needs_root)?;
+            settings.apply(&planned).with_context(hint)?;
         }
         if keep {
-            let from = Applied { old: brings_back.clone(), ..planned.clone() };
-            kept = Some(keeper.keep(&from).with_context(needs_root)?);
+            kept = Some(keeper.keep(&from).with_context(hint)?);
         }
     }
     let place = kept.as_ref().map(place);
@@ -108,12 +129,12 @@ fn apply(change: &Candidate, path: &Path, keep: bool, arguments: &Fix) -> Result
     }
     writeln!(out, "{}", fix.loses.sentence())?;
     let name = change.name();
+    let to = if setting.is_of_machine() { String::new() } else { format!(" {}", path.display()) };
     match (keep, arguments.dry_run) {
         (false, true) => writeln!(out, "It would last until the next boot.")?,
         (false, false) => writeln!(
             out,
-            "It lasts until the next boot; `fonio fix {name} --keep {}` keeps it.\nNext: `fonio fix {name} --undo` restores {brings_back}.",
-            path.display()
+            "It lasts until the next boot; `fonio fix {name} --keep{to}` keeps it.\nNext: `fonio fix {name} --undo` restores {brings_back}."
         )?,
         (true, true) => {}
         (true, false) => writeln!(out, "Next: `fonio fix {name} --undo` restores {brings_back}.")?,
@@ -127,9 +148,10 @@ fn place(kept: &Kept) -> (String, Vec<String>) {
 }
 
 fn undo(arguments: &Fix) -> Result<Exit> {
-    let mut settings = open()?;
-    let mut keeper =
-        Keeper::open(KeptFiles::of_machine()).context("cannot read the record of kept settings")?;
+    if !arguments.dry_run {
+        run::recover()?;
+    }
+    let (mut settings, mut keeper) = (open()?, open_keeper()?);
     let wanted = match &arguments.name {
         Some(change) => Some((change.name(), setting(change)?.1)),
         None => None,
@@ -152,33 +174,40 @@ fn undo(arguments: &Fix) -> Result<Exit> {
         .map(|applied| (applied.clone(), true))
         .collect();
     for kept in &kept {
-        if chosen.iter().all(|(applied, _)| applied.target != kept.applied.target) {
-            chosen.push((kept.applied.clone(), false));
+        match chosen.iter_mut().find(|(applied, _)| applied.target == kept.applied.target) {
+            // It was applied again after a reboot; what was there before is in the record of kept settings.
+            Some((applied, _)) => applied.old.clone_from(&kept.applied.old),
+            None => chosen.push((kept.applied.clone(), false)),
         }
     }
+    // A scheduler that was set before a number of requests sets that number when it goes.
+    chosen.reverse();
     if chosen.is_empty() {
         let what = wanted.map_or("no fix is".to_owned(), |(name, _)| format!("{name} is not"));
-        bail!(
-            "{what} applied here; a setting that is not kept, and fonio's record of it, last until the next boot"
-        );
+        bail!("nothing to undo: {what} applied here. Settings made with --apply end at the next boot");
     }
     let mut done = Vec::new();
     for (applied, is_on_record) in &chosen {
         let of_kept = kept.iter().find(|kept| kept.applied.target == applied.target);
+        let is_here = of_kept.is_none_or(|kept| *is_on_record || keeper.is_same_disk(kept));
         let undone = if arguments.dry_run {
-            None
+            applied.would_undo()?
         } else {
             if of_kept.is_some() {
-                keeper.forget(&applied.target).with_context(needs_root)?;
+                keeper.forget(&applied.target).with_context(hint)?;
             }
-            let undone = if *is_on_record { settings.undo(applied) } else { applied.undo() };
-            Some(undone.with_context(needs_root)?)
+            match (is_here, is_on_record) {
+                // Another disk has the name now.
+                (false, _) => Undone::NothingLeft,
+                (true, true) => settings.undo(applied).with_context(hint)?,
+                (true, false) => applied.undo().with_context(hint)?,
+            }
         };
         let (outcome, now) = match undone {
-            None => ("would_restore", None),
-            Some(Undone::Restored) => ("restored", None),
-            Some(Undone::NothingLeft) => ("nothing_left", None),
-            Some(Undone::ChangedSince(now)) => ("changed_since", Some(now)),
+            Undone::Restored if arguments.dry_run => ("would_restore", None),
+            Undone::Restored => ("restored", None),
+            Undone::NothingLeft => ("nothing_left", None),
+            Undone::ChangedSince(now) => ("changed_since", Some(now)),
         };
         done.push(Done { outcome, setting: applied, now, kept: of_kept.map(place) });
     }
@@ -210,7 +239,7 @@ fn sentence(done: &Done<'_>) -> String {
         (_, Some(now)) => format!(
             "Left {target} unchanged: fonio had set {new}, but it is {now} now; before fonio it was {old}."
         ),
-        _ => format!("Nothing to restore: {target} is already {old}, or does not exist any more."),
+        _ => format!("Nothing to restore: {target}: {old} already, or gone."),
     }
 }
 
@@ -220,11 +249,19 @@ fn json(out: &mut impl Write, done: &[Done<'_>]) -> Result<Exit> {
 }
 
 fn open() -> Result<Settings> {
-    Settings::open(&Ledger::default_dir()).with_context(|| "cannot record the previous settings".to_owned())
+    Settings::open(&Ledger::default_dir()).with_context(hint)
 }
 
-fn needs_root() -> String {
-    "changing settings needs root: run it with sudo".to_owned()
+fn open_keeper() -> Result<Keeper> {
+    Keeper::open(KeptFiles::of_machine()).with_context(hint)
+}
+
+fn hint() -> String {
+    if rustix::process::geteuid().is_root() {
+        "the setting could not be changed".to_owned()
+    } else {
+        "changing settings needs root: run it with sudo".to_owned()
+    }
 }
 
 fn list(arguments: &Fix) -> Result<Exit> {

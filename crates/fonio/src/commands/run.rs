@@ -134,8 +134,14 @@ pub fn prove_command(arguments: &Fix, colour: Colour) -> Result<Exit> {
     );
     let candidates: Vec<Candidate> = match &arguments.name {
         Some(candidate) => vec![candidate.clone()],
-        None => bail!("name the fix to prove on the command, such as `fonio fix bfq --prove -- COMMAND`"),
+        None => bail!(
+            "name the fix to prove on the command, such as `fonio fix bfq --prove --on /mnt/sd -- COMMAND`"
+        ),
     };
+    ensure!(
+        at.on != [SetupArgs::ON_DEFAULT],
+        "name a directory on the disk to change with --on, such as --on /mnt/sd (or --on ./ for the one here)"
+    );
     let stop = begin()?;
     let setups = setups(at)?;
     let possible = &Setup::check_kernel;
@@ -179,6 +185,12 @@ enum Refusal {
 /// Returns the flag that SIGINT and SIGTERM set. Cleans up after runs that were killed.
 pub(super) fn begin() -> Result<Arc<AtomicBool>> {
     let stop = signals::watch()?;
+    recover()?;
+    Ok(stop)
+}
+
+/// Cleans up after runs that were killed.
+pub(super) fn recover() -> Result<()> {
     let recovery = Ledger::recover(&Ledger::default_dir())?;
     for undone in &recovery.undone {
         eprintln!("Cleaned up after an interrupted run: {undone}");
@@ -186,7 +198,7 @@ pub(super) fn begin() -> Result<Arc<AtomicBool>> {
     for failed in &recovery.failed {
         eprintln!("warning: after an interrupted run, {failed}");
     }
-    Ok(stop)
+    Ok(())
 }
 
 /// `--repeat auto`: gains known within 25 percent, for three minutes at most.

@@ -61,7 +61,7 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
     let writing = &status.writing;
     writeln!(out, "{bold}Who writes now{plain} {dim}(over {} ms){plain}", writing.interval_ms)?;
     if writing.processes.is_empty() {
-        writeln!(out, "  nobody that may be seen")?;
+        writeln!(out, "  no process that can be seen")?;
     }
     for process in writing.processes.iter().take(WRITERS_SHOWN) {
         writeln!(
@@ -88,7 +88,7 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
     let sudo = if rustix::process::geteuid().is_root() { "" } else { "sudo " };
     writeln!(
         out,
-        "\nNext: {bold}{sudo}fonio check{plain} records for 30 s and says whether storage is the problem."
+        "\nNext: {bold}{sudo}fonio check{plain} records for 40 s and says whether storage is the problem."
     )
 }
 

@@ -12,6 +12,7 @@
 mod files;
 mod fstab;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,10 +36,16 @@ pub struct KeptFiles {
     pub udev_rules: PathBuf,
     /// The socket of udev, which exists if udev runs.
     pub udev_control: PathBuf,
+    /// udev's notes on each device, with its serial number.
+    pub udev_data: PathBuf,
+    /// The folder with the numbers of block devices.
+    pub sys_block: PathBuf,
     /// fonio's settings of sysctl. The folder must exist. Settings in files that sort after it come later.
     pub sysctl: PathBuf,
-    /// The file whose settings of sysctl come last.
-    pub sysctl_last: PathBuf,
+    /// The other folders with settings of sysctl. A file in an earlier one hides those with its name in later ones.
+    pub sysctl_folders: Vec<PathBuf>,
+    /// The file whose settings of sysctl come last, if the system has one.
+    pub sysctl_last: Option<PathBuf>,
     /// The folder of the record.
     pub state: PathBuf,
 }
@@ -50,8 +57,14 @@ impl KeptFiles {
             fstab: "/etc/fstab".into(),
             udev_rules: "/etc/udev/rules.d/90-fonio.rules".into(),
             udev_control: "/run/udev/control".into(),
+            udev_data: "/run/udev/data".into(),
+            sys_block: "/sys/block".into(),
             sysctl: "/etc/sysctl.d/90-fonio.conf".into(),
-            sysctl_last: "/etc/sysctl.conf".into(),
+            sysctl_folders: ["/run", "/usr/local/lib", "/usr/lib", "/lib"]
+                .map(|folder| Path::new(folder).join("sysctl.d"))
+                .into(),
+            // systemd reads it only if it is linked into a folder.
+            sysctl_last: (!Path::new("/run/systemd/system").exists()).then(|| "/etc/sysctl.conf".into()),
             state: "/var/lib/fonio".into(),
         }
     }
@@ -62,6 +75,9 @@ impl KeptFiles {
 pub struct Kept {
     /// The setting, and the value from before the first change.
     pub applied: Applied,
+    /// The serial number of its disk, by which the disk is known if it has another name later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    serial: Option<String>,
     change: Change,
 }
 
@@ -151,8 +167,9 @@ impl Keeper {
             }
             Change::MountOption { dir, option, .. } => {
                 let text = files::read(&self.files.fstab)?;
+                // A line that is gone for now, or is there twice, can come back with the option.
                 let place = fstab::options_of(&text, dir);
-                Ok(place.is_ok_and(|place| text[place].split(',').any(|other| other == option)))
+                Ok(place.map_or(true, |place| text[place].split(',').any(|other| other == option)))
             }
         }
     }
@@ -189,11 +206,16 @@ impl Keeper {
             if !self.files.udev_control.exists() {
                 return Err(refused("it would be a rule of udev, which does not run here".to_owned()));
             }
+            // Names such as sda change with what else is plugged in.
+            let of = match self.serial(device) {
+                Some(serial) => format!("ENV{{DEVTYPE}}==\"disk\", ENV{{ID_SERIAL}}==\"{serial}\""),
+                None => format!("KERNEL==\"{device}\""),
+            };
+            let new = &applied.new;
             Ok(Change::Lines {
                 file: self.files.udev_rules.clone(),
                 lines: vec![format!(
-                    "ACTION==\"add|change\", SUBSYSTEM==\"block\", KERNEL==\"{device}\", ATTR{{queue/{attribute}}}=\"{}\"",
-                    applied.new
+                    "ACTION==\"add|change\", SUBSYSTEM==\"block\", {of}, ATTR{{queue/{attribute}}}=\"{new}\""
                 )],
             })
         };
@@ -235,19 +257,42 @@ impl Keeper {
                 Change::Lines { file: self.files.sysctl.clone(), lines }
             }
         };
-        Ok(Kept { applied: applied.clone(), change })
+        let serial = applied.target.disk().and_then(|device| self.serial(device));
+        Ok(Kept { applied: applied.clone(), serial, change })
+    }
+
+    /// The serial number of a disk by udev's notes, if it can stand in a rule as it is.
+    fn serial(&self, device: &str) -> Option<String> {
+        let number = fs::read_to_string(self.files.sys_block.join(device).join("dev")).ok()?;
+        let notes = fs::read_to_string(self.files.udev_data.join(format!("b{}", number.trim()))).ok()?;
+        let serial = notes.lines().find_map(|line| line.strip_prefix("E:ID_SERIAL="))?;
+        // Others have a meaning in patterns.
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.:#@+".contains(letter);
+        (!serial.is_empty() && serial.chars().all(is_plain)).then(|| serial.to_owned())
+    }
+
+    /// Whether the disk with the name in a kept setting is still the one whose setting was changed.
+    pub fn is_same_disk(&self, kept: &Kept) -> bool {
+        kept.applied.target.disk().is_none_or(|device| self.serial(device) == kept.serial)
     }
 
     /// The line in a file read after fonio's that sets the same, or its counterpart as a share of memory.
     fn overrides(&self, assignments: &[(String, String)]) -> Result<Option<(PathBuf, usize)>, HostError> {
         let own = self.files.sysctl.file_name();
         let folder = self.files.sysctl.parent().unwrap_or(Path::new("/"));
-        let listing = fs::read_dir(folder).map_err(HostError::system("list", folder))?;
-        let mut later: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
-        later
-            .retain(|path| path.file_name() > own && path.extension().is_some_and(|ending| ending == "conf"));
-        later.sort();
-        later.push(self.files.sysctl_last.clone());
+        let mut by_name = BTreeMap::new();
+        for folder in std::iter::once(folder).chain(self.files.sysctl_folders.iter().map(PathBuf::as_path)) {
+            let listing = match fs::read_dir(folder) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                listing => listing.map_err(HostError::system("list", folder))?,
+            };
+            for path in listing.flatten().map(|entry| entry.path()) {
+                if path.file_name() > own && path.extension().is_some_and(|ending| ending == "conf") {
+                    by_name.entry(path.file_name().map(ToOwned::to_owned)).or_insert(path);
+                }
+            }
+        }
+        let later = by_name.into_values().chain(self.files.sysctl_last.clone());
         let family = |name: &str| name.replace('/', ".").replace("_ratio", "_bytes");
         for path in later {
             for (number, line) in (1..).zip(files::read(&path)?.lines()) {
@@ -369,11 +414,11 @@ impl Keeper {
 
     /// Replaces the table of mounts, unless `findmnt` finds an error in the new one that the old one does not have.
     fn replace_fstab(&self, text: &str) -> Result<(), HostError> {
-        files::replace(&self.files.fstab, text, |new| match (verify(&self.files.fstab), verify(new)) {
-            (Ok(()), Err(complaint)) => Err(HostError::NotKept {
+        files::replace(&self.files.fstab, text, |new| match (errors_in(&self.files.fstab), errors_in(new)) {
+            (old, new) if new.len() > old.len() => Err(HostError::NotKept {
                 value: "the new option".to_owned(),
                 path: self.files.fstab.clone(),
-                reason: format!("`findmnt --verify` says of the new table: {complaint}"),
+                reason: format!("`findmnt --verify` says of the new table: {}", new.join("; ")),
             }),
             _ => Ok(()),
         })
@@ -403,19 +448,14 @@ fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
     Ok(were_there)
 }
 
-/// Whether `findmnt` finds no error in a table of mounts; the error is its first complaint. Without `findmnt`, nothing is
-/// checked.
-fn verify(table: &Path) -> Result<(), String> {
+/// The errors that `findmnt` finds in a table of mounts. Without `findmnt`, nothing is checked.
+fn errors_in(table: &Path) -> Vec<String> {
     let mut findmnt = Command::new("findmnt");
     let out = findmnt.args(["--verify", "--tab-file"]).arg(table).stdin(Stdio::null()).output();
-    match out {
-        Ok(out) if !out.status.success() => {
-            let said = String::from_utf8_lossy(&out.stdout);
-            let error = said.lines().find(|line| line.trim_start().starts_with("[E]"));
-            Err(error.unwrap_or("it has an error").trim().to_owned())
-        }
-        _ => Ok(()),
-    }
+    let said = out.map(|out| out.stdout).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let errors = said.lines().map(str::trim).filter(|line| line.starts_with("[E]"));
+    errors.map(str::to_owned).collect()
 }
 
 #[cfg(test)]

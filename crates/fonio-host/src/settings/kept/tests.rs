@@ -15,8 +15,11 @@ fn machine(dir: &Path) -> KeptFiles {
         fstab: dir.join("fstab"),
         udev_rules: dir.join("rules.d/90-fonio.rules"),
         udev_control: dir.join("udev"),
+        udev_data: dir.join("data"),
+        sys_block: dir.join("block"),
         sysctl: dir.join("sysctl.d/90-fonio.conf"),
-        sysctl_last: dir.join("sysctl.conf"),
+        sysctl_folders: vec![dir.join("lib")],
+        sysctl_last: Some(dir.join("sysctl.conf")),
         state: dir.join("state"),
     }
 }
@@ -95,7 +98,7 @@ fn kept_settings_are_in_these_files() {
 fn what_cannot_be_kept_is_refused_with_the_way_out() {
     let dir = tempfile::tempdir().expect("dir");
     let files = machine(dir.path());
-    fs::write(&files.sysctl_last, "# x\nvm.dirty_ratio = 5\n").expect("write");
+    fs::write(files.sysctl_last.as_ref().expect("it has one"), "# x\nvm.dirty_ratio = 5\n").expect("write");
     fs::write(files.sysctl.with_file_name("99-own.conf"), "vm/swappiness=1\n").expect("write");
     fs::remove_file(&files.udev_control).expect("remove");
     let mut keeper = Keeper::open(files.clone()).expect("keeper");
@@ -123,6 +126,38 @@ fn what_cannot_be_kept_is_refused_with_the_way_out() {
     }
     assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
     assert!(!files.sysctl.exists() && !files.udev_rules.exists());
+}
+
+#[test]
+fn a_disk_is_known_by_its_serial_number() {
+    let dir = tempfile::tempdir().expect("dir");
+    let files = machine(dir.path());
+    let write = |path: &str, text: &str| {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("mkdir");
+        fs::write(path, text).expect("write");
+    };
+    write("block/sda/dev", "8:0\n");
+    write("block/sdb/dev", "8:16\n");
+    write("data/b8:0", "S:disk/by-id/x\nE:ID_SERIAL=Generic-_SD_MMC_058F\nE:ID_BUS=usb\n");
+    write("data/b8:16", "E:ID_SERIAL=a card with \"blanks\"\n");
+    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    let scheduler = |device: &str| applied(Target::Scheduler { device: device.to_owned() }, "none", "bfq");
+    keeper.keep(&scheduler("sda")).expect("kept");
+    keeper.keep(&scheduler("sdb")).expect("kept");
+    let rules = fs::read_to_string(&files.udev_rules).expect("rules");
+    assert!(
+        rules.contains(
+            "ENV{DEVTYPE}==\"disk\", ENV{ID_SERIAL}==\"Generic-_SD_MMC_058F\", ATTR{queue/scheduler}=\"bfq\""
+        ),
+        "{rules}"
+    );
+    assert!(rules.contains("KERNEL==\"sdb\""), "{rules}");
+    assert!(keeper.kept().iter().all(|kept| keeper.is_same_disk(kept)));
+    // Another disk got the name.
+    write("data/b8:0", "E:ID_SERIAL=Another\n");
+    let same: Vec<bool> = keeper.kept().iter().map(|kept| keeper.is_same_disk(kept)).collect();
+    assert_eq!(same, [false, true]);
 }
 
 #[test]

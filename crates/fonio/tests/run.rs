@@ -112,6 +112,12 @@ fn what_does_not_exist_is_named() {
         (&["fix", "commit-30s", "--apply", "/proc"], "it is proc, and only ext4 has it"),
         (&["fix", "noatime", "--apply", "/proc"], "it is proc, which is not on a device"),
         (&["fix", "swappiness=201", "--apply"], "write a whole number from 0 to 200"),
+        (
+            &["fix", "noatime", "--apply"],
+            "name it, or a folder on it, such as `fonio fix noatime --apply /mnt/sd`",
+        ),
+        (&["fix", "bfq", "--keep"], "such as `fonio fix bfq --keep /mnt/sd`"),
+        (&["fix", "bfq", "--prove", "--", "true"], "name a directory on the disk to change with --on"),
         (&["fix", "bfq=1", "--apply", "."], "it takes no value"),
         (&["fix", "device=kingston", "--keep", "."], "it has to be replaced"),
         (&["fix", "bfq", "--prove"], "a command after `--`"),

@@ -79,11 +79,11 @@ pub struct Fix {
     pub prove: Option<String>,
     /// Apply the fix to the device or mount that holds this path, until the next boot. `--undo` restores the previous
     /// setting. A setting of the whole machine needs no path.
-    #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "prove", num_args = 0..=1, default_missing_value = "")]
-    pub apply: Option<PathBuf>,
+    #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "prove", num_args = 0..=1)]
+    pub apply: Option<Option<PathBuf>>,
     /// Apply the fix and keep it across reboots: in `/etc/fstab`, in a rule of udev, or in a file of sysctl.d.
-    #[arg(long, value_name = "PATH", requires = "name", conflicts_with_all = ["prove", "apply"], num_args = 0..=1, default_missing_value = "")]
-    pub keep: Option<PathBuf>,
+    #[arg(long, value_name = "PATH", requires = "name", conflicts_with_all = ["prove", "apply"], num_args = 0..=1)]
+    pub keep: Option<Option<PathBuf>>,
     /// Restore the settings from before --apply or --keep, and take the kept ones out of the files: of this fix, or without a
     /// name of all fixes.
     #[arg(long, conflicts_with_all = ["prove", "apply", "keep"])]

@@ -45,8 +45,8 @@ pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
         return undo(arguments);
     }
     match (&arguments.name, &arguments.apply, &arguments.keep) {
-        (Some(change), Some(path), _) => apply(change, path, false, arguments),
-        (Some(change), None, Some(path)) => apply(change, path, true, arguments),
+        (Some(change), Some(path), _) => apply(change, path.as_deref(), false, arguments),
+        (Some(change), None, Some(path)) => apply(change, path.as_deref(), true, arguments),
         _ => list(arguments),
     }
 }
@@ -69,15 +69,16 @@ fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
     }
 }
 
-fn apply(change: &Candidate, path: &Path, keep: bool, arguments: &Fix) -> Result<Exit> {
+fn apply(change: &Candidate, path: Option<&Path>, keep: bool, arguments: &Fix) -> Result<Exit> {
     let (fix, setting) = setting(change)?;
     ensure!(
-        setting.is_of_machine() || !path.as_os_str().is_empty(),
+        setting.is_of_machine() || path.is_some(),
         "{} is a setting of one device or mount: name it, or a folder on it, such as `fonio fix {} --{} /mnt/sd`",
         change.name(),
         change.name(),
         if keep { "keep" } else { "apply" }
     );
+    let path = path.unwrap_or(Path::new("/"));
     if !arguments.dry_run {
         run::recover()?;
     }

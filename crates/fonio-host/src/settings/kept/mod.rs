@@ -425,6 +425,15 @@ impl Keeper {
     }
 }
 
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if self._lock.is_some() && self.kept.is_empty() {
+            // Fails if something else is in it.
+            let _ = fs::remove_dir(&self.files.state);
+        }
+    }
+}
+
 /// Takes lines out of a file of fonio's; removes the file if nothing else is in it. Returns whether all were there.
 fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
     let text = files::read(file)?;

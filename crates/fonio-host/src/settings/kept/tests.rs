@@ -267,6 +267,8 @@ proptest! {
             keeper.forget(&setting.target).expect("forgotten");
         }
         prop_assert!(keeper.kept().is_empty());
+        drop(keeper);
+        prop_assert!(!files.state.exists());
         for (path, mut expected) in texts.iter().zip(foreign) {
             let mut text = fs::read_to_string(path).unwrap_or_default();
             if !path.ends_with("fstab") {

@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicBool;
 
 use fonio_core::{Mark, RowSink, ignore_rows};
 use fonio_host::Step;
-use fonio_record::{CommandOutput, CommandSetting, Progress, RecordOptions, Selector, StopReason, record};
+use fonio_record::{CommandOutput, CommandSetting, RecordOptions, Selector};
 use fonio_recording::{Recording, Table, Tables};
 use fonio_system::ProcessId;
 
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
-use crate::launch::Notes;
+use crate::recorded::{Notes, record_command};
 use crate::series::{RunFigures, Series, Variation, results};
 use crate::setup::{Conditions, Setup, Storage};
 use crate::test_bed::{Roles, TestBed};
@@ -125,22 +125,7 @@ fn run_once(
         overwrite: true,
         ..RecordOptions::new(out)
     };
-    let mut entry = None;
-    let summary = record(&record_options, &mut |progress| match progress {
-        Progress::Note(note) => notes.print(note),
-        Progress::CommandStarted { pid } => {
-            // A command that has already ended needs no entry; if the ledger cannot be written, the next step fails.
-            entry = ProcessId::of(pid)
-                .and_then(|id| bed.ledger().begin(Step::Process { id, leads_group: true }).ok());
-        }
-        _ => {}
-    })?;
-    if let Some(entry) = entry {
-        bed.ledger().end(entry)?;
-    }
-    if matches!(summary.stopped_by, StopReason::Interrupted | StopReason::Terminated) {
-        return Err(ExperimentError::Interrupted);
-    }
+    let summary = record_command(&mut bed, &record_options, notes)?;
     check_stop(options.stop)?;
     if summary.command_exit != Some(0) {
         let status = match (summary.command_exit, summary.command_signal) {

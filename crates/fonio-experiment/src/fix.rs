@@ -431,7 +431,8 @@ impl Candidate {
         self.fix().map_or(Loss::Nothing, |fix| fix.loses)
     }
 
-    /// Applies the candidate to `setup`. For a command there is no workload, whose parts could be changed.
+    /// Applies the candidate to `setup`, and to `workload` as far as the fix changes that. A command has no workload, so only
+    /// fixes of its setup apply.
     ///
     /// # Errors
     ///

@@ -19,6 +19,7 @@ pub mod fix;
 mod launch;
 mod layers;
 mod matrix;
+mod recorded;
 mod report;
 mod run;
 mod series;

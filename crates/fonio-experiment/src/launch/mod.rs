@@ -17,15 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use fonio_core::{RowSink, Wait, ignore_rows};
-use fonio_host::{ConfinedCpu, OpenWatch, Step};
-use fonio_record::{
-    CommandOutput, CommandSetting, Progress, Quiet, RecordOptions, RecordSummary, StopReason, record,
-};
+use fonio_host::{ConfinedCpu, OpenWatch};
+use fonio_record::{CommandOutput, CommandSetting, Quiet, RecordOptions};
 use fonio_recording::{Recording, Table, Tables};
-use fonio_system::ProcessId;
 
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
+use crate::recorded::{Notes, record_command};
 use crate::setup::{Setup, Storage};
 use crate::test_bed::{Roles, TestBed};
 use crate::trial::{Arm, Plan, Rounds, Trial, check_stop};
@@ -106,18 +104,6 @@ pub fn launch_series(
     Ok((results::series(places, runs, options), first.expect("a plan has at least one trial")))
 }
 
-/// Prints each note of the recordings once, because the notes are the same for each launch.
-#[derive(Default)]
-pub(crate) struct Notes(BTreeSet<String>);
-
-impl Notes {
-    pub(crate) fn print(&mut self, note: &str) {
-        if self.0.insert(note.to_owned()) {
-            eprintln!("note: {note}");
-        }
-    }
-}
-
 /// Makes the test bed, launches the command, and undoes the test bed. `opened` holds the files that an earlier launch
 /// in this place opened.
 fn launch_once(
@@ -148,7 +134,7 @@ fn launch_once(
     };
     bed.pace()?;
     let record_options = record_options(&bed, options, confined.as_ref(), out);
-    let summary = record_launch(&mut bed, &record_options, notes)?;
+    let summary = record_command(&mut bed, &record_options, notes)?;
     check_stop(options.stop)?;
     bed.close()?;
 
@@ -175,7 +161,7 @@ fn first_launch(
         CacheState::Warm => None,
     };
     let record_options = record_options(bed, options, None, &out);
-    record_launch(bed, &record_options, notes)?;
+    record_command(bed, &record_options, notes)?;
     let Some(watch) = watch else { return Ok(BTreeSet::new()) };
     let opened = watch.finish()?;
     let mut threads = Tids::default();
@@ -205,31 +191,6 @@ fn record_options(
         overwrite: true,
         ..RecordOptions::new(out)
     }
-}
-
-/// Records, with the command in the ledger for as long as it runs.
-fn record_launch(
-    bed: &mut TestBed,
-    options: &RecordOptions,
-    notes: &mut Notes,
-) -> Result<RecordSummary, ExperimentError> {
-    let mut entry = None;
-    let summary = record(options, &mut |progress| match progress {
-        Progress::Note(note) => notes.print(note),
-        Progress::CommandStarted { pid } => {
-            // A command that has already ended needs no entry; if the ledger cannot be written, the next step fails.
-            entry = ProcessId::of(pid)
-                .and_then(|id| bed.ledger().begin(Step::Process { id, leads_group: true }).ok());
-        }
-        _ => {}
-    })?;
-    if let Some(entry) = entry {
-        bed.ledger().end(entry)?;
-    }
-    if matches!(summary.stopped_by, StopReason::Interrupted | StopReason::Terminated) {
-        return Err(ExperimentError::Interrupted);
-    }
-    Ok(summary)
 }
 
 /// The threads of a launch.

@@ -141,7 +141,7 @@ impl Settings {
         Ok(planned)
     }
 
-    /// Like [`Settings::plan`], but a value that is in force already is no error: the old value is then the new one.
+    /// Like [`Settings::plan`], but a value that is already in force is not an error: `old` and `new` are then equal.
     ///
     /// # Errors
     ///

@@ -25,12 +25,13 @@ mod truth;
 mod writers;
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fonio_record::{RecordOptions, Selector, record};
+use fonio_record::{RecordOptions, RecordSummary, Selector, record};
 use fonio_recording::{Recording, Tables};
 
 use device::{Device, FILE_SYSTEMS, Overlay};
@@ -45,6 +46,23 @@ const ON_OVERLAY: &str = "--on-overlay";
 const DELETED: &str = "fsync-deleted";
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Records the writers, which are this program in another role.
+fn record_writers(device: &Device, words: &[&OsStr], out: &Path) -> Result<RecordSummary> {
+    let options = RecordOptions {
+        select: vec![Selector::Device(device.path().into())],
+        command: Some(words.iter().map(Into::into).collect()),
+        ..RecordOptions::new(out)
+    };
+    let summary = record(&options, &mut |_| {})?;
+    for note in &summary.notes {
+        eprintln!("note: {note}");
+    }
+    if summary.command_exit != Some(0) {
+        return Err(format!("the writers failed: {:?}", summary.command_exit).into());
+    }
+    Ok(summary)
+}
 
 fn main() -> Result<()> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
@@ -113,18 +131,7 @@ fn round(
     let own = std::env::current_exe()?;
     let (drive, place_word) = ("drive".as_ref(), place.word().as_ref());
     let words = [own.as_os_str(), drive, place_word, dir.as_ref(), files.as_ref(), truth.as_os_str()];
-    let options = RecordOptions {
-        select: vec![Selector::Device(device.path().into())],
-        command: Some(words.map(Into::into).to_vec()),
-        ..RecordOptions::new(&out)
-    };
-    let summary = record(&options, &mut |_| {})?;
-    for note in &summary.notes {
-        eprintln!("note: {note}");
-    }
-    if summary.command_exit != Some(0) {
-        return Err(format!("the writers failed: {:?}", summary.command_exit).into());
-    }
+    record_writers(device, &words, &out)?;
     drop(overlay);
     drop(system);
     let truth = Truth::read(&truth, device.path(), fs)?;

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fonio_core::{Bio, Content, Op, Request, RowSink, Thread, ignore_rows};
-use fonio_record::{RecordOptions, Selector, record};
 use fonio_recording::{Recording, Tables};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -113,18 +112,7 @@ pub fn measure(fs: &str) -> Result<()> {
     fs::create_dir(&notes)?;
     let own = std::env::current_exe()?;
     let words = [own.as_os_str(), "drive-short".as_ref(), system.0.as_os_str(), notes.as_os_str()];
-    let options = RecordOptions {
-        select: vec![Selector::Device(device.path().into())],
-        command: Some(words.map(Into::into).to_vec()),
-        ..RecordOptions::new(&out)
-    };
-    let summary = record(&options, &mut |_| {})?;
-    for note in &summary.notes {
-        eprintln!("note: {note}");
-    }
-    if summary.command_exit != Some(0) {
-        return Err(format!("the writers failed: {:?}", summary.command_exit).into());
-    }
+    let summary = crate::record_writers(&device, &words, &out)?;
     drop(system);
     let mut judge = Judge::default();
     Recording::open(&out)?.replay(&mut judge, Tables::ALL)?;

@@ -112,7 +112,7 @@ fn are_missing(waits: u64) -> String {
 }
 
 /// The row of a wait. One for asynchronous I/O begins when the request was queued, because a thread can have slept there
-/// before. If the request is unknown, there is no row.
+/// before. There is no row if the request is unknown.
 fn row(
     wait: &BlockedWait,
     file_id: Option<u32>,

@@ -108,7 +108,12 @@ fn apply(change: &Candidate, path: Option<&Path>, keep: bool, arguments: &Fix) -
             settings.apply(&planned).with_context(hint)?;
         }
         if keep {
-            kept = Some(keeper.keep(&from).with_context(hint)?);
+            kept = Some(keeper.keep(&from).with_context(hint).inspect_err(|_| {
+                // The error says why; nothing stays changed.
+                if is_new && settings.applied().contains(&planned) {
+                    let _ = settings.undo(&planned);
+                }
+            })?);
         }
     }
     let place = kept.as_ref().map(place);

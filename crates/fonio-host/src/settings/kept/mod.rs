@@ -167,7 +167,7 @@ impl Keeper {
             }
             Change::MountOption { dir, option, .. } => {
                 let text = files::read(&self.files.fstab)?;
-                // A line that is gone for now, or is there twice, can come back with the option.
+                // Somebody may be editing the table: a line that is commented out, or there twice, can come back with the option.
                 let place = fstab::options_of(&text, dir);
                 Ok(place.map_or(true, |place| text[place].split(',').any(|other| other == option)))
             }

@@ -143,7 +143,7 @@ mod tests {
             (&[0x1710, 0x1410, 0x1010], "Fsync"),
             (&[0x1810], "Fsync"),
             (&[0x1910], "Write"),
-            // An execve is no call on files, whatever it does.
+            // An execve does not count as a call on files, although it opens and reads one.
             (&[0x1710, 0x1210, 0x1010], "other"),
             // The loop driver writes and syncs files for others.
             (&[0x1710, 0x1410, 0x1310], "kernel"),

@@ -1,0 +1,47 @@
+//! Records a command of the user, which must not outlive us.
+
+use std::collections::BTreeSet;
+
+use fonio_host::Step;
+use fonio_record::{Progress, RecordOptions, RecordSummary, StopReason, record};
+use fonio_system::ProcessId;
+
+use crate::error::ExperimentError;
+use crate::test_bed::TestBed;
+
+/// Prints each note of the recordings once, because the notes are the same for each launch.
+#[derive(Default)]
+pub(crate) struct Notes(BTreeSet<String>);
+
+impl Notes {
+    pub(crate) fn print(&mut self, note: &str) {
+        if self.0.insert(note.to_owned()) {
+            eprintln!("note: {note}");
+        }
+    }
+}
+
+/// Records, with the command in the ledger for as long as it runs.
+pub(crate) fn record_command(
+    bed: &mut TestBed,
+    options: &RecordOptions,
+    notes: &mut Notes,
+) -> Result<RecordSummary, ExperimentError> {
+    let mut entry = None;
+    let summary = record(options, &mut |progress| match progress {
+        Progress::Note(note) => notes.print(note),
+        Progress::CommandStarted { pid } => {
+            // A command that has already ended needs no entry; if the ledger cannot be written, the next step fails.
+            entry = ProcessId::of(pid)
+                .and_then(|id| bed.ledger().begin(Step::Process { id, leads_group: true }).ok());
+        }
+        _ => {}
+    })?;
+    if let Some(entry) = entry {
+        bed.ledger().end(entry)?;
+    }
+    if matches!(summary.stopped_by, StopReason::Interrupted | StopReason::Terminated) {
+        return Err(ExperimentError::Interrupted);
+    }
+    Ok(summary)
+}

@@ -57,10 +57,20 @@ pub struct ContentUse {
     pub content: String,
     /// Requests.
     pub requests: u64,
+    /// Write requests, without flushes and discards.
+    pub writes: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
+}
+
+impl Files {
+    /// Returns the number of write requests with this kind of data.
+    pub fn writes_of(&self, content: Content) -> u64 {
+        let row = self.contents.iter().find(|row| row.content == content.name());
+        row.map_or(0, |row| row.writes)
+    }
 }
 
 /// The most rows in the table.
@@ -107,6 +117,7 @@ struct Name {
 #[derive(Clone, Debug, Default)]
 struct Count {
     requests: u64,
+    writes: u64,
     read_bytes: u64,
     write_bytes: u64,
     /// Bytes by thread name and unit; `None` is unknown.
@@ -131,6 +142,7 @@ impl Count {
 
     fn absorb(&mut self, other: &Count) {
         self.requests += other.requests;
+        self.writes += other.writes;
         self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
         self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
         for (cause, bytes) in &other.causes {
@@ -173,6 +185,7 @@ impl FileTally {
         let fits = self.counts.len() < FILES_MAX || self.counts.contains_key(&key);
         let count = self.counts.entry(if fits { key } else { (None, content) }).or_default();
         count.requests += 1;
+        count.writes += u64::from(seen.class.is_write());
         if seen.class.is_read() {
             count.read_bytes = count.read_bytes.saturating_add(bytes);
         } else {
@@ -191,6 +204,7 @@ impl FileTally {
             for ((_, of), count) in &self.counts {
                 if *of == content {
                     sum.requests += count.requests;
+                    sum.writes += count.writes;
                     sum.read_bytes = sum.read_bytes.saturating_add(count.read_bytes);
                     sum.write_bytes = sum.write_bytes.saturating_add(count.write_bytes);
                 }
@@ -199,6 +213,7 @@ impl FileTally {
                 kinds.push(ContentUse {
                     content: content.name().to_owned(),
                     requests: sum.requests,
+                    writes: sum.writes,
                     read_bytes: sum.read_bytes,
                     write_bytes: sum.write_bytes,
                 });
@@ -360,8 +375,12 @@ mod tests {
         assert_eq!(files.cause_unknown_share, Some(4.0 / 56.0));
         assert_eq!(files.path_unknown_share, Some(32.0 / 52.0));
         let kinds: Vec<_> =
-            files.contents.iter().map(|kind| (kind.content.as_str(), kind.requests)).collect();
-        assert_eq!(kinds, [("data", 3), ("sqlite_journal", 2), ("fs_metadata", 1), ("unknown", 1)]);
+            files.contents.iter().map(|kind| (kind.content.as_str(), kind.requests, kind.writes)).collect();
+        assert_eq!(
+            kinds,
+            [("data", 3, 2), ("sqlite_journal", 2, 2), ("fs_metadata", 1, 1), ("unknown", 1, 0)]
+        );
+        assert_eq!((files.writes_of(Content::Data), files.writes_of(Content::FsJournal)), (2, 0));
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub struct Once {
     pub small_share: Option<f64>,
     /// Mean bytes of a run of requests in which each continues the previous one.
     pub burst_bytes: Option<f64>,
+    /// Number of write requests of the file system's journal and metadata; `None` if the kind of data is unknown for some
+    /// requests.
+    pub own_writes: Option<f64>,
 }
 
 /// A file system with a scheduler, and the options of the mount on top of it.
@@ -211,6 +214,10 @@ impl Experiment {
             burst_bytes: writes
                 .zip(random_share)
                 .map(|(writes, share)| bytes as f64 / (writes * share).max(1.0)),
+            own_writes: figure("files.journal_writes")
+                .zip(figure("files.metadata_writes"))
+                .map(|(journal, metadata)| journal + metadata)
+                .filter(|_| figure("files.unknown_writes") == Some(0.0)),
         })
     }
 

@@ -68,6 +68,9 @@ pub(super) struct Calls {
     io_fuse: Vec<f64>,
     io_nobuf: Vec<f64>,
     io_bfuse: Vec<f64>,
+    meta_journal_fuse: Vec<f64>,
+    meta_journal_nobuf: Vec<f64>,
+    meta_journal_bfuse: Vec<f64>,
 }
 
 const PROFILE: &str = "galaxy_s3_emmc";
@@ -126,6 +129,8 @@ pub(super) const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
 pub(super) const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
+/// Requests of the file system itself, of all requests: a share, because the size of our file is another.
+const OWN: Quantity = Quantity::new("% of requests", 1, 1.25, 1.0);
 
 /// Returns a file system on the study's device, under a scheduler.
 pub(super) const fn on(file_system: &'static str, scheduler: &'static str) -> Setup {
@@ -436,34 +441,45 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     let told = &published.bfuse.calls;
     let scale = BYTES as f64 / 1024.0 / told.kb_written;
     let ways = [
-        ("FUSE", STOCK, &told.pwrite_fuse, &told.io_fuse),
-        ("no buffer", NO_BUFFER, &told.pwrite_nobuf, &told.io_nobuf),
-        ("bFUSE", BUFFERED, &told.pwrite_bfuse, &told.io_bfuse),
+        ("FUSE", STOCK, [&told.pwrite_fuse, &told.io_fuse, &told.meta_journal_fuse]),
+        ("no buffer", NO_BUFFER, [&told.pwrite_nobuf, &told.io_nobuf, &told.meta_journal_nobuf]),
+        ("bFUSE", BUFFERED, [&told.pwrite_bfuse, &told.io_bfuse, &told.meta_journal_bfuse]),
     ];
     let names: Vec<&str> = told.filesystems.iter().map(String::as_str).chain([VFAT]).collect();
     let found = if runs.full() {
-        counts(&names, ways.map(|(_, options, ..)| options), runs)?
+        counts(&names, ways.map(|(_, options, _)| options), runs)?
     } else {
         BTreeMap::new()
     };
     let mut rows = Vec::new();
     for (at, name) in names.into_iter().enumerate() {
         let found = found.get(name);
-        for (number, (way, _, calls, requests)) in ways.iter().enumerate() {
+        for (number, (way, _, told)) in ways.iter().enumerate() {
             let once = found.map(|(writes, place)| (&writes[number], place));
             let what = |of: &str| format!("{name}, {way}, {of}");
-            match (calls.get(at).zip(requests.get(at)), once) {
-                (Some((calls, requests)), Some((once, place))) => {
-                    rows.extend(counted([calls * scale, requests * scale], what, once, place));
-                }
-                (Some((calls, requests)), None) => {
-                    rows.push(CALLS.cannot(what("calls"), calls * scale, WITH_FULL));
-                    rows.push(REQUESTS.cannot(what("requests"), requests * scale, WITH_FULL));
+            let [calls, requests, own] = told.map(|of| of.get(at).copied());
+            let told = calls.zip(requests).zip(own).map(|((calls, requests), own)| Counted {
+                calls: calls * scale,
+                requests: requests * scale,
+                own_percent: own / requests * 100.0,
+            });
+            match (told, once) {
+                (Some(told), Some((once, place))) => rows.extend(counted(told, what, once, place)),
+                (Some(told), None) => {
+                    rows.push(CALLS.cannot(what("calls"), told.calls, WITH_FULL));
+                    rows.push(REQUESTS.cannot(what("requests"), told.requests, WITH_FULL));
+                    rows.push(OWN.cannot(what(OWN_WRITES), told.own_percent, WITH_FULL));
                 }
                 (None, Some((once, place))) => {
-                    let shown = |count: Option<f64>| format!("{:.0}", count.unwrap_or(f64::NAN));
+                    let shown = |count: Option<f64>| {
+                        count.map_or("an unknown number of".to_owned(), |count| format!("{count:.0}"))
+                    };
                     let calls = shown(once.used.write_calls.map(|calls| calls as f64));
-                    let ours = format!("{calls} calls, {} requests", shown(once.writes));
+                    let ours = format!(
+                        "{calls} calls, {} requests, {} of the file system itself",
+                        shown(once.writes),
+                        shown(once.own_writes)
+                    );
                     let why = "the study has no numbers of it; it was the phones' file system for sdcards";
                     rows.push(Row::ours_alone(format!("{name}, {way}"), ours, why).noted(place.noted()));
                 }
@@ -503,15 +519,37 @@ fn counts<'a>(
     Ok(found)
 }
 
-/// Returns the rows of one write: the daemon's write calls, and the requests to the device.
-fn counted([calls, requests]: [f64; 2], what: impl Fn(&str) -> String, once: &Once, place: &At) -> [Row; 2] {
+const OWN_WRITES: &str = "journal and metadata";
+
+/// The study's numbers for one write of a file of our size.
+struct Counted {
+    calls: f64,
+    requests: f64,
+    /// Requests of the journal and of metadata, in percent of all.
+    own_percent: f64,
+}
+
+/// Returns the rows of one write: the daemon's write calls, the requests to the device, and those of the file system itself.
+fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At) -> [Row; 3] {
     let called = Measured::once(once.used.write_calls.map(|calls| calls as f64));
     let why = "every 10 ms what has come is flushed, also where an entry is not full";
-    let calls = CALLS.row(what("calls"), calls, &called, why).noted(place.noted());
+    let calls = CALLS.row(what("calls"), told.calls, &called, why).noted(place.noted());
     let why = "this kernel merges requests up to the device's limit";
-    let mut row = REQUESTS.row(what("requests"), requests, &Measured::once(once.writes), why);
+    let mut row = REQUESTS.row(what("requests"), told.requests, &Measured::once(once.writes), why);
     if let Some((writes, share)) = once.writes.zip(once.small_share) {
         row = row.noted(format!("{:.0} of them below 64 KiB", writes * share));
     }
-    [calls, row.noted(place.noted())]
+    let percent = once.own_writes.zip(once.writes).map(|(own, all)| own / all * 100.0);
+    let own = if percent.is_none() {
+        OWN.cannot(
+            what(OWN_WRITES),
+            told.own_percent,
+            "recordings do not know the kind of all data of this file system",
+        )
+    } else {
+        let why = "the file systems are twelve years younger and write less of their own";
+        let own = OWN.row(what(OWN_WRITES), told.own_percent, &Measured::once(percent), why);
+        own.noted(format!("{:.0} requests", once.own_writes.unwrap_or(f64::NAN)))
+    };
+    [calls, row.noted(place.noted()), own.noted(place.noted())]
 }

@@ -10,7 +10,7 @@ mod sqlite;
 
 use std::collections::BTreeMap;
 
-use fonio_core::Unit;
+use fonio_core::{Content, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -283,12 +283,15 @@ fn of_waiting(facts: &mut Facts, analysis: &Analysis) {
     }
 }
 
-/// Adds the shares of bytes whose file, kind of data or cause is unknown.
+/// Adds the shares of bytes whose file, kind of data or cause is unknown, and the writes of the file system itself.
 fn of_files(facts: &mut Facts, analysis: &Analysis) {
     let Some(files) = &analysis.files else { return };
     facts.put("files.unknown_share", files.unknown_share, Unit::Share);
     facts.put("files.path_unknown_share", files.path_unknown_share, Unit::Share);
     facts.put("files.cause_unknown_share", files.cause_unknown_share, Unit::Share);
+    facts.count("files.journal_writes", files.writes_of(Content::FsJournal));
+    facts.count("files.metadata_writes", files.writes_of(Content::FsMetadata));
+    facts.count("files.unknown_writes", files.writes_of(Content::Unknown));
 }
 
 /// The name for requests whose thread the source does not show.

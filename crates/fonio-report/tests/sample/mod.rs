@@ -493,6 +493,7 @@ fn files(requests: u64) -> Files {
     let kind = |file: &FileUse| ContentUse {
         content: file.content.clone(),
         requests: file.requests,
+        writes: file.requests * 3 / 4,
         read_bytes: file.read_bytes,
         write_bytes: file.write_bytes,
     };

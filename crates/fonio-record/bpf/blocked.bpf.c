@@ -544,8 +544,10 @@ INLINE void end_if_missed(u64 *ctx, struct task_struct *next)
 SEC("tp_btf/sched_switch")
 int left(u64 *ctx)
 {
-	struct task_struct *prev = (void *)ctx[1];
-	end_if_missed(ctx, (void *)ctx[2]);
+	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
+	// The idle threads of the processors, number 0, never wait. On a machine that is not busy, every second switch is to one.
+	if (next->pid)
+		end_if_missed(ctx, next);
 	// A thread that was preempted on its way to sleep is still able to run.
 	if (ctx[0])
 		return 0;

@@ -70,6 +70,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-lab",
             "fonio-core",
             "fonio-analysis",
+            "fonio-bench",
             "fonio-report",
             "fonio-sim",
             "fonio-host",

@@ -1,12 +1,13 @@
 //! Measures a flash device with fio, names its weak point, and fits a device model to the measurement.
 //!
 //! A [`plan`] lists the tests and how much they write. [`run`] executes it on a [`target`] with [`fio`] until the numbers
-//! are stable. [`model`] executes it in virtual time on a profile. [`fit`] finds the profile that gives the measured
+//! are stable. [`interference`] compares reads and writes beside each other with those alone. [`model`] executes it in virtual time on a profile. [`fit`] finds the profile that gives the measured
 //! numbers.
 
 mod error;
 pub mod fio;
 pub mod fit;
+pub mod interference;
 pub mod model;
 pub mod place;
 pub mod plan;

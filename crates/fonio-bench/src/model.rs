@@ -7,9 +7,9 @@ use fonio_sim::profile::{Profile, ProfileError};
 
 use crate::plan::{Access, Test};
 use crate::result::{Benchmark, Run, SCHEMA, TestResult};
-use crate::verdict;
+use crate::{interference, verdict};
 
-/// Number of requests of a second process, as a multiple of those of the first: enough to run longer.
+/// Number of requests of a process beside another, as a multiple of that one's: enough to run longer.
 const BESIDE_FACTOR: u64 = 64;
 
 /// Runs `test` on a fresh device, with `requests` in each process.
@@ -31,7 +31,10 @@ pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -
     let mut jobs: Vec<Job> =
         (0..u64::from(test.processes)).map(|index| job(test.access, index, requests)).collect();
     let own = jobs.len();
-    jobs.extend(test.beside.map(|access| job(access, own as u64, requests * BESIDE_FACTOR)));
+    if let Some(other) = test.beside {
+        let others = own as u64..2 * own as u64;
+        jobs.extend(others.map(|index| job(other, index, requests * BESIDE_FACTOR)));
+    }
     let (measured, _) = run(device, &jobs, now, seed);
     as_run(&measured[..own])
 }
@@ -107,10 +110,12 @@ pub fn benchmark(
         capacity_bytes: capacity.0,
         place: None,
         verdict: String::new(),
+        slowdowns: Vec::new(),
         warnings: Vec::new(),
         written_bytes,
         tests: results,
     };
+    benchmark.slowdowns = interference::slowdowns(&benchmark);
     benchmark.verdict = verdict::sentence(&benchmark);
     Ok(benchmark)
 }

@@ -67,6 +67,8 @@ pub enum Set {
     Concurrency,
     /// Throughput of 4 KiB random writes over growing ranges (Kim et al., section 5.3).
     AddressRange,
+    /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and 1 and 4 of each beside each other.
+    Interference,
     /// One long sequential write that exceeds any cache of faster flash.
     Sustained,
     /// Random writes while the file system or device is nearly full.
@@ -79,11 +81,12 @@ pub enum Set {
 
 impl Set {
     /// All sets with their names on the command line.
-    pub const ALL: [(Set, &'static str); 8] = [
+    pub const ALL: [(Set, &'static str); 9] = [
         (Set::Four, "four"),
         (Set::Response, "response"),
         (Set::Concurrency, "concurrency"),
         (Set::AddressRange, "address-range"),
+        (Set::Interference, "interference"),
         (Set::Sustained, "sustained"),
         (Set::NearFull, "near-full"),
         (Set::Fit, "fit"),
@@ -113,7 +116,8 @@ pub struct Test {
     pub requests: u64,
     /// Number of concurrent processes, each with one request in flight.
     pub processes: u32,
-    /// A second process that runs as long as this one, with requests of the same size in its own range.
+    /// As many processes of another pattern, which run as long as these, with requests of the same size, each in its own
+    /// range.
     pub beside: Option<Access>,
     /// Bytes written sequentially before the test, from the beginning, in requests of 512 KiB. If
     /// [`Test::is_prepared_each_time`] is false, they are written only once in the benchmark.
@@ -123,8 +127,8 @@ pub struct Test {
 impl Test {
     /// Bytes from the beginning of the file or device that the test uses.
     pub fn extent_bytes(&self) -> u64 {
-        let ranges = u64::from(self.processes) + u64::from(self.beside.is_some());
-        self.prepare_bytes.max(ranges * self.range_bytes)
+        let of_each = if self.beside.is_some() { 2 } else { 1 };
+        self.prepare_bytes.max(of_each * u64::from(self.processes) * self.range_bytes)
     }
 
     /// Whether the preparation precedes every run. Reads do not change their range, and sequential writes hardly depend on
@@ -193,6 +197,17 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
         Set::Concurrency => Access::ALL
             .into_iter()
             .flat_map(|access| [1u32, 2, 4, 8].map(|processes| concurrent(access, processes, size / 4)))
+            .collect(),
+        Set::Interference => [(Access::SeqRead, Access::SeqWrite), (Access::RandRead, Access::RandWrite)]
+            .into_iter()
+            .flat_map(|(read, write)| {
+                let alone = [interfering(read, None, 1, size / 8), interfering(write, None, 1, size / 8)];
+                let both = INTERFERING.into_iter().flat_map(move |processes| {
+                    [(read, write), (write, read)]
+                        .map(|(access, other)| interfering(access, Some(other), processes, size / 8))
+                });
+                alone.into_iter().chain(both)
+            })
             .collect(),
         Set::AddressRange => {
             doublings(MIB, scope.range_max.0).map(|range| rand(Access::RandWrite, 4 * KIB, range)).collect()
@@ -263,6 +278,23 @@ fn concurrent(access: Access, processes: u32, range: u64) -> Test {
         processes,
         prepare_bytes: u64::from(processes) * range,
         ..sequential(Set::Concurrency, access, 4 * KIB, range)
+    }
+}
+
+/// Numbers of readers and of writers beside each other.
+const INTERFERING: [u32; 2] = [1, 4];
+
+fn interfering(access: Access, other: Option<Access>, processes: u32, range: u64) -> Test {
+    let how = match other {
+        None => "alone".to_owned(),
+        Some(_) => format!("{processes}x{processes}"),
+    };
+    Test {
+        name: format!("{}_4k_{how}", access.name()),
+        processes,
+        beside: other,
+        prepare_bytes: 2 * u64::from(processes) * range,
+        ..sequential(Set::Interference, access, 4 * KIB, range)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::interference::Slowdown;
 use crate::place::Place;
 use crate::plan::{Access, Set, Test};
 use crate::stable;
@@ -30,6 +31,9 @@ pub struct Benchmark {
     pub warnings: Vec<String>,
     /// Total number of bytes written.
     pub written_bytes: u64,
+    /// How much reads and writes slow each other down, if that was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slowdowns: Vec<Slowdown>,
     /// All tests, in the order of execution.
     pub tests: Vec<TestResult>,
 }

@@ -9,7 +9,7 @@ use crate::plan::{Set, Test, repeats};
 use crate::result::{Benchmark, Run, SCHEMA, TestResult};
 use crate::stable;
 use crate::target::Target;
-use crate::verdict;
+use crate::{interference, verdict};
 
 /// Limits of the repetitions.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +93,7 @@ pub fn run(
         capacity_bytes: target.place().size_bytes,
         place: Some(target.place().clone()),
         verdict: String::new(),
+        slowdowns: Vec::new(),
         warnings: target.place().warnings(),
         written_bytes: session.written,
         tests: results,
@@ -105,6 +106,7 @@ pub fn run(
         ));
     }
     benchmark.warnings.extend(warnings(&benchmark, effort));
+    benchmark.slowdowns = interference::slowdowns(&benchmark);
     benchmark.verdict = verdict::sentence(&benchmark);
     Ok(benchmark)
 }

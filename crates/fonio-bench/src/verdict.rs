@@ -1,5 +1,6 @@
 //! The verdict of a benchmark, and the SD classes for comparison.
 
+use crate::interference;
 use crate::plan::{Access, Set};
 use crate::result::{Benchmark, TestResult};
 
@@ -65,6 +66,7 @@ pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
 pub fn sentence(benchmark: &Benchmark) -> String {
     let mut sentences = Vec::new();
     sentences.extend(against_a1(benchmark));
+    sentences.extend(interference::sentence(&benchmark.slowdowns));
     sentences.extend(cliff(benchmark));
     sentences.extend(sustained(benchmark));
     if sentences.is_empty() {
@@ -155,7 +157,8 @@ pub fn rate(mb_s: f64) -> String {
     }
 }
 
-fn times(factor: f64) -> String {
+/// A factor with a suitable number of digits.
+pub(crate) fn times(factor: f64) -> String {
     if factor < 9.5 { format!("{factor:.1} times") } else { format!("{factor:.0} times") }
 }
 

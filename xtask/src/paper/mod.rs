@@ -25,6 +25,7 @@ mod runs;
 mod smartio_facebook;
 mod smartio_iowait;
 mod smartio_launch;
+mod smartio_slowdown;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -188,6 +189,11 @@ const PAPERS: &[Paper] = &[
         id: "smartio-f3",
         title: "iowait (Nguyen et al. 2015, Figure 3)",
         rows: Rows::Measured(smartio_iowait::share),
+    },
+    Paper {
+        id: "smartio-f4",
+        title: "slowdown of reads and writes beside each other (Nguyen et al. 2015, Figures 4 and 11)",
+        rows: Rows::Measured(smartio_slowdown::rows),
     },
     Paper {
         id: "smartio-f13",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::smartio_slowdown::Slowdowns;
 use super::{bfuse_apps, bfuse_matrix, bfuse_phones, bfuse_stack};
 
 use crate::process;
@@ -140,6 +141,9 @@ pub(super) struct Smartio {
     pub(super) iowait: Iowait,
     pub(super) facebook_s: Facebook,
     pub(super) app_delay: AppDelay,
+    pub(super) s5_slowdown: Slowdowns,
+    pub(super) s5_slowdown_4x4: Slowdowns,
+    pub(super) razr_slowdown_4x4: Slowdowns,
 }
 
 #[derive(Deserialize)]

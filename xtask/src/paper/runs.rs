@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use fonio_analysis::sequentiality::SequentialShare;
 use fonio_analysis::sizes::SizeRow;
 use fonio_analysis::{Analysis, Distribution, Group};
+use fonio_bench::result::Benchmark;
 use fonio_experiment::{Layers, RunFigures, Series, VariationResult};
 use fonio_host::Filesystem;
 use fonio_report::json::Report;
@@ -34,6 +35,7 @@ pub(super) struct Runs {
     series: BTreeMap<Vec<String>, Rc<Series>>,
     reports: BTreeMap<PathBuf, Rc<Report>>,
     layers: BTreeMap<String, Rc<Layers>>,
+    interference: BTreeMap<String, Rc<Benchmark>>,
     /// The commands since the last call of [`Runs::commands`].
     commands: Vec<String>,
 }
@@ -185,6 +187,22 @@ impl Runs {
         let layers: Rc<Layers> = Rc::new(self.asked(&words)?);
         self.layers.insert(command, Rc::clone(&layers));
         Ok(layers)
+    }
+
+    /// Runs `fonio bench interference` with these arguments.
+    pub(super) fn interference(&mut self, arguments: &[&str], at: &At) -> Result<Rc<Benchmark>> {
+        let mut words = vec!["bench", "interference"];
+        words.extend_from_slice(arguments);
+        words.extend(at.guest.iter().flat_map(|guest| ["--in", guest]));
+        let command = format!("fonio {}", words.join(" "));
+        if let Some(known) = self.interference.get(&command) {
+            return Ok(Rc::clone(known));
+        }
+        self.commands.push(command.clone());
+        let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
+        let found: Rc<Benchmark> = Rc::new(self.asked(&words)?);
+        self.interference.insert(command, Rc::clone(&found));
+        Ok(found)
     }
 
     /// Returns the number of runs that an effect needs: fewer runs show none.

@@ -110,7 +110,9 @@ impl Fio {
                 &rw(other),
                 "--time_based",
                 &runtime,
-                &format!("--offset={}", test.range_bytes),
+                &format!("--numjobs={}", test.processes),
+                &format!("--offset={}", u64::from(test.processes) * test.range_bytes),
+                &format!("--offset_increment={}", test.range_bytes),
             ]));
         }
         let scratch = scratch()?;

@@ -59,34 +59,54 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
         .next()
         .ok_or_else(|| wrong("its JSON is empty".to_owned()))?
         .map_err(|error| wrong(format!("{error}, in the JSON that begins at byte {start}")))?;
-    let job = document
-        .jobs
-        .iter()
-        .find(|job| job.jobname == "measured")
-        .ok_or_else(|| wrong("it has no job `measured`".to_owned()))?;
-    if job.error != 0 {
-        return Err(wrong(format!("the job ended with error {}", job.error)));
+    // Beside others, each process has a job of its own; otherwise they are one group.
+    let mut sides = Vec::new();
+    for job in document.jobs.iter().filter(|job| job.jobname == "measured") {
+        if job.error != 0 {
+            return Err(wrong(format!("the job ended with error {}", job.error)));
+        }
+        sides.push(if test.access.writes() { &job.write } else { &job.read });
     }
-    let side = if test.access.writes() { &job.write } else { &job.read };
-    if side.total_ios == 0 {
+    if sides.is_empty() {
+        return Err(wrong("it has no job `measured`".to_owned()));
+    }
+    let requests: u64 = sides.iter().map(|side| side.total_ios).sum();
+    if requests == 0 {
         return Err(wrong("no request was completed before the time was over".to_owned()));
     }
+    let (mean, sigma) = together(&sides, requests);
     // For one process with one request in flight, the duration is the sum of its response times, which is more precise than
     // fio's milliseconds. For several processes it is their common run time.
-    let alone = side.lat_ns.mean * side.total_ios as f64;
-    let span_ns = if test.processes == 1 { alone as u64 } else { side.runtime.max(1) * 1_000_000 };
+    let runtime = sides.iter().map(|side| side.runtime).max().unwrap_or(0);
+    let span_ns =
+        if test.processes == 1 { (mean * requests as f64) as u64 } else { runtime.max(1) * 1_000_000 };
+    // Percentiles of several jobs cannot be joined.
+    let percentile = |of: fn(&Percentiles) -> Option<u64>| match sides[..] {
+        [only] => of(&only.clat_ns.percentile),
+        _ => None,
+    };
     Ok(Run {
-        requests: side.total_ios,
-        bytes: side.io_bytes,
+        requests,
+        bytes: sides.iter().map(|side| side.io_bytes).sum(),
         span_ns: span_ns.max(1),
-        response_mean_ns: side.lat_ns.mean as u64,
-        response_sigma_ns: side.lat_ns.stddev as u64,
-        response_p50_ns: side.clat_ns.percentile.p50,
-        response_p99_ns: side.clat_ns.percentile.p99,
-        response_max_ns: side.lat_ns.max,
+        response_mean_ns: mean as u64,
+        response_sigma_ns: sigma as u64,
+        response_p50_ns: percentile(|known| known.p50),
+        response_p99_ns: percentile(|known| known.p99),
+        response_max_ns: sides.iter().map(|side| side.lat_ns.max).max().unwrap_or(0),
         rates_mb_s: Vec::new(),
         outlier: false,
     })
+}
+
+/// The mean and the standard deviation of the response times of all jobs together.
+fn together(sides: &[&Side], requests: u64) -> (f64, f64) {
+    let weighted = |value: &dyn Fn(&Side) -> f64| {
+        sides.iter().map(|side| value(side) * side.total_ios as f64).sum::<f64>() / requests as f64
+    };
+    let mean = weighted(&|side| side.lat_ns.mean);
+    let variance = weighted(&|side| side.lat_ns.stddev.powi(2) + (side.lat_ns.mean - mean).powi(2));
+    (mean, variance.sqrt())
 }
 
 /// Parses the throughput in MB/s from a bandwidth log with lines of `milliseconds, KiB/s, direction, …`.

@@ -365,7 +365,8 @@ pub enum BenchWhat {
         /// How the device is measured.
         #[command(flatten)]
         measurement: Measurement,
-        /// The sets of tests to run: four, response, concurrency, address-range, sustained, near-full, fit, held-back.
+        /// The sets of tests to run: four, response, concurrency, interference, address-range, sustained, near-full, fit,
+        /// held-back.
         #[arg(
             long = "set",
             value_name = "SET",
@@ -379,6 +380,9 @@ pub enum BenchWhat {
     AddressRange(Measurement),
     /// Measure with 1, 2, 4 and 8 concurrent processes.
     Concurrency(Measurement),
+    /// Measure how much reads and writes slow each other down: one of each and four of each beside each other, sequential
+    /// and random, over one alone.
+    Interference(Measurement),
     /// Measure the throughput left after each layer: device, scheduler, file system, FUSE.
     Layers(BenchLayers),
 }

@@ -28,6 +28,7 @@ pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
         BenchWhat::Device { measurement, sets } => (measurement, sets.clone()),
         BenchWhat::AddressRange(measurement) => (measurement, vec![Set::AddressRange]),
         BenchWhat::Concurrency(measurement) => (measurement, vec![Set::Concurrency]),
+        BenchWhat::Interference(measurement) => (measurement, vec![Set::Interference]),
         BenchWhat::Layers(layers) => return super::layers::run(layers, colour),
     };
     if let Some(kernel) = &bench.emulated.guest {
@@ -183,6 +184,7 @@ fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Result
         )?;
     }
     speedups(benchmark, out)?;
+    slowdowns(benchmark, out)?;
     let classes = verdict::classes(benchmark);
     if benchmark.find(Set::Four, fonio_bench::plan::Access::SeqWrite).is_some() {
         let reached = if classes.is_empty() { "none".to_owned() } else { classes.join(", ") };
@@ -236,6 +238,28 @@ fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
         if !parts.is_empty() {
             writeln!(out, "Speedup of {} processes: {}", access.name(), parts.join(", "))?;
         }
+    }
+    Ok(())
+}
+
+/// Prints the response time beside the other op over that alone.
+fn slowdowns(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
+    if benchmark.slowdowns.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{:<44} {:>10} {:>10} {:>10}  runs", "slowdown", "alone ms", "beside ms", "ratio")?;
+    for found in &benchmark.slowdowns {
+        let what =
+            format!("{} beside {}, {} of each", found.access.name(), found.beside.name(), found.processes);
+        let range = match (found.slowdown_min, found.slowdown_max) {
+            (Some(min), Some(max)) => format!("{min:.2} to {max:.2}"),
+            _ => "-".to_owned(),
+        };
+        writeln!(
+            out,
+            "{what:<44} {:>10.3} {:>10.3} {:>10.2}  {range}",
+            found.alone_ms, found.beside_ms, found.slowdown
+        )?;
     }
     Ok(())
 }

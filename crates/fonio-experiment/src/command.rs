@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 
 use fonio_core::{Mark, RowSink, ignore_rows};
-use fonio_host::Step;
+use fonio_host::{Confined, Step};
 use fonio_record::{CommandOutput, CommandSetting, RecordOptions, Selector};
 use fonio_recording::{Recording, Table, Tables};
 use fonio_system::ProcessId;
@@ -112,6 +112,7 @@ fn run_once(
         prepare(&mut bed, line, starts_in.as_deref())?;
     }
     sync(&dir)?;
+    let confined = Confined::make(bed.ledger(), setup.limits)?;
     bed.pace()?;
     let record_options = RecordOptions {
         select: if is_users { vec![Selector::Path(dir)] } else { bed.watched().to_vec() },
@@ -119,6 +120,7 @@ fn run_once(
         setting: CommandSetting {
             dir: starts_in,
             own_group: true,
+            cgroups: confined.dirs().map(Path::to_owned).collect(),
             output: CommandOutput::ToError,
             ..CommandSetting::default()
         },
@@ -127,6 +129,9 @@ fn run_once(
     };
     let summary = record_command(&mut bed, &record_options, notes)?;
     check_stop(options.stop)?;
+    if let Some(limit) = setup.limits.memory.filter(|_| confined.kills() > 0) {
+        return Err(ExperimentError::OutOfMemory { limit });
+    }
     if summary.command_exit != Some(0) {
         let status = match (summary.command_exit, summary.command_signal) {
             (Some(code), _) => format!("exit code {code}"),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use fonio_bench::BenchError;
+use fonio_core::ByteCount;
 use fonio_emulator::EmulatorError;
 use fonio_host::HostError;
 use fonio_record::RecordError;
@@ -72,6 +73,12 @@ pub enum ExperimentError {
         status: String,
         /// The message of the process.
         complaint: String,
+    },
+    /// The kernel killed a process under test because it reached its limit of memory.
+    #[error("the workload needs more than {} of memory: the kernel killed it; try a larger --memory", limit.to_exact_text())]
+    OutOfMemory {
+        /// The limit.
+        limit: ByteCount,
     },
     /// A command to be measured, or to prepare a measurement, failed.
     #[error("`{command}` failed ({status}); nothing was measured, and all settings are restored")]

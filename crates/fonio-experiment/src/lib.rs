@@ -12,6 +12,7 @@
 //! Every trial of the first two is recorded, and analysed once ([`Analysed`]).
 
 mod analysed;
+mod beside;
 mod command;
 mod error;
 mod filling;
@@ -29,6 +30,7 @@ mod test_bed;
 mod trial;
 
 pub use analysed::Analysed;
+pub use beside::{Beside, BesideFigures, OwnFigures};
 pub use command::{CommandOptions, run_command_series};
 pub use error::ExperimentError;
 pub use fix::{Candidate, FIXES, Fix, Loss, Real};

@@ -9,6 +9,7 @@ use fonio_report::document::{
     Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
 };
 
+use crate::beside::{BesideFigures, OwnFigures};
 use crate::matrix::BESIDE;
 use crate::series::{RunFigures, Series, VariationResult};
 use crate::trial::RunTimes;
@@ -46,7 +47,9 @@ fn amount(series: &Series) -> String {
     } else {
         format!("{} of the full amount of work, {repeated}", Unit::Share.format(series.scale))
     };
-    format!("{amount}{}", series.conditions.told())
+    let mut runs = series.variations.iter().flat_map(|variation| &variation.runs);
+    let beside = runs.find_map(|run| Some(format!(", beside {}", run.beside.as_ref()?.workload)));
+    format!("{amount}{}{}", beside.unwrap_or_default(), series.conditions.told())
 }
 
 fn verdict(series: &Series) -> Verdict {
@@ -188,6 +191,7 @@ fn section(series: &Series) -> Section {
         .zip(labels(series))
         .filter_map(|(variation, label)| Some(format!("{label}: {}", variation.power_cut.as_ref()?)))
         .collect();
+    notes.extend(ended_early(series));
     if !on_each_place(series).is_empty() {
         notes.push(
             "Setups on one place are compared with the first one there, and the first ones on further places with the \
@@ -207,7 +211,7 @@ fn section(series: &Series) -> Section {
         question: question.into(),
         answer: said,
         figures: figure(series).into_iter().collect(),
-        tables: vec![table(series)],
+        tables: std::iter::once(table(series)).chain(beside(series)).collect(),
         notes,
         hints: Vec::new(),
     }
@@ -278,6 +282,69 @@ fn table(series: &Series) -> Table {
         rows: series.variations.iter().zip(labels(series)).map(row).collect(),
         ..Table::default()
     }
+}
+
+/// Returns the own figures of the measured workload and of the one beside it; `None` if it ran alone.
+fn beside(series: &Series) -> Option<Table> {
+    let row = |label: &str, name: &str, done: Option<f64>, own: Vec<OwnFigures>| {
+        let runs = own.len() as f64;
+        let mean =
+            |value: fn(&OwnFigures) -> u64| own.iter().map(|own| value(own) as f64).sum::<f64>() / runs;
+        let blocked: Option<f64> = own.iter().map(|own| own.blocked_s).sum();
+        let longest = own.iter().filter_map(|own| own.longest_wait_s).max_by(f64::total_cmp);
+        vec![
+            Cell::Name(label.to_owned()),
+            Cell::Name(name.to_owned()),
+            Cell::known(done, Unit::Share),
+            Cell::Number(mean(|own| own.requests).round(), Unit::Count),
+            Cell::Number(mean(|own| own.read_bytes), Unit::Bytes),
+            Cell::Number(mean(|own| own.write_bytes), Unit::Bytes),
+            Cell::known(blocked.map(|blocked| blocked / runs), Unit::S),
+            Cell::known(longest, Unit::S),
+        ]
+    };
+    let mut rows = Vec::new();
+    for (variation, label) in series.variations.iter().zip(labels(series)) {
+        let own: Vec<OwnFigures> = variation.runs.iter().filter_map(|run| run.own).collect();
+        let others: Vec<&BesideFigures> =
+            variation.runs.iter().filter_map(|run| run.beside.as_ref()).collect();
+        let Some(first) = others.first() else { continue };
+        let done = others.iter().map(|other| other.done_share).sum::<f64>() / others.len() as f64;
+        rows.push(row(label, &series.workload, None, own));
+        rows.push(row(label, &first.workload, Some(done), others.iter().map(|other| other.own).collect()));
+    }
+    (!rows.is_empty()).then(|| Table {
+        caption: "Each workload beside the other".into(),
+        columns: vec![
+            Column::new("Setup"),
+            Column::new("Workload"),
+            Column::noted("Done", "Share of its operations that the workload beside did, mean of the runs."),
+            Column::noted("Requests", "That it caused, mean of the runs."),
+            Column::new("Read").or_drop(),
+            Column::new("Written"),
+            Column::noted(
+                "Blocked",
+                "Time that its threads were blocked on storage, summed over them, mean of the runs.",
+            ),
+            Column::noted("Longest", "The longest wait of all runs."),
+        ],
+        rows,
+        ..Table::default()
+    })
+}
+
+/// Returns a note for runs in which the workload beside ended before the measured one.
+fn ended_early(series: &Series) -> Option<String> {
+    let runs = || series.variations.iter().flat_map(|variation| &variation.runs);
+    let early = runs().filter_map(|run| run.beside.as_ref()).filter(|beside| beside.ended_early);
+    let first = early.clone().next()?;
+    Some(format!(
+        "{} ended before {} in {} of {} runs, so that the rest ran alone. To have it run longer: --beside-scale.",
+        first.workload,
+        series.workload,
+        early.count(),
+        runs().count()
+    ))
 }
 
 /// Returns the mean run time between the shortest and the longest.
@@ -351,6 +418,8 @@ mod tests {
             database_bytes: std::collections::BTreeMap::new(),
             usable_bytes: None,
             fetched_bytes: 0,
+            own: None,
+            beside: None,
             valid: true,
             recording: std::path::PathBuf::new(),
         };
@@ -378,7 +447,7 @@ mod tests {
             workload: "web".to_owned(),
             scale: 0.1,
             seed: 1,
-            conditions: Conditions { cpu_share: None, dilate: 1.0, full: None },
+            conditions: Conditions { cpu_share: None, memory_bytes: None, dilate: 1.0, full: None },
             variations,
         }
     }

@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicBool;
 
 use fonio_core::{ByteCount, Mark, Nanos, RowSink, Timestamp};
 use fonio_emulator::ServeReport;
-use fonio_host::{ConfinedCpu, Entry, Step};
+use fonio_host::{Confined, Entry, Step};
 use fonio_record::{Progress, RecordOptions, StopReason, record_with};
 use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
 use fonio_workload::{Options, Outcome};
 
 use crate::analysed::Analysed;
+use crate::beside::{Beside, BesideFigures, BesideWorker, OwnFigures};
 use crate::error::ExperimentError;
 use crate::setup::Setup;
 use crate::task::{PREPARED, Task, TaskResult};
@@ -27,6 +28,8 @@ pub struct RunOptions<'a> {
     pub workload: &'a Workload,
     /// The share of the workload's full amount, above 0.
     pub scale: f64,
+    /// A workload that runs beside it, on the same storage and within the same limits.
+    pub beside: Option<Beside<'a>>,
     /// The factor on its pauses.
     pub pace: f64,
     /// Whether the recording continues until the workload's dirty pages are written back. The run time excludes this.
@@ -56,6 +59,8 @@ pub struct Run {
     pub devices: Vec<(String, ServeReport)>,
     /// The processor time that serving the emulated devices took during the run.
     pub server_cpu: Nanos,
+    /// With a workload beside: the measured workload's own I/O, and what the other one did.
+    pub beside: Option<(OwnFigures, BesideFigures)>,
 }
 
 /// Runs the workload once and records to `out`.
@@ -64,7 +69,7 @@ pub struct Run {
 ///
 /// [`ExperimentError`]; everything that was made is undone, except for a recording that had begun.
 pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<Run, ExperimentError> {
-    let mut bed = TestBed::make(setup, options.workload, options.seed, options.roles)?;
+    let mut bed = TestBed::make(setup, options.workload, options.beside, options.seed, options.roles)?;
     let (result, socket) = (bed.scratch().join("result.json"), bed.scratch().join("call"));
     let task = Task {
         workload: options.workload.clone(),
@@ -79,13 +84,20 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         socket: socket.clone(),
         result: result.clone(),
         write_back: options.write_back,
+        is_beside: false,
     };
     bed.unpace()?;
-    let mut worker = Worker::prepare(&mut bed, &task, options)?;
-    if let Some(share) = setup.cpu {
-        // The preparation was not confined. The ledger removes the group with the test bed.
-        ConfinedCpu::make(bed.ledger(), share)?.add(worker.child.id())?;
-    }
+    let mut other = match options.beside {
+        Some(beside) => Some(BesideWorker::prepare(&mut bed, beside, options)?),
+        None => None,
+    };
+    let mut worker = Worker::prepare(&mut bed, "task", &task, options)?;
+    // The preparation was not confined. The ledger removes the groups with the test bed.
+    let confined = Confined::make(bed.ledger(), setup.limits)?;
+    [Some(worker.pid()), other.as_ref().map(BesideWorker::pid)]
+        .into_iter()
+        .flatten()
+        .try_for_each(|pid| confined.add(pid))?;
     if let Some(share) = setup.full {
         bed.fill(share, options.seed, options.stop)?;
     }
@@ -94,15 +106,28 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     let cpu_before = server_cpu(&bed.reports()?);
     check_stop(options.stop)?;
 
-    let finished = record_task(&bed, options, socket, &result, out)?;
+    let finished = record_task(&bed, options, socket, &result, other.as_mut(), out)?;
     check_stop(options.stop)?;
-    let Some(TaskResult { marks, outcome }) = finished else { return Err(worker.failure()) };
+    let needs_more_memory = || match setup.limits.memory.filter(|_| confined.kills() > 0) {
+        Some(limit) => Err(ExperimentError::OutOfMemory { limit }),
+        None => Ok(()),
+    };
+    let Some(TaskResult { marks, outcome }) = finished else {
+        needs_more_memory()?;
+        return Err(worker.failure());
+    };
+    needs_more_memory()?;
+    let pid = worker.pid();
     worker.end(&mut bed)?;
+    let beside = match other {
+        Some(other) => Some((OwnFigures::of(out, pid)?, other.end(&mut bed, out)?)),
+        None => None,
+    };
     let (devices, usable) = (bed.reports()?, bed.usable());
     bed.close()?;
     let server_cpu = Nanos(server_cpu(&devices) - cpu_before);
     let analysed = Analysed::of(out)?;
-    Ok(Run { outcome, usable, recording: out.to_owned(), analysed, marks, devices, server_cpu })
+    Ok(Run { outcome, usable, recording: out.to_owned(), analysed, marks, devices, server_cpu, beside })
 }
 
 /// Nanoseconds of processor time that the serving processes have used since their start.
@@ -110,12 +135,13 @@ fn server_cpu(devices: &[(String, ServeReport)]) -> u64 {
     devices.iter().map(|(_, report)| report.cpu_ns.0).sum()
 }
 
-/// Starts the prepared task under the recorder and waits for its end. Returns `None` if the task wrote no result.
+/// Starts the prepared task, and the one beside it, under the recorder, and waits for the end of the first. Returns `None` if the task wrote no result.
 fn record_task(
     bed: &TestBed,
     options: &RunOptions<'_>,
     socket: PathBuf,
     result: &Path,
+    mut other: Option<&mut BesideWorker>,
     out: &Path,
 ) -> Result<Option<TaskResult>, ExperimentError> {
     let mut command = vec![options.roles.program.clone().into_os_string()];
@@ -145,11 +171,17 @@ fn record_task(
         finished = Some(found);
         Ok(())
     };
-    let summary = record_with(&record_options, &mut add_marks, &mut |progress| {
-        if let Progress::Note(note) = progress {
-            eprintln!("note: {note}");
+    let mut begun = Ok(());
+    let summary = record_with(&record_options, &mut add_marks, &mut |progress| match progress {
+        Progress::Note(note) => eprintln!("note: {note}"),
+        Progress::CommandStarted { .. } => {
+            if let Some(other) = &mut other {
+                begun = other.begin();
+            }
         }
+        _ => {}
     })?;
+    begun?;
     if matches!(summary.stopped_by, StopReason::Interrupted | StopReason::Terminated) {
         return Err(ExperimentError::Interrupted);
     }
@@ -162,19 +194,30 @@ fn command_line(options: &RunOptions<'_>) -> Vec<String> {
     if options.scale != 1.0 {
         words.extend(["--scale".to_owned(), options.scale.to_string()]);
     }
+    if let Some(beside) = options.beside {
+        words.extend(["--beside".to_owned(), beside.workload.name.clone()]);
+        if beside.scale != 1.0 {
+            words.extend(["--beside-scale".to_owned(), beside.scale.to_string()]);
+        }
+    }
     words
 }
 
-/// The workload's process.
-struct Worker {
+/// A workload's process.
+pub(crate) struct Worker {
     child: Child,
     entry: Option<Entry>,
 }
 
 impl Worker {
     /// Starts the process and waits until it is prepared.
-    fn prepare(bed: &mut TestBed, task: &Task, options: &RunOptions<'_>) -> Result<Worker, ExperimentError> {
-        let path = bed.scratch().join("task.json");
+    pub(crate) fn prepare(
+        bed: &mut TestBed,
+        name: &str,
+        task: &Task,
+        options: &RunOptions<'_>,
+    ) -> Result<Worker, ExperimentError> {
+        let path = bed.scratch().join(format!("{name}.json"));
         let text = serde_json::to_vec(task).expect("a workload that was read can be written");
         std::fs::write(&path, text).map_err(ExperimentError::system("write", &path))?;
         let program = &options.roles.program;
@@ -194,15 +237,19 @@ impl Worker {
         if line.trim() == PREPARED { Ok(worker) } else { Err(worker.failure()) }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the error for a task without a result. The process has printed the reason on standard error.
-    fn failure(&mut self) -> ExperimentError {
+    pub(crate) fn failure(&mut self) -> ExperimentError {
         let _ = self.child.kill();
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         ExperimentError::TaskFailed { status, complaint: "it says why above".to_owned() }
     }
 
     /// Waits for the end of a process that has written its result.
-    fn end(&mut self, bed: &mut TestBed) -> Result<(), ExperimentError> {
+    pub(crate) fn end(&mut self, bed: &mut TestBed) -> Result<(), ExperimentError> {
         let waited = self.child.wait();
         waited.map_err(ExperimentError::system("wait for", "the workload's process"))?;
         match self.entry.take() {

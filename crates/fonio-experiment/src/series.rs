@@ -9,6 +9,7 @@ use fonio_workload::{FilesOutcome, Mark};
 use serde::{Deserialize, Serialize};
 
 use crate::analysed::Analysed;
+use crate::beside::{BesideFigures, OwnFigures};
 use crate::error::ExperimentError;
 use crate::fix::{Candidate, Loss};
 use crate::run::{Run, RunOptions, run_once};
@@ -149,6 +150,12 @@ pub struct RunFigures {
     pub usable_bytes: Option<u64>,
     /// Bytes of HTTP bodies received.
     pub fetched_bytes: u64,
+    /// With a workload beside: the own I/O of the measured one. The figures above are of all requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnFigures>,
+    /// The workload beside, and its own I/O.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<BesideFigures>,
     /// Whether the measurement is valid.
     pub valid: bool,
     /// The recording's directory.
@@ -182,6 +189,8 @@ impl RunFigures {
                 .collect(),
             usable_bytes: run.usable.map(|bytes| bytes.0),
             fetched_bytes: run.outcome.amounts.bytes_fetched,
+            own: run.beside.as_ref().map(|(own, _)| *own),
+            beside: run.beside.as_ref().map(|(_, beside)| beside.clone()),
             ..of_recording
         }
     }
@@ -206,6 +215,8 @@ impl RunFigures {
             database_bytes: BTreeMap::new(),
             usable_bytes: None,
             fetched_bytes: 0,
+            own: None,
+            beside: None,
             valid: analysis.validity.ok,
             recording: recording.to_owned(),
         }
@@ -442,7 +453,7 @@ mod tests {
             workload: "web".to_owned(),
             scale: 0.5,
             seed: 7,
-            conditions: Conditions { cpu_share: None, dilate: 2.5, full: Some(0.9) },
+            conditions: Conditions { cpu_share: None, memory_bytes: None, dilate: 2.5, full: Some(0.9) },
             variations: vec![result(2.0)],
         };
         let text = serde_json::to_string(&series).expect("it can be written");

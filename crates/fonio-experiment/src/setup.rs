@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fonio_core::quantity::parse_bytes;
 use fonio_core::{ByteCount, Unit};
-use fonio_host::{Confirmation, CpuShare, Filesystem, LinkRates, Setting, Settings};
+use fonio_host::{Confirmation, CpuShare, Filesystem, Limits, LinkRates, Setting, Settings};
 use fonio_workload::Overrides;
 use serde::{Deserialize, Serialize};
 
@@ -148,8 +148,8 @@ pub struct Setup {
     pub moved: BTreeMap<String, Medium>,
     /// Whether a device faster than this machine can emulate runs at the machine's speed.
     pub at_floor: bool,
-    /// The share of one processor that the workload's process may use; `None` for no limit.
-    pub cpu: Option<CpuShare>,
+    /// What the workload's process may use of a processor and of memory.
+    pub limits: Limits,
     /// Changes to the workload's definition.
     pub overrides: Overrides,
 }
@@ -159,6 +159,9 @@ pub struct Setup {
 pub struct Conditions {
     /// The share of one processor that the process under test could use; `None` if it was not confined.
     pub cpu_share: Option<CpuShare>,
+    /// The memory that it could use, with the page cache that it brought in, in bytes; `None` if it was not confined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// The factor by which emulated devices were slower than their models.
     pub dilate: f64,
     /// The share of the file system that was filled before each run; `None` if it was not.
@@ -168,7 +171,12 @@ pub struct Conditions {
 impl Conditions {
     /// Returns the conditions of a setup.
     pub fn of(setup: &Setup) -> Conditions {
-        Conditions { cpu_share: setup.cpu, dilate: setup.dilate, full: setup.full }
+        Conditions {
+            cpu_share: setup.limits.cpu,
+            memory_bytes: setup.limits.memory.map(|bytes| bytes.0),
+            dilate: setup.dilate,
+            full: setup.full,
+        }
     }
 
     /// Returns what is unusual, as parts of a sentence that each follow a comma.
@@ -181,7 +189,13 @@ impl Conditions {
             let period_ms = share.period().as_secs_f64() * 1e3;
             format!(", confined to {share} of one processor in periods of {period_ms:.1} ms")
         });
-        [dilated, filled, confined].into_iter().flatten().collect()
+        let memory = self.memory_bytes.map(|bytes| {
+            format!(
+                ", with {} of memory for the workload and its page cache",
+                ByteCount(bytes).to_exact_text()
+            )
+        });
+        [dilated, filled, confined, memory].into_iter().flatten().collect()
     }
 }
 
@@ -201,7 +215,7 @@ impl Setup {
             full: None,
             moved: BTreeMap::new(),
             at_floor: false,
-            cpu: None,
+            limits: Limits::default(),
             overrides: Overrides::default(),
         }
     }

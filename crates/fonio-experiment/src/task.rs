@@ -9,9 +9,11 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use fonio_workload::definition::Workload;
-use fonio_workload::{Mark, Observer, Options, Outcome, Places, Progress, Runner};
+use fonio_workload::{Mark, Observer, Options, Outcome, Places, Progress, Runner, WorkloadError};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
@@ -28,19 +30,30 @@ pub(crate) struct Task {
     pub(crate) result: PathBuf,
     /// Whether dirty pages are written back before the caller gets its answer.
     pub(crate) write_back: bool,
+    /// Whether the workload runs beside the measured one, until its caller hangs up; then it leaves a [`BesideResult`].
+    pub(crate) is_beside: bool,
 }
 
 /// The line that the process prints when it is prepared.
 pub(crate) const PREPARED: &str = "prepared";
 
 /// The answer to the caller after a run without an error.
-const DONE: &str = "done";
+pub(crate) const DONE: &str = "done";
 
 /// The result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TaskResult {
     pub(crate) marks: Vec<Mark>,
     pub(crate) outcome: Outcome,
+}
+
+/// The result of a workload that ran beside another one.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct BesideResult {
+    /// The share of its operations that it did.
+    pub(crate) done: f64,
+    pub(crate) ran_ns: u64,
+    pub(crate) ended_early: bool,
 }
 
 /// Does the task in `file`: prepares, waits for the call, runs. Progress goes to standard error if that is a terminal.
@@ -62,7 +75,12 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
         .and_then(|()| out.flush())
         .map_err(ExperimentError::system("write to", "standard output"))?;
     let (mut caller, _) = listener.accept().map_err(ExperimentError::system("listen on", socket))?;
-    let mut listening = Listener::default();
+    let mut listening = Listener { is_quiet: task.is_beside, ..Listener::default() };
+    if task.is_beside {
+        let written = run_beside(&mut runner, &mut listening, &caller, socket)
+            .and_then(|result| write(&task.result, &result));
+        return answer(&mut caller, socket, written);
+    }
     let mut ran = runner.run(&mut listening);
     if task.write_back
         && ran.is_ok()
@@ -74,9 +92,42 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
     let written = ran
         .map_err(ExperimentError::from)
         .and_then(|outcome| write(&task.result, &TaskResult { marks: listening.marks, outcome }));
+    answer(&mut caller, socket, written)
+}
+
+/// Tells the caller how it went.
+fn answer(
+    caller: &mut UnixStream,
+    socket: &Path,
+    written: Result<(), ExperimentError>,
+) -> Result<(), ExperimentError> {
     let answer = written.as_ref().map_or_else(chain, |()| DONE.to_owned());
     caller.write_all(answer.as_bytes()).map_err(ExperimentError::system("write to", socket))?;
     written
+}
+
+/// Runs until the workload ends, or the caller hangs up.
+fn run_beside(
+    runner: &mut Runner,
+    listening: &mut Listener,
+    caller: &UnixStream,
+    socket: &Path,
+) -> Result<BesideResult, ExperimentError> {
+    let mut from_caller = caller.try_clone().map_err(ExperimentError::system("read from", socket))?;
+    let stop = runner.stop_flag();
+    // It ends with this process.
+    std::thread::spawn(move || {
+        let _ = from_caller.read(&mut [0]);
+        stop.store(true, Ordering::Relaxed);
+    });
+    let began = Instant::now();
+    let ended_early = match runner.run(listening) {
+        Ok(_) => true,
+        Err(WorkloadError::Stopped) => false,
+        Err(error) => return Err(error.into()),
+    };
+    let done = if ended_early { 1.0 } else { listening.done };
+    Ok(BesideResult { done, ran_ns: began.elapsed().as_nanos() as u64, ended_early })
 }
 
 /// Calls the process that waits at `socket`, and returns when that process has done its task.
@@ -110,7 +161,7 @@ fn chain(error: &ExperimentError) -> String {
     text
 }
 
-fn write(path: &Path, result: &TaskResult) -> Result<(), ExperimentError> {
+fn write(path: &Path, result: &impl Serialize) -> Result<(), ExperimentError> {
     let failed = || ExperimentError::system("write", path);
     let mut out = BufWriter::new(File::create(path).map_err(failed())?);
     serde_json::to_writer(&mut out, result).map_err(|error| failed()(error.into()))?;
@@ -122,6 +173,10 @@ fn write(path: &Path, result: &TaskResult) -> Result<(), ExperimentError> {
 struct Listener {
     marks: Vec<Mark>,
     shown: bool,
+    /// The share of the operations that are done.
+    done: f64,
+    /// Shows nothing.
+    is_quiet: bool,
 }
 
 /// Shorter runs show no progress.
@@ -142,7 +197,8 @@ impl Observer for Listener {
 
     fn progress(&mut self, progress: &Progress) {
         use std::io::IsTerminal;
-        if progress.elapsed_s < PROGRESS_AFTER_S || !std::io::stderr().is_terminal() {
+        self.done = progress.done;
+        if self.is_quiet || progress.elapsed_s < PROGRESS_AFTER_S || !std::io::stderr().is_terminal() {
             return;
         }
         let left = progress.left_s.map(|left| format!(", about {left:.0} s left")).unwrap_or_default();

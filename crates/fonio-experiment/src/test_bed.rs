@@ -16,6 +16,7 @@ use fonio_record::Selector;
 use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
 
+use crate::beside::Beside;
 use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
 use crate::setup::{MdRaid0, Medium, Setup, Storage};
@@ -64,13 +65,15 @@ pub struct TestBed {
     /// `None` after the test bed is closed.
     ledger: Option<Ledger>,
     places: BTreeMap<String, PathBuf>,
+    /// Those of the workload beside.
+    beside_places: BTreeMap<String, PathBuf>,
     watched: Vec<Selector>,
     http: Option<SocketAddr>,
     scratch: PathBuf,
 }
 
 impl TestBed {
-    /// Makes the test bed of `setup` for `workload`.
+    /// Makes the test bed of `setup` for `workload`, and for the one beside it.
     ///
     /// # Errors
     ///
@@ -78,6 +81,7 @@ impl TestBed {
     pub fn make(
         setup: &Setup,
         workload: &Workload,
+        beside: Option<Beside<'_>>,
         seed: u64,
         roles: &Roles,
     ) -> Result<TestBed, ExperimentError> {
@@ -93,7 +97,16 @@ impl TestBed {
             std::fs::create_dir(&dir).map_err(ExperimentError::system("make", &dir))?;
             bed.places.insert(place.clone(), dir);
         }
-        if workload.needs_http() {
+        if let Some(beside) = beside {
+            let top = base.join("beside.d");
+            std::fs::create_dir(&top).map_err(ExperimentError::system("make", &top))?;
+            for place in beside.workload.places.keys() {
+                let dir = top.join(place);
+                std::fs::create_dir(&dir).map_err(ExperimentError::system("make", &dir))?;
+                bed.beside_places.insert(place.clone(), dir);
+            }
+        }
+        if workload.needs_http() || beside.is_some_and(|beside| beside.workload.needs_http()) {
             bed.start_server(setup, roles)?;
         }
         Ok(bed)
@@ -168,6 +181,7 @@ impl TestBed {
             devices: Vec::new(),
             ledger: Some(ledger),
             places: BTreeMap::new(),
+            beside_places: BTreeMap::new(),
             watched: Vec::new(),
             http: None,
             scratch,
@@ -177,6 +191,11 @@ impl TestBed {
     /// Returns the folder of each place.
     pub fn places(&self) -> &BTreeMap<String, PathBuf> {
         &self.places
+    }
+
+    /// Returns the folder of each place of the workload beside.
+    pub fn beside_places(&self) -> &BTreeMap<String, PathBuf> {
+        &self.beside_places
     }
 
     /// Returns the devices that a recorder should watch.
@@ -242,7 +261,7 @@ impl TestBed {
     ///
     /// [`ExperimentError::Host`].
     pub fn forget_caches(&self) -> Result<(), ExperimentError> {
-        for dir in self.places.values() {
+        for dir in self.places.values().chain(self.beside_places.values()) {
             forget(dir)?;
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use fonio_core::ByteCount;
 use fonio_system::SystemError;
 
 /// An error of the test bed. Each message says which action failed on which object and, if possible, what to do.
@@ -108,11 +109,21 @@ pub enum HostError {
         /// The largest depth.
         max: u32,
     },
-    /// The kernel cannot limit processor time here.
-    #[error("processor time cannot be limited here: {reason}")]
-    NoCpuLimit {
+    /// The kernel cannot limit processor time or memory here.
+    #[error("{what} cannot be limited here: {reason}")]
+    NoLimit {
+        /// What cannot be limited.
+        what: &'static str,
         /// The reason, and the command that helps.
         reason: String,
+    },
+    /// The limit of memory is too low.
+    #[error("{} of memory is too little: write at least {}", wanted.to_exact_text(), least.to_exact_text())]
+    MemoryLimit {
+        /// The limit that was asked for.
+        wanted: ByteCount,
+        /// The lowest limit.
+        least: ByteCount,
     },
     /// The share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]

@@ -19,6 +19,7 @@
 
 mod caches;
 mod cleaner;
+mod control_group;
 mod cpu_share;
 mod error;
 mod filesystem;
@@ -36,7 +37,8 @@ mod ublk;
 
 pub use caches::{cached_bytes, drop_device_cache, drop_file_cache};
 pub use cleaner::Cleaner;
-pub use cpu_share::{ConfinedCpu, CpuShare};
+pub use control_group::{Confined, Limits};
+pub use cpu_share::CpuShare;
 pub use error::HostError;
 pub use filesystem::{Confirmation, Filesystem, check_empty, claim};
 pub use kernel::check_scheduler;

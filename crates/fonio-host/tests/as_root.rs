@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fonio_core::ByteCount;
 use fonio_host::{
-    ConfinedCpu, CpuShare, Filesystem, HostError, Ledger, Link, LinkRates, LoopDevice, LoopOptions,
+    Confined, CpuShare, Filesystem, HostError, Ledger, Limits, Link, LinkRates, LoopDevice, LoopOptions,
     OpenWatch, Queue, Setting, Settings, Undone, borrow_setting, mount, mount_tmpfs, mounts_under,
 };
 use fonio_system::ProcessId;
@@ -333,8 +333,9 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     let state = tempfile::tempdir().expect("dir");
     let mut ledger = Ledger::open(&state.path().join("state")).expect("ledger");
     let share: CpuShare = "0.2".parse().expect("a share");
-    let group = match ConfinedCpu::make(&mut ledger, share) {
-        Err(error @ HostError::NoCpuLimit { .. }) => return skip(Need::Cgroup, error),
+    let limits = Limits { cpu: Some(share), memory: None };
+    let group = match Confined::make(&mut ledger, limits) {
+        Err(error @ HostError::NoLimit { .. }) => return skip(Need::Cgroup, error),
         group => group.expect("a group"),
     };
     let spins = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
@@ -345,8 +346,9 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
         let text = fs::read_to_string(format!("/proc/{}/schedstat", child.0.id())).expect("schedstat");
         text.split_whitespace().next().and_then(|ran| ran.parse().ok()).expect("a number")
     };
+    let group_dir = group.dirs().next().expect("there is one").to_owned();
     let counted = |name: &str| -> u64 {
-        let text = fs::read_to_string(group.dir().join("cpu.stat")).expect("a group has it");
+        let text = fs::read_to_string(group_dir.join("cpu.stat")).expect("a group has it");
         let count = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
         count.unwrap_or_else(|| panic!("{name} in {text}"))
     };
@@ -364,11 +366,40 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
         held_back > 0.0 && used >= 0.75 * 0.2 * held_back,
         "{used}, held back in {held_back} of the periods"
     );
-    let dir = group.dir().to_owned();
-    assert!(dir.exists());
+    assert!(group_dir.exists());
     // The group still has a process, as after kill -9.
     drop(ledger);
-    assert!(!dir.exists());
+    assert!(!group_dir.exists());
+}
+
+#[test]
+fn confined_processes_hold_no_more_memory_than_they_may() {
+    if !can() {
+        return;
+    }
+    let state = tempfile::tempdir().expect("dir");
+    let mut ledger = Ledger::open(&state.path().join("state")).expect("ledger");
+    let limits = Limits { cpu: None, memory: Some(ByteCount(32 << 20)) };
+    let group = match Confined::make(&mut ledger, limits) {
+        Err(error @ HostError::NoLimit { .. }) => return skip(Need::Cgroup, error),
+        group => group.expect("a group"),
+    };
+    // `tail` of a file without a newline keeps all of it in memory.
+    let run = |bytes: &str| {
+        let line = format!("read _; head -c {bytes} /dev/zero | tail >/dev/null");
+        let mut shell = Command::new("sh").args(["-c", &line]).stdin(Stdio::piped()).spawn().expect("sh");
+        group.add(shell.id()).expect("add");
+        writeln!(shell.stdin.take().expect("it is piped")).expect("it reads a line");
+        shell.wait().expect("sh").success()
+    };
+    assert!(run("1000000"), "a megabyte fits");
+    assert_eq!(group.kills(), 0);
+    assert!(!run("100000000"), "100 MB do not");
+    assert!(group.kills() > 0);
+    group.remove(&mut ledger).expect("remove");
+    let too_little = Limits { cpu: None, memory: Some(ByteCount(1 << 20)) };
+    let refused = Confined::make(&mut ledger, too_little).expect_err("it is too little");
+    assert_eq!(refused.to_string(), "1MiB of memory is too little: write at least 16MiB");
 }
 
 /// A process that never ends by itself. It is killed when the test ends, even if the test fails.

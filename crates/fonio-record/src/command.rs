@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, ExitStatus, Stdio};
 use std::time::Duration;
 
-use fonio_system::Cgroups;
+use fonio_system::{Cgroups, MountTable};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use crate::options::CommandOutput;
@@ -51,7 +51,8 @@ impl Command {
                 command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             }
         }
-        let joined = setting.cgroup.as_deref().map(Joined::join).transpose()?;
+        let joined: Vec<Joined> =
+            setting.cgroups.iter().map(|dir| Joined::join(dir)).collect::<Result<_, _>>()?;
         let cpu_before = children_cpu();
         let child = command.spawn().map_err(|source| RecordError::Command {
             program: program.to_string_lossy().into_owned(),
@@ -139,7 +140,11 @@ impl Joined {
         let path = Path::new("/proc/self/cgroup");
         let groups = std::fs::read_to_string(path).map_err(file_error(path, "reading"))?;
         let groups = Cgroups::parse(&groups);
-        let own = if file == "tasks" { groups.of_controller("cpu") } else { groups.unified() };
+        let own = if file == "tasks" {
+            groups.of_controller(&controller(root).unwrap_or_default())
+        } else {
+            groups.unified()
+        };
         let own = own.unwrap_or_default().trim_start_matches('/');
         let joined = Joined { back: root.join(own).join(file) };
         enter(&dir.join(file))?;
@@ -152,6 +157,15 @@ impl Drop for Joined {
         // If the old group has disappeared, the recorder stays in the command's group: slower, but nothing is lost.
         let _ = enter(&self.back);
     }
+}
+
+/// A controller of the version 1 hierarchy that is mounted on `root`.
+fn controller(root: &Path) -> Option<String> {
+    let mounts = MountTable::read().ok()?;
+    let mounted = mounts.of_kind("cgroup").find(|mount| mount.dir == root)?;
+    // The other options of the mount are no controllers of any process.
+    let mut options = mounted.filesystem_options.iter();
+    options.find(|option| !matches!(option.as_str(), "rw" | "ro" | "none")).cloned()
 }
 
 fn enter(path: &Path) -> Result<(), RecordError> {

@@ -103,8 +103,8 @@ pub struct CommandSetting {
     pub environment: Vec<(OsString, OsString)>,
     /// Makes it the leader of a new process group, which ends with it.
     pub own_group: bool,
-    /// The folder of the control group in which it begins.
-    pub cgroup: Option<PathBuf>,
+    /// The folders of the control groups in which it begins.
+    pub cgroups: Vec<PathBuf>,
     /// Where its standard output goes.
     pub output: CommandOutput,
 }

@@ -548,3 +548,68 @@ fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
         assert!(left_behind(Path::new(place)).is_empty());
     }
 }
+
+#[test]
+fn a_workload_runs_beside_another_and_each_has_its_figures() {
+    if !can_emulate() {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (place, out) = (dir.path().join("place"), dir.path().join("runs"));
+    fs::create_dir(&place).unwrap();
+    let (place, out) = (place.to_str().unwrap(), out.to_str().unwrap());
+    let common = ["--scale", "0.05", "--repeat", "1", "--json", "--on", place, "-o", out];
+    let run = fonio(&[&["run", "webbench", "--beside", "messages"], &common[..]].concat());
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let figures = &series["variations"][0]["runs"][0];
+    let count = |of: &serde_json::Value, what: &str| of[what].as_u64().unwrap();
+    let (own, beside) = (&figures["own"], &figures["beside"]);
+    assert_eq!(beside["workload"], "messages");
+    for of in [own, beside] {
+        assert!(count(of, "write_bytes") > 0 && count(of, "requests") > 0, "{figures}");
+    }
+    let both = count(own, "write_bytes") + count(beside, "write_bytes");
+    assert!(both <= count(figures, "write_bytes"), "no write is counted twice: {figures}");
+    let done = beside["done_share"].as_f64().unwrap();
+    assert_eq!(beside["ended_early"].as_bool().unwrap(), done == 1.0, "{beside}");
+    assert!(done > 0.0 && beside["ran_s"].as_f64().unwrap() > 0.0, "{beside}");
+    assert!(left_behind(Path::new(place)).is_empty());
+    let refused = fonio(&["run", "webbench", "--beside", "no-such-app", "--on", place]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("no-such-app"), "{}", text(&refused.stderr));
+    let command = fonio(&["run", "--launch", "--beside", "messages", "--on", place, "--", "true"]);
+    assert!(text(&command.stderr).contains("needs a workload of the list"), "{}", text(&command.stderr));
+}
+
+#[test]
+fn memory_is_limited_and_too_little_is_told() {
+    if !can_emulate() {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (place, out) = (dir.path().join("place"), dir.path().join("runs"));
+    fs::create_dir(&place).unwrap();
+    let (place, out) = (place.to_str().unwrap(), out.to_str().unwrap());
+    let launch = |memory: &str, bytes: &str| {
+        // `tail` keeps all of a line in memory.
+        let line = format!("head -c {bytes} /dev/zero | tail >/dev/null");
+        let common = ["--repeat", "1", "--warm", "--json", "--on", place, "-o", out];
+        let what = ["run", "--launch", "--memory", memory];
+        fonio(&[&what[..], &common, &["--", "sh", "-c", &line]].concat())
+    };
+    let run = launch("32MiB", "100000000");
+    if text(&run.stderr).contains("memory cannot be limited here") {
+        return fonio_testing::skip(Need::Cgroup, text(&run.stderr));
+    }
+    assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
+    assert!(text(&run.stderr).contains("needs more than 32MiB of memory"), "{}", text(&run.stderr));
+    fs::remove_dir_all(out).unwrap();
+    let run = launch("32MiB", "1000000");
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(series["memory_bytes"], 32 << 20);
+    fs::remove_dir_all(out).unwrap();
+    let refused = launch("1MiB", "1");
+    assert!(text(&refused.stderr).contains("write at least 16MiB"), "{}", text(&refused.stderr));
+}

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use fonio_core::{RowSink, Wait, ignore_rows};
-use fonio_host::{ConfinedCpu, OpenWatch};
+use fonio_host::{Confined, OpenWatch};
 use fonio_record::{CommandOutput, CommandSetting, Quiet, RecordOptions};
 use fonio_recording::{Recording, Table, Tables};
 
@@ -119,10 +119,7 @@ fn launch_once(
         *opened = first_launch(&mut bed, options, notes)?;
         check_stop(options.stop)?;
     }
-    let confined = match setup.cpu {
-        Some(share) => Some(ConfinedCpu::make(bed.ledger(), share)?),
-        None => None,
-    };
+    let confined = Confined::make(bed.ledger(), setup.limits)?;
     let dropped = match options.cache {
         CacheState::Cold => {
             if is_made {
@@ -133,9 +130,12 @@ fn launch_once(
         CacheState::Warm => None,
     };
     bed.pace()?;
-    let record_options = record_options(&bed, options, confined.as_ref(), out);
+    let record_options = record_options(&bed, options, Some(&confined), out);
     let summary = record_command(&mut bed, &record_options, notes)?;
     check_stop(options.stop)?;
+    if let Some(limit) = setup.limits.memory.filter(|_| confined.kills() > 0) {
+        return Err(ExperimentError::OutOfMemory { limit });
+    }
     bed.close()?;
 
     let analysed = Analysed::of(out)?;
@@ -173,7 +173,7 @@ fn first_launch(
 fn record_options(
     bed: &TestBed,
     options: &LaunchOptions<'_>,
-    confined: Option<&ConfinedCpu>,
+    confined: Option<&Confined>,
     out: &Path,
 ) -> RecordOptions {
     let http = bed.http().map(|address| (HTTP_VARIABLE.into(), address.to_string().into()));
@@ -183,7 +183,7 @@ fn record_options(
             dir: bed.places().get("dir").cloned(),
             environment: http.into_iter().collect(),
             own_group: true,
-            cgroup: confined.map(|group| group.dir().to_owned()),
+            cgroups: confined.iter().flat_map(|group| group.dirs().map(Path::to_owned)).collect(),
             output: if options.show_output { CommandOutput::ToError } else { CommandOutput::Discard },
         },
         waits: true,

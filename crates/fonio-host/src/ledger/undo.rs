@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::{Step, remove_file};
-use crate::{HostError, cpu_share, link, loop_device, md, mount, ublk};
+use crate::{HostError, control_group, link, loop_device, md, mount, ublk};
 
 /// Undoes `step`. Succeeds if there is nothing to undo.
 pub(super) fn undo(step: &Step) -> Result<(), HostError> {
@@ -30,7 +30,7 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
         Step::Ublk { number, tag } => ublk::remove(*number, *tag),
         Step::Md { number, devices } => md::remove(*number, devices),
         Step::Mount { dir, source } => mount::undo(dir, source),
-        Step::Cgroup { path } => cpu_share::undo(path),
+        Step::Cgroup { path } => control_group::undo(path),
         Step::Setting { path, was } => match fs::write(path, was) {
             // The device of the setting is gone.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

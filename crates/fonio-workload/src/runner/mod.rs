@@ -223,7 +223,9 @@ impl Runner {
         let mut phases = Vec::new();
         let mut steps = Vec::new();
         for (phase, plans) in self.workload.phases.iter().zip(&plans) {
-            phases.push(shared.run_phase(phase, plans, &mut steps)?);
+            let ended = shared.run_phase(phase, plans, &mut steps);
+            // A run that is stopped has done a part.
+            phases.push(ended.inspect_err(|_| shared.tell_progress(shared.done_share()))?);
         }
         let wall_ns = monotonic_ns() - shared.start_ns;
         shared.tell_progress(1.0);
@@ -380,7 +382,7 @@ impl<'a> Shared<'a> {
     }
 
     fn did(&self, operations: u64) {
-        let done = self.done.fetch_add(operations, Ordering::Relaxed) + operations;
+        self.done.fetch_add(operations, Ordering::Relaxed);
         let now = monotonic_ns();
         let told = self.told_ns.load(Ordering::Relaxed);
         let due = now - self.start_ns >= told + PROGRESS_INTERVAL_NS;
@@ -390,8 +392,12 @@ impl<'a> Shared<'a> {
                 .compare_exchange(told, now - self.start_ns, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
-            self.tell_progress(done as f64 / self.operations.max(1) as f64);
+            self.tell_progress(self.done_share());
         }
+    }
+
+    fn done_share(&self) -> f64 {
+        self.done.load(Ordering::Relaxed) as f64 / self.operations.max(1) as f64
     }
 
     fn tell_progress(&self, done: f64) {

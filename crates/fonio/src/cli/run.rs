@@ -156,9 +156,20 @@ pub struct SetupArgs {
     /// runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25), which makes single latencies coarser.
     #[arg(long, value_name = "SHARE", value_parser = parse_cpu)]
     pub cpu: Option<CpuShare>,
+    /// Limit the memory of the workload, with the page cache of the files that it uses, to this size, as on a small board:
+    /// 512MiB. What does not fit is written back or dropped earlier; a workload that needs more itself is killed.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub memory: Option<u64>,
     /// Limit the link to the server to the rate of the phone study: wifi or usb. Default: no limit.
     #[arg(long, value_name = "NAME", value_parser = parse_link)]
     pub link: Option<LinkRates>,
+    /// Run this workload beside, on the same storage and within the same limits, for as long as the measured one runs:
+    /// background, or another of the list or a TOML file. Both have their own figures. A fix changes the measured one.
+    #[arg(long, value_name = "WORKLOAD")]
+    pub beside: Option<String>,
+    /// Scale the amount of work of the workload beside.
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, requires = "beside")]
+    pub beside_scale: f64,
     /// Number of rounds, each of which runs every setup once; or `auto`: three rounds show how much run times vary, then
     /// as many follow as are needed to know every gain within 25 %, for three minutes at most.
     #[arg(long, value_name = "N|auto", default_value = "3", value_parser = parse_repeat)]

@@ -8,13 +8,14 @@ use fonio_experiment::{Arm, CacheState, LaunchOptions, Rounds, Storage, launch_d
 use crate::cli::Colour;
 use crate::cli::run::{Repeat, Run};
 use crate::commands::kernel;
-use crate::commands::run::{begin, page, results_directory, roles, setups, summarise};
+use crate::commands::run::{begin, no_beside, page, results_directory, roles, setups, summarise};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
 
 /// Launches the command, and prints where the time went.
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
+    no_beside(&arguments.setup)?;
     let (how, at) = (&arguments.launch, &arguments.setup);
     let stop = begin()?;
     let mut places = Vec::new();

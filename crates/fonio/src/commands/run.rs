@@ -14,11 +14,11 @@ use anyhow::{Context, Result, bail, ensure};
 use fonio_core::ByteCount;
 use fonio_emulator::Fault;
 use fonio_experiment::{
-    Analysed, Arm, Candidate, Combination, CommandOptions, Matrix, MdRaid0, Roles, Rounds, RunOptions,
-    Series, Setup, Storage, Variation, do_task, document, fastest, run_command_series, run_series,
-    serve_http, start_task, variations,
+    Analysed, Arm, Beside, Candidate, Combination, CommandOptions, Matrix, MdRaid0, Roles, Rounds,
+    RunOptions, Series, Setup, Storage, Variation, do_task, document, fastest, run_command_series,
+    run_series, serve_http, start_task, variations,
 };
-use fonio_host::{Confirmation, Ledger};
+use fonio_host::{Confirmation, Ledger, Limits};
 use fonio_report::Document;
 use fonio_workload::definition::{Workload, shipped};
 
@@ -124,6 +124,7 @@ pub fn prove(name: &str, arguments: &Fix, colour: Colour) -> Result<Exit> {
 /// Measures a fix on a command of the user.
 pub fn prove_command(arguments: &Fix, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
+    no_beside(at)?;
     ensure!(
         at.guest.is_none(),
         "a command cannot be proved in a guest yet; name a workload, or leave out --in"
@@ -165,6 +166,15 @@ pub fn prove_command(arguments: &Fix, colour: Colour) -> Result<Exit> {
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, at, &out, colour)
+}
+
+/// Refuses a workload beside a command.
+pub(super) fn no_beside(arguments: &SetupArgs) -> Result<()> {
+    ensure!(
+        arguments.beside.is_none(),
+        "--beside needs a workload of the list, not a command: start what should run beside it yourself"
+    );
+    Ok(())
 }
 
 /// The fixes that are compared with the plain setup.
@@ -218,9 +228,11 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
     let planned = variations(&setups, tried.candidates, Some(workload), &Setup::check_kernel, &mut refused);
     let mut arms = planned.map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))?;
     let roles = roles()?;
+    let other = arguments.beside.as_deref().map(Workload::load).transpose()?;
     let options = RunOptions {
         workload,
         scale: arguments.scale,
+        beside: other.as_ref().map(|workload| Beside { workload, scale: arguments.beside_scale }),
         pace: arguments.pace,
         write_back: arguments.write_back,
         seed: arguments.seed,
@@ -244,7 +256,10 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
             Repeat::Auto => eprintln!("Measuring the fastest, at first three times each:"),
         }
     }
-    let (series, first) = run(&arms, rounds, &out)?;
+    let (series, first) = run(&arms, rounds, &out).inspect_err(|_| {
+        // Removes the folder if no run began; fails if it holds a recording.
+        let _ = fs::remove_dir(&out);
+    })?;
     publish(&series, &first, arguments, &out, colour)
 }
 
@@ -387,7 +402,7 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
         link: arguments.link,
         dilate: arguments.dilate,
         full: arguments.full,
-        cpu: arguments.cpu,
+        limits: Limits { cpu: arguments.cpu, memory: arguments.memory.map(ByteCount) },
         ..plain
     })
 }

@@ -1,0 +1,199 @@
+//! A second workload that runs beside the measured one, on the same storage, for as long as the measured one runs.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use fonio_analysis::{Analyser, AnalysisOptions, Filter, FilterOptions};
+use fonio_core::{Op, Request, RowSink, Thread, ignore_rows};
+use fonio_recording::{Recording, Table, Tables};
+use fonio_workload::Overrides;
+use fonio_workload::definition::Workload;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ExperimentError;
+use crate::run::{RunOptions, Worker};
+use crate::task::{BesideResult, DONE, Task};
+use crate::test_bed::TestBed;
+
+/// The workload beside the measured one.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// The workload.
+    pub workload: &'a Workload,
+    /// The share of its full amount, above 0. If it ends before the measured one, the rest runs alone.
+    pub scale: f64,
+}
+
+/// What the workload beside did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BesideFigures {
+    /// Its name.
+    pub workload: String,
+    /// How long it ran, in seconds.
+    pub ran_s: f64,
+    /// The share of its operations that it did.
+    pub done_share: f64,
+    /// Whether it ended by itself before the measured workload did.
+    pub ended_early: bool,
+    /// Its own I/O.
+    #[serde(flatten)]
+    pub own: OwnFigures,
+}
+
+/// The I/O of one of several workloads, of the requests that it caused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnFigures {
+    /// Requests to the devices under test.
+    pub requests: u64,
+    /// Bytes read by these requests.
+    pub read_bytes: u64,
+    /// Bytes written by these requests.
+    pub write_bytes: u64,
+    /// Seconds that its threads were blocked on storage, summed over them; `None` if the recording does not show waits.
+    pub blocked_s: Option<f64>,
+    /// The longest of these waits in seconds; `None` also if all waits were short.
+    pub longest_wait_s: Option<f64>,
+}
+
+impl OwnFigures {
+    /// Returns the figures of the process `pid` in a recording.
+    pub(crate) fn of(recording: &Path, pid: u32) -> Result<OwnFigures, ExperimentError> {
+        let recording = Recording::open(recording)?;
+        let mut process = Process { pid, tids: BTreeSet::new(), own: OwnFigures::default() };
+        recording.replay(&mut process, Tables::NONE.with(Table::Threads))?;
+        if process.tids.is_empty() {
+            return Ok(process.own);
+        }
+        recording.replay(&mut process, Tables::NONE.with(Table::Requests))?;
+        let options = FilterOptions { tids: process.tids.into_iter().collect(), ..FilterOptions::default() };
+        let analyser = Analyser::new(AnalysisOptions::default());
+        let mut filter = Filter::new(options, analyser).expect("a filter by threads is valid");
+        recording.replay(&mut filter, Tables::ALL)?;
+        let analysis = filter.into_inner().finish(recording.meta());
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let blocked = analysis.blocked.as_ref();
+        let longest =
+            blocked.and_then(|blocked| blocked.programs.iter().filter_map(|of| of.longest_ns).max());
+        Ok(OwnFigures {
+            blocked_s: blocked.map(|blocked| blocked.programs.iter().map(|of| seconds(of.time_ns)).sum()),
+            longest_wait_s: longest.map(seconds),
+            ..process.own
+        })
+    }
+}
+
+/// Collects the threads of a process, and counts the requests that they caused.
+struct Process {
+    pid: u32,
+    tids: BTreeSet<u32>,
+    own: OwnFigures,
+}
+
+impl RowSink for Process {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        // Each request belongs to one thread: who queued another one's data is not who caused it.
+        if row.cause_tid.or(row.tid).is_some_and(|tid| self.tids.contains(&tid)) {
+            self.own.requests += 1;
+            match row.op {
+                Op::Read => self.own.read_bytes += row.bytes.0,
+                Op::Write => self.own.write_bytes += row.bytes.0,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        if row.pid == Some(self.pid) {
+            self.tids.insert(row.tid);
+        }
+        Ok(())
+    }
+    ignore_rows! {
+        began, bio, link, call, wait, blocked_count, file, sample, mark, diagnostic, settled
+    }
+}
+
+/// The process of the workload beside.
+pub(crate) struct BesideWorker {
+    worker: Worker,
+    workload: String,
+    socket: PathBuf,
+    result: PathBuf,
+    /// The call that began it.
+    called: Option<UnixStream>,
+}
+
+impl BesideWorker {
+    /// Starts the process, and waits until it is prepared.
+    pub(crate) fn prepare(
+        bed: &mut TestBed,
+        beside: Beside<'_>,
+        options: &RunOptions<'_>,
+    ) -> Result<BesideWorker, ExperimentError> {
+        let (socket, result) = (bed.scratch().join("beside-call"), bed.scratch().join("beside-result.json"));
+        let task = Task {
+            workload: beside.workload.clone(),
+            places: bed.beside_places().clone(),
+            options: fonio_workload::Options {
+                scale: beside.scale,
+                pace: options.pace,
+                // It is not the measured workload: its choices and content are others.
+                seed: options.seed ^ (1 << 63),
+                http: bed.http(),
+                // A fix changes the measured workload.
+                overrides: Overrides::default(),
+            },
+            socket: socket.clone(),
+            result: result.clone(),
+            write_back: false,
+            is_beside: true,
+        };
+        let worker = Worker::prepare(bed, "beside", &task, options)?;
+        Ok(BesideWorker { worker, workload: beside.workload.name.clone(), socket, result, called: None })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.worker.pid()
+    }
+
+    /// Has the workload begin.
+    pub(crate) fn begin(&mut self) -> Result<(), ExperimentError> {
+        let called =
+            UnixStream::connect(&self.socket).map_err(ExperimentError::system("call", &self.socket))?;
+        self.called = Some(called);
+        Ok(())
+    }
+
+    /// Has the workload end, and returns what it did. `recording` holds its I/O.
+    pub(crate) fn end(
+        mut self,
+        bed: &mut TestBed,
+        recording: &Path,
+    ) -> Result<BesideFigures, ExperimentError> {
+        let Some(mut called) = self.called.take() else { return Err(self.worker.failure()) };
+        let socket = &self.socket;
+        // If it has ended by itself, it does not listen any more, but its answer is there.
+        let _ = called.shutdown(Shutdown::Write);
+        let mut answer = String::new();
+        called.read_to_string(&mut answer).map_err(ExperimentError::system("read from", socket))?;
+        if answer != DONE {
+            return Err(self.worker.failure());
+        }
+        let pid = self.pid();
+        let text = std::fs::read(&self.result).map_err(ExperimentError::system("read", &self.result))?;
+        let result: BesideResult = serde_json::from_slice(&text)
+            .map_err(|error| ExperimentError::system("understand", &self.result)(error.into()))?;
+        self.worker.end(bed)?;
+        Ok(BesideFigures {
+            workload: self.workload,
+            ran_s: result.ran_ns as f64 / 1e9,
+            done_share: result.done,
+            ended_early: result.ended_early,
+            own: OwnFigures::of(recording, pid)?,
+        })
+    }
+}

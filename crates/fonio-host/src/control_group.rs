@@ -1,0 +1,254 @@
+//! Control groups that limit the processor time and the memory of processes, in both versions of control groups.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fonio_core::ByteCount;
+use fonio_system::{MountPoint, MountTable};
+
+use crate::{CpuShare, Entry, HostError, Ledger, Step};
+
+/// Number of attempts to empty and remove a group.
+const EMPTY_TRIES: u32 = 50;
+const EMPTY_PAUSE: Duration = Duration::from_millis(10);
+/// The least memory with which a program can start and its page cache can hold anything.
+const MEMORY_LEAST: ByteCount = ByteCount(16 << 20);
+
+/// What processes may use together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// A share of one processor; `None` for no limit.
+    pub cpu: Option<CpuShare>,
+    /// Memory with the page cache that the processes bring in, without swap; `None` for no limit.
+    pub memory: Option<ByteCount>,
+}
+
+impl Limits {
+    /// Whether nothing is limited.
+    pub fn is_none(&self) -> bool {
+        *self == Limits::default()
+    }
+}
+
+/// Control groups whose processes together get the limits. Undoing their ledger removes them.
+#[derive(Debug)]
+pub struct Confined {
+    dirs: Vec<(PathBuf, Entry)>,
+}
+
+impl Confined {
+    /// Creates the groups.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotRoot`], [`HostError::MemoryLimit`] for too little memory, or [`HostError::NoLimit`] with the command
+    /// that helps.
+    pub fn make(ledger: &mut Ledger, limits: Limits) -> Result<Confined, HostError> {
+        let mut confined = Confined { dirs: Vec::new() };
+        if limits.is_none() {
+            return Ok(confined);
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Err(HostError::NotRoot { needs: "a limit of processor time or memory" });
+        }
+        if let Some(share) = limits.cpu {
+            let (quota, period) = share.quota_period_us();
+            confined.limit(ledger, Controller::CPU, |is_unified| match is_unified {
+                true => vec![("cpu.max", format!("{quota} {period}"))],
+                false => {
+                    vec![("cpu.cfs_period_us", period.to_string()), ("cpu.cfs_quota_us", quota.to_string())]
+                }
+            })?;
+        }
+        if let Some(memory) = limits.memory {
+            if memory < MEMORY_LEAST {
+                return Err(HostError::MemoryLimit { wanted: memory, least: MEMORY_LEAST });
+            }
+            confined.limit(ledger, Controller::MEMORY, |is_unified| {
+                // Without a limit of swap, what does not fit would go to the disk of the machine.
+                match is_unified {
+                    true => vec![("memory.max", memory.0.to_string()), ("memory.swap.max", "0".to_owned())],
+                    false => vec![
+                        ("memory.limit_in_bytes", memory.0.to_string()),
+                        ("memory.memsw.limit_in_bytes", memory.0.to_string()),
+                    ],
+                }
+            })?;
+        }
+        Ok(confined)
+    }
+
+    /// Writes the settings of a controller, into a group that is there already or into a new one.
+    fn limit(
+        &mut self,
+        ledger: &mut Ledger,
+        controller: Controller,
+        settings: impl Fn(bool) -> Vec<(&'static str, String)>,
+    ) -> Result<(), HostError> {
+        let hierarchy = Hierarchy::find(controller)?;
+        let name = format!("fonio-{}-", std::process::id());
+        let known = self.dirs.iter().find(|(dir, _)| dir.parent() == Some(hierarchy.dir()));
+        let dir = match known {
+            Some((dir, _)) => dir.clone(),
+            None => {
+                let dir = hierarchy.dir().join(format!("{name}{}", ledger.steps()));
+                let entry = ledger.begin(Step::Cgroup { path: dir.clone() })?;
+                fs::create_dir(&dir).map_err(HostError::system("make", &dir))?;
+                self.dirs.push((dir.clone(), entry));
+                dir
+            }
+        };
+        for (at, (file, value)) in settings(hierarchy.is_unified()).into_iter().enumerate() {
+            let path = dir.join(file);
+            if !path.exists() {
+                // Kernels without swap accounting have no limit of swap.
+                if at > 0 && controller == Controller::MEMORY {
+                    continue;
+                }
+                let reason = format!("the kernel was built without {}", controller.limit_option);
+                return Err(HostError::NoLimit { what: controller.what, reason });
+            }
+            fs::write(&path, value).map_err(HostError::system("write", path))?;
+        }
+        Ok(())
+    }
+
+    /// The groups' folders, for processes that begin in the groups.
+    pub fn dirs(&self) -> impl Iterator<Item = &Path> {
+        self.dirs.iter().map(|(dir, _)| dir.as_path())
+    }
+
+    /// Moves a running process into the groups, with all its threads.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn add(&self, pid: u32) -> Result<(), HostError> {
+        self.dirs().try_for_each(|dir| {
+            let path = dir.join("cgroup.procs");
+            fs::write(&path, pid.to_string()).map_err(HostError::system("write", path))
+        })
+    }
+
+    /// Returns how often the kernel killed a process of the groups because it needed more memory.
+    pub fn kills(&self) -> u64 {
+        let counted = self.dirs().filter_map(|dir| {
+            // In version 1, the file also tells whether the killer is on.
+            let text = ["memory.events", "memory.oom_control"]
+                .iter()
+                .find_map(|file| fs::read_to_string(dir.join(file)).ok())?;
+            text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok())
+        });
+        counted.sum()
+    }
+
+    /// Removes the groups.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn remove(self, ledger: &mut Ledger) -> Result<(), HostError> {
+        self.dirs.into_iter().try_for_each(|(_, entry)| ledger.undo(entry))
+    }
+}
+
+/// A controller of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Controller {
+    name: &'static str,
+    /// What it limits.
+    what: &'static str,
+    /// The options of the kernel's configuration for the controller, and for its limit.
+    option: &'static str,
+    limit_option: &'static str,
+}
+
+impl Controller {
+    const CPU: Controller = Controller {
+        name: "cpu",
+        what: "processor time",
+        option: "CONFIG_CGROUP_SCHED=y",
+        limit_option: "CONFIG_CFS_BANDWIDTH=y",
+    };
+    const MEMORY: Controller = Controller {
+        name: "memory",
+        what: "memory",
+        option: "CONFIG_MEMCG=y",
+        limit_option: "CONFIG_MEMCG=y",
+    };
+}
+
+/// The hierarchy of a controller.
+enum Hierarchy {
+    /// The unified hierarchy (version 2).
+    Unified(PathBuf),
+    /// A separate hierarchy (version 1).
+    Own(PathBuf),
+}
+
+impl Hierarchy {
+    fn find(controller: Controller) -> Result<Hierarchy, HostError> {
+        let mounts = MountTable::read()?;
+        let name = controller.name;
+        let has_it = |mount: &&MountPoint| mount.filesystem_options.iter().any(|option| option == name);
+        if let Some(own) = mounts.of_kind("cgroup").find(has_it) {
+            return Ok(Hierarchy::Own(own.dir.clone()));
+        }
+        let none = |reason: String| HostError::NoLimit { what: controller.what, reason };
+        let Some(unified) = mounts.of_kind("cgroup2").next() else {
+            let reason = "no control groups are mounted; `mount -t cgroup2 none /sys/fs/cgroup` mounts them";
+            return Err(none(reason.to_owned()));
+        };
+        let holds = |file: &str| {
+            let text = fs::read_to_string(unified.dir.join(file)).unwrap_or_default();
+            text.split_whitespace().any(|word| word == name)
+        };
+        let dir = unified.dir.display();
+        if holds("cgroup.subtree_control") {
+            Ok(Hierarchy::Unified(unified.dir.clone()))
+        } else if holds("cgroup.controllers") {
+            Err(none(format!(
+                "the {name} controller is off; `echo +{name} > {dir}/cgroup.subtree_control` turns it on until the next boot"
+            )))
+        } else {
+            // Raspberry Pi OS turns it off by default.
+            let boot = if controller == Controller::MEMORY {
+                "; on a Raspberry Pi, add cgroup_enable=memory to the line in /boot/firmware/cmdline.txt and reboot"
+            } else {
+                ""
+            };
+            Err(none(format!("{dir} has no {name} controller ({}){boot}", controller.option)))
+        }
+    }
+
+    fn is_unified(&self) -> bool {
+        matches!(self, Hierarchy::Unified(_))
+    }
+
+    fn dir(&self) -> &Path {
+        match self {
+            Hierarchy::Unified(dir) | Hierarchy::Own(dir) => dir,
+        }
+    }
+}
+
+/// Removes the group at `path`, after moving its remaining processes to its parent.
+pub(crate) fn undo(path: &Path) -> Result<(), HostError> {
+    let parent = path.parent().unwrap_or(path).join("cgroup.procs");
+    for _ in 0..EMPTY_TRIES {
+        let Ok(left) = fs::read_to_string(path.join("cgroup.procs")) else { return Ok(()) };
+        for pid in left.split_whitespace() {
+            // This fails if the process has ended, which is fine.
+            let _ = fs::write(&parent, pid);
+        }
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => std::thread::sleep(EMPTY_PAUSE),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(HostError::system("remove", path)(error));
+            }
+            _ => return Ok(()),
+        }
+    }
+    Err(HostError::system("remove", path)(std::io::ErrorKind::ResourceBusy.into()))
+}

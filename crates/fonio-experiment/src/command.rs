@@ -16,6 +16,7 @@ use fonio_system::ProcessId;
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::recorded::{Notes, record_command};
+use crate::replay::{self, Plan as Accesses};
 use crate::series::{RunFigures, Series, Variation, results};
 use crate::setup::{Conditions, Setup, Storage};
 use crate::test_bed::{Roles, TestBed};
@@ -27,8 +28,10 @@ const COMMAND_MARK: &str = "command";
 /// A command to be measured.
 #[derive(Clone, Debug)]
 pub struct CommandOptions<'a> {
-    /// The program and its arguments.
+    /// The program and its arguments; unused with a replay.
     pub command: &'a [OsString],
+    /// Replay this instead.
+    pub replay: Option<Replay<'a>>,
     /// A line for the shell that runs before each measurement and is not measured, to bring the files into the same state.
     pub before_each: Option<&'a str>,
     /// The seed of the device model.
@@ -39,8 +42,54 @@ pub struct CommandOptions<'a> {
     pub stop: &'a AtomicBool,
 }
 
+/// The I/O of a recording.
+#[derive(Clone, Copy, Debug)]
+pub struct Replay<'a> {
+    /// The recording's directory.
+    pub recording: &'a Path,
+    /// What it did.
+    pub plan: &'a Accesses,
+    /// Without pauses.
+    pub fast: bool,
+}
+
+impl Replay<'_> {
+    /// Makes the file in `dir`, which goes with the test bed, and returns the command that replays on it.
+    fn prepare(
+        &self,
+        bed: &mut TestBed,
+        dir: &Path,
+        roles: &Roles,
+    ) -> Result<Vec<OsString>, ExperimentError> {
+        let file = dir.join(replay::FILE);
+        if file.exists() {
+            let exists = io::ErrorKind::AlreadyExists.into();
+            return Err(ExperimentError::system("make", &file)(exists));
+        }
+        bed.ledger().begin(Step::File { path: file.clone() })?;
+        replay::prepare(self.plan, &file)?;
+        let mut words = vec![roles.program.clone().into_os_string()];
+        words.extend(roles.replay.iter().map(Into::into));
+        words.extend([self.recording.into(), file.into_os_string()]);
+        words.extend(self.fast.then(|| "--fast".into()));
+        Ok(words)
+    }
+
+    /// The command line that repeats it.
+    fn told(&self) -> Vec<String> {
+        let mut words = ["fonio", "run", "--recording"].map(str::to_owned).to_vec();
+        words.push(self.recording.display().to_string());
+        words.extend(self.fast.then(|| "--fast".to_owned()));
+        words
+    }
+}
+
 impl CommandOptions<'_> {
     fn line(&self) -> String {
+        if let Some(replay) = &self.replay {
+            let name = replay.recording.file_name().unwrap_or(replay.recording.as_os_str());
+            return format!("the recording {}", name.display());
+        }
         self.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 }
@@ -71,7 +120,9 @@ pub fn run_command_series(
     let plan = Plan { arms, rounds, seed: options.seed, stop: options.stop };
     let mut notes = Notes::default();
     // On a device of the user, the first run would be the only one that finds the page cache without its files.
-    if let Some(arm) = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_))) {
+    let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
+    // A replay does not use the page cache.
+    if let Some(arm) = in_folder.filter(|_| options.replay.is_none()) {
         eprintln!("Running the command once without measuring it …");
         let unmeasured = out.join("unmeasured");
         let run = run_once(&arm.setup.setup, options, &unmeasured, &mut notes);
@@ -111,12 +162,17 @@ fn run_once(
     if let Some(line) = options.before_each {
         prepare(&mut bed, line, starts_in.as_deref())?;
     }
+    let command = match &options.replay {
+        Some(replay) => replay.prepare(&mut bed, &dir, options.roles)?,
+        None => options.command.to_vec(),
+    };
     sync(&dir)?;
     let confined = Confined::make(bed.ledger(), setup.limits)?;
     bed.pace()?;
     let record_options = RecordOptions {
         select: if is_users { vec![Selector::Path(dir)] } else { bed.watched().to_vec() },
-        command: Some(options.command.to_vec()),
+        command: Some(command),
+        told_command: options.replay.as_ref().map(Replay::told),
         setting: CommandSetting {
             dir: starts_in,
             own_group: true,

@@ -80,6 +80,25 @@ pub enum ExperimentError {
         /// The limit.
         limit: ByteCount,
     },
+    /// A recording shows no reads, writes and flushes.
+    #[error("{} shows no reads, writes or flushes to replay", recording.display())]
+    NothingToReplay {
+        /// The recording.
+        recording: PathBuf,
+    },
+    /// The places that a recording accesses do not fit.
+    #[error(
+        "the recording accesses {}, and {} has {} free: use another place, or --size for an emulated device",
+        wanted.to_exact_text(), place.display(), free.to_exact_text()
+    )]
+    NoRoom {
+        /// The bytes that the replay needs.
+        wanted: ByteCount,
+        /// The free bytes.
+        free: ByteCount,
+        /// The folder.
+        place: PathBuf,
+    },
     /// A command to be measured, or to prepare a measurement, failed.
     #[error("`{command}` failed ({status}); nothing was measured, and all settings are restored")]
     CommandFailed {

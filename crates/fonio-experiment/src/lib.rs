@@ -5,7 +5,7 @@
 //!
 //! - [`run_series`] runs a workload in several [`Setup`]s, unchanged and with each [`Candidate`] fix; [`document()`]
 //!   makes a report of the series;
-//! - [`run_command_series`] does the same with a command of the user;
+//! - [`run_command_series`] does the same with a command of the user, or with the I/O of a recording ([`replay`]);
 //! - [`launch_series`] launches a command in several places and divides its time into parts;
 //! - [`measure_layers`] measures the throughput at each layer between a file and the device.
 //!
@@ -21,6 +21,7 @@ mod launch;
 mod layers;
 mod matrix;
 mod recorded;
+pub mod replay;
 mod report;
 mod run;
 mod series;
@@ -31,7 +32,7 @@ mod trial;
 
 pub use analysed::Analysed;
 pub use beside::{Beside, BesideFigures, OwnFigures};
-pub use command::{CommandOptions, run_command_series};
+pub use command::{CommandOptions, Replay, run_command_series};
 pub use error::ExperimentError;
 pub use fix::{Candidate, FIXES, Fix, Loss, Real};
 pub use launch::{

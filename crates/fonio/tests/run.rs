@@ -613,3 +613,38 @@ fn memory_is_limited_and_too_little_is_told() {
     let refused = launch("1MiB", "1");
     assert!(text(&refused.stderr).contains("write at least 16MiB"), "{}", text(&refused.stderr));
 }
+
+#[test]
+fn a_recording_is_replayed_in_a_directory_and_leaves_nothing() {
+    if !can_emulate() {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (place, out) = (dir.path().join("place"), dir.path().join("runs"));
+    fs::create_dir(&place).unwrap();
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sample/webbench-on-ridata");
+    let run = fonio(&[
+        "run",
+        "--recording",
+        recording,
+        "--fast",
+        "--repeat",
+        "1",
+        "--json",
+        "--on",
+        place.to_str().unwrap(),
+        "-o",
+        out.to_str().unwrap(),
+    ]);
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{}", text(&run.stderr));
+    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(series["workload"], "the recording webbench-on-ridata");
+    let figures = &series["variations"][0]["runs"][0];
+    let recorded = fonio(&["report", "--json", recording]);
+    let recorded: serde_json::Value = serde_json::from_slice(&recorded.stdout).unwrap();
+    let written = recorded["analysis"]["totals"]["write_bytes"].as_u64().unwrap();
+    assert!(figures["write_bytes"].as_u64().unwrap() >= written, "{figures}");
+    assert!(fs::read_dir(&place).unwrap().next().is_none(), "the file is gone");
+    let nothing = fonio(&["run", "--recording", place.to_str().unwrap(), "--on", place.to_str().unwrap()]);
+    assert_eq!(nothing.status.code(), Some(2), "{}", text(&nothing.stderr));
+}

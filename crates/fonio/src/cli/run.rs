@@ -25,6 +25,13 @@ pub struct Run {
     /// Replay the system calls of a phone with their original timing, from a trace in mobigen's format.
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub mobigen: Option<PathBuf>,
+    /// Replay the reads, writes and flushes of this recording, past the page cache: each thread goes on when what it had waited
+    /// for has ended. Compare places with --on, settings with --fix.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["workload", "mobigen", "arguments", "launch"])]
+    pub recording: Option<PathBuf>,
+    /// With --recording: without pauses, as fast as it goes.
+    #[arg(long, requires = "recording")]
+    pub fast: bool,
     /// How the command after `--` is launched.
     #[command(flatten)]
     pub launch: LaunchArgs,

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail, ensure};
 use fonio_core::ByteCount;
 use fonio_emulator::Fault;
 use fonio_experiment::{
-    Analysed, Arm, Beside, Candidate, Combination, CommandOptions, Matrix, MdRaid0, Roles, Rounds,
-    RunOptions, Series, Setup, Storage, Variation, do_task, document, fastest, run_command_series,
+    Analysed, Arm, Beside, Candidate, Combination, CommandOptions, Matrix, MdRaid0, Replay, Roles, Rounds,
+    RunOptions, Series, Setup, Storage, Variation, do_task, document, fastest, replay, run_command_series,
     run_series, serve_http, start_task, variations,
 };
 use fonio_host::{Confirmation, Ledger, Limits};
@@ -46,6 +46,16 @@ pub enum Role {
         /// What to do.
         file: PathBuf,
     },
+    /// Replay a recording on a file.
+    Replay {
+        /// The recording.
+        recording: PathBuf,
+        /// The file, with room for all that the recording accesses.
+        file: PathBuf,
+        /// Without pauses.
+        #[arg(long)]
+        fast: bool,
+    },
     /// Start a prepared workload, and end with it.
     Start {
         /// Where it waits.
@@ -58,6 +68,10 @@ pub fn play(role: &Role) -> Result<Exit> {
     match role {
         Role::Http { address } => serve_http(*address)?,
         Role::Task { file } => do_task(file)?,
+        Role::Replay { recording, file, fast } => {
+            let done = replay::replay(&replay::plan(recording)?, file, *fast)?;
+            eprintln!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
+        }
         Role::Start { socket } => start_task(socket)?,
     }
     Ok(Exit::Fine)
@@ -70,6 +84,9 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     }
     if arguments.launch.launch {
         return launch::run(arguments, colour);
+    }
+    if let Some(recording) = &arguments.recording {
+        return replay_recording(recording, arguments, colour);
     }
     let mut setup = Cow::Borrowed(&arguments.setup);
     let workload = match (&arguments.mobigen, arguments.workload.as_deref()) {
@@ -98,6 +115,60 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     }
     let tried = Tried { candidates: &arguments.fix, refusal: Refusal::Error, best: None };
     measure(&workload, &setup, &tried, colour)
+}
+
+/// Replays the I/O of a recording in each setup, and with each fix.
+fn replay_recording(recording: &Path, arguments: &Run, colour: Colour) -> Result<Exit> {
+    let at = &arguments.setup;
+    no_beside(at)?;
+    let stop = begin()?;
+    let recording = fs::canonicalize(recording)
+        .with_context(|| format!("cannot find the recording {}", recording.display()))?;
+    let plan = replay::plan(&recording)?;
+    eprintln!(
+        "Replaying {} reads, writes and flushes of {} threads on {} …",
+        plan.len(),
+        plan.threads.len(),
+        output::bytes(plan.file_bytes)
+    );
+    if plan.left_out + plan.of_other_devices > 0 {
+        eprintln!(
+            "left out: {} discards and other operations, {} accesses of other devices",
+            plan.left_out, plan.of_other_devices
+        );
+    }
+    let setups = setups(at)?;
+    let arms = variations(&setups, &arguments.fix, None, &Setup::check_kernel, &mut Err)
+        .map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))?;
+    let roles = roles()?;
+    let options = CommandOptions {
+        command: &[],
+        replay: Some(Replay { recording: &recording, plan: &plan, fast: arguments.fast }),
+        before_each: None,
+        seed: at.seed,
+        roles: &roles,
+        stop: &stop,
+    };
+    run_and_publish(&arms, &options, at, colour)
+}
+
+/// Runs a series of commands, and shows it.
+fn run_and_publish(
+    arms: &[Arm<Variation>],
+    options: &CommandOptions<'_>,
+    at: &SetupArgs,
+    colour: Colour,
+) -> Result<Exit> {
+    let out = results_directory(at.out.as_deref())?;
+    let mut estimate = Estimate::new();
+    let series = run_command_series(arms, rounds(at.repeat), options, &out, &mut |trial| {
+        estimate.announce(trial, trial.name);
+    });
+    let (series, first) = series.inspect_err(|_| {
+        // Removes the folder if no run ended; fails if it holds a recording.
+        let _ = fs::remove_dir(&out);
+    })?;
+    publish(&series, &first, at, &out, colour)
 }
 
 /// Measures fixes on a workload.
@@ -151,21 +222,13 @@ pub fn prove_command(arguments: &Fix, colour: Colour) -> Result<Exit> {
     let roles = roles()?;
     let options = CommandOptions {
         command: &arguments.arguments,
+        replay: None,
         before_each: arguments.before_each.as_deref(),
         seed: at.seed,
         roles: &roles,
         stop: &stop,
     };
-    let out = results_directory(at.out.as_deref())?;
-    let mut estimate = Estimate::new();
-    let series = run_command_series(&arms, rounds(at.repeat), &options, &out, &mut |trial| {
-        estimate.announce(trial, trial.name);
-    });
-    let (series, first) = series.inspect_err(|_| {
-        // Removes the folder if no run ended; fails if it holds a recording.
-        let _ = fs::remove_dir(&out);
-    })?;
-    publish(&series, &first, at, &out, colour)
+    run_and_publish(&arms, &options, at, colour)
 }
 
 /// Refuses a workload beside a command.
@@ -415,6 +478,7 @@ pub(super) fn roles() -> Result<Roles> {
         serve_http: words(&["role", "http"]),
         do_task: words(&["role", "task"]),
         start_task: words(&["role", "start"]),
+        replay: words(&["role", "replay"]),
         mount: words(&["mount", "--foreground"]),
     })
 }

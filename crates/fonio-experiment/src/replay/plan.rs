@@ -1,0 +1,354 @@
+//! What a replay does: the I/O of a recording, by thread, with what each waits for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::time::Duration;
+
+use fonio_core::{
+    Bio, ByteCount, DeviceId, Flags, Op, Request, RowSink, SECTOR_BYTES, Sector, Thread, Timestamp,
+    ignore_rows,
+};
+use rustc_hash::FxHashMap;
+
+/// The unit in which addresses are moved together: places within one keep their distance.
+pub const CHUNK: u64 = 1 << 20;
+/// Direct I/O needs whole blocks of the file system.
+const BLOCK: u64 = 4096;
+/// The largest single access; the kernel splits larger ones anyway.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// What a replayed access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A read.
+    Read,
+    /// A write that may stay in a cache of the device.
+    Write,
+    /// A write that is durable when it ends.
+    DurableWrite,
+    /// Makes earlier writes durable.
+    Flush,
+}
+
+/// When an access begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// This long after the beginning of the replay: nobody waited.
+    At(Duration),
+    /// This long after the end of the thread's previous access: it had waited for that one.
+    AfterEnd(Duration),
+    /// This long after the beginning of the thread's previous access: it did not wait.
+    AfterBegin(Duration),
+}
+
+/// One access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What it does.
+    pub kind: Kind,
+    /// From the beginning of the file.
+    pub offset: u64,
+    /// Its length; 0 for a flush.
+    pub bytes: u64,
+    /// When it begins.
+    pub begins: Begins,
+}
+
+/// The accesses of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The accesses of each thread, in the order of time.
+    pub threads: Vec<Vec<Access>>,
+    /// The size of the file that holds all accessed places.
+    pub file_bytes: ByteCount,
+    /// Discards and other operations that are not replayed.
+    pub left_out: u64,
+    /// Accesses of other devices of the recording.
+    pub of_other_devices: u64,
+}
+
+impl Plan {
+    /// Returns the number of accesses.
+    pub fn len(&self) -> usize {
+        self.threads.iter().map(Vec::len).sum()
+    }
+
+    /// Returns whether there is nothing to replay.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Collects the rows of a recording. Requests, bios and threads may come in any order.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    began: Option<Timestamp>,
+    bios: Vec<Row>,
+    requests: Vec<Row>,
+    completed: FxHashMap<u64, Timestamp>,
+    /// Threads that write back for others, and do not wait.
+    background: BTreeSet<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    device: DeviceId,
+    op: Op,
+    flags: Flags,
+    sector: Option<Sector>,
+    bytes: u64,
+    queued: Timestamp,
+    completed: Option<Timestamp>,
+    request_id: Option<u64>,
+    tid: u32,
+}
+
+impl RowSink for Collected {
+    fn began(&mut self, at: Timestamp) -> io::Result<()> {
+        self.began = Some(at);
+        Ok(())
+    }
+
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        if let Some(completed) = row.completed {
+            self.completed.insert(row.request_id, completed);
+        }
+        self.requests.push(Row {
+            device: row.device,
+            op: row.op,
+            flags: row.flags,
+            sector: row.sector,
+            bytes: row.bytes.0,
+            queued: row.queued.unwrap_or_else(|| row.order_time()),
+            completed: row.completed,
+            request_id: None,
+            tid: row.tid.unwrap_or(0),
+        });
+        Ok(())
+    }
+
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        // A bio of a partition or a stacked device goes on as one of the device below.
+        if row.request_id.is_some() {
+            self.bios.push(Row {
+                device: row.device,
+                op: row.op,
+                flags: row.flags,
+                sector: row.sector,
+                bytes: row.bytes.0,
+                queued: row.queued,
+                completed: row.completed,
+                request_id: row.request_id,
+                tid: row.tid.unwrap_or(0),
+            });
+        }
+        Ok(())
+    }
+
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        if row.comm.as_ref().is_some_and(|comm| comm.starts_with("kworker/")) {
+            self.background.insert(row.tid);
+        }
+        Ok(())
+    }
+
+    ignore_rows! {
+        link, call, wait, blocked_count, file, sample, mark, diagnostic, settled
+    }
+}
+
+impl Collected {
+    /// Makes the plan for the device with the most accesses.
+    pub(super) fn plan(mut self) -> Plan {
+        // Another device merges and flushes differently, so that bios are better; not every source shows them.
+        let mut rows = if self.bios.is_empty() {
+            std::mem::take(&mut self.requests)
+        } else {
+            std::mem::take(&mut self.bios)
+        };
+        for row in &mut rows {
+            let of_request = row.request_id.and_then(|id| self.completed.get(&id).copied());
+            row.completed = row.completed.or(of_request);
+        }
+        let mut by_device: BTreeMap<DeviceId, u64> = BTreeMap::new();
+        rows.iter().for_each(|row| *by_device.entry(row.device).or_default() += 1);
+        let Some((device, count)) = by_device.into_iter().max_by_key(|(_, count)| *count) else {
+            return Plan::default();
+        };
+        let of_other_devices = rows.len() as u64 - count;
+        rows.retain(|row| row.device == device);
+        rows.sort_by_key(|row| row.queued);
+        let began = self.began.unwrap_or_else(|| rows[0].queued);
+        let places = Places::of(&rows);
+        let mut plan = Plan { file_bytes: places.bytes(), of_other_devices, ..Plan::default() };
+        let mut threads: BTreeMap<u32, (Vec<Access>, Row)> = BTreeMap::new();
+        for row in rows {
+            let accesses = accesses(&row, &places);
+            if accesses.is_empty() {
+                plan.left_out += 1;
+                continue;
+            }
+            let is_background = self.background.contains(&row.tid);
+            let known = threads.get(&row.tid).map(|(_, previous)| *previous);
+            let mut begins = match known {
+                Some(previous) if !is_background => after(&previous, &row),
+                _ => Begins::At(since(row.queued, began)),
+            };
+            let (own, last) = threads.entry(row.tid).or_insert_with(|| (Vec::new(), row));
+            *last = row;
+            for (kind, offset, bytes) in accesses {
+                own.push(Access { kind, offset, bytes, begins });
+                // A flush goes before the data, and the parts of a large access follow each other.
+                begins = Begins::AfterEnd(Duration::ZERO);
+            }
+        }
+        plan.threads = threads.into_values().map(|(accesses, _)| accesses).collect();
+        plan
+    }
+}
+
+/// When an access of a thread begins, after its previous one.
+fn after(previous: &Row, row: &Row) -> Begins {
+    match previous.completed {
+        Some(completed) if completed <= row.queued => Begins::AfterEnd(since(row.queued, completed)),
+        _ => Begins::AfterBegin(since(row.queued, previous.queued)),
+    }
+}
+
+fn since(later: Timestamp, earlier: Timestamp) -> Duration {
+    Duration::from_nanos(later.since(earlier).unwrap_or_default().0)
+}
+
+/// The accesses of a row: kind, offset and bytes.
+fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
+    let has = |flag: Flags| row.flags.0 & flag.0 != 0;
+    let kind = match row.op {
+        Op::Read => Kind::Read,
+        Op::Write if has(Flags::FUA) => Kind::DurableWrite,
+        Op::Write => Kind::Write,
+        Op::Flush => Kind::Flush,
+        _ => return Vec::new(),
+    };
+    let mut found = Vec::new();
+    if kind == Kind::Flush || has(Flags::PREFLUSH) {
+        found.push((Kind::Flush, 0, 0));
+    }
+    let (Some(sector), false) = (row.sector, kind == Kind::Flush || row.bytes == 0) else { return found };
+    let (mut from, end) = blocks(sector, row.bytes);
+    while from < end {
+        // Two chunks that follow each other on the device do so in the file.
+        let bytes = (end - from).min(BYTES_MAX);
+        found.push((kind, places.offset(from), bytes));
+        from += bytes;
+    }
+    found
+}
+
+/// The first and the last byte of an access, in whole blocks.
+fn blocks(sector: Sector, bytes: u64) -> (u64, u64) {
+    let from = sector.0 * SECTOR_BYTES;
+    (from / BLOCK * BLOCK, (from + bytes).div_ceil(BLOCK) * BLOCK)
+}
+
+/// The accessed chunks of the device, moved together in the order of their addresses.
+#[derive(Debug)]
+struct Places(BTreeMap<u64, u64>);
+
+impl Places {
+    fn of(rows: &[Row]) -> Places {
+        let mut chunks = BTreeSet::new();
+        for row in rows.iter().filter(|row| matches!(row.op, Op::Read | Op::Write)) {
+            let Some(sector) = row.sector else { continue };
+            let (from, end) = blocks(sector, row.bytes);
+            chunks.extend(from / CHUNK..end.div_ceil(CHUNK));
+        }
+        Places(chunks.into_iter().zip(0..).collect())
+    }
+
+    fn bytes(&self) -> ByteCount {
+        ByteCount(self.0.len() as u64 * CHUNK)
+    }
+
+    fn offset(&self, at: u64) -> u64 {
+        self.0.get(&(at / CHUNK)).copied().unwrap_or(0) * CHUNK + at % CHUNK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(tid: u32, op: Op, sector: u64, at_us: u64, done_us: u64) -> Request {
+        Request {
+            sector: Some(Sector(sector)),
+            queued: Some(Timestamp(at_us * 1000)),
+            completed: Some(Timestamp(done_us * 1000)),
+            tid: Some(tid),
+            ..Request::new(DeviceId::new(8, 0), op, ByteCount(4096))
+        }
+    }
+
+    fn planned(rows: &[Request]) -> Plan {
+        let mut collected = Collected::default();
+        collected.began(Timestamp(0)).expect("it only collects");
+        let worker = Thread { tid: 9, comm: Some("kworker/u8:1".into()), ..Thread::default() };
+        collected.thread(&worker).expect("it only collects");
+        rows.iter().for_each(|row| collected.request(row).expect("it only collects"));
+        collected.plan()
+    }
+
+    #[test]
+    fn a_thread_goes_on_when_what_it_waited_for_has_ended() {
+        let us = Duration::from_micros;
+        let plan = planned(&[
+            row(1, Op::Read, 0, 10, 20),
+            row(1, Op::Read, 8, 25, 60),
+            // It did not wait for the second.
+            row(1, Op::Write, 16, 30, 90),
+            // Write-back does not wait for its own writes.
+            row(9, Op::Write, 24, 100, 110),
+            row(9, Op::Write, 32, 150, 160),
+        ]);
+        let begins: Vec<Vec<Begins>> =
+            plan.threads.iter().map(|of| of.iter().map(|access| access.begins).collect()).collect();
+        assert_eq!(
+            begins,
+            [
+                vec![Begins::At(us(10)), Begins::AfterEnd(us(5)), Begins::AfterBegin(us(5))],
+                vec![Begins::At(us(100)), Begins::At(us(150))],
+            ]
+        );
+        assert_eq!((plan.len(), plan.file_bytes, plan.left_out), (5, ByteCount(CHUNK), 0));
+    }
+
+    #[test]
+    fn accessed_places_move_together_and_keep_their_order() {
+        let sectors = CHUNK / SECTOR_BYTES;
+        let far = 1_000_000 * sectors;
+        let plan = planned(&[
+            row(1, Op::Write, far + 16, 1, 2),
+            row(1, Op::Write, 8, 3, 4),
+            // Half a block, over the border of two chunks.
+            Request { bytes: ByteCount(1024), ..row(1, Op::Read, far + sectors - 1, 5, 6) },
+        ]);
+        let places: Vec<(u64, u64)> =
+            plan.threads[0].iter().map(|access| (access.offset, access.bytes)).collect();
+        assert_eq!(places, [(CHUNK + 8192, 4096), (4096, 4096), (2 * CHUNK - 4096, 8192)]);
+        assert_eq!(plan.file_bytes, ByteCount(3 * CHUNK));
+    }
+
+    #[test]
+    fn flushes_stay_and_discards_are_left_out() {
+        let flags = Flags(Flags::PREFLUSH.0 | Flags::FUA.0);
+        let plan = planned(&[
+            Request { flags, ..row(1, Op::Write, 0, 1, 2) },
+            Request { sector: None, bytes: ByteCount(0), ..row(1, Op::Flush, 0, 3, 4) },
+            row(1, Op::Discard, 0, 5, 6),
+            Request { device: DeviceId::new(8, 16), ..row(1, Op::Read, 0, 7, 8) },
+        ]);
+        let kinds: Vec<Kind> = plan.threads[0].iter().map(|access| access.kind).collect();
+        assert_eq!(kinds, [Kind::Flush, Kind::DurableWrite, Kind::Flush]);
+        assert_eq!((plan.left_out, plan.of_other_devices), (1, 1));
+        assert!(planned(&[]).is_empty());
+    }
+}

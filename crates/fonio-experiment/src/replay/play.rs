@@ -1,0 +1,202 @@
+//! Makes the accesses of a plan.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use fonio_core::ByteCount;
+use rustix::fs::OFlags;
+use rustix::io::ReadWriteFlags;
+
+use super::{Access, Begins, Kind, Plan, Replayed};
+
+/// The most accesses in flight for which no thread waits.
+const POOL: usize = 32;
+/// Threads of a plan that run at once; the accesses of further ones are made by one more thread, in the order of time.
+const THREADS_MAX: usize = 128;
+const ALIGNMENT: usize = 4096;
+
+pub(super) fn play(plan: &Plan, path: &Path, fast: bool) -> io::Result<Replayed> {
+    let direct = i32::try_from(OFlags::DIRECT.bits()).expect("flags are an int");
+    let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path)?;
+    let shared = Shared {
+        file: &file,
+        fast,
+        began: Instant::now(),
+        failed: AtomicBool::new(false),
+        failure: Mutex::new(None),
+    };
+    let (give, take) = sync_channel::<Access>(POOL);
+    let take = Mutex::new(take);
+    thread::scope(|scope| {
+        for _ in 0..POOL {
+            scope.spawn(|| shared.serve(&take));
+        }
+        let (each, rest) = plan.threads.split_at(plan.threads.len().min(THREADS_MAX));
+        for accesses in each {
+            let give = give.clone();
+            scope.spawn(|| shared.follow(accesses, give));
+        }
+        for accesses in rest {
+            shared.follow(accesses, give.clone());
+        }
+        // The pool ends when the last thread does.
+        drop(give);
+    });
+    if let Some(error) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let bytes = plan.threads.iter().flatten().map(|access| access.bytes).sum();
+    Ok(Replayed { accesses: plan.len() as u64, bytes: ByteCount(bytes) })
+}
+
+struct Shared<'a> {
+    file: &'a File,
+    fast: bool,
+    began: Instant,
+    failed: AtomicBool,
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl Shared<'_> {
+    /// Makes the accesses of a thread.
+    fn follow(&self, accesses: &[Access], give: SyncSender<Access>) {
+        let mut buffer = Buffer::default();
+        let (mut previous_began, mut previous_ended) = (self.began, self.began);
+        for (at, access) in accesses.iter().enumerate() {
+            if self.failed.load(Ordering::Relaxed) {
+                return;
+            }
+            if !self.fast {
+                let due = match access.begins {
+                    Begins::At(time) => self.began + time,
+                    Begins::AfterEnd(time) => previous_ended + time,
+                    Begins::AfterBegin(time) => previous_began + time,
+                };
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+            previous_began = Instant::now();
+            let is_waited_for =
+                accesses.get(at + 1).is_none_or(|next| matches!(next.begins, Begins::AfterEnd(_)));
+            if is_waited_for {
+                self.make(access, &mut buffer);
+            } else if give.send(*access).is_err() {
+                return;
+            }
+            previous_ended = Instant::now();
+        }
+    }
+
+    /// Makes accesses for which no thread waits.
+    fn serve(&self, take: &Mutex<Receiver<Access>>) {
+        let mut buffer = Buffer::default();
+        loop {
+            let next = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            match next {
+                Ok(access) => self.make(&access, &mut buffer),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn make(&self, access: &Access, buffer: &mut Buffer) {
+        if self.failed.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Err(error) = self.try_make(access, buffer) {
+            self.failed.store(true, Ordering::Relaxed);
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+
+    fn try_make(&self, access: &Access, buffer: &mut Buffer) -> io::Result<()> {
+        match access.kind {
+            Kind::Flush => self.file.sync_data(),
+            Kind::Read => self.file.read_exact_at(buffer.of(access.bytes), access.offset),
+            Kind::Write => self.file.write_all_at(buffer.of(access.bytes), access.offset),
+            Kind::DurableWrite => {
+                let (data, mut done) = (buffer.of(access.bytes), 0);
+                while done < data.len() {
+                    let slices = [IoSlice::new(&data[done..])];
+                    let at = access.offset + done as u64;
+                    done += rustix::io::pwritev2(self.file, &slices, at, ReadWriteFlags::DSYNC)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Memory that begins at a multiple of a block, as direct I/O needs it.
+#[derive(Default)]
+struct Buffer(Vec<u8>);
+
+impl Buffer {
+    fn of(&mut self, bytes: u64) -> &mut [u8] {
+        let bytes = bytes as usize;
+        if self.0.len() < bytes + ALIGNMENT {
+            self.0 = vec![0x5a; bytes + ALIGNMENT];
+        }
+        let from = self.0.as_ptr().align_offset(ALIGNMENT);
+        &mut self.0[from..from + bytes]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_testing::{Need, has};
+
+    use std::time::Duration;
+
+    use super::super::prepare;
+    use super::*;
+
+    #[test]
+    fn accesses_are_made_and_pauses_are_kept_or_left_out() {
+        if !has(&[Need::DirectIo]) {
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("file");
+        let access = |kind, offset, begins| Access { kind, offset, bytes: 8192, begins };
+        let pause = Duration::from_millis(40);
+        let plan = Plan {
+            threads: vec![
+                vec![
+                    access(Kind::Write, 0, Begins::At(Duration::ZERO)),
+                    access(Kind::DurableWrite, 8192, Begins::AfterEnd(pause)),
+                    Access { bytes: 0, ..access(Kind::Flush, 0, Begins::AfterEnd(Duration::ZERO)) },
+                ],
+                vec![
+                    access(Kind::Read, 1 << 20, Begins::At(pause)),
+                    access(Kind::Write, 1 << 20, Begins::AfterBegin(Duration::ZERO)),
+                ],
+            ],
+            file_bytes: ByteCount(2 << 20),
+            ..Plan::default()
+        };
+        prepare(&plan, &file).expect("there is room");
+        let before = std::fs::read(&file).expect("it is there");
+        let began = Instant::now();
+        let done = play(&plan, &file, false).expect("it replays");
+        assert!(began.elapsed() >= pause, "no access begins before its time");
+        assert_eq!(done, Replayed { accesses: 5, bytes: ByteCount(4 * 8192) });
+        let after = std::fs::read(&file).expect("it is there");
+        let changed: Vec<usize> = (0..after.len() / 4096)
+            .filter(|block| before[block * 4096..][..4096] != after[block * 4096..][..4096])
+            .collect();
+        assert_eq!(changed, [0, 1, 2, 3, 256, 257]);
+        play(&plan, &file, true).expect("it replays without pauses");
+        let beyond = Plan {
+            threads: vec![vec![access(Kind::Read, 4 << 20, Begins::At(Duration::ZERO))]],
+            ..Plan::default()
+        };
+        play(&beyond, &file, true).expect_err("there is nothing at that place");
+    }
+}

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// `FUSE_DEV_IOC_CLONE`, `include/uapi/linux/fuse.h`.
-const CLONE: libc::c_ulong = 0x8004_e500;
+const CLONE: libc::Ioctl = 0x8004_e500_u32 as libc::Ioctl;
 /// `FUSE_DEV_IOC_BACKING_OPEN`, since Linux 6.9.
-const BACKING_OPEN: libc::c_ulong = 0x4010_e501;
+const BACKING_OPEN: libc::Ioctl = 0x4010_e501_u32 as libc::Ioctl;
 /// `FUSE_DEV_IOC_BACKING_CLOSE`.
-const BACKING_CLOSE: libc::c_ulong = 0x4004_e502;
+const BACKING_CLOSE: libc::Ioctl = 0x4004_e502_u32 as libc::Ioctl;
 
 /// `struct fuse_backing_map`.
 #[repr(C)]

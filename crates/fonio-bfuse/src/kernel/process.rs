@@ -95,9 +95,10 @@ pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
         Policy::Other => libc::SCHED_OTHER,
         Policy::Idle => libc::SCHED_IDLE,
     };
-    let parameter = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel reads one `sched_param` through the pointer, which lives across the call.
-    if unsafe { libc::sched_setscheduler(thread, number, &raw const parameter) } != 0 {
+    // The kernel's `sched_param`. musl has no `sched_setscheduler`, and another `sched_param`.
+    let priority: libc::c_int = 0;
+    // SAFETY: the kernel reads one `int` through the pointer, which lives across the call.
+    if unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, number, &raw const priority) } != 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())

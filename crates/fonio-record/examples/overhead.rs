@@ -1,10 +1,11 @@
 //! Measures the cost of recording: `cargo run --release -p fonio-record --example overhead [PAIRS] [SECONDS]`, as root,
 //! with fio.
 //!
-//! A fixed fio job runs on its own loop device over a file in memory, in interleaved pairs with and without recording:
-//! at 10,000 requests a second, and without a limit, which shows the cost of the tracepoints. The program prints
-//! medians and ratios, and the recorder's processor time per event: for the capture, and for writing the recording
-//! afterwards, which costs more.
+//! A fixed fio job runs on its own loop device over a file in memory, in interleaved pairs with and without recording
+//! (requests, files, causes and waits, as by default): at 1,000 and 10,000 requests a second, and without a limit, one at a
+//! time and 32 at once, which shows the cost of the tracepoints. The program prints medians and ratios, the rate that was
+//! reached, and the recorder's processor time per event: for the capture, and for writing the recording afterwards, which
+//! costs more.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -15,10 +16,25 @@ use std::time::Duration;
 use fonio_record::{RecordOptions, RecordSummary, Selector, record};
 
 const DEVICE_BYTES: u64 = 256 << 20;
-const RATE: u64 = 10_000;
-/// How many times faster a device in memory is without a limit, with one request at a time. With this factor both rates
-/// take about equally long.
-const UNCAPPED: u64 = 5;
+
+/// A load.
+#[derive(Clone, Copy)]
+struct Load {
+    /// Requests a second; `None` for as many as possible.
+    rate: Option<u64>,
+    /// Requests in flight.
+    depth: u32,
+    /// How many requests a second a run has for its length. For loads without a limit an estimate, with which all loads take
+    /// about equally long.
+    a_second: u64,
+}
+
+const LOADS: [Load; 4] = [
+    Load { rate: Some(1_000), depth: 1, a_second: 1_000 },
+    Load { rate: Some(10_000), depth: 1, a_second: 10_000 },
+    Load { rate: None, depth: 1, a_second: 50_000 },
+    Load { rate: None, depth: 32, a_second: 100_000 },
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut numbers = std::env::args().skip(1).map(|word| word.parse::<u64>());
@@ -26,16 +42,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seconds = numbers.next().transpose()?.unwrap_or(4).max(1);
     let dir = tempfile::tempdir_in("/dev/shm")?;
     let device = LoopDevice::over(dir.path())?;
-    println!(
-        "{pairs} pairs of {seconds} s each on {}, 4 KiB direct random writes, one at a time",
-        device.0.display()
-    );
-    for rate in [Some(RATE), None] {
-        let faster = if rate.is_none() { UNCAPPED } else { 1 };
-        let job = Job { device: &device.0, dir: dir.path(), rate, requests: seconds * RATE * faster };
-        match rate {
-            Some(rate) => println!("\nat {rate} requests a second:"),
-            None => println!("\nas fast as it goes, {} requests:", job.requests),
+    println!("{pairs} pairs of {seconds} s each on {}, 4 KiB direct random writes", device.0.display());
+    for load in LOADS {
+        let job = Job { device: &device.0, dir: dir.path(), load, requests: seconds * load.a_second };
+        match load.rate {
+            Some(rate) => println!("\nat {rate} requests a second, one at a time:"),
+            None => println!("\nas fast as it goes, {} at once, {} requests:", load.depth, job.requests),
         }
         compare(&job, pairs)?;
     }
@@ -74,7 +86,7 @@ impl Drop for LoopDevice {
 struct Job<'a> {
     device: &'a Path,
     dir: &'a Path,
-    rate: Option<u64>,
+    load: Load,
     requests: u64,
 }
 
@@ -98,7 +110,6 @@ impl Job<'_> {
             "--rw=randwrite",
             "--bs=4k",
             "--direct=1",
-            "--ioengine=psync",
             "--randrepeat=1",
             "--output-format=json",
         ]
@@ -109,7 +120,10 @@ impl Job<'_> {
         words.push(format!("--io_size={}", self.requests * 4096));
         words.push(format!("--filesize={DEVICE_BYTES}"));
         words.push(format!("--output={}", self.output().display()));
-        words.extend(self.rate.map(|rate| format!("--rate_iops={rate}")));
+        // One at a time, most programs call and wait.
+        let engine = if self.load.depth == 1 { "psync" } else { "libaio" };
+        words.extend([format!("--ioengine={engine}"), format!("--iodepth={}", self.load.depth)]);
+        words.extend(self.load.rate.map(|rate| format!("--rate_iops={rate}")));
         words
     }
 
@@ -205,6 +219,14 @@ fn compare(job: &Job<'_>, pairs: u64) -> Result<(), Box<dyn Error>> {
         );
     };
     println!("  {:<28} {:>10} {:>10}   median of the pairs' ratios", "", "without", "with");
+    let reached =
+        |runs: &[Run]| job.requests as f64 / median(runs.iter().map(|run| run.runtime_ms).collect());
+    println!(
+        "  {:<28} {:>10.0} {:>10.0}",
+        "requests a second, reached",
+        reached(&without) * 1e3,
+        reached(&with) * 1e3
+    );
     row("run time, ms", |run| run.runtime_ms);
     row("latency, mean, us", |run| run.latency_mean_us);
     row("latency, p99, us", |run| run.latency_p99_us);

@@ -123,6 +123,8 @@ fn asymmetry(read: &Slowdown, write: &Slowdown) -> Option<&'static str> {
         Some("Writes slow reads down more than reads slow writes down")
     } else if write.slowdown_min? > read.slowdown_max? {
         Some("Reads slow writes down more than writes slow reads down")
+    } else if read.slowdown_min? <= 1.0 && write.slowdown_min? <= 1.0 {
+        Some("One of each beside the other was not shown to be slower")
     } else {
         None
     }
@@ -230,7 +232,8 @@ mod tests {
         };
         assert!(told((3.0, 5.0), (1.0, 2.0)).starts_with("Writes slow reads down more than"));
         assert!(told((1.0, 2.0), (3.0, 5.0)).starts_with("Reads slow writes down more than"));
-        assert!(told((1.0, 4.0), (3.0, 5.0)).starts_with("Beside one writer, a sequential"));
+        assert!(told((1.1, 4.0), (3.0, 5.0)).starts_with("Beside one writer, a sequential"));
+        assert!(told((0.8, 1.2), (0.9, 1.1)).starts_with("One of each beside the other was not shown"));
         let once = [found(Access::SeqRead, 4.0, None, None), found(Access::SeqWrite, 1.1, None, None)];
         assert!(sentence(&once).expect("both were measured").starts_with("Beside one writer"));
         assert_eq!(sentence(&once[..1]), None, "one side alone says nothing");

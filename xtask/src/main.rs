@@ -8,6 +8,7 @@ mod bpf;
 #[cfg(feature = "results")]
 mod compare_bench;
 mod demo;
+mod dist;
 mod documents;
 mod emulated;
 mod emulator_bench;
@@ -71,6 +72,8 @@ cargo xtask COMMAND
               everything in a guest; what this kernel lacks runs in a guest also without it
   lab         `lab test`: measure what guests with Debian's kernels promise (one hour): [repeatable] [mixed] [model] [equal] [waits] [keep]
               [system]
+  dist        make programs that need no libraries and Debian packages, in target/dist (clang-14, rustup): [amd64] [arm64];
+              `dist test` also installs the packages in a new Debian of each architecture, in guests, and uses them
   act         be a program of a situation of `bench verdicts`; not for people
   stacks      measure what `paper` asks for, in the guest that `paper` starts; not for people
   assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm), and compile
@@ -99,6 +102,7 @@ const COMMANDS: &[(&str, Run)] = &[
     // A program of a situation, for `bench verdicts`; not for people.
     (verdicts::ACT, verdicts::run_act),
     ("lab", lab::run),
+    ("dist", dist::run),
     ("assets", assets::run),
     ("gen-trace", gen_trace::run),
     ("setup", |_| tools::ensure(tools::ALL)),

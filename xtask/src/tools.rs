@@ -34,6 +34,14 @@ pub const BPF: &[Tool] = &[
     tool("llvm-strip-14", "llvm-14", "the BPF programs of the recorder"),
 ];
 
+/// For programs without libraries, and Debian packages.
+pub const DIST: &[Tool] = &[
+    tool("clang-14", "clang-14", "compiling C libraries for another architecture"),
+    tool("llvm-ar-14", "llvm-14", "compiling C libraries for another architecture"),
+    tool("dpkg-deb", "dpkg", "Debian packages"),
+    tool("gzip", "gzip", "Debian packages"),
+];
+
 /// For the tests: libFuzzer is C++; the tests run the others.
 pub const TEST: &[Tool] = &[
     tool("c++", "g++", "the fuzz targets"),
@@ -90,7 +98,7 @@ pub const SYSTEM_GUEST: &[Tool] = &[
 ];
 
 /// All groups.
-pub const ALL: &[&[Tool]] = &[BUILD, ASSETS, BPF, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, SYSTEM_GUEST];
+pub const ALL: &[&[Tool]] = &[BUILD, ASSETS, BPF, DIST, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, SYSTEM_GUEST];
 
 /// Installs missing programs with apt as root; otherwise fails with the exact command line that would install them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {

@@ -1,0 +1,152 @@
+//! Debian packages: a tree of files that `dpkg-deb` packs.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use fonio_lab::Architecture;
+
+use super::{folder, output};
+use crate::process;
+
+/// The version of the workspace.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The fields that are the same for each package. The program is static, so it needs nothing; the packages that it
+/// recommends contain programs that it starts.
+const CONTROL: &str = "\
+Package: fonio
+Maintainer: The fonio developers <fonio@localhost>
+Section: admin
+Priority: optional
+Recommends: e2fsprogs, util-linux
+Suggests: fio, sqlite3, qemu-system-x86, fuse3
+Homepage: https://github.com/fonio/fonio
+Description: shows what uses your flash, what it costs, and which change fixes it
+ fonio (phone-io) records what programs read and write on SD cards, eMMC, UFS and
+ disks, and which threads wait for it. It says whether storage is the problem, who
+ causes it, and which change helps; it applies the change, proves the gain with
+ measurements, and undoes it.
+";
+
+/// Files of the package that come from the program itself, by the arguments that print them.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions/fonio"),
+    ("zsh", "usr/share/zsh/vendor-completions/_fonio"),
+    ("fish", "usr/share/fish/vendor_completions.d/fonio.fish"),
+];
+
+/// Makes the package of a built program.
+pub fn make(architecture: Architecture, program: &Path) -> Result<PathBuf> {
+    let tree = process::scratch("dist")?.join(architecture.name());
+    if tree.exists() {
+        fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
+    }
+    // The definition of the command line is the same on each architecture, and this machine can run its own.
+    let own = process::target().join("debug/fonio");
+    let speaking = if runs_here(architecture) { program.to_owned() } else { own_program(&own)? };
+    install(program, &tree.join("usr/bin/fonio"), 0o755)?;
+    manual(&speaking, &tree.join("usr/share/man/man1"))?;
+    for (shell, path) in COMPLETIONS {
+        let text = output(Command::new(&speaking).args(["completions", shell]))?;
+        write(&tree.join(path), text.as_bytes())?;
+    }
+    let documents = tree.join("usr/share/doc/fonio");
+    write(&documents.join("copyright"), copyright()?.as_bytes())?;
+    let changes = fs::read(process::root().join("CHANGELOG.md")).context("cannot read CHANGELOG.md")?;
+    write(&documents.join("changelog.gz"), &gzipped(&changes)?)?;
+    let kib = size(&tree)?.div_ceil(1024);
+    let control =
+        format!("{CONTROL}Version: {VERSION}\nArchitecture: {architecture}\nInstalled-Size: {kib}\n");
+    // The description must be last.
+    let (fields, description) = control.split_once("Description:").context("the control file has one")?;
+    let (description, more) = description.split_once("Version:").context("the version follows")?;
+    write(
+        &tree.join("DEBIAN/control"),
+        format!("{fields}Version:{more}Description:{description}").as_bytes(),
+    )?;
+    let package = folder()?.join(format!("fonio_{VERSION}_{architecture}.deb"));
+    let mut pack = Command::new("dpkg-deb");
+    pack.args(["--build", "--root-owner-group", "-Zxz"]).arg(&tree).arg(&package).stdout(Stdio::null());
+    // The same sources make the same bytes.
+    let committed =
+        output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(process::root()));
+    if let Ok(seconds) = committed {
+        pack.env("SOURCE_DATE_EPOCH", seconds);
+    }
+    process::run(&mut pack)?;
+    Ok(package)
+}
+
+fn runs_here(architecture: Architecture) -> bool {
+    Architecture::of_this_machine() == Some(architecture)
+}
+
+/// Builds the program for this machine.
+fn own_program(path: &Path) -> Result<PathBuf> {
+    process::run(process::cargo().args(["build", "--package", "fonio"]))?;
+    Ok(path.to_owned())
+}
+
+/// Writes the manual pages, compressed as Debian's policy wants.
+fn manual(program: &Path, to: &Path) -> Result<()> {
+    let pages = tempfile::tempdir()?;
+    output(Command::new(program).arg("man").arg(pages.path()))?;
+    for entry in fs::read_dir(pages.path())?.flatten() {
+        let text = fs::read(entry.path())?;
+        write(&to.join(format!("{}.gz", entry.file_name().to_string_lossy())), &gzipped(&text)?)?;
+    }
+    Ok(())
+}
+
+/// Both licences.
+fn copyright() -> Result<String> {
+    let read = |name: &str| {
+        fs::read_to_string(process::root().join(name)).with_context(|| format!("cannot read {name}"))
+    };
+    Ok(format!(
+        "fonio is licensed under the Apache License 2.0 or the MIT licence, at your option.\n\n{}\n\n{}",
+        read("LICENSE-MIT")?,
+        read("LICENSE-APACHE")?
+    ))
+}
+
+/// Compresses without a name and a time, so that the result is always the same.
+fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut gzip =
+        Command::new("gzip").args(["-9", "-n"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut to = gzip.stdin.take().context("its input is piped")?;
+    let bytes = bytes.to_vec();
+    let writer = std::thread::spawn(move || to.write_all(&bytes));
+    let out = gzip.wait_with_output()?;
+    writer.join().expect("it does not panic")?;
+    anyhow::ensure!(out.status.success(), "gzip failed: {}", out.status);
+    Ok(out.stdout)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let parent = path.parent().context("a file is in a folder")?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o644))?)
+}
+
+fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+    write(to, &bytes)?;
+    Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
+}
+
+/// Bytes of all files below `dir`.
+fn size(dir: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let kind = entry.metadata()?;
+        bytes += if kind.is_dir() { size(&entry.path())? } else { kind.len() };
+    }
+    Ok(bytes)
+}

@@ -1,114 +1,13 @@
-//! The fixes that fonio can prove: what each one changes, and what a power cut can lose with it.
-//!
-//! | fix | study |
-//! |---|---|
-//! | places in memory, no sync, PCM, RAID-0 | Kim, Agrawal, Ungureanu (TOS 2012), sections 5.1 to 5.5 |
-//! | WAL, commit interval, noatime, scheduler, log-structured file systems | common advice, measured here |
-
-use std::ops::RangeInclusive;
+//! The list of fixes.
 
 use fonio_core::ByteCount;
-use fonio_core::quantity::parse_bytes;
 use fonio_host::{Filesystem, Setting};
-use fonio_workload::definition::{Journal, Synchronous, Workload};
+use fonio_workload::definition::{Journal, Synchronous};
 
-use crate::error::ExperimentError;
-use crate::setup::{Medium, Setup, Storage};
-
-/// A change of a setup.
-#[derive(Clone, Copy, Debug)]
-pub struct Fix {
-    /// The fix's name on the command line.
-    pub name: &'static str,
-    /// One line on what the fix does.
-    pub does: &'static str,
-    /// What a power cut can lose with the fix that it could not lose without it.
-    pub loses: Loss,
-    /// The study of the fix, or a note that we measure it ourselves.
-    pub source: &'static str,
-    /// Whether the fix needs a device that this machine does not have.
-    pub needs_hardware: bool,
-    /// How the fix is made on a real machine.
-    pub real: Real,
-    /// Without a workload, a command runs, whose work cannot be changed.
-    change: fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>,
-}
-
-/// How a fix is made on a real machine.
-#[derive(Clone, Copy, Debug)]
-pub enum Real {
-    /// A setting that fonio can change and restore; the function takes the value after `=`, if there is one.
-    Setting(fn(Option<&str>) -> Result<Setting, String>),
-    /// A change of the app, or a device to buy: how to do it.
-    ByHand(&'static str),
-}
-
-impl Real {
-    /// Returns the setting with its default value, if the fix is one.
-    pub fn setting(self) -> Option<Setting> {
-        match self {
-            Real::Setting(setting) => setting(None).ok(),
-            Real::ByHand(_) => None,
-        }
-    }
-}
-
-/// The setting of a fix without a value.
-fn fixed(setting: Setting, value: Option<&str>) -> Result<Setting, String> {
-    match value {
-        None => Ok(setting),
-        Some(_) => Err("it takes no value".to_owned()),
-    }
-}
-
-/// The largest size that a setting takes: more than any device needs.
-const SIZE_MAX: u64 = 64 << 30;
-
-/// A size in steps of `step`, which is also the least.
-fn size(value: Option<&str>, default: u64, step: u64) -> Result<ByteCount, String> {
-    let bytes = value.map_or(Ok(default), |text| parse_bytes(text).map_err(|error| error.to_string()))?;
-    if bytes < step || bytes % step > 0 {
-        return Err(format!("write a multiple of {}", ByteCount(step).to_exact_text()));
-    }
-    if bytes > SIZE_MAX {
-        return Err(format!("write at most {}", ByteCount(SIZE_MAX).to_exact_text()));
-    }
-    Ok(ByteCount(bytes))
-}
-
-fn number(value: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<u32, String> {
-    let number = value.map_or(Some(default), |text| text.parse().ok());
-    number
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| format!("write a whole number from {} to {}", range.start(), range.end()))
-}
-
-/// What a power cut can lose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// Nothing more than before.
-    Nothing,
-    /// The last seconds of writes; the older data are intact. The text says how many seconds.
-    Recent(&'static str),
-    /// Data that were moved or are no longer synced: for caches only. The text says which.
-    Content(&'static str),
-}
-
-impl Loss {
-    /// Returns the loss as a sentence.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Loss::Nothing => "A power cut loses no more data than without the fix.",
-            Loss::Recent(text) | Loss::Content(text) => text,
-        }
-    }
-
-    /// Returns whether all data reported as durable to an app survive, or only recent writes are lost and the rest is
-    /// intact.
-    pub fn is_safe(self) -> bool {
-        !matches!(self, Loss::Content(_))
-    }
-}
+use super::changes::*;
+use super::values::{class, fixed, number, seconds, size};
+use super::{Fix, Group, Loss, Real};
+use crate::setup::Medium;
 
 const KIM: &str = "Kim et al. (TOS 2012)";
 
@@ -116,6 +15,7 @@ const KIM: &str = "Kim et al. (TOS 2012)";
 pub const FIXES: &[Fix] = &[
     Fix {
         name: "wal-normal",
+        changes: Group::Application,
         does: "SQLite in WAL mode with synchronous=NORMAL",
         loses: Loss::Recent("A power cut can lose the last transactions, never the database."),
         source: "SQLite's documentation",
@@ -127,6 +27,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "wal-full",
+        changes: Group::Application,
         does: "SQLite in WAL mode, still synced at every commit",
         loses: Loss::Nothing,
         source: "SQLite's documentation",
@@ -138,6 +39,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "cache-in-ram",
+        changes: Group::Application,
         does: "keeps the app's cache in memory",
         loses: Loss::Content("A power cut or reboot empties the cache."),
         source: KIM,
@@ -149,6 +51,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "db-in-ram",
+        changes: Group::Application,
         does: "keeps the app's databases in memory",
         loses: Loss::Content(
             "A power cut or reboot loses the databases. Use it only for data that can be fetched again.",
@@ -162,6 +65,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "all-in-ram",
+        changes: Group::Application,
         does: "keeps everything in memory: shows the largest possible gain",
         loses: Loss::Content("A power cut or reboot loses everything: this is a bound, not a fix."),
         source: KIM,
@@ -176,6 +80,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "no-sync",
+        changes: Group::Application,
         does: "selective sync: no sync for databases and for files in `cache` and `database`",
         loses: Loss::Content("A power cut can corrupt them. Use it only for data that can be fetched again."),
         source: KIM,
@@ -196,6 +101,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "db-on-pcm",
+        changes: Group::Device,
         does: "databases on phase-change memory, as fast as this machine can emulate it",
         loses: Loss::Nothing,
         source: KIM,
@@ -208,6 +114,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "pcm-buffer",
+        changes: Group::Device,
         does: "a write buffer of 16 MB of phase-change memory, as fast as this machine can emulate it",
         loses: Loss::Nothing,
         source: KIM,
@@ -220,6 +127,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "raid0",
+        changes: Group::Device,
         does: "striped by 4 KiB over the device and the phone's internal flash",
         loses: Loss::Nothing,
         source: KIM,
@@ -231,6 +139,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "commit-30s",
+        changes: Group::Filesystem,
         does: "ext4 commits its journal every 30 s instead of every 5 s",
         loses: Loss::Recent("A power cut can lose the last 30 s of unsynced data."),
         source: "ext4's documentation",
@@ -243,6 +152,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "noatime",
+        changes: Group::Filesystem,
         does: "reading a file does not update its access time",
         loses: Loss::Nothing,
         source: "mount's documentation",
@@ -254,6 +164,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "bfq",
+        changes: Group::Scheduler,
         does: "the scheduler BFQ",
         loses: Loss::Nothing,
         source: "the kernel's documentation",
@@ -263,6 +174,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "mq-deadline",
+        changes: Group::Scheduler,
         does: "the scheduler mq-deadline",
         loses: Loss::Nothing,
         source: "the kernel's documentation",
@@ -272,6 +184,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "kyber",
+        changes: Group::Scheduler,
         does: "the scheduler kyber",
         loses: Loss::Nothing,
         source: "the kernel's documentation",
@@ -281,6 +194,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "read-ahead",
+        changes: Group::Scheduler,
         does: "the kernel reads files ahead by 512 KiB, or by SIZE with read-ahead=SIZE",
         loses: Loss::Nothing,
         source: "the kernel's documentation",
@@ -294,6 +208,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "requests",
+        changes: Group::Scheduler,
         does: "the kernel holds 16 requests of a device and direction, or N with requests=N, before it makes programs wait",
         loses: Loss::Nothing,
         source: "the kernel's documentation",
@@ -303,6 +218,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "dirty-limit",
+        changes: Group::Memory,
         does: "programs wait for write-back at 32 MiB of dirty pages, or at SIZE with dirty-limit=SIZE, on the whole machine",
         loses: Loss::Nothing,
         source: "the kernel's documentation",
@@ -312,6 +228,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "swappiness",
+        changes: Group::Memory,
         does: "the kernel drops cached files before it swaps out programs: 10, or N with swappiness=N, on the whole machine",
         loses: Loss::Nothing,
         source: "the kernel's documentation",
@@ -320,7 +237,84 @@ pub const FIXES: &[Fix] = &[
         change: |setup, _| setting(setup, Setting::Swappiness(10)),
     },
     Fix {
+        name: "lazytime",
+        changes: Group::Filesystem,
+        does: "changed times of a file stay in memory until it is synced, at most for a day",
+        loses: Loss::Recent(
+            "A power cut can lose the access and change times of the last day; the data are as safe as before.",
+        ),
+        source: "mount's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| fixed(Setting::LazyTimes, value)),
+        change: |setup, _| mount_option(setup, "lazytime", |_| true, Setting::LazyTimes),
+    },
+    Fix {
+        name: "fstrim",
+        changes: Group::Filesystem,
+        does: "tells the device which blocks the file system does not use: --apply once, --keep weekly",
+        loses: Loss::Nothing,
+        source: "util-linux's documentation",
+        needs_hardware: false,
+        real: Real::Trim,
+        change: |_, _| {
+            Err("it changes the device, which cannot be undone, so runs without it could not follow")
+        },
+    },
+    Fix {
+        name: "journald-in-ram",
+        changes: Group::Logs,
+        does: "journald keeps its logs in memory, in at most 64 MiB, or SIZE with journald-in-ram=SIZE",
+        loses: Loss::Recent("A power cut or reboot loses the logs since boot; earlier ones stay on disk."),
+        source: "systemd's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| size(value, 64 << 20, 1 << 20).map(Setting::JournalInRam)),
+        change: |_, _| Err(OF_SERVICES),
+    },
+    Fix {
+        name: "journald-sync",
+        changes: Group::Logs,
+        does: "journald syncs its logs every 30 minutes instead of every 5, or every TIME with journald-sync=TIME",
+        loses: Loss::Recent(
+            "A power cut can lose the logs of that time; journald still syncs at once after critical ones.",
+        ),
+        source: "systemd's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| seconds(value, 1800, 1..=86_400).map(Setting::JournalSync)),
+        change: |_, _| Err(OF_SERVICES),
+    },
+    Fix {
+        name: "io-weight",
+        changes: Group::Unit,
+        does: "a unit gets a smaller share of busy disks: the weight 50, or N with io-weight=N; all others have 100",
+        loses: Loss::Nothing,
+        source: "systemd's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| number(value, 50, 1..=1000).map(Setting::IoWeight)),
+        change: |_, _| Err(OF_SERVICES),
+    },
+    Fix {
+        name: "io-max",
+        changes: Group::Unit,
+        does: "a unit reads and writes at most 10 MiB/s on each disk, or SIZE per second with io-max=SIZE",
+        loses: Loss::Nothing,
+        source: "systemd's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| size(value, 10 << 20, 64 << 10).map(Setting::IoLimit)),
+        change: |_, _| Err(OF_SERVICES),
+    },
+    Fix {
+        name: "io-class",
+        changes: Group::Unit,
+        does: "a unit's I/O waits until nobody else has any: the class idle; or the usual one with io-class=best-effort",
+        loses: Loss::Nothing,
+        source: "systemd's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| class(value).map(Setting::IoClass)),
+        change: |_, _| Err(OF_SERVICES),
+    },
+    Fix {
         name: "f2fs",
+        changes: Group::Filesystem,
         does: "F2FS, a log-structured file system for flash; the device has to be reformatted",
         // fsync_mode=posix, and DEF_CP_INTERVAL of fs/f2fs/f2fs.h: 60 s, and later while the device is busy.
         loses: Loss::Recent(
@@ -335,6 +329,7 @@ pub const FIXES: &[Fix] = &[
     },
     Fix {
         name: "nilfs2",
+        changes: Group::Filesystem,
         does: "NILFS2, a log-structured file system with checkpoints, the device has to be reformatted",
         // A checkpoint every few seconds and at every sync, with order=relaxed and with order=strict; ext4's default
         // keeps unsynced data for longer.
@@ -347,188 +342,3 @@ pub const FIXES: &[Fix] = &[
         change: |setup, _| another_filesystem(setup, Filesystem::Nilfs2),
     },
 ];
-
-impl Fix {
-    /// Returns the fix of this name. `device=PROFILE` is not in the list; [`Candidate`] has it.
-    pub fn named(name: &str) -> Option<&'static Fix> {
-        FIXES.iter().find(|fix| fix.name == name)
-    }
-}
-
-/// A change to try on a setup: a listed fix, or another device.
-#[derive(Clone, Debug)]
-pub enum Candidate {
-    /// A fix of [`FIXES`].
-    Listed(&'static Fix),
-    /// A setting with a value that the user chose, such as `read-ahead=1MiB`.
-    WithValue {
-        /// The fix.
-        fix: &'static Fix,
-        /// The text of the value.
-        value: String,
-        /// The setting with the value.
-        setting: Setting,
-    },
-    /// The same setup on the device of another profile.
-    Device(String),
-}
-
-impl Candidate {
-    /// Parses `wal-normal`, `read-ahead=1MiB` or `device=kingston`.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::UnknownFix`], which lists the known fixes, and [`ExperimentError::NotApplicable`] for a value
-    /// that the fix does not take.
-    pub fn parse(text: &str) -> Result<Candidate, ExperimentError> {
-        if let Some(profile) = text.strip_prefix("device=").filter(|profile| !profile.is_empty()) {
-            return Ok(Candidate::Device(profile.to_owned()));
-        }
-        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-        let fix = Fix::named(name).ok_or_else(|| ExperimentError::UnknownFix {
-            name: name.to_owned(),
-            known: FIXES.iter().map(|fix| fix.name).collect(),
-        })?;
-        let Some(value) = value else { return Ok(Candidate::Listed(fix)) };
-        let setting = match fix.real {
-            Real::Setting(setting) => setting(Some(value)),
-            Real::ByHand(_) => Err("it takes no value".to_owned()),
-        };
-        match setting {
-            Ok(setting) => Ok(Candidate::WithValue { fix, value: value.to_owned(), setting }),
-            Err(reason) => Err(ExperimentError::NotApplicable { fix: text.to_owned(), reason }),
-        }
-    }
-
-    /// Returns the candidate's name.
-    pub fn name(&self) -> String {
-        match self {
-            Candidate::Listed(fix) => fix.name.to_owned(),
-            Candidate::WithValue { fix, value, .. } => format!("{}={value}", fix.name),
-            Candidate::Device(profile) => format!("device={profile}"),
-        }
-    }
-
-    /// Returns the fix, unless the candidate is another device.
-    pub fn fix(&self) -> Option<&'static Fix> {
-        match self {
-            Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => Some(fix),
-            Candidate::Device(_) => None,
-        }
-    }
-
-    /// Returns the setting with its value, if the candidate is one.
-    pub fn setting(&self) -> Option<Setting> {
-        match self {
-            Candidate::Listed(fix) => fix.real.setting(),
-            Candidate::WithValue { setting, .. } => Some(setting.clone()),
-            Candidate::Device(_) => None,
-        }
-    }
-
-    /// Returns what a power cut can lose with the candidate.
-    pub fn loses(&self) -> Loss {
-        self.fix().map_or(Loss::Nothing, |fix| fix.loses)
-    }
-
-    /// Applies the candidate to `setup`, and to `workload` as far as the fix changes that. A command has no workload, so only
-    /// fixes of its setup apply.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::NotApplicable`] with the reason.
-    pub fn apply(&self, setup: &mut Setup, workload: Option<&Workload>) -> Result<(), ExperimentError> {
-        let changed = match self {
-            Candidate::Listed(fix) => (fix.change)(setup, workload),
-            Candidate::WithValue { setting: with_value, .. } => setting(setup, with_value.clone()),
-            Candidate::Device(profile) => another_device(setup, |_| profile.clone()),
-        };
-        changed
-            .map_err(|reason| ExperimentError::NotApplicable { fix: self.name(), reason: reason.to_owned() })
-    }
-}
-
-/// Why a fix cannot be tried with a command.
-const OF_PROGRAM: &str = "it changes what a program does; with a command, only settings can be tried";
-
-fn move_place(
-    setup: &mut Setup,
-    workload: Option<&Workload>,
-    place: &str,
-    medium: Medium,
-) -> Result<(), &'static str> {
-    if !workload.ok_or(OF_PROGRAM)?.places.contains_key(place) {
-        return Err("the workload has no such directory");
-    }
-    setup.moved.insert(place.to_owned(), medium);
-    Ok(())
-}
-
-fn each_database(
-    setup: &mut Setup,
-    workload: Option<&Workload>,
-    journal: Journal,
-    synchronous: Synchronous,
-) -> Result<(), &'static str> {
-    let workload = workload.ok_or(OF_PROGRAM)?;
-    if workload.databases.is_empty() {
-        return Err("the workload has no database");
-    }
-    for name in workload.databases.keys() {
-        let change = setup.overrides.databases.entry(name.clone()).or_default();
-        change.journal = Some(journal);
-        change.synchronous = Some(synchronous);
-    }
-    Ok(())
-}
-
-fn another_device(setup: &mut Setup, profile: impl FnOnce(&str) -> String) -> Result<(), &'static str> {
-    match &mut setup.storage {
-        Storage::Profile(name) => {
-            *name = profile(name);
-            Ok(())
-        }
-        _ => Err("only an emulated device can be replaced"),
-    }
-}
-
-/// Adds a mount option; in a directory, the setting of its mount that does the same.
-fn mount_option(
-    setup: &mut Setup,
-    option: &str,
-    has: fn(Filesystem) -> bool,
-    same: Setting,
-) -> Result<(), &'static str> {
-    if !setup.owns_filesystem() {
-        return setting(setup, same);
-    }
-    if !has(setup.filesystem) {
-        return Err("the file system does not have this option");
-    }
-    setup.mount_options.push(option.to_owned());
-    Ok(())
-}
-
-fn scheduler(setup: &mut Setup, name: &str) -> Result<(), &'static str> {
-    if !setup.owns_filesystem() {
-        return setting(setup, Setting::Scheduler(name.to_owned()));
-    }
-    setup.scheduler = Some(name.to_owned());
-    Ok(())
-}
-
-fn setting(setup: &mut Setup, setting: Setting) -> Result<(), &'static str> {
-    setup.settings.push(setting);
-    Ok(())
-}
-
-fn another_filesystem(setup: &mut Setup, filesystem: Filesystem) -> Result<(), &'static str> {
-    if !setup.owns_filesystem() {
-        return Err("fonio does not format the device of a directory");
-    }
-    if !setup.mount_options.is_empty() {
-        return Err("the mount options are those of another file system");
-    }
-    setup.filesystem = filesystem;
-    Ok(())
-}

@@ -21,7 +21,7 @@ pub const FIXES: &[Fix] = &[
         source: "SQLite's documentation",
         needs_hardware: false,
         real: Real::ByHand(
-            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL. The file keeps the first setting only.",
+            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL. The file keeps the first setting only, which `fonio fix wal-full --apply DATABASE` makes; the second is each connection's own.",
         ),
         change: |setup, workload| each_database(setup, workload, Journal::Wal, Synchronous::Normal),
     },
@@ -32,9 +32,7 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: "SQLite's documentation",
         needs_hardware: false,
-        real: Real::ByHand(
-            "In the app, once for each database: PRAGMA journal_mode=WAL. The file keeps the setting.",
-        ),
+        real: Real::Setting(|value| fixed(Setting::WriteAheadLog, value)),
         change: |setup, workload| each_database(setup, workload, Journal::Wal, Synchronous::Full),
     },
     Fix {
@@ -311,6 +309,19 @@ pub const FIXES: &[Fix] = &[
         needs_hardware: false,
         real: Real::Setting(|value| class(value).map(Setting::IoClass)),
         change: |_, _| Err(OF_SERVICES),
+    },
+    Fix {
+        name: "swap-in-ram",
+        changes: Group::Memory,
+        does: "swaps to compressed memory (zram) first: half of the memory, or SIZE with swap-in-ram=SIZE",
+        loses: Loss::Nothing,
+        source: "the kernel's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| {
+            let size = value.map(|_| size(value, 0, 1 << 20)).transpose()?;
+            Ok(Setting::SwapInRam(size))
+        }),
+        change: |setup, _| setting(setup, Setting::SwapInRam(None)),
     },
     Fix {
         name: "f2fs",

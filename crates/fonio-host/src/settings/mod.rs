@@ -5,6 +5,7 @@
 //! are restored only on request. [`Keeper`] keeps settings across reboots.
 
 mod cgroup;
+mod database;
 mod drop_in;
 mod files;
 mod kept;
@@ -13,6 +14,7 @@ mod setting;
 mod systemd;
 mod target;
 mod trim;
+mod zram;
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -10,7 +10,7 @@ use fonio_system::MountPoint;
 use super::drop_in::{JournalKey, UnitKey};
 use super::places::{disk_of, mount_of, mounted_at};
 use super::target::{QueueSetting, Target, mount_flags};
-use super::{cgroup, systemd, trim};
+use super::{cgroup, database, systemd, trim, zram};
 use crate::{HostError, Queue};
 
 /// A setting with its value.
@@ -44,6 +44,10 @@ pub enum Setting {
     IoLimit(ByteCount),
     /// The class of a unit's I/O.
     IoClass(IoClass),
+    /// Swap in compressed memory of this size; without a size, half of the memory.
+    SwapInRam(Option<ByteCount>),
+    /// A database of SQLite has a write-ahead log.
+    WriteAheadLog,
 }
 
 /// A class of I/O, as `ioprio_set(2)` knows them.
@@ -79,6 +83,8 @@ pub enum Scope {
     Machine,
     /// A unit of systemd, or a control group by its path.
     Unit,
+    /// A database of SQLite: its file.
+    Database,
 }
 
 impl Setting {
@@ -91,7 +97,9 @@ impl Setting {
             | Setting::Swappiness(_)
             | Setting::TrimTimer
             | Setting::JournalInRam(_)
-            | Setting::JournalSync(_) => Scope::Machine,
+            | Setting::JournalSync(_)
+            | Setting::SwapInRam(_) => Scope::Machine,
+            Setting::WriteAheadLog => Scope::Database,
             Setting::IoWeight(_) | Setting::IoLimit(_) | Setting::IoClass(_) => Scope::Unit,
         }
     }
@@ -103,11 +111,13 @@ impl Setting {
             Setting::JournalInRam(_) | Setting::JournalSync(_) => {
                 "a drop-in in `/etc/systemd/journald.conf.d`"
             }
+            Setting::SwapInRam(_) => "the unit `fonio-swap-in-ram.service`",
             Setting::DirtyLimit(_) | Setting::Swappiness(_) => "lines in `/etc/sysctl.d/90-fonio.conf`",
             _ => match self.scope() {
                 Scope::Disk => "a rule in `/etc/udev/rules.d/90-fonio.rules`",
                 Scope::Mount => "an option in `/etc/fstab`",
                 Scope::Unit => "a drop-in in `/etc/systemd/system/UNIT.d`",
+                Scope::Database => "the database's file itself",
                 Scope::Machine => unreachable!("each has its own place"),
             },
         }
@@ -132,6 +142,8 @@ impl Setting {
             Setting::JournalSync(seconds) => format!("SyncIntervalSec={seconds}s"),
             Setting::IoWeight(weight) => format!("IOWeight={weight}"),
             Setting::IoLimit(rate) => cgroup::limits(&cgroup::disks(Path::new("/sys/block")), *rate),
+            Setting::SwapInRam(size) => size.unwrap_or_else(zram::default_size).to_exact_text(),
+            Setting::WriteAheadLog => database::WAL.to_owned(),
             Setting::IoClass(class) => format!("IOSchedulingClass={}", class.name()),
             Setting::QueueRequests(number)
             | Setting::CommitInterval(number)
@@ -151,6 +163,8 @@ impl Setting {
                 | (Setting::QueueRequests(_), Target::Queue { of: QueueSetting::Requests, .. })
                 | (Setting::LazyTimes, Target::LazyTimes { .. })
                 | (Setting::TrimTimer, Target::TrimTimer)
+                | (Setting::SwapInRam(_), Target::SwapInRam)
+                | (Setting::WriteAheadLog, Target::Database { .. })
                 | (Setting::JournalInRam(_), Target::Journal { of: JournalKey::Storage })
                 | (Setting::JournalSync(_), Target::Journal { of: JournalKey::SyncInterval })
                 | (
@@ -185,9 +199,16 @@ impl Setting {
             Setting::QueueRequests(_) => queue(QueueSetting::Requests),
             Setting::DirtyLimit(_) => Ok(Target::DirtyLimits),
             Setting::Swappiness(_) => Ok(Target::Swappiness),
-            Setting::TrimTimer => Ok(Target::TrimTimer),
+            Setting::TrimTimer => {
+                trim::check_timer().map_err(|reason| self.refused(Path::new(trim::TIMER), reason))?;
+                Ok(Target::TrimTimer)
+            }
             Setting::JournalInRam(_) => Ok(Target::Journal { of: JournalKey::Storage }),
             Setting::JournalSync(_) => Ok(Target::Journal { of: JournalKey::SyncInterval }),
+            Setting::SwapInRam(_) => Ok(Target::SwapInRam),
+            Setting::WriteAheadLog => database::database_at(path)
+                .map(|path| Target::Database { path })
+                .map_err(|reason| self.refused(path, reason)),
             Setting::IoWeight(_) if path.is_absolute() => cgroup::group_at(path)
                 .map(|dir| Target::GroupWeight { dir })
                 .map_err(|reason| self.refused(path, reason)),
@@ -238,15 +259,18 @@ impl Setting {
                 }
                 Ok(())
             }
-            Target::TrimTimer => trim::check_timer().map_err(|reason| self.refused(&target.path(), reason)),
             Target::Unit { of, .. } => {
                 cgroup::check_of_machine(*of).map_err(|reason| self.refused(&target.path(), reason))
             }
             Target::GroupWeight { .. } => cgroup::check_of_machine(UnitKey::Weight)
                 .map_err(|reason| self.refused(&target.path(), reason)),
-            Target::Journal { .. } | Target::Queue { .. } | Target::DirtyLimits | Target::Swappiness => {
-                Ok(())
-            }
+            Target::SwapInRam => zram::check().map_err(|reason| self.refused(&target.path(), reason)),
+            Target::TrimTimer
+            | Target::Database { .. }
+            | Target::Journal { .. }
+            | Target::Queue { .. }
+            | Target::DirtyLimits
+            | Target::Swappiness => Ok(()),
         }
     }
 
@@ -277,6 +301,8 @@ impl fmt::Display for Setting {
             }
             Setting::IoWeight(weight) => write!(f, "an I/O weight of {weight}"),
             Setting::IoLimit(rate) => write!(f, "a limit of {}/s", rate.to_exact_text()),
+            Setting::SwapInRam(_) => f.write_str("swap in compressed memory"),
+            Setting::WriteAheadLog => f.write_str("a write-ahead log"),
             Setting::IoClass(class) => write!(f, "the I/O class {}", class.name()),
             Setting::CommitInterval(seconds) => write!(f, "a commit interval of {seconds} s"),
             Setting::DirtyLimit(bytes) => write!(f, "a limit of {} for dirty pages", bytes.to_exact_text()),

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::{HostError, run};
 
 /// Exists while systemd is the first process (`sd_booted(3)`).
-const RUNS: &str = "/run/systemd/system";
+pub(super) const RUNS: &str = "/run/systemd/system";
 
 /// Kinds of units that have a control group.
 const KINDS: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"];

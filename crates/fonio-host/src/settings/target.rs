@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::drop_in::{DropIn, JournalKey, UnitKey};
 use super::places::mounted_at;
-use super::{Setting, cgroup, trim};
+use super::{Setting, cgroup, database, trim, zram};
 use crate::{HostError, Queue};
 
 /// ext4's default interval between journal commits (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
@@ -78,6 +78,13 @@ pub enum Target {
         /// Which ones.
         of: UnitKey,
     },
+    /// The size of fonio's swap in compressed memory, or `none`.
+    SwapInRam,
+    /// The journal mode of a database of SQLite: `wal` or `rollback`.
+    Database {
+        /// Its file.
+        path: PathBuf,
+    },
     /// The weight of a control group that is not a unit of systemd.
     GroupWeight {
         /// The group's folder.
@@ -119,6 +126,8 @@ impl Target {
             | Target::CommitInterval { dir }
             | Target::GroupWeight { dir } => dir.clone(),
             Target::TrimTimer => trim::TIMER.into(),
+            Target::SwapInRam => "/dev/zram".into(),
+            Target::Database { path } => path.clone(),
             Target::Journal { .. } => "systemd-journald".into(),
             Target::Unit { unit, .. } => unit.into(),
             Target::DirtyLimits | Target::Swappiness => "/proc/sys/vm".into(),
@@ -127,7 +136,7 @@ impl Target {
 
     /// Whether the setting outlasts a reboot however it is made, so that applying it keeps it.
     pub fn lasts(&self) -> bool {
-        matches!(self, Target::TrimTimer)
+        matches!(self, Target::TrimTimer | Target::Database { .. })
     }
 
     /// The name of the disk, if it is a setting of one.
@@ -179,6 +188,8 @@ impl Target {
             Target::TrimTimer => trim::timer(),
             Target::Journal { .. } | Target::Unit { .. } => self.drop_in().expect("it has one").current(),
             Target::GroupWeight { dir } => cgroup::weight(dir),
+            Target::SwapInRam => zram::current().map(Some),
+            Target::Database { path } => database::mode(path),
         }
     }
 
@@ -222,6 +233,8 @@ impl Target {
             Target::TrimTimer => trim::set_timer(value),
             Target::Journal { .. } | Target::Unit { .. } => self.drop_in().expect("it has one").set(value),
             Target::GroupWeight { dir } => cgroup::set_weight(dir, value),
+            Target::SwapInRam => zram::set(value),
+            Target::Database { path } => database::set_mode(path, value),
         }
     }
 
@@ -276,6 +289,8 @@ impl fmt::Display for Target {
             Target::Journal { .. } => return f.write_str("journald's settings"),
             Target::Unit { .. } => "the settings",
             Target::GroupWeight { .. } => "the I/O weight",
+            Target::SwapInRam => return f.write_str("swap in compressed memory"),
+            Target::Database { .. } => "the journal mode",
         };
         write!(f, "{what} of {}", self.path().display())
     }

@@ -6,13 +6,15 @@
 //! | of the machine | a line of sysctl, in a file of fonio's |
 //! | of a mount | an option in the mount's line of `/etc/fstab` |
 //! | of journald, or of a unit of systemd | a drop-in of fonio's |
+//! | swap in memory | a unit of systemd |
+//! | of a database | its file keeps it by itself |
 //! | of the weekly trimming | systemd keeps it by itself; the record tells what was there before |
 //!
 //! Invariant: a change is in the record before it is in the file. After a kill, the record thus names every change that
 //! may be there.
 
 mod fstab;
-mod own;
+pub(super) mod own;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use self::fstab::NoEntry;
 use self::own::{OwnFile, OwnFiles};
-use super::{Applied, Target, Undone, files};
+use super::{Applied, Target, Undone, files, zram};
 use crate::HostError;
 
 /// The first line of files that are fonio's own.
@@ -50,6 +52,8 @@ pub struct KeptFiles {
     pub sysctl_folders: Vec<PathBuf>,
     /// The file whose settings of sysctl come last, if the system has one.
     pub sysctl_last: Option<PathBuf>,
+    /// Exists if systemd runs.
+    pub systemd_runs: PathBuf,
     /// The folder of systemd's configuration.
     pub systemd: PathBuf,
     /// The folder of the record.
@@ -71,6 +75,7 @@ impl KeptFiles {
                 .into(),
             // systemd reads it only if it is linked into a folder.
             sysctl_last: (!Path::new("/run/systemd/system").exists()).then(|| "/etc/sysctl.conf".into()),
+            systemd_runs: super::systemd::RUNS.into(),
             systemd: "/etc/systemd".into(),
             state: "/var/lib/fonio".into(),
         }
@@ -276,13 +281,24 @@ impl Keeper {
             let original = earlier.unwrap_or_else(|| text[place].to_owned());
             Ok(Change::MountOption { dir, option, original })
         };
+        let own_files = |files: Vec<OwnFile>| {
+            let others = self.kept.iter().filter_map(|kept| match &kept.change {
+                Change::Files(own) => Some(own),
+                _ => None,
+            });
+            Change::Files(OwnFiles::plan(files, others))
+        };
         let change = match &applied.target {
             Target::Scheduler { device } => rule(device, "scheduler")?,
             Target::Queue { device, of } => rule(device, of.attribute())?,
             Target::AccessTimes { dir } => option(dir, applied.new.clone())?,
             Target::LazyTimes { dir } => option(dir, applied.new.clone())?,
             Target::CommitInterval { dir } => option(dir, format!("commit={}", applied.new))?,
-            Target::TrimTimer => Change::Itself,
+            Target::TrimTimer | Target::Database { .. } => Change::Itself,
+            Target::SwapInRam if !self.files.systemd_runs.exists() => {
+                return Err(refused("it would be a unit of systemd, which does not run here".to_owned()));
+            }
+            Target::SwapInRam => own_files(zram::kept_files(&self.files.systemd, &applied.new)),
             Target::GroupWeight { .. } => {
                 return Err(refused(
                     "a control group goes with the machine: name the unit of systemd, or let what makes the group set its weight"
@@ -293,11 +309,7 @@ impl Keeper {
                 let drop_in = target.drop_in().expect("it has one");
                 let path = drop_in.kept_file(&self.files.systemd);
                 let file = OwnFile { path, lines: drop_in.lines(&applied.new) };
-                let others = self.kept.iter().filter_map(|kept| match &kept.change {
-                    Change::Files(own) => Some(own),
-                    _ => None,
-                });
-                Change::Files(OwnFiles::plan(vec![file], others))
+                own_files(vec![file])
             }
             target @ (Target::DirtyLimits | Target::Swappiness) => {
                 let assignments = target.assignments(&applied.new);

@@ -22,7 +22,7 @@ pub(super) struct OwnFiles {
 
 /// A file with its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct OwnFile {
+pub(in crate::settings) struct OwnFile {
     pub path: PathBuf,
     /// The lines after fonio's header.
     pub lines: Vec<String>,

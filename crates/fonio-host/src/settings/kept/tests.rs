@@ -21,6 +21,7 @@ fn machine(dir: &Path) -> KeptFiles {
         sysctl: dir.join("sysctl.d/90-fonio.conf"),
         sysctl_folders: vec![dir.join("lib")],
         sysctl_last: Some(dir.join("sysctl.conf")),
+        systemd_runs: dir.join("udev"),
         systemd: dir.join("systemd"),
         state: dir.join("state"),
     }
@@ -47,6 +48,8 @@ fn settings() -> Vec<Applied> {
         applied(Target::Swappiness, "60", "10"),
         applied(Target::LazyTimes { dir: "/data".into() }, "nolazytime", "lazytime"),
         applied(Target::TrimTimer, "disabled", "enabled"),
+        applied(Target::SwapInRam, "none", "512MiB"),
+        applied(Target::Database { path: "/data/notes.db".into() }, "rollback", "wal"),
         applied(
             Target::Journal { of: JournalKey::Storage },
             "unset",
@@ -134,6 +137,23 @@ fn kept_settings_are_in_these_files() {
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
         [Service]
         IOWeight=50
+
+        system/fonio-swap-in-ram.service:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Description=Swap in compressed memory, by fonio
+        DefaultDependencies=no
+        After=systemd-modules-load.service
+        Before=swap.target
+        [Service]
+        Type=oneshot
+        RemainAfterExit=yes
+        ExecStart=/bin/sh -c 'modprobe zram && node=$$(zramctl --find --size 536870912) && mkswap --label fonio-zram $$node && swapon --priority 100 $$node'
+
+        system/swap.target.d/90-fonio-swap-in-ram.conf:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Wants=fonio-swap-in-ram.service
     "#]]
     .assert_eq(&listing.join("\n"));
 }
@@ -261,10 +281,10 @@ enum Act {
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        (0..13_usize).prop_map(Act::Keep),
-        (0..13_usize).prop_map(Act::Forget),
-        (0..13_usize).prop_map(Act::KilledWhileKeeping),
-        (0..13_usize).prop_map(Act::KilledWhileForgetting),
+        (0..15_usize).prop_map(Act::Keep),
+        (0..15_usize).prop_map(Act::Forget),
+        (0..15_usize).prop_map(Act::KilledWhileKeeping),
+        (0..15_usize).prop_map(Act::KilledWhileForgetting),
         (0..3_usize).prop_map(Act::ForeignLine),
         Just(Act::ForeignOption),
         Just(Act::ForeignDropIn),

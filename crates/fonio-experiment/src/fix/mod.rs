@@ -239,3 +239,64 @@ impl Candidate {
             .map_err(|reason| ExperimentError::NotApplicable { fix: self.name(), reason: reason.to_owned() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::Storage;
+
+    /// A row of the table in `docs/fixes.md`.
+    fn row(fix: &Fix) -> String {
+        let Fix { name, does, loses, real, .. } = fix;
+        let (needs, kept, undone) = match real {
+            Real::Setting(_) | Real::Trim => {
+                let setting = real.setting().expect("each has a default value");
+                let undone = match real {
+                    Real::Trim => "the timer gets its former state; what was trimmed stays so",
+                    _ => "the former value",
+                };
+                (setting.needs(), setting.kept_in(), undone)
+            }
+            Real::ByHand(_) if fix.needs_hardware => ("another device", "–", "by hand"),
+            Real::ByHand(_) => ("a change by hand, which `fonio fix NAME` describes", "–", "by hand"),
+        };
+        format!("| `{name}` | {does} | {needs} | {} | {kept} | {undone} |\n", loses.sentence())
+    }
+
+    /// Checks the tables in `docs/fixes.md`; `UPDATE_EXPECT=1 cargo test` regenerates them. The text around them is written by
+    /// hand.
+    #[test]
+    fn the_document_has_every_fix() {
+        let known = include_str!("../../../../docs/fixes.md");
+        let begin = known.find("## Scheduler").expect("the first table");
+        let end = known.find("## Notes").expect("the text after the tables");
+        let mut text = known[..begin].to_owned();
+        for group in Group::ALL {
+            text.push_str(&format!("## {}\n\n", group.heading()));
+            text.push_str("| fix | what it does | needs | a power cut | kept in | undone |\n|---|---|---|---|---|---|\n");
+            text.extend(group.fixes().map(row));
+            text.push('\n');
+        }
+        text.push_str(&known[end..]);
+        expect_test::expect_file!["../../../../docs/fixes.md"].assert_eq(&text);
+    }
+
+    #[test]
+    fn every_setting_has_a_value_without_one_written_and_refuses_nonsense() {
+        for fix in FIXES {
+            if let Real::Setting(setting) = fix.real {
+                assert!(setting(None).is_ok(), "{}", fix.name);
+                assert!(setting(Some("nonsense")).is_err(), "{}", fix.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_fix_of_services_is_not_tried_with_any_value() {
+        for name in ["io-weight", "io-weight=20", "journald-in-ram=8MiB"] {
+            let mut setup = Setup::on(Storage::Directory("/".into()));
+            let error = Candidate::parse(name).expect("listed").apply(&mut setup, None).expect_err("refused");
+            assert!(error.to_string().contains("services of the machine"), "{error}");
+        }
+    }
+}

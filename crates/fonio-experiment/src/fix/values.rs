@@ -36,10 +36,12 @@ pub(super) fn number(value: Option<&str>, default: u32, range: RangeInclusive<u3
         .ok_or_else(|| format!("write a whole number from {} to {}", range.start(), range.end()))
 }
 
-/// A time in whole seconds.
+/// A time in whole seconds. As systemd does, it takes `m` for minutes.
 pub(super) fn seconds(value: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<u32, String> {
     let Some(text) = value else { return Ok(default) };
-    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    let minutes = text.strip_suffix('m').filter(|digits| digits.parse::<u32>().is_ok());
+    let text = minutes.map_or(text.to_owned(), |digits| format!("{digits}min"));
+    let time = parse_duration(&text).map_err(|error| error.to_string())?;
     let seconds = u32::try_from(time.as_secs()).ok().filter(|_| time.subsec_nanos() == 0);
     seconds
         .filter(|seconds| range.contains(seconds))
@@ -60,7 +62,9 @@ mod tests {
     #[test]
     fn values_are_read_and_others_refused_with_the_reason() {
         assert_eq!(seconds(None, 30, 1..=60), Ok(30));
-        assert_eq!(seconds(Some("1m"), 30, 1..=60), Ok(60));
+        for text in ["1m", "1min", "60s"] {
+            assert_eq!(seconds(Some(text), 30, 1..=60), Ok(60));
+        }
         for wrong in ["2m", "0s", "500ms"] {
             assert_eq!(
                 seconds(Some(wrong), 30, 1..=60),

@@ -104,6 +104,28 @@ impl Setting {
         }
     }
 
+    /// What the machine must have for the setting.
+    pub fn needs(&self) -> &'static str {
+        match self {
+            Setting::Scheduler(_) => "a disk whose kernel has the scheduler",
+            Setting::ReadAhead(_) | Setting::QueueRequests(_) => "a disk",
+            Setting::NoAccessTimes | Setting::LazyTimes => "a mount on a device",
+            Setting::CommitInterval(_) => "a mount of ext3 or ext4",
+            Setting::DirtyLimit(_) | Setting::Swappiness(_) => "nothing more",
+            Setting::TrimTimer => "a device that can discard; for the weekly timer, systemd",
+            Setting::JournalInRam(_) | Setting::JournalSync(_) => "systemd",
+            Setting::IoWeight(_) => {
+                "control groups v2 with the controller io, and the scheduler bfq or io.cost on a disk; a unit of systemd, or a control group such as a container's"
+            }
+            Setting::IoLimit(_) => "systemd, and control groups v2 with the controller io",
+            Setting::IoClass(_) => {
+                "systemd, and the scheduler bfq or mq-deadline on a disk; a restart of the unit"
+            }
+            Setting::SwapInRam(_) => "the kernel's module zram; to keep it, systemd",
+            Setting::WriteAheadLog => "a database of SQLite that no other program uses meanwhile",
+        }
+    }
+
     /// Where the setting is kept across reboots.
     pub fn kept_in(&self) -> &'static str {
         match self {

@@ -41,8 +41,9 @@ pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, argumen
     }
     let planned = Settings::plan_or_current(&setting, path)?;
     let is_new = planned.old != planned.new;
-    let keep = keep || planned.target.lasts();
-    if !keep && !is_new {
+    let lasts = planned.target.lasts();
+    let keep = (keep || lasts) && (is_new || !lasts);
+    if !keep && !is_new && !lasts {
         return Err(Settings::plan(&setting, path).expect_err("it is in force").into());
     }
     let mut kept = None;
@@ -62,7 +63,9 @@ pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, argumen
         kept = if keep {
             Some(apply_and_keep(&mut settings, &mut keeper, &planned, &from)?)
         } else {
-            settings.apply(&planned).with_context(hint)?;
+            if is_new {
+                settings.apply(&planned).with_context(hint)?;
+            }
             None
         };
     }
@@ -85,6 +88,9 @@ pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, argumen
         lines.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
     }
     writeln!(out, "{}", fix.loses.sentence())?;
+    if lasts && !is_new {
+        return Ok(Exit::Fine);
+    }
     if let Some(remains) = setting.remains_to_do(path) {
         writeln!(out, "{remains}")?;
     }

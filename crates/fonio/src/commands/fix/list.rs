@@ -82,6 +82,7 @@ pub(super) fn needs(change: &Candidate) -> Result<Exit> {
         Scope::Machine => writeln!(out, "It changes the machine, so it needs no path.")?,
         _ => writeln!(out, "It changes one {}.", object(scope).0)?,
     }
+    writeln!(out, "It needs {}.", setting.needs())?;
     writeln!(out, "{}", fix.loses.sentence())?;
     writeln!(out, "--keep keeps it across reboots by {}.", setting.kept_in())?;
     let of = object(scope).1;

@@ -23,7 +23,7 @@ const PREPARE: &str = "mkfs.ext4 -q -F $DISK && mkdir -p /mnt/card && touch /etc
     systemctl disable --now fstrim.timer && echo $(cat /sys/block/$(basename $(readlink -f $DISK))/dev) enable=1 >/sys/fs/cgroup/io.cost.qos";
 
 /// The settings that are kept, and where.
-const FIXES: [&str; 12] = [
+const FIXES: [&str; 13] = [
     "noatime --keep /mnt/card",
     "commit-30s --keep /mnt/card",
     "lazytime --keep /mnt/card",
@@ -33,13 +33,14 @@ const FIXES: [&str; 12] = [
     "fstrim --keep",
     "journald-in-ram=16MiB --keep",
     "journald-sync=10m --keep",
+    "swap-in-ram=64MiB --keep",
     "io-weight=50 --keep backup.service",
     "io-max=5MiB --keep backup.service",
     "io-class=idle --keep backup.service",
 ];
 
 /// What they give the machine.
-const VALUES: [&str; 10] = [
+const VALUES: [&str; 11] = [
     "noatime",
     "commit=30",
     "lazytime",
@@ -48,6 +49,7 @@ const VALUES: [&str; 10] = [
     "\nenabled\nactive\n",
     "the journal is in memory",
     "SyncIntervalSec=600s",
+    "partition 64M 100",
     "\nIOWeight=50\n",
     "5242880",
 ];
@@ -61,7 +63,8 @@ const IN_FORCE: &str = "findmnt -n -o OPTIONS /mnt/card; cat /sys/block/$(basena
     cat /proc/sys/vm/swappiness /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes /proc/sys/vm/dirty_ratio; \
     systemctl is-enabled fstrim.timer; systemctl is-active fstrim.timer; sleep 2; \
     test -e /run/log/journal/$(cat /etc/machine-id)/system.journal && echo the journal is in memory; \
-    systemd-analyze cat-config systemd/journald.conf | grep -v '^#' | grep =; \
+    systemd-analyze cat-config systemd/journald.conf | grep -v '^#' | grep = | sort -u; \
+    swapon --show=TYPE,SIZE,PRIO --noheadings | tr -s ' '; \
     systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
 
 /// The files in which settings are kept.

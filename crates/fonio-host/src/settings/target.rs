@@ -286,8 +286,13 @@ impl fmt::Display for Target {
             Target::Swappiness => return f.write_str("the machine's swappiness"),
             Target::TrimTimer => return f.write_str("systemd's weekly fstrim.timer"),
             Target::LazyTimes { .. } => "lazy times",
-            Target::Journal { .. } => return f.write_str("journald's settings"),
-            Target::Unit { .. } => "the settings",
+            Target::Journal { of: JournalKey::Storage } => return f.write_str("journald's storage"),
+            Target::Journal { of: JournalKey::SyncInterval } => {
+                return f.write_str("journald's interval between syncs");
+            }
+            Target::Unit { of: UnitKey::Weight, .. } => "the I/O weight",
+            Target::Unit { of: UnitKey::Limit, .. } => "the I/O limits",
+            Target::Unit { of: UnitKey::Class, .. } => "the I/O class",
             Target::GroupWeight { .. } => "the I/O weight",
             Target::SwapInRam => return f.write_str("swap in compressed memory"),
             Target::Database { .. } => "the journal mode",

@@ -14,8 +14,10 @@ use fonio_core::ByteCount;
 use super::kept::own::OwnFile;
 use crate::{HostError, run};
 
-/// The label of the swap area.
+/// The label of the swap area on a device that was there, unused, before.
 const LABEL: &str = "fonio-zram";
+/// The label on a device that was added for it, and goes with it. A label has 15 bytes at most.
+const LABEL_ADDED: &str = "fonio-zram-new";
 /// Its place in a swap area (`union swap_header` of linux/swap.h).
 const LABEL_AT: u64 = 1052;
 /// The priority: before swap on a disk, whose priority is negative by default.
@@ -33,6 +35,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 struct Zram {
     name: String,
     is_ours: bool,
+    /// Whether it was added for fonio's swap.
+    is_added: bool,
     is_swap: bool,
     size: ByteCount,
 }
@@ -54,10 +58,12 @@ fn devices() -> Result<Vec<Zram>, HostError> {
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut found = Vec::new();
     for name in names.filter(|name| name.starts_with("zram")) {
-        let mut device = Zram { name, is_ours: false, is_swap: false, size: ByteCount(0) };
+        let mut device = Zram { name, is_ours: false, is_added: false, is_swap: false, size: ByteCount(0) };
         let size = fs::read_to_string(device.attribute("disksize")).unwrap_or_default();
         device.size = ByteCount(size.trim().parse().unwrap_or(0));
-        device.is_ours = device.size.0 > 0 && label(&device.node()) == LABEL;
+        let label = if device.size.0 > 0 { label(&device.node()) } else { String::new() };
+        device.is_added = label == LABEL_ADDED;
+        device.is_ours = device.is_added || label == LABEL;
         let node = device.node();
         device.is_swap =
             swaps.lines().any(|line| line.split_whitespace().next().map(Path::new) == Some(&node));
@@ -118,10 +124,23 @@ pub(super) fn set(value: &str) -> Result<(), HostError> {
     if !Path::new("/sys/class/zram-control").exists() {
         run("modprobe", "kmod", &["zram"])?;
     }
+    let before = devices()?;
     let node = run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()])?;
     let node = node.trim();
-    run("mkswap", "util-linux", &["--label", LABEL, node])?;
-    run("swapon", "mount", &["--priority", PRIORITY, node]).map(drop)
+    let was_there = before.iter().any(|device| device.node() == Path::new(node));
+    let label = if was_there { LABEL } else { LABEL_ADDED };
+    let use_it = || {
+        run("mkswap", "util-linux", &["--label", label, node])?;
+        run("swapon", "mount", &["--priority", PRIORITY, node])
+    };
+    match use_it() {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let name = node.trim_start_matches("/dev/").to_owned();
+            remove(&Zram { name, is_ours: true, is_added: !was_there, is_swap: false, size })?;
+            Err(error)
+        }
+    }
 }
 
 fn remove(own: &Zram) -> Result<(), HostError> {
@@ -140,6 +159,9 @@ fn remove(own: &Zram) -> Result<(), HostError> {
                 break;
             }
         }
+    }
+    if !own.is_added {
+        return Ok(());
     }
     let number = own.name.trim_start_matches("zram");
     let control = "/sys/class/zram-control/hot_remove";

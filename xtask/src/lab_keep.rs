@@ -1,5 +1,6 @@
 //! Whether settings that `fonio fix --keep` keeps are there after a reboot, and gone after `--undo`: the part *keep* of
-//! `cargo xtask lab test`. It needs udev, fstab and sysctl as they are on a user's machine, so it runs in a whole Debian.
+//! `cargo xtask lab test`. It needs udev, fstab, sysctl and systemd as they are on a user's machine, so it runs in a whole
+//! Debian.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -13,26 +14,62 @@ use crate::process;
 const DISK_BYTES: u64 = 256 << 20;
 const DISK: &str = "/dev/disk/by-id/virtio-disk1";
 
-/// A file system on a second disk with a line in fstab, as people write them.
+/// A file system on a second disk with a line in fstab, as people write them, a unit, and io.cost, without which no weight
+/// would have an effect there.
 const PREPARE: &str = "mkfs.ext4 -q -F $DISK && mkdir -p /mnt/card && touch /etc/fstab && \
     printf '# cards\\nUUID=%s\\t/mnt/card\\text4  rw,relatime,nofail\\t0 2\\n' $(blkid -s UUID -o value $DISK) >>/etc/fstab && \
-    systemctl daemon-reload && mount /mnt/card";
+    printf '[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/backup.service && \
+    systemctl daemon-reload && systemctl enable --now backup.service && mount /mnt/card && \
+    systemctl disable --now fstrim.timer && echo $(cat /sys/block/$(basename $(readlink -f $DISK))/dev) enable=1 >/sys/fs/cgroup/io.cost.qos";
 
 /// The settings that are kept, and where.
-const FIXES: [&str; 5] = [
+const FIXES: [&str; 13] = [
     "noatime --keep /mnt/card",
     "commit-30s --keep /mnt/card",
+    "lazytime --keep /mnt/card",
     "mq-deadline --keep /mnt/card",
     "swappiness=10 --keep",
     "dirty-limit=64MiB --keep",
+    "fstrim --keep",
+    "journald-in-ram=16MiB --keep",
+    "journald-sync=10m --keep",
+    "swap-in-ram=64MiB --keep",
+    "io-weight=50 --keep backup.service",
+    "io-max=5MiB --keep backup.service",
+    "io-class=idle --keep backup.service",
 ];
+
+/// What they give the machine.
+const VALUES: [&str; 11] = [
+    "noatime",
+    "commit=30",
+    "lazytime",
+    "[mq-deadline]",
+    "\n10\n67108864\n33554432\n0",
+    "\nenabled\nactive\n",
+    "the journal is in memory",
+    "SyncIntervalSec=600s",
+    "partition 64M 100",
+    "\nIOWeight=50\n",
+    "5242880",
+];
+
+/// What the control group and the processes of the unit have.
+const OF_UNIT: &str = "systemctl restart backup.service; cat /sys/fs/cgroup/system.slice/backup.service/io.weight \
+    /sys/fs/cgroup/system.slice/backup.service/io.max; ionice -p $(systemctl show --property=MainPID --value backup.service)";
 
 /// What the machine has now.
 const IN_FORCE: &str = "findmnt -n -o OPTIONS /mnt/card; cat /sys/block/$(basename $(readlink -f $DISK))/queue/scheduler; \
-    cat /proc/sys/vm/swappiness /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes /proc/sys/vm/dirty_ratio";
+    cat /proc/sys/vm/swappiness /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes /proc/sys/vm/dirty_ratio; \
+    systemctl is-enabled fstrim.timer; systemctl is-active fstrim.timer; sleep 2; \
+    test -e /run/log/journal/$(cat /etc/machine-id)/system.journal && echo the journal is in memory; \
+    systemd-analyze cat-config systemd/journald.conf | grep -v '^#' | grep = | sort -u; \
+    swapon --show=TYPE,SIZE,PRIO --noheadings | tr -s ' '; \
+    systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
 
 /// The files in which settings are kept.
-const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort";
+const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort; \
+    find /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
 
 /// Runs in one guest. Returns the number of broken promises.
 pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
@@ -63,13 +100,21 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     }
     println!();
     let (force_kept, files_kept) = (text(system, &in_force)?, text(system, FILES)?);
-    let has = ["noatime", "commit=30", "[mq-deadline]", "\n10\n67108864\n33554432\n0"];
-    show("in force at once", has.iter().all(|value| force_kept.contains(value)), &force_kept);
+    show("in force at once", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
+    let of_unit = text(system, OF_UNIT)?;
+    show("the unit's control group has them", has_of_unit(&of_unit), &of_unit);
     system.reboot()?;
     let now = text(system, &in_force)?;
     show("in force after a reboot", now == force_kept, &format!("{force_kept}\n{now}"));
     let now = text(system, FILES)?;
-    show("the files are the same after it", now == files_kept, &format!("{files_kept}\n{now}"));
+    show(
+        "the files in /etc are the same after it",
+        in_etc(&now) == in_etc(&files_kept),
+        &format!("{files_kept}\n{now}"),
+    );
+    let of_unit = text(system, OF_UNIT)?;
+    show("the unit's control group has them again", has_of_unit(&of_unit), &of_unit);
+    println!("\n$ fonio fix\n{}\n", text(system, "fonio fix | sed -n '1,/^$/p'")?);
     let undone = text(system, "fonio fix --undo")?;
     println!("\n$ fonio fix --undo\n{undone}\n");
     let now = text(system, &in_force)?;
@@ -79,7 +124,19 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     system.reboot()?;
     let now = text(system, &in_force)?;
     show("after another reboot: in force as before", now == force_before, &format!("{force_before}\n{now}"));
-    ensure!(!files_before.contains("fonio"), "the guest was not new:\n{files_before}");
+    // The guest itself has a drop-in for the mount of its modules.
+    let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
+    ensure!(!files_before.lines().any(is_kept), "the guest was not new:\n{files_before}");
     println!("\nPromised: each of these.\n");
     Ok(broken)
+}
+
+/// Whether the unit has the weight, the limit and the class of [`FIXES`].
+fn has_of_unit(said: &str) -> bool {
+    ["default 50\n", "rbps=5242880 wbps=5242880", "idle"].iter().all(|value| said.contains(value))
+}
+
+/// The lines of a listing without the files until the next boot.
+fn in_etc(listing: &str) -> Vec<&str> {
+    listing.lines().filter(|line| !line.starts_with("/run/")).collect()
 }

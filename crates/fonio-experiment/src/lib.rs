@@ -34,7 +34,7 @@ pub use analysed::Analysed;
 pub use beside::{Beside, BesideFigures, OwnFigures};
 pub use command::{CommandOptions, Replay, run_command_series};
 pub use error::ExperimentError;
-pub use fix::{Candidate, FIXES, Fix, Loss, Real};
+pub use fix::{Candidate, FIXES, Fix, Group, Loss, Real};
 pub use launch::{
     CacheState, Dropped, Kept, LaunchFigures, LaunchOptions, LaunchPart, LaunchResult, LaunchSeries,
     PartKind, launch_document, launch_series,

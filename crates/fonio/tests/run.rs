@@ -81,6 +81,14 @@ fn lists_name_what_there_is() {
     assert!(text(&fonio(&["run"]).stdout).contains("webbench"));
     let fixes = text(&fonio(&["fix"]).stdout);
     assert!(fixes.contains("wal-normal") && fixes.contains("never the database"), "{fixes}");
+    assert!(
+        fixes.contains("\nUnits and containers\n")
+            && text(&fonio(&["fix", "--help"]).stdout).contains("io-class")
+    );
+    let needs = text(&fonio(&["fix", "io-class", "--dry-run"]).stdout);
+    assert!(needs.contains("bfq or mq-deadline") && needs.contains("--apply backup.service"), "{needs}");
+    let json: serde_json::Value = serde_json::from_slice(&fonio(&["fix", "--json"]).stdout).expect("JSON");
+    assert!(json["fixes"].as_array().is_some_and(|fixes| fixes.iter().any(|fix| fix["of"] == "unit")));
     let safe = text(&fonio(&["fix", "--safe"]).stdout);
     assert!(!safe.contains("db-in-ram"), "{safe}");
 }
@@ -112,11 +120,17 @@ fn what_does_not_exist_is_named() {
         (&["fix", "commit-30s", "--apply", "/proc"], "it is proc, and only ext4 has it"),
         (&["fix", "noatime", "--apply", "/proc"], "it is proc, which is not on a device"),
         (&["fix", "swappiness=201", "--apply"], "write a whole number from 0 to 200"),
-        (
-            &["fix", "noatime", "--apply"],
-            "name it, or a folder on it, such as `fonio fix noatime --apply /mnt/sd`",
-        ),
-        (&["fix", "bfq", "--keep"], "such as `fonio fix bfq --keep /mnt/sd`"),
+        (&["fix", "noatime", "--apply"], "Name it, such as `fonio fix noatime --apply /mnt/sd`"),
+        (&["fix", "bfq", "--keep"], "such as `fonio fix bfq --keep /dev/mmcblk0`"),
+        (&["fix", "fstrim", "--apply"], "such as `fonio fix fstrim --apply /mnt/sd`"),
+        (&["fix", "fstrim", "--apply", "/proc"], "it is proc, which is not on a device"),
+        (&["fix", "lazytime", "--apply", "/proc"], "it is proc, which is not on a device"),
+        (&["fix", "io-weight", "--keep"], "such as `fonio fix io-weight --keep backup.service`"),
+        (&["fix", "io-weight=0", "--apply", "x"], "write a whole number from 1 to 1000"),
+        (&["fix", "io-weight", "--apply", "/etc"], "neither a unit of systemd nor a control group"),
+        (&["fix", "io-class=realtime", "--apply", "x"], "write idle or best-effort"),
+        (&["fix", "journald-sync=1ms", "--apply"], "write a time in whole seconds"),
+        (&["fix", "wal-full", "--apply", "/etc/passwd"], "it is not a database of SQLite"),
         (&["fix", "bfq", "--prove", "--", "true"], "name a directory on the disk to change with --on"),
         (&["fix", "bfq=1", "--apply", "."], "it takes no value"),
         (&["fix", "device=kingston", "--keep", "."], "it has to be replaced"),

@@ -189,6 +189,12 @@ pub struct DeviceInfo {
     /// The mount point of an ext3 or ext4 on it that commits its journal as often as by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commits_often: Option<String>,
+    /// The mount point of a file system on it that writes access times: without noatime and lazytime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes_access_times: Option<String>,
+    /// The mount point of a file system on it without the option discard, if the device can discard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_discard: Option<String>,
     /// Requests.
     pub requests: u64,
 }
@@ -200,6 +206,13 @@ fn commits_often(mounts: &[Mount]) -> Option<String> {
         matches!(mount.fs.as_str(), "ext3" | "ext4") && commit.is_none_or(|seconds| seconds == "5")
     };
     Some(mounts.iter().find(is_default)?.at.clone())
+}
+
+/// The first mount that can be written and has none of these options.
+fn mounted_without(mounts: &[Mount], options: &[&str]) -> Option<String> {
+    let has = |mount: &Mount, option: &str| mount.options.iter().any(|other| other == option);
+    let lacks = |mount: &&Mount| !has(mount, "ro") && !options.iter().any(|option| has(mount, option));
+    Some(mounts.iter().find(lacks)?.at.clone())
 }
 
 /// Takes rows and returns an [`Analysis`].
@@ -377,6 +390,11 @@ impl Analyser {
                 rotational: known.and_then(|device| device.rotational),
                 read_ahead_kb: known.and_then(|device| device.read_ahead_kb),
                 commits_often: known.and_then(|device| commits_often(&device.mounts)),
+                writes_access_times: known
+                    .and_then(|device| mounted_without(&device.mounts, &["noatime", "lazytime"])),
+                without_discard: known
+                    .filter(|device| device.discard_granularity_bytes.is_some_and(|bytes| bytes > 0))
+                    .and_then(|device| mounted_without(&device.mounts, &["discard", "discard=async"])),
                 requests: *requests,
             }
         };

@@ -96,6 +96,9 @@ fn of_program(facts: &mut Facts, program: &BlockedProgram, behind: &[Behind]) {
     if let Some(other) = first_other(behind) {
         facts.put("blocked.behind_share", other.share, Unit::Share);
         facts.word("blocked.behind_program", &other.full_name());
+        if let Some(unit) = &other.unit {
+            facts.word("blocked.behind_unit", unit);
+        }
         if let Some(file) = &other.file {
             facts.word("blocked.behind_file", file);
         }

@@ -1,11 +1,15 @@
 //! Words for fixes: the command that makes a change on the recorded machine, or what to do where no command is known. The
-//! word for a scheduler, a read-ahead or a commit interval is absent if the change is already made there.
+//! word for a scheduler, a read-ahead, a commit interval, access times or discards is absent if the change is already made
+//! there; the words for a unit are absent if the recorded scheduler would not heed them.
 
 use super::Facts;
 use crate::{Analysis, DeviceInfo};
 
 /// Schedulers that put reads and synchronous writes before other writes.
 const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
+/// Schedulers that heed the class of a unit's I/O, and the one that heeds its weight.
+const HEED_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
+const HEEDS_WEIGHTS: &str = "bfq";
 /// From this read-ahead on, more is hardly of use.
 const READ_AHEAD_KB: u32 = 512;
 /// Of files that belong to a database of SQLite in a rollback mode.
@@ -36,14 +40,40 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         Some(node) => facts.word("fix.requests", &command("requests=16", node)),
         None => facts.word("fix.requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
     }
+    let is_zram = |device: &DeviceInfo| device.name.as_ref().is_some_and(|name| name.starts_with("zram"));
+    if !analysis.devices.iter().any(is_zram) {
+        facts.word("fix.swap", "`fonio fix swap-in-ram --apply`");
+    }
     facts.word("fix.dirty_limit", "`fonio fix dirty-limit=32MiB --apply`");
     if let Some(dir) = &device.commits_often {
         facts.word("fix.commit", &command("commit-30s", dir));
     }
+    if let Some(dir) = &device.writes_access_times {
+        facts.word(
+            "fix.access_times",
+            &format!("{} or {}", command("noatime", dir), command("lazytime", dir)),
+        );
+    }
+    if let Some(dir) = &device.without_discard {
+        facts.word("fix.trim", &command("fstrim", dir));
+    }
+    // The unit whose requests were in the way, if it can be slowed down.
+    let unit = facts.words.get("blocked.behind_unit").filter(|unit| unit.ends_with(".service")).cloned();
+    let scheduler = device.scheduler.as_deref();
+    if let Some(unit) = &unit
+        && scheduler.is_some_and(|name| HEED_CLASSES.contains(&name))
+    {
+        facts.word("fix.unit_class", &command("io-class=idle", unit));
+    }
+    if let Some(unit) = &unit
+        && scheduler == Some(HEEDS_WEIGHTS)
+    {
+        facts.word("fix.unit_weight", &command("io-weight=50", unit));
+    }
     // A transaction in a rollback mode syncs its journal and then the database.
     let waits_for = facts.words.get("blocked.file").cloned();
     if let Some(database) = waits_for.as_deref().and_then(|file| file.strip_suffix(JOURNAL)) {
-        facts.word("fix.database", database);
+        facts.word("fix.database", &command("wal-full", database));
     }
 }
 
@@ -67,6 +97,43 @@ mod tests {
     }
 
     #[test]
+    fn fixes_of_units_and_mounts_are_offered_where_they_have_an_effect() {
+        let named = |scheduler: &str, unit: &str, device: DeviceInfo| {
+            let scheduler = Some(scheduler.to_owned());
+            let mut analysis = Analysis {
+                devices: vec![DeviceInfo { scheduler, requests: 1, ..device }],
+                ..Analysis::default()
+            };
+            analysis.totals.requests = 1;
+            let mut facts = Facts::default();
+            facts.word("blocked.behind_unit", unit);
+            put(&mut facts, &analysis);
+            let names = ["unit_class", "unit_weight", "access_times", "trim"];
+            let word = |name: &str| facts.words.get(&format!("fix.{name}")).cloned();
+            names.iter().filter_map(|name| word(name)).collect::<Vec<_>>()
+        };
+        let plain = DeviceInfo::default;
+        let class = "`fonio fix io-class=idle --apply backup.service`".to_owned();
+        let weight = "`fonio fix io-weight=50 --apply backup.service`".to_owned();
+        assert_eq!(named("bfq", "backup.service", plain()), [class.clone(), weight]);
+        assert_eq!(named("mq-deadline", "backup.service", plain()), [class]);
+        assert!(named("none", "backup.service", plain()).is_empty());
+        assert!(named("bfq", "docker-0123.scope", plain()).is_empty());
+        let mounted = DeviceInfo {
+            writes_access_times: Some("/data".to_owned()),
+            without_discard: Some("/".to_owned()),
+            ..plain()
+        };
+        assert_eq!(
+            named("none", "x", mounted),
+            [
+                "`fonio fix noatime --apply /data` or `fonio fix lazytime --apply /data`",
+                "`fonio fix fstrim --apply /`"
+            ]
+        );
+    }
+
+    #[test]
     fn commands_name_the_device_the_mount_and_the_database() {
         let card = DeviceInfo {
             name: Some("mmcblk0".to_owned()),
@@ -86,15 +153,17 @@ mod tests {
             words.iter().map(|(name, word)| (format!("fix.{name}"), (*word).to_owned())).collect()
         };
         let limit = ("dirty_limit", "`fonio fix dirty-limit=32MiB --apply`");
+        let swap = ("swap", "`fonio fix swap-in-ram --apply`");
         assert_eq!(
             words(card, "/data/notes.db-journal"),
             told(&[
                 ("commit", "`fonio fix commit-30s --apply /data`"),
-                ("database", "/data/notes.db"),
+                ("database", "`fonio fix wal-full --apply /data/notes.db`"),
                 limit,
                 ("read_ahead", "`fonio fix read-ahead=512KiB --apply /dev/mmcblk0` (now 128 KiB)"),
                 ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`"),
                 ("scheduler", "`fonio fix bfq --apply /dev/mmcblk0` (it has none now)"),
+                swap,
             ])
         );
         let cases = [("/data", "/data"), ("/media/My Card", "'/media/My Card'"), ("/a';x", "'/a'\\'';x'")];
@@ -102,8 +171,10 @@ mod tests {
         // What is there already is not offered.
         assert_eq!(
             words(tuned, "/data/notes.db-wal"),
-            told(&[limit, ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`")])
+            told(&[limit, ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`"), swap])
         );
+        let zram = DeviceInfo { name: Some("zram0".to_owned()), requests: 1, ..DeviceInfo::default() };
+        assert!(!words(zram, "x").iter().any(|(name, _)| name == "fix.swap"));
         // A trace of another tool does not name the device.
         assert_eq!(
             words(DeviceInfo { requests: 1, ..DeviceInfo::default() }, "x"),
@@ -112,6 +183,7 @@ mod tests {
                 ("read_ahead", "512 KiB or more in /sys/block/DEVICE/queue/read_ahead_kb"),
                 ("requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
                 ("scheduler", "bfq or mq-deadline"),
+                swap,
             ])
         );
     }

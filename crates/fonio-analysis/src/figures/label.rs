@@ -267,6 +267,8 @@ const SINGLE: &[(&str, &str)] = &[
     ("files.cause_unknown_share", "bytes with unknown cause, share"),
     ("files.journal_writes", "writes of a file system's journal"),
     ("files.metadata_writes", "writes of a file system's metadata"),
+    ("files.metadata_write_share", "bytes of metadata, share of written"),
+    ("files.system_log_write_share", "bytes of the system's log, share of written"),
     ("files.path_unknown_share", "bytes of files with unknown path, share"),
     ("files.unknown_share", "bytes of unknown content, share"),
     ("files.unknown_writes", "writes of unknown content"),

@@ -292,7 +292,24 @@ fn of_files(facts: &mut Facts, analysis: &Analysis) {
     facts.count("files.journal_writes", files.writes_of(Content::FsJournal));
     facts.count("files.metadata_writes", files.writes_of(Content::FsMetadata));
     facts.count("files.unknown_writes", files.writes_of(Content::Unknown));
+    let written: u64 = files.contents.iter().map(|row| row.write_bytes).sum();
+    let metadata = files
+        .contents
+        .iter()
+        .filter(|row| row.content == Content::FsMetadata.name())
+        .map(|row| row.write_bytes);
+    facts.put("files.metadata_write_share", share(metadata.sum(), written), Unit::Share);
+    let is_log = |path: &String| path.contains(SYSTEM_LOG);
+    let logs = files.files.iter().filter(|row| row.path.as_ref().is_some_and(is_log));
+    facts.put(
+        "files.system_log_write_share",
+        share(logs.map(|row| row.write_bytes).sum(), written),
+        Unit::Share,
+    );
 }
+
+/// In the paths of journald's files.
+const SYSTEM_LOG: &str = "/log/journal/";
 
 /// The name for requests whose thread the source does not show.
 const UNKNOWN_PROCESS: &str = "(unknown)";

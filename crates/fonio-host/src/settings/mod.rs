@@ -4,10 +4,17 @@
 //! file next to the ledgers; it lasts as long as the settings, until the next boot. It is not a ledger: these settings
 //! are restored only on request. [`Keeper`] keeps settings across reboots.
 
+mod cgroup;
+mod database;
+mod drop_in;
+mod files;
 mod kept;
 mod places;
 mod setting;
+mod systemd;
 mod target;
+mod trim;
+mod zram;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -17,10 +24,12 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::{Entry, HostError, Ledger, Step};
+pub use drop_in::{JournalKey, UnitKey};
 pub use kept::{Keeper, Kept, KeptFiles};
 pub(crate) use places::disk_of;
-pub use setting::Setting;
+pub use setting::{IoClass, Scope, Setting};
 pub use target::{QueueSetting, Target};
+pub use trim::{Trim, trim, trim_plan};
 
 const RECORD: &str = "settings.json";
 
@@ -57,10 +66,16 @@ impl Applied {
     /// [`HostError::System`].
     pub fn undo(&self) -> Result<Undone, HostError> {
         let undone = self.would_undo()?;
-        if undone == Undone::Restored {
-            self.target.restore(&self.old)?;
-        }
+        self.finish(&undone)?;
         Ok(undone)
+    }
+
+    /// Restores the old value unless another one is in force, as [`Applied::would_undo`] found.
+    fn finish(&self, found: &Undone) -> Result<(), HostError> {
+        match found {
+            Undone::ChangedSince(_) => Ok(()),
+            Undone::Restored | Undone::NothingLeft => self.target.restore(&self.old),
+        }
     }
 }
 
@@ -114,13 +129,23 @@ impl Settings {
         let lock = File::open(dir).map_err(HostError::system("open", dir))?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| HostError::system("lock", dir)(error.into()))?;
-        let applied = match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text)
-                .map_err(|error| HostError::system("understand", &path)(error.into()))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(HostError::system("read", path)(error)),
-        };
+        let applied = Settings::on_record(dir)?;
         Ok(Settings { path, applied, _lock: lock })
+    }
+
+    /// Reads the record in `dir` without locking it, to show it.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`] if it cannot be read or parsed.
+    pub fn on_record(dir: &Path) -> Result<Vec<Applied>, HostError> {
+        let path = dir.join(RECORD);
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map_err(|error| HostError::system("understand", &path)(error.into())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(HostError::system("read", path)(error)),
+        }
     }
 
     /// The settings that were changed and not restored.
@@ -184,19 +209,30 @@ impl Settings {
         set.map(|()| brings_back)
     }
 
-    /// Restores the value from before `applied`, which must be one of [`Settings::applied`].
+    /// Restores the value from before `applied`, and takes it out of the record.
     ///
     /// # Errors
     ///
     /// [`HostError::System`]; it stays on record.
     pub fn undo(&mut self, applied: &Applied) -> Result<Undone, HostError> {
-        let undone = applied.undo()?;
-        if let Undone::ChangedSince(_) = undone {
-            return Ok(undone);
-        }
-        self.applied.retain(|other| other != applied);
-        self.save()?;
+        let undone = applied.would_undo()?;
+        self.finish_undo(applied, &undone)?;
         Ok(undone)
+    }
+
+    /// Like [`Settings::undo`], with what [`Applied::would_undo`] found before the setting was taken out of the files that
+    /// keep it: some settings are in force by these files.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`]; it stays on record.
+    pub fn finish_undo(&mut self, applied: &Applied, found: &Undone) -> Result<(), HostError> {
+        applied.finish(found)?;
+        if matches!(found, Undone::ChangedSince(_)) {
+            return Ok(());
+        }
+        self.applied.retain(|other| other.target != applied.target);
+        self.save()
     }
 
     /// Replaces the file atomically. Without entries, removes it.

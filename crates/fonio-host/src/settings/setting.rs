@@ -7,8 +7,10 @@ use std::path::Path;
 use fonio_core::ByteCount;
 use fonio_system::MountPoint;
 
+use super::drop_in::{JournalKey, UnitKey};
 use super::places::{disk_of, mount_of, mounted_at};
 use super::target::{QueueSetting, Target, mount_flags};
+use super::{cgroup, database, systemd, trim, zram};
 use crate::{HostError, Queue};
 
 /// A setting with its value.
@@ -22,20 +24,149 @@ pub enum Setting {
     QueueRequests(u32),
     /// Reading a file does not update its access time.
     NoAccessTimes,
+    /// Changed times of a file are kept in memory until the file is synced or a day has passed.
+    LazyTimes,
     /// The interval in seconds between ext4's journal commits.
     CommitInterval(u32),
     /// The dirty pages at which the kernel makes writers wait, on the whole machine. Write-back begins at half of them.
     DirtyLimit(ByteCount),
     /// How readily the kernel swaps out memory of programs instead of dropping cached files, from 0 to 200.
     Swappiness(u32),
+    /// systemd trims the mounted file systems weekly.
+    TrimTimer,
+    /// journald keeps its logs in memory, in at most this size.
+    JournalInRam(ByteCount),
+    /// The interval in seconds in which journald syncs its logs.
+    JournalSync(u32),
+    /// The share of a unit in the I/O of busy disks, from 1 to 1000; 100 is the default of all.
+    IoWeight(u32),
+    /// The bytes per second that a unit may read and, apart from that, write on each disk.
+    IoLimit(ByteCount),
+    /// The class of a unit's I/O.
+    IoClass(IoClass),
+    /// Swap in compressed memory of this size; without a size, half of the memory.
+    SwapInRam(Option<ByteCount>),
+    /// A database of SQLite has a write-ahead log.
+    WriteAheadLog,
+}
+
+/// A class of I/O, as `ioprio_set(2)` knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoClass {
+    /// Only when nobody else has requests.
+    Idle,
+    /// The usual one.
+    BestEffort,
+}
+
+impl IoClass {
+    /// All classes.
+    pub const ALL: [IoClass; 2] = [IoClass::Idle, IoClass::BestEffort];
+
+    /// Its name in units of systemd.
+    pub fn name(self) -> &'static str {
+        match self {
+            IoClass::Idle => "idle",
+            IoClass::BestEffort => "best-effort",
+        }
+    }
+}
+
+/// What a setting applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// A disk: a device, or a path on it.
+    Disk,
+    /// A mount: a path in it.
+    Mount,
+    /// The machine.
+    Machine,
+    /// A unit of systemd, or a control group by its path.
+    Unit,
+    /// A database of SQLite: its file.
+    Database,
 }
 
 impl Setting {
+    /// What the setting applies to.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Setting::Scheduler(_) | Setting::ReadAhead(_) | Setting::QueueRequests(_) => Scope::Disk,
+            Setting::NoAccessTimes | Setting::LazyTimes | Setting::CommitInterval(_) => Scope::Mount,
+            Setting::DirtyLimit(_)
+            | Setting::Swappiness(_)
+            | Setting::TrimTimer
+            | Setting::JournalInRam(_)
+            | Setting::JournalSync(_)
+            | Setting::SwapInRam(_) => Scope::Machine,
+            Setting::WriteAheadLog => Scope::Database,
+            Setting::IoWeight(_) | Setting::IoLimit(_) | Setting::IoClass(_) => Scope::Unit,
+        }
+    }
+
+    /// What the machine must have for the setting.
+    pub fn needs(&self) -> &'static str {
+        match self {
+            Setting::Scheduler(_) => "a disk whose kernel has the scheduler",
+            Setting::ReadAhead(_) | Setting::QueueRequests(_) => "a disk",
+            Setting::NoAccessTimes | Setting::LazyTimes => "a mount on a device",
+            Setting::CommitInterval(_) => "a mount of ext3 or ext4",
+            Setting::DirtyLimit(_) | Setting::Swappiness(_) => "nothing more",
+            Setting::TrimTimer => "a device that can discard; for the weekly timer, systemd",
+            Setting::JournalInRam(_) | Setting::JournalSync(_) => "systemd",
+            Setting::IoWeight(_) => {
+                "control groups v2 with the controller io, and the scheduler bfq or io.cost on a disk; a unit of systemd, or a control group such as a container's"
+            }
+            Setting::IoLimit(_) => "systemd, and control groups v2 with the controller io",
+            Setting::IoClass(_) => {
+                "systemd, and the scheduler bfq or mq-deadline on a disk; a restart of the unit"
+            }
+            Setting::SwapInRam(_) => "the kernel's module zram; to keep it, systemd",
+            Setting::WriteAheadLog => "a database of SQLite that no other program uses meanwhile",
+        }
+    }
+
+    /// Where the setting is kept across reboots.
+    pub fn kept_in(&self) -> &'static str {
+        match self {
+            Setting::TrimTimer => "systemd, which enables `fstrim.timer`",
+            Setting::JournalInRam(_) | Setting::JournalSync(_) => {
+                "a drop-in in `/etc/systemd/journald.conf.d`"
+            }
+            Setting::SwapInRam(_) => "the unit `fonio-swap-in-ram.service`",
+            Setting::DirtyLimit(_) | Setting::Swappiness(_) => "lines in `/etc/sysctl.d/90-fonio.conf`",
+            _ => match self.scope() {
+                Scope::Disk => "a rule in `/etc/udev/rules.d/90-fonio.rules`",
+                Scope::Mount => "an option in `/etc/fstab`",
+                Scope::Unit => "a drop-in in `/etc/systemd/system/UNIT.d`",
+                Scope::Database => "the database's file itself",
+                Scope::Machine => unreachable!("each has its own place"),
+            },
+        }
+    }
+
+    /// What somebody has to do before the setting has its effect.
+    pub fn remains_to_do(&self, path: &Path) -> Option<String> {
+        matches!(self, Setting::IoClass(_)).then(|| {
+            let unit = path.display();
+            format!("It holds for processes that the unit starts from now on: `systemctl restart {unit}`.")
+        })
+    }
+
     pub(super) fn value(&self) -> String {
         match self {
             Setting::Scheduler(name) => name.clone(),
             Setting::ReadAhead(bytes) => (bytes.0 / 1024).to_string(),
             Setting::NoAccessTimes => "noatime".to_owned(),
+            Setting::LazyTimes => "lazytime".to_owned(),
+            Setting::TrimTimer => "enabled".to_owned(),
+            Setting::JournalInRam(size) => format!("Storage=volatile, RuntimeMaxUse={}", size.0),
+            Setting::JournalSync(seconds) => format!("SyncIntervalSec={seconds}s"),
+            Setting::IoWeight(weight) => format!("IOWeight={weight}"),
+            Setting::IoLimit(rate) => cgroup::limits(&cgroup::disks(Path::new("/sys/block")), *rate),
+            Setting::SwapInRam(size) => size.unwrap_or_else(zram::default_size).to_exact_text(),
+            Setting::WriteAheadLog => database::WAL.to_owned(),
+            Setting::IoClass(class) => format!("IOSchedulingClass={}", class.name()),
             Setting::QueueRequests(number)
             | Setting::CommitInterval(number)
             | Setting::Swappiness(number) => number.to_string(),
@@ -52,6 +183,18 @@ impl Setting {
             (Setting::Scheduler(_), Target::Scheduler { .. })
                 | (Setting::ReadAhead(_), Target::Queue { of: QueueSetting::ReadAhead, .. })
                 | (Setting::QueueRequests(_), Target::Queue { of: QueueSetting::Requests, .. })
+                | (Setting::LazyTimes, Target::LazyTimes { .. })
+                | (Setting::TrimTimer, Target::TrimTimer)
+                | (Setting::SwapInRam(_), Target::SwapInRam)
+                | (Setting::WriteAheadLog, Target::Database { .. })
+                | (Setting::JournalInRam(_), Target::Journal { of: JournalKey::Storage })
+                | (Setting::JournalSync(_), Target::Journal { of: JournalKey::SyncInterval })
+                | (
+                    Setting::IoWeight(_),
+                    Target::Unit { of: UnitKey::Weight, .. } | Target::GroupWeight { .. }
+                )
+                | (Setting::IoLimit(_), Target::Unit { of: UnitKey::Limit, .. })
+                | (Setting::IoClass(_), Target::Unit { of: UnitKey::Class, .. })
                 | (Setting::NoAccessTimes, Target::AccessTimes { .. })
                 | (Setting::CommitInterval(_), Target::CommitInterval { .. })
                 | (Setting::DirtyLimit(_), Target::DirtyLimits)
@@ -66,7 +209,7 @@ impl Setting {
 
     /// Whether the setting applies to the whole machine, whatever the path.
     pub fn is_of_machine(&self) -> bool {
-        matches!(self, Setting::DirtyLimit(_) | Setting::Swappiness(_))
+        self.scope() == Scope::Machine
     }
 
     /// The target that `path` means for this setting: the path is a device, or a file or folder on it.
@@ -78,13 +221,33 @@ impl Setting {
             Setting::QueueRequests(_) => queue(QueueSetting::Requests),
             Setting::DirtyLimit(_) => Ok(Target::DirtyLimits),
             Setting::Swappiness(_) => Ok(Target::Swappiness),
-            Setting::NoAccessTimes => {
+            Setting::TrimTimer => {
+                trim::check_timer().map_err(|reason| self.refused(Path::new(trim::TIMER), reason))?;
+                Ok(Target::TrimTimer)
+            }
+            Setting::JournalInRam(_) => Ok(Target::Journal { of: JournalKey::Storage }),
+            Setting::JournalSync(_) => Ok(Target::Journal { of: JournalKey::SyncInterval }),
+            Setting::SwapInRam(_) => Ok(Target::SwapInRam),
+            Setting::WriteAheadLog => database::database_at(path)
+                .map(|path| Target::Database { path })
+                .map_err(|reason| self.refused(path, reason)),
+            Setting::IoWeight(_) if path.is_absolute() => cgroup::group_at(path)
+                .map(|dir| Target::GroupWeight { dir })
+                .map_err(|reason| self.refused(path, reason)),
+            Setting::IoWeight(_) => self.of_unit(path, UnitKey::Weight),
+            Setting::IoLimit(_) => self.of_unit(path, UnitKey::Limit),
+            Setting::IoClass(_) => self.of_unit(path, UnitKey::Class),
+            Setting::NoAccessTimes | Setting::LazyTimes => {
                 let mounted = mount_of(path)?;
                 if !is_on_device(&mounted.filesystem) {
                     let reason = format!("it is {}, which is not on a device", mounted.filesystem);
                     return Err(self.refused(&mounted.dir, reason));
                 }
-                Ok(Target::AccessTimes { dir: mounted.dir })
+                let dir = mounted.dir;
+                Ok(match self {
+                    Setting::LazyTimes => Target::LazyTimes { dir },
+                    _ => Target::AccessTimes { dir },
+                })
             }
             Setting::CommitInterval(_) => {
                 let MountPoint { dir, filesystem, .. } = mount_of(path)?;
@@ -110,7 +273,7 @@ impl Setting {
             Target::AccessTimes { dir } => mount_flags(&mounted_at(dir)?.options)
                 .map(|_| ())
                 .map_err(|option| self.refused(dir, format!("its option {option} could not be kept"))),
-            Target::CommitInterval { dir } => {
+            Target::CommitInterval { dir } | Target::LazyTimes { dir } => {
                 let mounted = mounted_at(dir)?;
                 let read_only = |options: &[String]| options.iter().any(|option| option == "ro");
                 if read_only(&mounted.filesystem_options) {
@@ -118,8 +281,26 @@ impl Setting {
                 }
                 Ok(())
             }
-            Target::Queue { .. } | Target::DirtyLimits | Target::Swappiness => Ok(()),
+            Target::Unit { of, .. } => {
+                cgroup::check_of_machine(*of).map_err(|reason| self.refused(&target.path(), reason))
+            }
+            Target::GroupWeight { .. } => cgroup::check_of_machine(UnitKey::Weight)
+                .map_err(|reason| self.refused(&target.path(), reason)),
+            Target::SwapInRam => zram::check().map_err(|reason| self.refused(&target.path(), reason)),
+            Target::TrimTimer
+            | Target::Database { .. }
+            | Target::Journal { .. }
+            | Target::Queue { .. }
+            | Target::DirtyLimits
+            | Target::Swappiness => Ok(()),
         }
+    }
+
+    /// The unit that a word names, if systemd knows it.
+    fn of_unit(&self, named: &Path, of: UnitKey) -> Result<Target, HostError> {
+        let refuse = |reason| self.refused(named, reason);
+        let unit = systemd::unit_named(named).map_err(refuse)?;
+        Ok(Target::Unit { unit, of })
     }
 
     pub(super) fn refused(&self, path: &Path, reason: String) -> HostError {
@@ -134,6 +315,17 @@ impl fmt::Display for Setting {
             Setting::ReadAhead(bytes) => write!(f, "a read-ahead of {}", bytes.to_exact_text()),
             Setting::QueueRequests(number) => write!(f, "a queue of {number} requests"),
             Setting::NoAccessTimes => f.write_str("noatime"),
+            Setting::LazyTimes => f.write_str("lazytime"),
+            Setting::TrimTimer => f.write_str("the weekly trimming"),
+            Setting::JournalInRam(_) => f.write_str("a journal in memory"),
+            Setting::JournalSync(seconds) => {
+                write!(f, "an interval of {seconds} s between syncs of the journal")
+            }
+            Setting::IoWeight(weight) => write!(f, "an I/O weight of {weight}"),
+            Setting::IoLimit(rate) => write!(f, "a limit of {}/s", rate.to_exact_text()),
+            Setting::SwapInRam(_) => f.write_str("swap in compressed memory"),
+            Setting::WriteAheadLog => f.write_str("a write-ahead log"),
+            Setting::IoClass(class) => write!(f, "the I/O class {}", class.name()),
             Setting::CommitInterval(seconds) => write!(f, "a commit interval of {seconds} s"),
             Setting::DirtyLimit(bytes) => write!(f, "a limit of {} for dirty pages", bytes.to_exact_text()),
             Setting::Swappiness(number) => write!(f, "a swappiness of {number}"),

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use fonio_system::MountTable;
 use rustix::fs::CWD;
 use rustix::mount::{
-    FsPickFlags, MountFlags, fsconfig_reconfigure, fsconfig_set_string, fspick, mount_remount,
+    FsPickFlags, MountFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick,
+    mount_remount,
 };
 use serde::{Deserialize, Serialize};
 
-use super::Setting;
+use super::drop_in::{DropIn, JournalKey, UnitKey};
 use super::places::mounted_at;
+use super::{Setting, cgroup, database, trim, zram};
 use crate::{HostError, Queue};
 
 /// ext4's default interval between journal commits (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
@@ -48,6 +50,11 @@ pub enum Target {
         /// The mount point. Other mounts of the file system are not affected.
         dir: PathBuf,
     },
+    /// Whether changed times of files are kept in memory for long: `lazytime` or `nolazytime`.
+    LazyTimes {
+        /// The mount point. The setting applies to the file system, at all its mount points.
+        dir: PathBuf,
+    },
     /// ext4's commit interval in seconds.
     CommitInterval {
         /// The mount point. The setting applies to the file system, at all its mount points.
@@ -57,6 +64,32 @@ pub enum Target {
     DirtyLimits,
     /// The machine's swappiness.
     Swappiness,
+    /// The weekly trimming by systemd: `enabled` or `disabled`.
+    TrimTimer,
+    /// Settings of journald, as assignments.
+    Journal {
+        /// Which ones.
+        of: JournalKey,
+    },
+    /// Settings of a unit of systemd, as assignments.
+    Unit {
+        /// The unit's name.
+        unit: String,
+        /// Which ones.
+        of: UnitKey,
+    },
+    /// The size of fonio's swap in compressed memory, or `none`.
+    SwapInRam,
+    /// The journal mode of a database of SQLite: `wal` or `rollback`.
+    Database {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// The weight of a control group that is not a unit of systemd.
+    GroupWeight {
+        /// The group's folder.
+        dir: PathBuf,
+    },
 }
 
 /// A number of a device's queue.
@@ -88,15 +121,37 @@ impl Target {
     pub fn path(&self) -> PathBuf {
         match self {
             Target::Scheduler { device } | Target::Queue { device, .. } => Path::new("/dev").join(device),
-            Target::AccessTimes { dir } | Target::CommitInterval { dir } => dir.clone(),
+            Target::AccessTimes { dir }
+            | Target::LazyTimes { dir }
+            | Target::CommitInterval { dir }
+            | Target::GroupWeight { dir } => dir.clone(),
+            Target::TrimTimer => trim::TIMER.into(),
+            Target::SwapInRam => "/dev/zram".into(),
+            Target::Database { path } => path.clone(),
+            Target::Journal { .. } => "systemd-journald".into(),
+            Target::Unit { unit, .. } => unit.into(),
             Target::DirtyLimits | Target::Swappiness => "/proc/sys/vm".into(),
         }
+    }
+
+    /// Whether the setting outlasts a reboot however it is made, so that applying it keeps it.
+    pub fn lasts(&self) -> bool {
+        matches!(self, Target::TrimTimer | Target::Database { .. })
     }
 
     /// The name of the disk, if it is a setting of one.
     pub(super) fn disk(&self) -> Option<&str> {
         match self {
             Target::Scheduler { device } | Target::Queue { device, .. } => Some(device),
+            _ => None,
+        }
+    }
+
+    /// The drop-in of systemd that sets it, if one does.
+    pub(super) fn drop_in(&self) -> Option<DropIn<'_>> {
+        match self {
+            Target::Journal { of } => Some(DropIn::of_journal(*of)),
+            Target::Unit { unit, of } => Some(DropIn::of_unit(unit, *of)),
             _ => None,
         }
     }
@@ -126,6 +181,15 @@ impl Target {
                 Ok(Some(limits.join(" ")))
             }
             Target::Swappiness => Ok(Some(read_sysctl(SWAPPINESS)?)),
+            Target::LazyTimes { dir } => Ok(mounted(dir)?.map(|mounted| {
+                let is_lazy = mounted.filesystem_options.iter().any(|option| option == "lazytime");
+                if is_lazy { "lazytime" } else { "nolazytime" }.to_owned()
+            })),
+            Target::TrimTimer => trim::timer(),
+            Target::Journal { .. } | Target::Unit { .. } => self.drop_in().expect("it has one").current(),
+            Target::GroupWeight { dir } => cgroup::weight(dir),
+            Target::SwapInRam => zram::current().map(Some),
+            Target::Database { path } => database::mode(path),
         }
     }
 
@@ -151,11 +215,14 @@ impl Target {
                 // BIND changes the flags of this mount only, not the file system's.
                 mount_remount(dir, MountFlags::BIND | flags | times, c"").map_err(failed(dir))
             }
-            Target::CommitInterval { dir } => {
+            Target::CommitInterval { dir } | Target::LazyTimes { dir } => {
                 // Changes one parameter of the file system and keeps all others.
                 let reconfigure = || {
                     let picked = fspick(CWD, dir, FsPickFlags::FSPICK_CLOEXEC)?;
-                    fsconfig_set_string(&picked, "commit", value)?;
+                    match self {
+                        Target::LazyTimes { .. } => fsconfig_set_flag(&picked, value)?,
+                        _ => fsconfig_set_string(&picked, "commit", value)?,
+                    }
                     fsconfig_reconfigure(&picked)
                 };
                 reconfigure().map_err(failed(dir))
@@ -163,11 +230,20 @@ impl Target {
             Target::DirtyLimits | Target::Swappiness => {
                 self.assignments(value).iter().try_for_each(|(name, value)| write_sysctl(name, value))
             }
+            Target::TrimTimer => trim::set_timer(value),
+            Target::Journal { .. } | Target::Unit { .. } => self.drop_in().expect("it has one").set(value),
+            Target::GroupWeight { dir } => cgroup::set_weight(dir, value),
+            Target::SwapInRam => zram::set(value),
+            Target::Database { path } => database::set_mode(path, value),
         }
     }
 
     /// Sets the value from before a change, unless it is in force or the device or mount is gone.
     pub(crate) fn restore(&self, was: &str) -> Result<(), HostError> {
+        if let Some(drop_in) = self.drop_in() {
+            // Also if the files are as before: the daemon may not have read them since.
+            drop_in.take_back()?;
+        }
         match self.current()? {
             Some(now) if now != was => self.set(was).and_then(|()| self.expect(was)),
             _ => Ok(()),
@@ -208,6 +284,18 @@ impl fmt::Display for Target {
             Target::CommitInterval { .. } => "ext4's commit interval in seconds",
             Target::DirtyLimits => return f.write_str("the machine's limits for dirty pages"),
             Target::Swappiness => return f.write_str("the machine's swappiness"),
+            Target::TrimTimer => return f.write_str("systemd's weekly fstrim.timer"),
+            Target::LazyTimes { .. } => "lazy times",
+            Target::Journal { of: JournalKey::Storage } => return f.write_str("journald's storage"),
+            Target::Journal { of: JournalKey::SyncInterval } => {
+                return f.write_str("journald's interval between syncs");
+            }
+            Target::Unit { of: UnitKey::Weight, .. } => "the I/O weight",
+            Target::Unit { of: UnitKey::Limit, .. } => "the I/O limits",
+            Target::Unit { of: UnitKey::Class, .. } => "the I/O class",
+            Target::GroupWeight { .. } => "the I/O weight",
+            Target::SwapInRam => return f.write_str("swap in compressed memory"),
+            Target::Database { .. } => "the journal mode",
         };
         write!(f, "{what} of {}", self.path().display())
     }

@@ -80,6 +80,7 @@ pub enum Command {
     /// Run an app's workload on a device and record it. Example: sudo fonio run webbench --on kingston --fix wal+normal
     Run(Box<run::Run>),
     /// List the fixes, measure them on a workload, apply or undo them. Example: sudo fonio fix --prove webbench
+    #[command(after_help = crate::commands::fix::groups())]
     Fix(Box<run::Fix>),
     /// Guests with Debian's kernels, for `fonio run --in lab:6.12` and the like. Example: fonio lab list
     #[command(subcommand)]

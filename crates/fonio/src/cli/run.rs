@@ -76,7 +76,8 @@ pub struct LaunchArgs {
 /// `fonio fix`.
 #[derive(Debug, Args)]
 pub struct Fix {
-    /// The fix. Default: list all fixes, or with --prove measure all that can be tried here.
+    /// The fix, such as noatime or io-weight=50. Default: list what is applied here and all fixes, or with --prove measure
+    /// all that can be tried here.
     #[arg(value_parser = parse_candidate)]
     pub name: Option<Candidate>,
     /// Run this workload, or the command after `--`, with and without the fix, and report the gain with its interval. A
@@ -84,18 +85,19 @@ pub struct Fix {
     /// restored after it.
     #[arg(long, value_name = "WORKLOAD", num_args = 0..=1, default_missing_value = "")]
     pub prove: Option<String>,
-    /// Apply the fix to the device or mount that holds this path, until the next boot. `--undo` restores the previous
-    /// setting. A setting of the whole machine needs no path.
-    #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "prove", num_args = 0..=1)]
+    /// Apply the fix to the device or mount that holds this path, or to this unit of systemd, until the next boot. `--undo`
+    /// restores the previous setting. A setting of the whole machine needs no path.
+    #[arg(long, value_name = "PATH|UNIT", requires = "name", conflicts_with = "prove", num_args = 0..=1)]
     pub apply: Option<Option<PathBuf>>,
-    /// Apply the fix and keep it across reboots: in `/etc/fstab`, in a rule of udev, or in a file of sysctl.d.
-    #[arg(long, value_name = "PATH", requires = "name", conflicts_with_all = ["prove", "apply"], num_args = 0..=1)]
+    /// Apply the fix and keep it across reboots: in `/etc/fstab`, in a rule of udev, in a file of sysctl.d, or in a drop-in of
+    /// systemd.
+    #[arg(long, value_name = "PATH|UNIT", requires = "name", conflicts_with_all = ["prove", "apply"], num_args = 0..=1)]
     pub keep: Option<Option<PathBuf>>,
     /// Restore the settings from before --apply or --keep, and take the kept ones out of the files: of this fix, or without a
     /// name of all fixes.
     #[arg(long, conflicts_with_all = ["prove", "apply", "keep"])]
     pub undo: bool,
-    /// With --apply, --keep or --undo: print what would change, and change nothing.
+    /// With --apply, --keep or --undo: print what would change, and change nothing. With a name only: print what the fix needs.
     #[arg(long)]
     pub dry_run: bool,
     /// With --prove and a command: run this line of the shell before each measurement, to bring the files into the same state.

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 /// The options that say how access times are updated, of which a mount has one.
 const TIMES: [&str; 3] = ["noatime", "relatime", "strictatime"];
+/// The options that say whether changed times are kept in memory.
+const LAZY: [&str; 2] = ["lazytime", "nolazytime"];
 
 /// Why an entry cannot be changed.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,7 +76,8 @@ fn unescape(field: &str) -> String {
 /// Whether two options cannot both be in force.
 fn contradict(one: &str, other: &str) -> bool {
     let key = |option: &str| option.split_once('=').map(|(key, _)| key.to_owned());
-    (key(one).is_some() && key(one) == key(other)) || (TIMES.contains(&one) && TIMES.contains(&other))
+    let both_of = |family: &[&str]| family.contains(&one) && family.contains(&other);
+    (key(one).is_some() && key(one) == key(other)) || both_of(&TIMES) || both_of(&LAZY)
 }
 
 /// Adds `option` to `options`, in place of those that contradict it.

@@ -5,12 +5,16 @@
 //! | of a device's queue | a rule of udev, in a file of fonio's |
 //! | of the machine | a line of sysctl, in a file of fonio's |
 //! | of a mount | an option in the mount's line of `/etc/fstab` |
+//! | of journald, or of a unit of systemd | a drop-in of fonio's |
+//! | swap in memory | a unit of systemd |
+//! | of a database | its file keeps it by itself |
+//! | of the weekly trimming | systemd keeps it by itself; the record tells what was there before |
 //!
 //! Invariant: a change is in the record before it is in the file. After a kill, the record thus names every change that
 //! may be there.
 
-mod files;
 mod fstab;
+pub(super) mod own;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,11 +25,13 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use self::fstab::NoEntry;
-use super::{Applied, Target, Undone};
+use self::own::{OwnFile, OwnFiles};
+use super::{Applied, Target, Undone, files, zram};
 use crate::HostError;
 
 /// The first line of files that are fonio's own.
-const HEADER: &str = "# Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.\n";
+pub(super) const HEADER: &str =
+    "# Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.\n";
 
 /// The files in which settings are kept.
 #[derive(Clone, Debug)]
@@ -46,6 +52,10 @@ pub struct KeptFiles {
     pub sysctl_folders: Vec<PathBuf>,
     /// The file whose settings of sysctl come last, if the system has one.
     pub sysctl_last: Option<PathBuf>,
+    /// Exists if systemd runs.
+    pub systemd_runs: PathBuf,
+    /// The folder of systemd's configuration.
+    pub systemd: PathBuf,
     /// The folder of the record.
     pub state: PathBuf,
 }
@@ -65,8 +75,14 @@ impl KeptFiles {
                 .into(),
             // systemd reads it only if it is linked into a folder.
             sysctl_last: (!Path::new("/run/systemd/system").exists()).then(|| "/etc/sysctl.conf".into()),
+            systemd_runs: super::systemd::RUNS.into(),
+            systemd: "/etc/systemd".into(),
             state: "/var/lib/fonio".into(),
         }
+    }
+
+    fn record(&self) -> PathBuf {
+        self.state.join("kept.json")
     }
 }
 
@@ -89,16 +105,24 @@ enum Change {
     Lines { file: PathBuf, lines: Vec<String> },
     /// An option of a mount; `original` are the options from before the first one that fonio added.
     MountOption { dir: String, option: String, original: String },
+    /// Files that are fonio's alone.
+    Files(OwnFiles),
+    /// None: the setting lasts by itself.
+    Itself,
 }
 
 impl Kept {
-    /// The file that is changed, and what it gets: lines, or an option.
-    pub fn place(&self, files: &KeptFiles) -> (PathBuf, Vec<String>) {
+    /// The files that are changed, and what each gets: lines, or an option.
+    pub fn places(&self, files: &KeptFiles) -> Vec<(PathBuf, Vec<String>)> {
         match &self.change {
-            Change::Lines { file, lines } => (file.clone(), lines.clone()),
+            Change::Lines { file, lines } => vec![(file.clone(), lines.clone())],
             Change::MountOption { dir, option, .. } => {
-                (files.fstab.clone(), vec![format!("{option}, for {dir}")])
+                vec![(files.fstab.clone(), vec![format!("{option}, for {dir}")])]
             }
+            Change::Files(own) => {
+                own.files().iter().map(|file| (file.path.clone(), file.lines.clone())).collect()
+            }
+            Change::Itself => Vec::new(),
         }
     }
 }
@@ -125,8 +149,22 @@ impl Keeper {
         Ok(keeper)
     }
 
+    /// Reads the record without locking it, to show it.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`] if it cannot be read or parsed.
+    pub fn on_record(files: &KeptFiles) -> Result<Vec<Kept>, HostError> {
+        let record = files.record();
+        match files::read(&record)? {
+            text if text.is_empty() => Ok(Vec::new()),
+            text => serde_json::from_str(&text)
+                .map_err(|error| HostError::system("understand", record)(error.into())),
+        }
+    }
+
     fn record(&self) -> PathBuf {
-        self.files.state.join("kept.json")
+        self.files.record()
     }
 
     /// Locks and reads the record; makes its folder.
@@ -139,11 +177,7 @@ impl Keeper {
         let lock = File::open(&state).map_err(HostError::system("open", &state))?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| HostError::system("lock", &state)(error.into()))?;
-        let text = files::read(&self.record())?;
-        if !text.is_empty() {
-            self.kept = serde_json::from_str(&text)
-                .map_err(|error| HostError::system("understand", self.record())(error.into()))?;
-        }
+        self.kept = Keeper::on_record(&self.files)?;
         self._lock = Some(lock);
         // Somebody has taken these out of the files; or a process was killed before it put them there, or before it removed
         // them from the record.
@@ -152,6 +186,11 @@ impl Keeper {
             is_there.push(self.is_in_file(kept)?);
         }
         if is_there.contains(&false) {
+            for (kept, _) in self.kept.iter().zip(&is_there).filter(|(_, is_there)| !**is_there) {
+                if let Change::Files(own) = &kept.change {
+                    own.take()?;
+                }
+            }
             let mut is_there = is_there.into_iter();
             self.kept.retain(|_| is_there.next() == Some(true));
             self.save()?;
@@ -161,6 +200,8 @@ impl Keeper {
 
     fn is_in_file(&self, kept: &Kept) -> Result<bool, HostError> {
         match &kept.change {
+            Change::Files(own) => own.are_there(),
+            Change::Itself => Ok(true),
             Change::Lines { file, lines } => {
                 let text = files::read(file)?;
                 Ok(text.lines().any(|line| lines.iter().any(|own| own == line)))
@@ -240,11 +281,36 @@ impl Keeper {
             let original = earlier.unwrap_or_else(|| text[place].to_owned());
             Ok(Change::MountOption { dir, option, original })
         };
+        let own_files = |files: Vec<OwnFile>| {
+            let others = self.kept.iter().filter_map(|kept| match &kept.change {
+                Change::Files(own) => Some(own),
+                _ => None,
+            });
+            Change::Files(OwnFiles::plan(files, others))
+        };
         let change = match &applied.target {
             Target::Scheduler { device } => rule(device, "scheduler")?,
             Target::Queue { device, of } => rule(device, of.attribute())?,
             Target::AccessTimes { dir } => option(dir, applied.new.clone())?,
+            Target::LazyTimes { dir } => option(dir, applied.new.clone())?,
             Target::CommitInterval { dir } => option(dir, format!("commit={}", applied.new))?,
+            Target::TrimTimer | Target::Database { .. } => Change::Itself,
+            Target::SwapInRam if !self.files.systemd_runs.exists() => {
+                return Err(refused("it would be a unit of systemd, which does not run here".to_owned()));
+            }
+            Target::SwapInRam => own_files(zram::kept_files(&self.files.systemd, &applied.new)),
+            Target::GroupWeight { .. } => {
+                return Err(refused(
+                    "a control group goes with the machine: name the unit of systemd, or let what makes the group set its weight"
+                        .to_owned(),
+                ));
+            }
+            target @ (Target::Journal { .. } | Target::Unit { .. }) => {
+                let drop_in = target.drop_in().expect("it has one");
+                let path = drop_in.kept_file(&self.files.systemd);
+                let file = OwnFile { path, lines: drop_in.lines(&applied.new) };
+                own_files(vec![file])
+            }
             target @ (Target::DirtyLimits | Target::Swappiness) => {
                 let assignments = target.assignments(&applied.new);
                 if let Some((file, line)) = self.overrides(&assignments)? {
@@ -362,6 +428,8 @@ impl Keeper {
                     self.replace_fstab(&text)?;
                 }
             }
+            Change::Files(own) => own.put()?,
+            Change::Itself => {}
         }
         Ok(kept)
     }
@@ -378,6 +446,8 @@ impl Keeper {
         let was_there = match &self.kept[at].change {
             Change::Lines { file, lines } => take_lines(file, lines)?,
             Change::MountOption { dir, .. } => self.take_option(dir, at)?,
+            Change::Files(own) => own.take()?,
+            Change::Itself => true,
         };
         self.kept.remove(at);
         self.save()?;

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::drop_in::{JournalKey, UnitKey};
 use super::super::target::QueueSetting;
 use super::*;
 
@@ -20,6 +21,8 @@ fn machine(dir: &Path) -> KeptFiles {
         sysctl: dir.join("sysctl.d/90-fonio.conf"),
         sysctl_folders: vec![dir.join("lib")],
         sysctl_last: Some(dir.join("sysctl.conf")),
+        systemd_runs: dir.join("udev"),
+        systemd: dir.join("systemd"),
         state: dir.join("state"),
     }
 }
@@ -43,6 +46,22 @@ fn settings() -> Vec<Applied> {
             "vm.dirty_background_bytes=33554432 vm.dirty_bytes=67108864",
         ),
         applied(Target::Swappiness, "60", "10"),
+        applied(Target::LazyTimes { dir: "/data".into() }, "nolazytime", "lazytime"),
+        applied(Target::TrimTimer, "disabled", "enabled"),
+        applied(Target::SwapInRam, "none", "512MiB"),
+        applied(Target::Database { path: "/data/notes.db".into() }, "rollback", "wal"),
+        applied(
+            Target::Journal { of: JournalKey::Storage },
+            "unset",
+            "Storage=volatile, RuntimeMaxUse=67108864",
+        ),
+        applied(Target::Journal { of: JournalKey::SyncInterval }, "unset", "SyncIntervalSec=300s"),
+        applied(Target::Unit { unit: "backup.service".into(), of: UnitKey::Weight }, "unset", "IOWeight=50"),
+        applied(
+            Target::Unit { unit: "backup.service".into(), of: UnitKey::Class },
+            "unset",
+            "IOSchedulingClass=idle",
+        ),
     ]
 }
 
@@ -88,10 +107,77 @@ fn kept_settings_are_in_these_files() {
     expect_test::expect![[r#"
         # mounts
         UUID=1-2 /	ext4	defaults,noatime   0	1
-        /dev/sdb1 /data ext4 rw,noatime,commit=30 0 2
+        /dev/sdb1 /data ext4 rw,noatime,commit=30,lazytime 0 2
     "#]]
     .assert_eq(&fs::read_to_string(&files.fstab).expect("fstab"));
     assert_eq!(fs::read_to_string(keeper.backup()).expect("backup"), FSTAB);
+    let systemd = contents(&files.systemd);
+    let below =
+        |path: &PathBuf| path.strip_prefix(&files.systemd).expect("it is below").display().to_string();
+    let listing: Vec<String> =
+        systemd.iter().map(|(path, text)| format!("{}:\n{text}", below(path))).collect();
+    expect_test::expect![[r#"
+        journald.conf.d/90-fonio-journald-in-ram.conf:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Journal]
+        Storage=volatile
+        RuntimeMaxUse=67108864
+
+        journald.conf.d/90-fonio-journald-sync.conf:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Journal]
+        SyncIntervalSec=300s
+
+        system/backup.service.d/90-fonio-io-class.conf:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Service]
+        IOSchedulingClass=idle
+
+        system/backup.service.d/90-fonio-io-weight.conf:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Service]
+        IOWeight=50
+
+        system/fonio-swap-in-ram.service:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Description=Swap in compressed memory, by fonio
+        DefaultDependencies=no
+        After=systemd-modules-load.service
+        Before=swap.target
+        [Service]
+        Type=oneshot
+        RemainAfterExit=yes
+        ExecStart=/bin/sh -c 'modprobe zram && node=$$(zramctl --find --size 536870912) && mkswap --label fonio-zram $$node && swapon --priority 100 $$node'
+
+        system/swap.target.d/90-fonio-swap-in-ram.conf:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Wants=fonio-swap-in-ram.service
+    "#]]
+    .assert_eq(&listing.join("\n"));
+}
+
+#[test]
+fn a_drop_in_that_somebody_has_changed_stays() {
+    let dir = tempfile::tempdir().expect("dir");
+    let files = machine(dir.path());
+    let target = Target::Journal { of: JournalKey::SyncInterval };
+    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    let kept = keeper.keep(&applied(target.clone(), "unset", "SyncIntervalSec=300s")).expect("kept");
+    let (path, _) = kept.places(&files).remove(0);
+    fs::write(&path, "[Journal]\nSyncIntervalSec=60s\n").expect("write");
+    assert_eq!(keeper.forget(&target).expect("forgotten"), Undone::NothingLeft);
+    assert_eq!(fs::read_to_string(path).expect("it is there"), "[Journal]\nSyncIntervalSec=60s\n");
+}
+
+#[test]
+fn a_control_group_without_a_unit_is_not_kept() {
+    let dir = tempfile::tempdir().expect("dir");
+    let keeper = Keeper::open(machine(dir.path())).expect("keeper");
+    let group = Target::GroupWeight { dir: "/sys/fs/cgroup/x".into() };
+    let error = keeper.plan(&applied(group, "IOWeight=100", "IOWeight=50")).expect_err("refused");
+    assert!(error.to_string().contains("name the unit of systemd"), "{error}");
 }
 
 #[test]
@@ -189,16 +275,19 @@ enum Act {
     /// Somebody adds a line to a file, or an option to a mount.
     ForeignLine(usize),
     ForeignOption,
+    /// Somebody puts a drop-in beside one of fonio's.
+    ForeignDropIn,
 }
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        (0..7_usize).prop_map(Act::Keep),
-        (0..7_usize).prop_map(Act::Forget),
-        (0..7_usize).prop_map(Act::KilledWhileKeeping),
-        (0..7_usize).prop_map(Act::KilledWhileForgetting),
+        (0..15_usize).prop_map(Act::Keep),
+        (0..15_usize).prop_map(Act::Forget),
+        (0..15_usize).prop_map(Act::KilledWhileKeeping),
+        (0..15_usize).prop_map(Act::KilledWhileForgetting),
         (0..3_usize).prop_map(Act::ForeignLine),
         Just(Act::ForeignOption),
+        Just(Act::ForeignDropIn),
     ]
 }
 
@@ -211,15 +300,24 @@ proptest! {
         let files = machine(dir.path());
         let all = settings();
         let texts = [&files.fstab, &files.udev_rules, &files.sysctl];
+        let dropped = files.systemd.join("journald.conf.d/50-own.conf");
         // What the others wrote, in order.
         let mut foreign = [FSTAB.to_owned(), String::new(), String::new()];
         let mut keeper = Keeper::open(files.clone()).expect("keeper");
         for act in acts {
-            let now = || texts.map(|path| fs::read_to_string(path).ok());
-            let put = |before: [Option<String>; 3]| for (path, text) in texts.iter().zip(before) {
-                match text {
-                    Some(text) => fs::write(path, text).expect("write"),
-                    None => files::remove(path).expect("remove"),
+            let now = || {
+                let mut now = contents(dir.path());
+                now.retain(|(path, _)| !path.starts_with(&files.state));
+                now
+            };
+            let put = |before: Vec<(PathBuf, String)>| {
+                for (path, _) in now() {
+                    if !before.iter().any(|(known, _)| *known == path) {
+                        files::remove(&path).expect("remove");
+                    }
+                }
+                for (path, text) in before {
+                    fs::write(path, text).expect("write");
                 }
             };
             match act {
@@ -259,6 +357,11 @@ proptest! {
                     fs::write(&files.fstab, with(&text)).expect("write");
                     foreign[0] = with(&foreign[0]);
                 }
+                Act::ForeignDropIn => {
+                    if dropped.parent().expect("it has one").exists() {
+                        fs::write(&dropped, "[Journal]\nStorage=auto\n").expect("write");
+                    }
+                }
             }
             drop(keeper);
             keeper = Keeper::open(files.clone()).expect("keeper");
@@ -269,6 +372,11 @@ proptest! {
         prop_assert!(keeper.kept().is_empty());
         drop(keeper);
         prop_assert!(!files.state.exists());
+        let mut expected = Vec::new();
+        if files.systemd.exists() {
+            expected.push((dropped, "[Journal]\nStorage=auto\n".to_owned()));
+            prop_assert_eq!(contents(&files.systemd), expected);
+        }
         for (path, mut expected) in texts.iter().zip(foreign) {
             let mut text = fs::read_to_string(path).unwrap_or_default();
             if !path.ends_with("fstab") {

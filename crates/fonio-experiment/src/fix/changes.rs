@@ -1,0 +1,98 @@
+//! What fixes change in a setup, so that they can be tried.
+
+use fonio_host::{Filesystem, Setting};
+use fonio_workload::definition::{Journal, Synchronous, Workload};
+
+use crate::setup::{Medium, Setup, Storage};
+
+/// Why a fix cannot be tried with a command.
+pub(super) const OF_PROGRAM: &str =
+    "it changes what a program does; with a command, only settings can be tried";
+
+/// Why a fix of services cannot be tried with a workload or a command, which are none.
+pub(super) const OF_SERVICES: &str = "it changes services of the machine; record them with `fonio record` before and after it, and use `fonio compare`";
+
+pub(super) fn move_place(
+    setup: &mut Setup,
+    workload: Option<&Workload>,
+    place: &str,
+    medium: Medium,
+) -> Result<(), &'static str> {
+    if !workload.ok_or(OF_PROGRAM)?.places.contains_key(place) {
+        return Err("the workload has no such directory");
+    }
+    setup.moved.insert(place.to_owned(), medium);
+    Ok(())
+}
+
+pub(super) fn each_database(
+    setup: &mut Setup,
+    workload: Option<&Workload>,
+    journal: Journal,
+    synchronous: Synchronous,
+) -> Result<(), &'static str> {
+    let workload = workload.ok_or(OF_PROGRAM)?;
+    if workload.databases.is_empty() {
+        return Err("the workload has no database");
+    }
+    for name in workload.databases.keys() {
+        let change = setup.overrides.databases.entry(name.clone()).or_default();
+        change.journal = Some(journal);
+        change.synchronous = Some(synchronous);
+    }
+    Ok(())
+}
+
+pub(super) fn another_device(
+    setup: &mut Setup,
+    profile: impl FnOnce(&str) -> String,
+) -> Result<(), &'static str> {
+    match &mut setup.storage {
+        Storage::Profile(name) => {
+            *name = profile(name);
+            Ok(())
+        }
+        _ => Err("only an emulated device can be replaced"),
+    }
+}
+
+/// Adds a mount option; in a directory, the setting of its mount that does the same.
+pub(super) fn mount_option(
+    setup: &mut Setup,
+    option: &str,
+    has: fn(Filesystem) -> bool,
+    same: Setting,
+) -> Result<(), &'static str> {
+    if !setup.owns_filesystem() {
+        return setting(setup, same);
+    }
+    if !has(setup.filesystem) {
+        return Err("the file system does not have this option");
+    }
+    setup.mount_options.push(option.to_owned());
+    Ok(())
+}
+
+pub(super) fn scheduler(setup: &mut Setup, name: &str) -> Result<(), &'static str> {
+    if !setup.owns_filesystem() {
+        return setting(setup, Setting::Scheduler(name.to_owned()));
+    }
+    setup.scheduler = Some(name.to_owned());
+    Ok(())
+}
+
+pub(super) fn setting(setup: &mut Setup, setting: Setting) -> Result<(), &'static str> {
+    setup.settings.push(setting);
+    Ok(())
+}
+
+pub(super) fn another_filesystem(setup: &mut Setup, filesystem: Filesystem) -> Result<(), &'static str> {
+    if !setup.owns_filesystem() {
+        return Err("fonio does not format the device of a directory");
+    }
+    if !setup.mount_options.is_empty() {
+        return Err("the mount options are those of another file system");
+    }
+    setup.filesystem = filesystem;
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! Files that are fonio's alone: drop-ins and units of systemd.
+//!
+//! Invariant: the record names the files and the folders before they are made. Taking them back removes only what has
+//! fonio's content, and folders only if they are empty.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::files;
+use crate::HostError;
+
+/// Files, and the folders that were made for them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct OwnFiles {
+    files: Vec<OwnFile>,
+    /// The outer ones first.
+    folders: Vec<PathBuf>,
+}
+
+/// A file with its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::settings) struct OwnFile {
+    pub path: PathBuf,
+    /// The lines after fonio's header.
+    pub lines: Vec<String>,
+}
+
+impl OwnFile {
+    fn text(&self) -> String {
+        let lines = self.lines.iter().map(|line| format!("{line}\n"));
+        std::iter::once(super::HEADER.to_owned()).chain(lines).collect()
+    }
+
+    /// Whether it is there with fonio's content.
+    fn is_there(&self) -> Result<bool, HostError> {
+        Ok(files::read(&self.path)? == self.text())
+    }
+}
+
+impl OwnFiles {
+    /// Plans files. Folders that are missing, or that `others` have made, are theirs as well, so that the last one that
+    /// goes takes them along.
+    pub(super) fn plan<'o>(files: Vec<OwnFile>, others: impl Iterator<Item = &'o OwnFiles>) -> OwnFiles {
+        let known: Vec<&PathBuf> = others.flat_map(|other| &other.folders).collect();
+        let mut folders = Vec::new();
+        for file in &files {
+            let is_ours = |folder: &&Path| !folder.exists() || known.contains(&&folder.to_path_buf());
+            let missing: Vec<_> = file.path.ancestors().skip(1).take_while(is_ours).collect();
+            for folder in missing.into_iter().rev().map(Path::to_path_buf) {
+                if !folders.contains(&folder) {
+                    folders.push(folder);
+                }
+            }
+        }
+        OwnFiles { files, folders }
+    }
+
+    pub(super) fn files(&self) -> &[OwnFile] {
+        &self.files
+    }
+
+    /// Whether one of them is there.
+    pub(super) fn are_there(&self) -> Result<bool, HostError> {
+        self.files.iter().try_fold(false, |found, file| Ok(found || file.is_there()?))
+    }
+
+    pub(super) fn put(&self) -> Result<(), HostError> {
+        for folder in &self.folders {
+            fs::create_dir_all(folder).map_err(HostError::system("make", folder))?;
+            files::sync_folder(folder)?;
+        }
+        for file in &self.files {
+            files::replace(&file.path, &file.text(), |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Removes them. Returns whether all were there with fonio's content; others stay.
+    pub(super) fn take(&self) -> Result<bool, HostError> {
+        let mut were_there = true;
+        for OwnFile { path, .. } in &self.files {
+            // A killed process can have left it.
+            files::remove(&files::beside(path)).map_err(HostError::system("remove", path))?;
+        }
+        for file in &self.files {
+            if file.is_there()? {
+                files::remove(&file.path).map_err(HostError::system("remove", &file.path))?;
+                files::sync_folder(&file.path)?;
+            } else {
+                were_there = false;
+            }
+        }
+        for folder in self.folders.iter().rev() {
+            match fs::remove_dir(folder) {
+                Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
+                    return Err(HostError::system("remove", folder)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(were_there)
+    }
+}

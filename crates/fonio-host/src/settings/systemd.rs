@@ -1,0 +1,48 @@
+//! Asks systemd, and tells it of changed files.
+
+use std::path::Path;
+
+use crate::{HostError, run};
+
+/// Exists while systemd is the first process (`sd_booted(3)`).
+pub(super) const RUNS: &str = "/run/systemd/system";
+
+/// Kinds of units that have a control group.
+const KINDS: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"];
+
+/// Why nothing can be asked of systemd, if it does not run.
+pub(super) fn check() -> Result<(), String> {
+    let runs = Path::new(RUNS).exists();
+    if runs { Ok(()) } else { Err("it is a setting of systemd, which does not run here".to_owned()) }
+}
+
+/// Runs systemctl with `arguments`; returns what it printed.
+pub(super) fn systemctl(arguments: &[&str]) -> Result<String, HostError> {
+    let said = run("systemctl", "systemd", arguments)?;
+    Ok(said.trim_end().to_owned())
+}
+
+/// A property of a unit, such as `LoadState`; empty if the unit does not have it.
+pub(super) fn property(unit: &str, name: &str) -> Result<String, HostError> {
+    systemctl(&["show", &format!("--property={name}"), "--value", "--", unit])
+}
+
+/// The complete name of the unit that a word names; the error is the reason why there is none.
+pub(super) fn unit_named(word: &Path) -> Result<String, String> {
+    check()?;
+    let word = word.to_string_lossy();
+    let kind = word.rsplit_once('.').map(|(_, kind)| kind);
+    let unit = if kind.is_some_and(|kind| KINDS.contains(&kind)) {
+        word.into_owned()
+    } else {
+        format!("{word}.service")
+    };
+    if unit.contains('/') {
+        return Err("write the name of a unit of systemd, such as backup.service".to_owned());
+    }
+    match property(&unit, "LoadState").map_err(|error| error.to_string())?.as_str() {
+        "loaded" => Ok(unit),
+        "masked" => Err("this unit is masked".to_owned()),
+        _ => Err(format!("systemd has no unit {unit}; `systemctl list-units` lists them")),
+    }
+}

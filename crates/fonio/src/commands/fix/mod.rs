@@ -1,0 +1,112 @@
+//! `fonio fix`: lists the fixes; applies, keeps and undoes those that are settings of the machine.
+
+mod apply;
+mod list;
+mod undo;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use fonio_experiment::{Candidate, FIXES, Fix as Listed, Real};
+use fonio_host::{Applied, Keeper, Kept, KeptFiles, Ledger, Setting, Settings};
+use serde::Serialize;
+
+use crate::cli::Colour;
+use crate::cli::run::Fix;
+use crate::commands::run;
+use crate::exit::Exit;
+use apply::apply;
+pub use list::groups;
+use undo::undo;
+
+/// A setting that was applied or restored, for `--json`.
+#[derive(Serialize)]
+struct Done<'a> {
+    /// `applied`, `restored`, `nothing_left`, `changed_since`, or with --dry-run `would_apply`, `would_restore`.
+    outcome: &'a str,
+    #[serde(flatten)]
+    setting: &'a Applied,
+    /// The current value, if somebody else has changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<String>,
+    /// The files that keep the setting across reboots, with the lines or the option that each gets; on undoing, those that
+    /// are taken out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<Place>,
+}
+
+/// A file that keeps a setting.
+#[derive(Serialize)]
+struct Place {
+    file: PathBuf,
+    lines: Vec<String>,
+}
+
+fn places(kept: &Kept) -> Vec<Place> {
+    let places = kept.places(&KeptFiles::of_machine());
+    places.into_iter().map(|(file, lines)| Place { file, lines }).collect()
+}
+
+/// Lists the fixes, proves them, applies one or undoes them.
+pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
+    match (&arguments.prove, arguments.arguments.is_empty()) {
+        (Some(_), false) => return run::prove_command(arguments, colour),
+        (Some(workload), true) => {
+            ensure!(
+                !workload.is_empty(),
+                "--prove needs a workload (`fonio run` lists them), or a command after `--`"
+            );
+            return run::prove(workload, arguments, colour);
+        }
+        (None, _) => {}
+    }
+    if arguments.undo {
+        return undo(arguments);
+    }
+    match (&arguments.name, &arguments.apply, &arguments.keep) {
+        (Some(change), Some(path), _) => apply(change, path.as_deref(), false, arguments),
+        (Some(change), None, Some(path)) => apply(change, path.as_deref(), true, arguments),
+        (Some(change), None, None) if arguments.dry_run => list::needs(change),
+        _ => list::list(arguments),
+    }
+}
+
+/// Returns the fixes that the flags leave.
+pub(super) fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static Listed> {
+    let (safe, no_hardware) = (arguments.safe, arguments.no_hardware);
+    FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware))
+}
+
+/// Returns the setting of a candidate, or an error that says how it is made by hand.
+fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
+    let Some(fix) = change.fix() else { bail!("a device cannot be applied; it has to be replaced") };
+    match (change.setting(), fix.real) {
+        (Some(setting), _) => Ok((fix, setting)),
+        (None, Real::ByHand(how)) => {
+            bail!("{} is not a setting of this machine. {how} {}", fix.name, fix.loses.sentence())
+        }
+        (None, Real::Setting(_) | Real::Trim) => bail!("{} needs a value", fix.name),
+    }
+}
+
+fn json(out: &mut impl Write, document: &impl Serialize) -> Result<Exit> {
+    writeln!(out, "{}", serde_json::to_string_pretty(document)?)?;
+    Ok(Exit::Fine)
+}
+
+fn open() -> Result<Settings> {
+    Settings::open(&Ledger::default_dir()).with_context(hint)
+}
+
+fn open_keeper() -> Result<Keeper> {
+    Keeper::open(KeptFiles::of_machine()).with_context(hint)
+}
+
+fn hint() -> String {
+    if rustix::process::geteuid().is_root() {
+        "the setting could not be changed".to_owned()
+    } else {
+        "changing settings needs root: run it with sudo".to_owned()
+    }
+}

@@ -16,6 +16,9 @@ use crate::statistics::{FAMILY_LEVEL, sequential};
 /// The ratio of an effect that is worth knowing: a reduction by 20 percent. Ours.
 pub const EFFECT: f64 = 0.8;
 
+/// The least number of pairs that show a difference, however clear it is.
+pub const PAIRS_MIN: usize = 6;
+
 /// Added to both times of a pair, in seconds per second: 0.1 ms in each second is nothing that anybody notices, and the ratio
 /// of two times around 0 says nothing.
 pub const FLOOR: f64 = 1e-4;
@@ -135,8 +138,8 @@ mod tests {
                 (0..pairs).map(|at| (0.1 + 0.01 * at as f64, factor * (0.1 + 0.01 * at as f64))).collect();
             compare_pairs(&pairs)
         };
-        assert_eq!(with(5, 0.5).answer, PairedAnswer::NotShown);
-        let halved = with(6, 0.5);
+        assert_eq!(with(PAIRS_MIN - 1, 0.5).answer, PairedAnswer::NotShown);
+        let halved = with(PAIRS_MIN, 0.5);
         assert_eq!((halved.answer, halved.pairs_needed), (PairedAnswer::Lower, Some(6)));
         let ratio = halved.ratio.expect("there are pairs");
         assert!((ratio - 0.5).abs() < 0.01, "{ratio}");

@@ -5,9 +5,11 @@
 //! are restored only on request. [`Keeper`] keeps settings across reboots.
 
 mod kept;
+mod only;
 mod places;
 mod setting;
 mod target;
+mod write_back;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,9 +20,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Entry, HostError, Ledger, Step};
 pub use kept::{Keeper, Kept, KeptFiles};
+pub use only::OnlySwitcher;
 pub(crate) use places::disk_of;
 pub use setting::Setting;
 pub use target::{QueueSetting, Target};
+pub use write_back::WriteBack;
 
 const RECORD: &str = "settings.json";
 
@@ -48,6 +52,43 @@ impl Applied {
             Some(now) => Undone::ChangedSince(now),
             None => Undone::NothingLeft,
         })
+    }
+
+    /// Makes the planned change until the ledger undoes it. Restores the old value if the kernel refuses the new one, or keeps
+    /// another one.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`], and [`HostError::NotSettable`] if the kernel kept another value, or if the old value is not in
+    /// force any more: then nothing is changed.
+    pub fn borrow(&self, ledger: &mut Ledger) -> Result<Entry, HostError> {
+        let Applied { target, old, new } = self;
+        target.expect_still(old, new)?;
+        let entry = ledger.begin(Step::Borrowed { setting: self.clone() })?;
+        if let Err(error) = target.set(new).and_then(|()| target.expect(new)) {
+            target.restore(old)?;
+            ledger.end(entry)?;
+            return Err(error);
+        }
+        Ok(entry)
+    }
+
+    /// Checks that the new value is in force, as it is from [`Applied::borrow`] until the ledger undoes it.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotSettable`] if somebody else has changed the setting, or the device or mount is gone.
+    pub fn expect_new(&self) -> Result<(), HostError> {
+        self.target.expect_still(&self.new, &self.new)
+    }
+
+    /// Checks that the old value is in force.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Applied::expect_new`].
+    pub fn expect_old(&self) -> Result<(), HostError> {
+        self.target.expect_still(&self.old, &self.new)
     }
 
     /// Restores the old value, if the new one is in force.
@@ -79,18 +120,9 @@ pub enum Undone {
 ///
 /// # Errors
 ///
-/// Those of [`Settings::plan`] and [`Settings::apply`].
+/// Those of [`Settings::plan`] and [`Applied::borrow`].
 pub fn borrow_setting(setting: &Setting, path: &Path, ledger: &mut Ledger) -> Result<Entry, HostError> {
-    let Applied { target, old, new } = Settings::plan(setting, path)?;
-    let borrowed = Applied { target, old, new };
-    let entry = ledger.begin(Step::Borrowed { setting: borrowed.clone() })?;
-    let Applied { target, old, new } = &borrowed;
-    if let Err(error) = target.set(new).and_then(|()| target.expect(new)) {
-        target.restore(old)?;
-        ledger.end(entry)?;
-        return Err(error);
-    }
-    Ok(entry)
+    Settings::plan(setting, path)?.borrow(ledger)
 }
 
 /// The record of changed settings. While open, it is locked.

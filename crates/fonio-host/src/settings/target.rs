@@ -196,6 +196,16 @@ impl Target {
             }),
         }
     }
+
+    /// Checks that nobody has changed the setting since we read or set `value`. `setting` is the value for the error.
+    pub(super) fn expect_still(&self, value: &str, setting: &str) -> Result<(), HostError> {
+        let reason = match self.current()? {
+            Some(now) if now == value => return Ok(()),
+            Some(now) => format!("it was {value}, and somebody else has changed it to {now} since"),
+            None => "the device or mount is not there any more".to_owned(),
+        };
+        Err(HostError::NotSettable { setting: setting.to_owned(), path: self.path(), reason })
+    }
 }
 
 impl fmt::Display for Target {
@@ -218,7 +228,7 @@ fn sysctl(name: &str) -> PathBuf {
     Path::new("/proc/sys").join(name.replace('.', "/"))
 }
 
-fn read_sysctl(name: &str) -> Result<String, HostError> {
+pub(super) fn read_sysctl(name: &str) -> Result<String, HostError> {
     let path = sysctl(name);
     let text = fs::read_to_string(&path).map_err(HostError::system("read", path))?;
     Ok(text.trim().to_owned())

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use fonio_experiment::{Candidate, FIXES, Fix as Listed, Real};
-use fonio_host::{Applied, Keeper, Kept, KeptFiles, Ledger, Setting, Settings, Undone};
+use fonio_host::{
+    Applied, HostError, Keeper, Kept, KeptFiles, Ledger, OnlySwitcher, Setting, Settings, Undone,
+};
 use serde::Serialize;
 
 use crate::cli::Colour;
 use crate::cli::run::Fix;
-use crate::commands::run;
+use crate::commands::{live, run};
 use crate::exit::Exit;
 
 /// A setting that was applied or restored, for `--json`.
@@ -30,6 +32,9 @@ struct Done<'a> {
 
 /// Lists the fixes, proves them, applies one or undoes them.
 pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
+    if arguments.live.live {
+        return live::run(arguments);
+    }
     match (&arguments.prove, arguments.arguments.is_empty()) {
         (Some(_), false) => return run::prove_command(arguments, colour),
         (Some(workload), true) => {
@@ -58,7 +63,7 @@ pub(super) fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static Listed> {
 }
 
 /// Returns the setting of a candidate, or an error that says how it is made by hand.
-fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
+pub(super) fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
     let Some(fix) = change.fix() else { bail!("a device cannot be applied; it has to be replaced") };
     match (change.setting(), fix.real) {
         (Some(setting), _) => Ok((fix, setting)),
@@ -79,9 +84,7 @@ fn apply(change: &Candidate, path: Option<&Path>, keep: bool, arguments: &Fix) -
         if keep { "keep" } else { "apply" }
     );
     let path = path.unwrap_or(Path::new("/"));
-    if !arguments.dry_run {
-        run::recover()?;
-    }
+    let _only = begin(arguments)?;
     let planned = Settings::plan_or_current(&setting, path)?;
     let is_new = planned.old != planned.new;
     if !keep && !is_new {
@@ -154,9 +157,7 @@ fn place(kept: &Kept) -> (String, Vec<String>) {
 }
 
 fn undo(arguments: &Fix) -> Result<Exit> {
-    if !arguments.dry_run {
-        run::recover()?;
-    }
+    let _only = begin(arguments)?;
     let (mut settings, mut keeper) = (open()?, open_keeper()?);
     let wanted = match &arguments.name {
         Some(change) => Some((change.name(), setting(change)?.1)),
@@ -254,6 +255,19 @@ fn json(out: &mut impl Write, done: &[Done<'_>]) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
+/// Cleans up after runs that were killed, unless nothing may be changed. While the result exists, no test switches settings:
+/// its value would be taken for the user's own.
+fn begin(arguments: &Fix) -> Result<Option<OnlySwitcher>> {
+    if arguments.dry_run {
+        return Ok(None);
+    }
+    run::recover()?;
+    match OnlySwitcher::begin(&Ledger::default_dir()) {
+        Err(error @ HostError::Switching) => Err(error.into()),
+        only => Ok(Some(only.with_context(hint)?)),
+    }
+}
+
 fn open() -> Result<Settings> {
     Settings::open(&Ledger::default_dir()).with_context(hint)
 }
@@ -262,7 +276,7 @@ fn open_keeper() -> Result<Keeper> {
     Keeper::open(KeptFiles::of_machine()).with_context(hint)
 }
 
-fn hint() -> String {
+pub(super) fn hint() -> String {
     if rustix::process::geteuid().is_root() {
         "the setting could not be changed".to_owned()
     } else {

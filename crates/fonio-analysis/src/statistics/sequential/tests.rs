@@ -135,7 +135,11 @@ fn six_equal_signs_are_the_least() {
 /// twenty sequences does.
 #[test]
 fn of_all_sequences_of_signs_at_most_one_in_twenty_wins() {
-    for magnitudes in [[1.0; 12], std::array::from_fn(|at| 1.0 + at as f64), std::array::from_fn(|at| if at == 7 { 99.0 } else { 0.5 })] {
+    for magnitudes in [
+        [1.0; 12],
+        std::array::from_fn(|at| 1.0 + at as f64),
+        std::array::from_fn(|at| if at == 7 { 99.0 } else { 0.5 }),
+    ] {
         let wins = (0..1_u32 << 12)
             .filter(|signs| {
                 let mut capital = Capital::new();

@@ -151,11 +151,14 @@ pub enum HostError {
         /// The reason, as part of a sentence.
         reason: String,
     },
-    /// Another process switches settings back and forth.
+    /// Another process changes the setting, perhaps back and forth.
     #[error(
-        "another fonio tests a setting on this machine (fix --prove --live), and the two would disturb each other: wait until it ends, or stop it with Ctrl-C"
+        "another fonio changes {setting} now, such as a test (fix --prove --live): wait until it ends, or stop it with Ctrl-C"
     )]
-    Switching,
+    BeingTested {
+        /// The setting.
+        setting: String,
+    },
     /// A ledger cannot be read; none of its steps was undone.
     #[error("{}: line {line} is not an entry of a ledger", path.display())]
     Ledger {

@@ -51,7 +51,7 @@ pub use opened::{OpenWatch, Opened};
 pub use program::run;
 pub use queue::{Queue, borrow_scheduler, scheduler_names};
 pub use settings::{
-    Applied, Keeper, Kept, KeptFiles, OnlySwitcher, QueueSetting, Setting, Settings, Target, Undone,
+    Applied, Keeper, Kept, KeptFiles, OnlyChanger, QueueSetting, Setting, Settings, Target, Undone,
     WriteBack, borrow_setting,
 };
 pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};

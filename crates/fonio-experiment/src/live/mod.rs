@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use fonio_analysis::paired::{PAIRS_MIN, Paired};
 use fonio_core::Random;
 use fonio_core::random::seed_for;
-use fonio_host::{Applied, Ledger, OnlySwitcher};
+use fonio_host::{Applied, Ledger, OnlyChanger};
 use fonio_record::units_now;
 use fonio_system::MountTable;
 use serde::{Deserialize, Serialize};
@@ -146,7 +146,7 @@ pub struct LiveOutcome {
 ///
 /// # Errors
 ///
-/// If it cannot begin: another process switches settings, the unit does not exist, or the folder holds another test.
+/// If it cannot begin: another process changes the setting, the unit does not exist, or the folder holds another test.
 /// Everything that happens later is in [`LiveOutcome::ended`].
 pub fn run_live(
     plan: &LivePlan,
@@ -154,7 +154,7 @@ pub fn run_live(
     progress: &mut dyn FnMut(LiveProgress<'_>),
 ) -> Result<LiveOutcome, ExperimentError> {
     let state = Ledger::default_dir();
-    let _only = OnlySwitcher::begin(&state)?;
+    let _only = OnlyChanger::begin(&state, &plan.setting.target)?;
     plan.setting.expect_old()?;
     let groups = plan.unit.as_deref().map(check_unit).transpose()?;
     let folder = Folder::begin(options.folder, plan)?;

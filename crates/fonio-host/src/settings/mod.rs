@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Entry, HostError, Ledger, Step};
 pub use kept::{Keeper, Kept, KeptFiles};
-pub use only::OnlySwitcher;
+pub use only::OnlyChanger;
 pub(crate) use places::disk_of;
 pub use setting::Setting;
 pub use target::{QueueSetting, Target};
@@ -116,13 +116,20 @@ pub enum Undone {
     ChangedSince(String),
 }
 
-/// Applies a setting to `path` until the ledger undoes it. The setting is then as it was before.
+/// Applies a setting to `path` until the ledger undoes it. The setting is then as it was before. The lock, in the ledger's
+/// folder, must last until then.
 ///
 /// # Errors
 ///
-/// Those of [`Settings::plan`] and [`Applied::borrow`].
-pub fn borrow_setting(setting: &Setting, path: &Path, ledger: &mut Ledger) -> Result<Entry, HostError> {
-    Settings::plan(setting, path)?.borrow(ledger)
+/// Those of [`Settings::plan`], [`OnlyChanger::begin`] and [`Applied::borrow`].
+pub fn borrow_setting(
+    setting: &Setting,
+    path: &Path,
+    ledger: &mut Ledger,
+) -> Result<(Entry, OnlyChanger), HostError> {
+    let only = OnlyChanger::begin(ledger.dir(), &setting.target(path)?)?;
+    let entry = Settings::plan(setting, path)?.borrow(ledger)?;
+    Ok((entry, only))
 }
 
 /// The record of changed settings. While open, it is locked.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use fonio_experiment::{Candidate, FIXES, Fix as Listed, Real};
 use fonio_host::{
-    Applied, HostError, Keeper, Kept, KeptFiles, Ledger, OnlySwitcher, Setting, Settings, Undone,
+    Applied, HostError, Keeper, Kept, KeptFiles, Ledger, OnlyChanger, Setting, Settings, Target, Undone,
 };
 use serde::Serialize;
 
@@ -84,7 +84,9 @@ fn apply(change: &Candidate, path: Option<&Path>, keep: bool, arguments: &Fix) -
         if keep { "keep" } else { "apply" }
     );
     let path = path.unwrap_or(Path::new("/"));
-    let _only = begin(arguments)?;
+    if !arguments.dry_run {
+        run::recover()?;
+    }
     let planned = Settings::plan_or_current(&setting, path)?;
     let is_new = planned.old != planned.new;
     if !keep && !is_new {
@@ -97,6 +99,9 @@ fn apply(change: &Candidate, path: Option<&Path>, keep: bool, arguments: &Fix) -
             kept = Some(open_keeper()?.plan(&planned)?);
         }
     } else {
+        let _only = only(&planned.target)?;
+        // A test may have ended between the plan and the lock.
+        planned.expect_old()?;
         let (mut settings, mut keeper) = (open()?, open_keeper()?);
         // What was there before the first change, however often it was changed since.
         let first = |applied: &Applied| (applied.target == planned.target).then(|| applied.old.clone());
@@ -157,7 +162,9 @@ fn place(kept: &Kept) -> (String, Vec<String>) {
 }
 
 fn undo(arguments: &Fix) -> Result<Exit> {
-    let _only = begin(arguments)?;
+    if !arguments.dry_run {
+        run::recover()?;
+    }
     let (mut settings, mut keeper) = (open()?, open_keeper()?);
     let wanted = match &arguments.name {
         Some(change) => Some((change.name(), setting(change)?.1)),
@@ -200,6 +207,7 @@ fn undo(arguments: &Fix) -> Result<Exit> {
         let undone = if arguments.dry_run {
             applied.would_undo()?
         } else {
+            let _only = only(&applied.target)?;
             if of_kept.is_some() {
                 keeper.forget(&applied.target).with_context(hint)?;
             }
@@ -255,16 +263,12 @@ fn json(out: &mut impl Write, done: &[Done<'_>]) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Cleans up after runs that were killed, unless nothing may be changed. While the result exists, no test switches settings:
-/// its value would be taken for the user's own.
-fn begin(arguments: &Fix) -> Result<Option<OnlySwitcher>> {
-    if arguments.dry_run {
-        return Ok(None);
-    }
-    run::recover()?;
-    match OnlySwitcher::begin(&Ledger::default_dir()) {
-        Err(error @ HostError::Switching) => Err(error.into()),
-        only => Ok(Some(only.with_context(hint)?)),
+/// Refuses to change a setting that a test switches back and forth: its value would be taken for the user's own. No test
+/// begins while the result exists.
+fn only(target: &Target) -> Result<OnlyChanger> {
+    match OnlyChanger::begin(&Ledger::default_dir(), target) {
+        Err(error @ HostError::BeingTested { .. }) => Err(error.into()),
+        only => only.with_context(hint),
     }
 }
 

@@ -99,7 +99,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
             let paired = &result["paired"];
             let answer = paired["answer"].as_str().context("a result has an answer")?;
             claims += u64::from(["lower", "higher"].contains(&answer));
-            println!("  run {run}, {:.0} s: {}", began.elapsed().as_secs_f64(), result["verdict"].as_str().unwrap_or_default());
+            println!(
+                "  run {run}, {:.0} s: {}",
+                began.elapsed().as_secs_f64(),
+                result["verdict"].as_str().unwrap_or_default()
+            );
             if shows_slices {
                 println!("    {}", blocked(&result)?.join(" "));
             }

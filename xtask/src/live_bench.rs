@@ -21,41 +21,48 @@ struct Case {
     what: &'static str,
     /// The fix, which is tested on the emulated card.
     fix: &'static str,
-    /// A program of [`verdicts`], with `DIR` for the mount point; or the shell's line.
+    /// What the machine does meanwhile.
     load: Load,
     /// How long a run may last.
     lasting: &'static str,
 }
 
 enum Load {
-    /// A program that replaces a file safely, after each pause of this many milliseconds.
-    Save(&'static str),
+    /// A program of the situations of `bench verdicts`, with its arguments.
+    Act(&'static [&'static str]),
     /// A line of the shell, which runs in the mount point until it is killed.
     Shell(&'static str),
 }
 
-const CASES: [Case; 2] = [
+const CASES: [Case; 3] = [
     Case {
         name: "same",
         what: "a program that replaces a file safely and reads none; the setting is the read-ahead, which has no effect on that",
         fix: "read-ahead=256KiB",
-        load: Load::Save("20"),
+        load: Load::Act(&["save", "saved", "20"]),
+        lasting: "75s",
+    },
+    Case {
+        name: "bursts",
+        what: "the same with busy and idle phases",
+        fix: "read-ahead=256KiB",
+        load: Load::Act(&["save-in-bursts", "saved"]),
         lasting: "75s",
     },
     Case {
         name: "effect",
-        what: "a program that reads 4 MiB of a file every 0.3 s, and opens it anew; the setting is the read-ahead",
-        fix: "read-ahead=2MiB",
+        what: "a large program (fonio) that starts every 0.3 s, from the card; the setting is the read-ahead, which page faults wait for",
+        fix: "read-ahead=1MiB",
+        // The program is dropped from the page cache before each start.
         load: Load::Shell(
-            "dd if=/dev/zero of=data bs=1M count=64 conv=fsync 2>/dev/null; at=0; while :; do \
-             dd if=data of=/dev/null bs=64k count=64 skip=$((at * 64)) iflag=nocache 2>/dev/null; \
-             dd if=data iflag=nocache count=0 2>/dev/null; at=$(((at + 1) % 16)); sleep 0.3; done",
+            "cp \"$FONIO\" prog; sync; while :; do dd if=prog iflag=nocache count=0 2>/dev/null; ./prog --version >/dev/null; \
+             sleep 0.3; done",
         ),
         lasting: "75s",
     },
 ];
 
-/// `[same] [effect] [--runs N] [--slices]`.
+/// `[same] [bursts] [effect] [--runs N] [--slices]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let (mut runs, mut shows_slices, mut chosen) = (20, false, Vec::new());
     let mut words = arguments.iter();
@@ -70,7 +77,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
                 let number = words.next().and_then(|text| text.parse::<u64>().ok());
                 runs = number.filter(|number| *number > 0).context("write a number after --runs")?;
             }
-            _ => bail!("the options are --runs N and --slices, and the cases same and effect"),
+            _ => bail!("the options are --runs N and --slices, and the cases same, bursts and effect"),
         }
     }
     if chosen.is_empty() {
@@ -86,7 +93,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         std::fs::create_dir_all(&mount)?;
         let options = Options { mounted: Some(("ext4", &mount)), ..Options::bare(PROFILE, SIZE) };
         let device = Emulated::start(&fonio, &options)?;
-        let load = Running::start(&case.load, &mount)?;
+        let load = Running::start(&case.load, &fonio, &mount)?;
         let mut claims = 0;
         for run in 1..=runs {
             process::check_signals()?;
@@ -140,16 +147,16 @@ fn blocked(result: &Value) -> Result<Vec<String>> {
 struct Running(Child);
 
 impl Running {
-    fn start(load: &Load, dir: &Path) -> Result<Running> {
+    fn start(load: &Load, fonio: &Path, dir: &Path) -> Result<Running> {
         let mut command = match load {
-            Load::Save(pause) => {
+            Load::Act(words) => {
                 let mut command = process::bound_to_this(&std::env::current_exe()?);
-                command.args([verdicts::ACT, "save", "saved", pause]);
+                command.arg(verdicts::ACT).args(*words);
                 command
             }
             Load::Shell(line) => {
                 let mut command = process::bound_to_this(Path::new("sh"));
-                command.args(["-c", line]);
+                command.args(["-c", line]).env("FONIO", fonio);
                 command
             }
         };

@@ -119,6 +119,13 @@ pub(super) fn counts(
     }
 }
 
+/// One reading of the counters.
+#[derive(Clone, Copy, Debug)]
+struct Pressures {
+    machine: Option<Pressure>,
+    unit: Option<Pressure>,
+}
+
 /// Where a slice belongs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
@@ -147,7 +154,10 @@ pub(super) fn measure(
         overwrite: true,
         ..RecordOptions::new(place.to)
     };
-    let pressures = || (Pressure::read(Path::new(MACHINE_PRESSURE)), place.pressure.and_then(Pressure::read));
+    let pressures = || Pressures {
+        machine: Pressure::read(Path::new(MACHINE_PRESSURE)),
+        unit: place.pressure.and_then(Pressure::read),
+    };
     let (mut before, mut after) = (None, None);
     let mut last_note = String::new();
     let summary = record(&options, &mut |progress| match progress {
@@ -179,9 +189,9 @@ pub(super) fn measure(
     } else {
         None
     };
-    let pressure = |of: fn((Option<Pressure>, Option<Pressure>)) -> Option<Pressure>| {
-        let ((began, before), (ended, after)) = before.zip(after)?;
-        Some(PressureShares::between(of(before)?, of(after)?, ended.duration_since(began)))
+    let pressure = |of: fn(&Pressures) -> Option<Pressure>| {
+        let ((began, before), (ended, after)) = before.as_ref().zip(after.as_ref())?;
+        Some(PressureShares::between(of(before)?, of(after)?, ended.duration_since(*began)))
     };
     let programs = blocked.programs.into_iter().filter(|program| program.role != Role::Kernel);
     Ok(MeasuredSlice {
@@ -198,8 +208,8 @@ pub(super) fn measure(
                 long: program.long,
             })
             .collect(),
-        machine_pressure: pressure(|both| both.0),
-        unit_pressure: pressure(|both| both.1),
+        machine_pressure: pressure(|both| both.machine),
+        unit_pressure: pressure(|both| both.unit),
         problem,
         recording: place.to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
     })

@@ -227,6 +227,8 @@ fn what_cannot_be_tested_is_refused_with_the_reason() {
         (&["fix", "device=kingston", "--prove", "--live", "."], "it has to be replaced"),
         (&["fix", "bfq", "--prove", "--live"], "such as `fonio fix bfq --prove --live /mnt/sd`"),
         (&["fix", "bfq", "--live", "."], "--prove"),
+        (&["fix", "bfq", "--prove", "--live", "--dry-run", "."], "cannot be used with"),
+        (&["fix", "bfq", "--prove", "--live", "--repeat", "3", "."], "cannot be used with"),
         (&["fix", "bfq", "--prove", "--live", ".", "--slice", "1ms"], "write a time from 1s to 1h"),
         (&["fix", "bfq", "--prove", "--live", "--on", "/tmp", "/tmp"], "name one place"),
         (&["fix", "bfq", "--prove", "--live", "--resume", "/no/such"], "/no/such holds no test"),

@@ -130,7 +130,10 @@ pub struct LiveArgs {
     /// With --prove: test a setting while the machine does its usual work. The setting is switched back and forth in slices of
     /// time; each pair of slices has one with it, in an order drawn at random. fonio compares how long threads were blocked on
     /// storage, stops when the answer is clear, and restores the setting in any case.
-    #[arg(long, requires = "prove", requires = "name", conflicts_with_all = ["before_each", "best", "arguments", "guest"])]
+    #[arg(long, requires = "prove", requires = "name", conflicts_with_all = [
+        "before_each", "best", "arguments", "guest", "dry_run", "safe", "no_hardware", "erase", "size", "dilate", "fault",
+        "filesystem", "mount_options", "scheduler", "full", "cpu", "link", "repeat", "scale", "pace", "write_back", "seed", "html",
+    ])]
     pub live: bool,
     /// The device whose setting is tested, or a file or folder on it. A setting of the whole machine needs none.
     #[arg(requires = "live", value_name = "PATH")]

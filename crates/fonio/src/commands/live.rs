@@ -134,15 +134,18 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
             );
         }
         LiveProgress::Pair { paired } => {
-            let end = |ratio: Option<f64>, open: &str| {
-                ratio.map_or_else(|| open.to_owned(), |ratio| format!("{ratio:.2}"))
+            let bounds = match (paired.low, paired.high) {
+                (None, None) => "too few pairs to bound it".to_owned(),
+                (low, high) => {
+                    let high = high.map_or_else(|| "any".to_owned(), |high| format!("{high:.2}"));
+                    format!("{:.2} to {high}", low.unwrap_or(0.0))
+                }
             };
             if let Some(ratio) = paired.ratio {
+                let pairs = if paired.pairs == 1 { "pair" } else { "pairs" };
                 eprintln!(
-                    "after {} pairs: {ratio:.2} times as long with the setting ({} to {})",
-                    paired.pairs,
-                    end(paired.low, "0"),
-                    end(paired.high, "any")
+                    "after {} {pairs}: {ratio:.2} times as long with the setting ({bounds})",
+                    paired.pairs
                 );
             }
         }

@@ -132,7 +132,7 @@ pub struct LiveArgs {
     /// storage, stops when the answer is clear, and restores the setting in any case.
     #[arg(long, requires = "prove", requires = "name", conflicts_with_all = [
         "before_each", "best", "arguments", "guest", "dry_run", "safe", "no_hardware", "erase", "size", "dilate", "fault",
-        "filesystem", "mount_options", "scheduler", "full", "cpu", "link", "repeat", "scale", "pace", "write_back", "seed", "html",
+        "filesystem", "mount_options", "scheduler", "full", "cpu", "memory", "beside", "beside_scale", "link", "repeat", "scale", "pace", "write_back", "seed", "html",
     ])]
     pub live: bool,
     /// The device whose setting is tested, or a file or folder on it. A setting of the whole machine needs none.

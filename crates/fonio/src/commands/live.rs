@@ -90,7 +90,7 @@ pub fn run(arguments: &Fix) -> Result<Exit> {
         // Removes a new folder; fails if it holds slices.
         let _ = fs::remove_dir(&folder);
     })?;
-    publish(outcome, arguments, &folder, &listed.loses.sentence())
+    publish(outcome, arguments, &folder, listed.loses.sentence())
 }
 
 /// The path after `--live`; after `--prove` it looks like a workload.

@@ -159,7 +159,7 @@ fn run_and_publish(
     at: &SetupArgs,
     colour: Colour,
 ) -> Result<Exit> {
-    let out = results_directory(at.out.as_deref())?;
+    let out = results_directory(at.out.as_deref(), RESULTS)?;
     let mut estimate = Estimate::new();
     let series = run_command_series(arms, rounds(at.repeat), options, &out, &mut |trial| {
         estimate.announce(trial, trial.name);

@@ -21,6 +21,7 @@ mod lab;
 mod lab_keep;
 mod lab_system;
 mod lab_waits;
+mod live_bench;
 mod mutants;
 #[cfg(feature = "results")]
 mod paper;
@@ -63,6 +64,8 @@ cargo xtask COMMAND
               `bench fit`: fits of profiles to emulated cards, and their checks (root): [CARD…]
               `bench compare`: how often `fonio compare` is wrong, on generated series: [--pairs N]; on recordings of an
               emulated eMMC (root): --real [same] [doubled] [slower] [--pairs N] [--seconds N] [--long N]
+              `bench live`: how often `fonio fix --prove --live` claims a difference where there is none, and where there is one
+              (root, 25 minutes for each case): [same] [bursts] [effect] [--runs N] [--slices, which prints their times]
               `bench fuse`: mounts in every mode, beside bindfs (root): [--quick] [--over DIR] [MODE…]; on an emulated device,
               with the daemon on a share of a processor: --on PROFILE [--cpu PERCENT|study]
   paper       print tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--on DEVICE] [--cpu SHARE] [--json]

@@ -44,6 +44,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "emulator" => return crate::emulator_bench::run(rest),
             "fit" => return crate::fit_bench::run(rest),
             "fuse" => return crate::bench_fuse::run(rest),
+            "live" => return crate::live_bench::run(rest),
             "receipt" => return crate::receipt::run(rest),
             "verdicts" => return crate::verdicts::run(rest),
             #[cfg(feature = "results")]

@@ -168,9 +168,8 @@ pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, together: usize, mo
     if ratios.len() < RUNS_MIN {
         return None;
     }
-    let freedom = ratios.len() as f64 - 1.0;
-    let variance =
-        variance_of_mean(&ratios) * ratios.len() as f64 * freedom / chi_squared_lower_fifth(freedom);
+    let deviation = deviation_of_pilot(&ratios);
+    let variance = deviation * deviation;
     let level = crate::statistics::FAMILY_LEVEL / together.max(1) as f64;
     let wanted = libm::log(factor);
     let enough = |rounds: &usize| {
@@ -178,6 +177,13 @@ pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, together: usize, mo
         student::two_sided(level, rounds - 1.0) * (variance / rounds).sqrt() <= wanted
     };
     Some((ratios.len()..most).find(enough).unwrap_or(most.max(ratios.len())))
+}
+
+/// The standard deviation to plan with after a pilot of at least three values: the upper end of its one-sided 80 percent
+/// interval.
+pub(crate) fn deviation_of_pilot(values: &[f64]) -> f64 {
+    let (count, freedom) = (values.len() as f64, values.len() as f64 - 1.0);
+    (variance_of_mean(values) * count * freedom / chi_squared_lower_fifth(freedom)).sqrt()
 }
 
 /// The 20 percent quantile of the chi-squared distribution (Wilson and Hilferty 1931; within 1 percent from 2 degrees of

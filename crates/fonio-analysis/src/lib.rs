@@ -22,6 +22,7 @@
 //! | whether the figures can be trusted | [`validity`] |
 //! | what the figures mean | [`findings`] |
 //! | how recordings or repeated runs compare | [`compare`](mod@compare), [`interval`], [`statistics`] |
+//! | whether a setting that is switched in pairs of slices has an effect | [`paired`] |
 
 pub mod analyser;
 mod bins;
@@ -44,6 +45,7 @@ pub mod loss;
 pub mod machine;
 mod mix;
 pub mod outstanding;
+pub mod paired;
 mod pattern;
 pub mod points;
 pub mod processes;

@@ -119,6 +119,7 @@ const SUFFIXES: &[(&str, Unit, f64)] = &[
     ("ms", Unit::Ns, 1e6),
     ("s", Unit::Ns, 1e9),
     ("min", Unit::Ns, 60e9),
+    ("m", Unit::Ns, 60e9),
     ("h", Unit::Ns, 3600e9),
     ("B", Unit::Bytes, 1.0),
     ("kB", Unit::Bytes, 1e3),
@@ -458,6 +459,7 @@ mod tests {
         assert_eq!(size("1.5kB"), Ok(1500));
         assert_eq!((size("2G"), size("64k"), size("4096")), (Ok(2 << 30), Ok(64 << 10), Ok(4096)));
         assert_eq!(time("1.5 min"), Ok(90_000_000_000));
+        assert_eq!(time("10m"), time("10min"));
         assert_eq!(time("250us"), Ok(250_000));
         let errors: Vec<String> =
             [size("MiB"), size("4 potatoes"), size("10ms"), size("-1B"), size("99999999TiB")]

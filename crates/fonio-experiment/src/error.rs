@@ -115,12 +115,58 @@ pub enum ExperimentError {
         /// The reason.
         reason: &'static str,
     },
+    /// No process belongs to the unit whose threads are to be measured.
+    #[error("no process belongs to the unit {unit:?} now; {}", seen_units(seen))]
+    NoUnit {
+        /// The unit.
+        unit: String,
+        /// The units that have processes.
+        seen: Vec<String>,
+    },
+    /// A folder holds the slices of another test.
+    #[error("{} holds the slices of another test ({differs}); name another folder with --output", folder.display())]
+    OtherTest {
+        /// The folder.
+        folder: PathBuf,
+        /// The first difference.
+        differs: String,
+    },
+    /// A file of a folder with slices is damaged.
+    #[error("{} is not a file of a live test that this version can read", path.display())]
+    BadSlice {
+        /// The file.
+        path: PathBuf,
+        /// The JSON library's error.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The recorder cannot see who waits for storage.
+    #[error(
+        "this kernel does not show which threads wait for storage, so there is nothing to measure: {reason}"
+    )]
+    NoWaits {
+        /// The note of the recorder.
+        reason: String,
+    },
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
     /// The user asked to stop.
     #[error("stopped; everything that was made for the run is undone")]
     Interrupted,
+}
+
+/// A part of a sentence that lists units.
+fn seen_units(seen: &[String]) -> String {
+    /// More do not help.
+    const MOST: usize = 30;
+    if seen.is_empty() {
+        return "this machine has no systemd units or containers; leave --unit out to measure all programs"
+            .to_owned();
+    }
+    let more = seen.len().saturating_sub(MOST);
+    let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!("there are {}{rest}", seen[..seen.len() - more].join(", "))
 }
 
 impl From<WorkloadError> for ExperimentError {

@@ -6,6 +6,7 @@
 //! - [`run_series`] runs a workload in several [`Setup`]s, unchanged and with each [`Candidate`] fix; [`document()`]
 //!   makes a report of the series;
 //! - [`run_command_series`] does the same with a command of the user, or with the I/O of a recording ([`replay`]);
+//! - [`run_live`] switches a setting of the machine in use, in slices of time, and compares pairs of them;
 //! - [`launch_series`] launches a command in several places and divides its time into parts;
 //! - [`measure_layers`] measures the throughput at each layer between a file and the device.
 //!
@@ -19,6 +20,7 @@ mod filling;
 pub mod fix;
 mod launch;
 mod layers;
+mod live;
 mod matrix;
 mod recorded;
 pub mod replay;
@@ -40,6 +42,10 @@ pub use launch::{
     PartKind, launch_document, launch_series,
 };
 pub use layers::{Layer, LayerResult, Layers, LayersOptions, measure_layers};
+pub use live::{
+    BlockedProgramTime, Ended, LiveOptions, LiveOutcome, LivePair, LivePlan, LiveProgress, LiveResult,
+    MeasuredSlice, OfArm, PressureShares, run_live,
+};
 pub use matrix::{Combination, Matrix};
 pub use report::document;
 pub use run::{Run, RunOptions, run_once};

@@ -15,9 +15,14 @@ pub(crate) struct Notes(BTreeSet<String>);
 
 impl Notes {
     pub(crate) fn print(&mut self, note: &str) {
-        if self.0.insert(note.to_owned()) {
+        if self.is_new(note) {
             eprintln!("note: {note}");
         }
+    }
+
+    /// Whether this note has not come before.
+    pub(crate) fn is_new(&mut self, note: &str) -> bool {
+        self.0.insert(note.to_owned())
     }
 }
 

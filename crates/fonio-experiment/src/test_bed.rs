@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use fonio_core::ByteCount;
 use fonio_emulator::ServeReport;
 use fonio_emulator::{Emulated, Options, ServeConfig};
-use fonio_host::{Cleaner, Confirmation, Filesystem, Ledger, Link, MdArray, Step};
+use fonio_host::{Cleaner, Confirmation, Filesystem, Ledger, Link, MdArray, OnlyChanger, Step};
 use fonio_record::Selector;
 use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
@@ -66,6 +66,8 @@ pub struct TestBed {
     devices: Vec<(String, Emulated)>,
     /// `None` after the test bed is closed.
     ledger: Option<Ledger>,
+    /// The locks of borrowed settings. They end after the ledger, which restores the settings.
+    changes: Vec<OnlyChanger>,
     places: BTreeMap<String, PathBuf>,
     /// Those of the workload beside.
     beside_places: BTreeMap<String, PathBuf>,
@@ -163,7 +165,8 @@ impl TestBed {
     /// Applies the settings of the setup to the device and the mount of `dir`, until the ledger is closed.
     fn borrow_settings(&mut self, setup: &Setup, dir: &Path) -> Result<(), ExperimentError> {
         for setting in &setup.settings {
-            fonio_host::borrow_setting(setting, dir, self.ledger())?;
+            let (_, only) = fonio_host::borrow_setting(setting, dir, self.ledger())?;
+            self.changes.push(only);
         }
         Ok(())
     }
@@ -182,6 +185,7 @@ impl TestBed {
             array: None,
             devices: Vec::new(),
             ledger: Some(ledger),
+            changes: Vec::new(),
             places: BTreeMap::new(),
             beside_places: BTreeMap::new(),
             watched: Vec::new(),

@@ -151,6 +151,14 @@ pub enum HostError {
         /// The reason, as part of a sentence.
         reason: String,
     },
+    /// Another process changes the setting, perhaps back and forth.
+    #[error(
+        "another fonio changes {setting} now, such as a test (fix --prove --live): wait until it ends, or stop it with Ctrl-C"
+    )]
+    BeingTested {
+        /// The setting.
+        setting: String,
+    },
     /// A ledger cannot be read; none of its steps was undone.
     #[error("{}: line {line} is not an entry of a ledger", path.display())]
     Ledger {

@@ -51,7 +51,7 @@ pub use opened::{OpenWatch, Opened};
 pub use program::run;
 pub use queue::{Queue, borrow_scheduler, scheduler_names};
 pub use settings::{
-    Applied, IoClass, JournalKey, Keeper, Kept, KeptFiles, QueueSetting, Scope, Setting, Settings, Target,
-    Trim, Undone, UnitKey, borrow_setting, trim, trim_plan,
+    Applied, IoClass, JournalKey, Keeper, Kept, KeptFiles, OnlyChanger, QueueSetting, Scope, Setting,
+    Settings, Target, Trim, Undone, UnitKey, WriteBack, borrow_setting, trim, trim_plan,
 };
 pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};

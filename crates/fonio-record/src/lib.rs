@@ -44,3 +44,4 @@ pub use options::{
 };
 pub use record::{Beside, record, record_with};
 pub use status::{Status, status};
+pub use units::units_now;

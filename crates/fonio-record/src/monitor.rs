@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use fonio_core::{Metric, RowSink, Sample, Timestamp};
+use fonio_system::Pressure;
 use fonio_system::procfs::memory;
 
 use crate::machine::{Machine, read_text};
@@ -175,16 +176,12 @@ fn parse(kind: &Kind, text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i6
             }
         }
         Kind::Pressure(resource) => {
-            for line in text.lines() {
-                let metric = match line.split_whitespace().next() {
-                    Some("some") => Metric::PressureSomeUs,
-                    Some("full") => Metric::PressureFullUs,
-                    _ => continue,
-                };
-                let total =
-                    line.split_whitespace().find_map(|word| word.strip_prefix("total=")?.parse().ok());
+            let pressure = Pressure::parse(text);
+            for (metric, total) in
+                [(Metric::PressureSomeUs, pressure.some), (Metric::PressureFullUs, pressure.full)]
+            {
                 if let Some(total) = total {
-                    found(metric, Some(resource), total);
+                    found(metric, Some(resource), total.as_micros() as i64);
                 }
             }
         }

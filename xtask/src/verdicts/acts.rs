@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fonio_core::Random;
 
 /// Longer than any recording.
 const LONG: Duration = Duration::from_secs(3600);
@@ -28,6 +29,7 @@ pub fn run(words: &[String]) -> Result<()> {
         Some("network-load") => network_load()?,
         Some("child") => drop(Command::new("sleep").arg("3600").status().context("cannot start sleep")?),
         Some("save") => save(path()?, Duration::from_millis(number(2)?))?,
+        Some("save-in-bursts") => save_in_bursts(path()?)?,
         Some("save-once") => save_once(path()?, number(2)?)?,
         Some("sync") => loop {
             thread::sleep(Duration::from_millis(number(1)?));
@@ -98,14 +100,31 @@ fn network_load() -> Result<()> {
 
 /// Replaces a file safely, again and again.
 fn save(path: &Path, every: Duration) -> Result<()> {
-    let new = path.with_extension("new");
     loop {
-        let mut file = File::create(&new).with_context(|| format!("cannot make {}", new.display()))?;
-        file.write_all(&[b'x'; 10_000])?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
+        replace(path, 10_000)?;
         thread::sleep(every);
     }
+}
+
+/// The same with busy and idle phases: the pause wanders by a factor of ten around 20 ms, and remembers about 50 pauses.
+fn save_in_bursts(path: &Path) -> Result<()> {
+    let (mut random, mut at) = (Random::new(1), 0.0_f64);
+    loop {
+        replace(path, [4_000, 10_000, 200_000][random.below(3) as usize])?;
+        // The sum of twelve uniform numbers is nearly normal.
+        let normal = (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0;
+        at = 0.98 * at + 0.2 * normal;
+        thread::sleep(Duration::from_secs_f64(0.02 * at.exp()));
+    }
+}
+
+fn replace(path: &Path, bytes: usize) -> Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new).with_context(|| format!("cannot make {}", new.display()))?;
+    file.write_all(&vec![b'x'; bytes])?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    Ok(())
 }
 
 /// Four seconds after the start, writes a file of N MiB and syncs it.

@@ -80,7 +80,8 @@ impl ForThread {
         // The intervals of a thread come in order. A part that has been counted is not counted again.
         let from = began.max(self.began).max(self.last);
         let until = ended.min(self.ended);
-        if from >= until {
+        // Where neither has ended, the end of the recording is the end; it is not known here, so that this part is missing.
+        if from >= until || until == u64::MAX {
             return None;
         }
         if self.time == 0 {
@@ -278,6 +279,15 @@ mod tests {
             chains.ended_before(u64::MAX)[0].felt()
         };
         assert_eq!((felt(120), felt(121)), (60, 40));
+    }
+
+    /// At the end of a recording, a thread can wait for one that is blocked, and neither has ended.
+    #[test]
+    fn what_has_no_end_is_not_counted_for_ever() {
+        let end = u64::MAX;
+        assert_eq!(told(&[&[1, 10, end, 2], &[2, 20, end]]), []);
+        assert_eq!(told(&[&[1, 10, end, 2], &[2, 20, 30], &[2, 40, end]]), [(1, 10, 20, 30, 2)]);
+        assert_eq!(told(&[&[1, 10, 50, 2], &[2, 20, end]]), [(1, 30, 20, 50, 2)]);
     }
 
     /// Threads that wait for one another in a circle come to an end.

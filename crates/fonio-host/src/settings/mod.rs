@@ -9,11 +9,13 @@ mod database;
 mod drop_in;
 mod files;
 mod kept;
+mod only;
 mod places;
 mod setting;
 mod systemd;
 mod target;
 mod trim;
+mod write_back;
 mod zram;
 
 use std::fs::{self, File};
@@ -26,10 +28,12 @@ use serde::{Deserialize, Serialize};
 use crate::{Entry, HostError, Ledger, Step};
 pub use drop_in::{JournalKey, UnitKey};
 pub use kept::{Keeper, Kept, KeptFiles};
+pub use only::OnlyChanger;
 pub(crate) use places::disk_of;
 pub use setting::{IoClass, Scope, Setting};
 pub use target::{QueueSetting, Target};
 pub use trim::{Trim, trim, trim_plan};
+pub use write_back::WriteBack;
 
 const RECORD: &str = "settings.json";
 
@@ -57,6 +61,43 @@ impl Applied {
             Some(now) => Undone::ChangedSince(now),
             None => Undone::NothingLeft,
         })
+    }
+
+    /// Makes the planned change until the ledger undoes it. Restores the old value if the kernel refuses the new one, or keeps
+    /// another one.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`], and [`HostError::NotSettable`] if the kernel kept another value, or if the old value is not in
+    /// force any more: then nothing is changed.
+    pub fn borrow(&self, ledger: &mut Ledger) -> Result<Entry, HostError> {
+        let Applied { target, old, new } = self;
+        target.expect_still(old, new)?;
+        let entry = ledger.begin(Step::Borrowed { setting: self.clone() })?;
+        if let Err(error) = target.set(new).and_then(|()| target.expect(new)) {
+            target.restore(old)?;
+            ledger.end(entry)?;
+            return Err(error);
+        }
+        Ok(entry)
+    }
+
+    /// Checks that the new value is in force, as it is from [`Applied::borrow`] until the ledger undoes it.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotSettable`] if somebody else has changed the setting, or the device or mount is gone.
+    pub fn expect_new(&self) -> Result<(), HostError> {
+        self.target.expect_still(&self.new, &self.new)
+    }
+
+    /// Checks that the old value is in force.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Applied::expect_new`].
+    pub fn expect_old(&self) -> Result<(), HostError> {
+        self.target.expect_still(&self.old, &self.new)
     }
 
     /// Restores the old value, if the new one is in force.
@@ -90,22 +131,20 @@ pub enum Undone {
     ChangedSince(String),
 }
 
-/// Applies a setting to `path` until the ledger undoes it. The setting is then as it was before.
+/// Applies a setting to `path` until the ledger undoes it. The setting is then as it was before. The lock, in the ledger's
+/// folder, must last until then.
 ///
 /// # Errors
 ///
-/// Those of [`Settings::plan`] and [`Settings::apply`].
-pub fn borrow_setting(setting: &Setting, path: &Path, ledger: &mut Ledger) -> Result<Entry, HostError> {
-    let Applied { target, old, new } = Settings::plan(setting, path)?;
-    let borrowed = Applied { target, old, new };
-    let entry = ledger.begin(Step::Borrowed { setting: borrowed.clone() })?;
-    let Applied { target, old, new } = &borrowed;
-    if let Err(error) = target.set(new).and_then(|()| target.expect(new)) {
-        target.restore(old)?;
-        ledger.end(entry)?;
-        return Err(error);
-    }
-    Ok(entry)
+/// Those of [`Settings::plan`], [`OnlyChanger::begin`] and [`Applied::borrow`].
+pub fn borrow_setting(
+    setting: &Setting,
+    path: &Path,
+    ledger: &mut Ledger,
+) -> Result<(Entry, OnlyChanger), HostError> {
+    let only = OnlyChanger::begin(ledger.dir(), &setting.target(path)?)?;
+    let entry = Settings::plan(setting, path)?.borrow(ledger)?;
+    Ok((entry, only))
 }
 
 /// The record of changed settings. While open, it is locked.

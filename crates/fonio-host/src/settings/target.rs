@@ -139,6 +139,18 @@ impl Target {
         matches!(self, Target::TrimTimer | Target::Database { .. })
     }
 
+    /// Why the setting cannot be switched back and forth while programs run; `None` if it can.
+    pub fn cannot_switch(&self) -> Option<&'static str> {
+        match self {
+            Target::Database { .. } => Some("programs have the database open"),
+            Target::TrimTimer => Some("it runs once a week"),
+            Target::Journal { .. } => Some("journald is restarted for each change"),
+            Target::Unit { of: UnitKey::Class, .. } => Some("the unit has to be restarted for each change"),
+            Target::SwapInRam => Some("each change reads back all that is swapped out"),
+            _ => None,
+        }
+    }
+
     /// The name of the disk, if it is a setting of one.
     pub(super) fn disk(&self) -> Option<&str> {
         match self {
@@ -272,6 +284,16 @@ impl Target {
             }),
         }
     }
+
+    /// Checks that nobody has changed the setting since we read or set `value`. `setting` is the value for the error.
+    pub(super) fn expect_still(&self, value: &str, setting: &str) -> Result<(), HostError> {
+        let reason = match self.current()? {
+            Some(now) if now == value => return Ok(()),
+            Some(now) => format!("it was {value}, and somebody else has changed it to {now} since"),
+            None => "the device or mount is not there any more".to_owned(),
+        };
+        Err(HostError::NotSettable { setting: setting.to_owned(), path: self.path(), reason })
+    }
 }
 
 impl fmt::Display for Target {
@@ -306,7 +328,7 @@ fn sysctl(name: &str) -> PathBuf {
     Path::new("/proc/sys").join(name.replace('.', "/"))
 }
 
-fn read_sysctl(name: &str) -> Result<String, HostError> {
+pub(super) fn read_sysctl(name: &str) -> Result<String, HostError> {
     let path = sysctl(name);
     let text = fs::read_to_string(&path).map_err(HostError::system("read", path))?;
     Ok(text.trim().to_owned())

@@ -5,6 +5,7 @@
 //! program that runs it, which is read here. No daemon is asked. Each container is looked up once, while it exists.
 
 mod names;
+mod now;
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,6 +15,7 @@ use fonio_core::{CgroupUnit, Engine};
 use rustc_hash::FxHashMap;
 
 use names::Packages;
+pub use now::units_now;
 
 /// The most control groups whose names are kept.
 const KNOWN_MAX: usize = 10_000;

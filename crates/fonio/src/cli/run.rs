@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use fonio_experiment::Candidate;
@@ -116,9 +117,57 @@ pub struct Fix {
     /// Where and how the workload runs.
     #[command(flatten)]
     pub setup: SetupArgs,
+    /// How a setting is tested on the machine in use.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// The command for --prove.
     #[arg(last = true, value_name = "COMMAND", requires = "prove", help_heading = "Arguments")]
     pub arguments: Vec<OsString>,
+}
+
+/// How a setting is tested on the machine in use.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Tests on the machine in use")]
+pub struct LiveArgs {
+    /// With --prove: test a setting while the machine does its usual work. The setting is switched back and forth in slices of
+    /// time; each pair of slices has one with it, in an order drawn at random. fonio compares how long threads were blocked on
+    /// storage, stops when the answer is clear, and restores the setting in any case.
+    #[arg(long, requires = "prove", requires = "name", conflicts_with_all = [
+        "before_each", "best", "arguments", "guest", "dry_run", "safe", "no_hardware", "erase", "size", "dilate", "fault",
+        "filesystem", "mount_options", "scheduler", "full", "cpu", "memory", "beside", "beside_scale", "link", "repeat", "scale", "pace", "write_back", "seed", "html",
+    ])]
+    pub live: bool,
+    /// The device whose setting is tested, or a file or folder on it. A setting of the whole machine needs none.
+    #[arg(requires = "live", value_name = "PATH")]
+    pub path: Option<PathBuf>,
+    /// End after this time at the latest. A test that goes on gets this time anew.
+    #[arg(long = "for", requires = "live", value_name = "TIME", value_parser = parse_duration, default_value = "10m")]
+    pub lasting: Duration,
+    /// Measure the threads of this systemd unit or container. Default: those of all programs, without bulk work such as copies.
+    #[arg(long, requires = "live", value_name = "UNIT")]
+    pub unit: Option<String>,
+    /// The measured time of a slice. Default: 5 s more than the kernel takes at most to write dirty pages back, which is 40 s on
+    /// most machines.
+    #[arg(long, requires = "live", value_name = "TIME", value_parser = parse_slice)]
+    pub slice: Option<Duration>,
+    /// The time after a switch that is not measured. Default: for a setting of the disk's queue, the time between two wake-ups of
+    /// write-back (5 s); for other settings, as long as dirty pages of before the switch remain (35 s).
+    #[arg(long, requires = "live", value_name = "TIME", value_parser = parse_duration)]
+    pub carry_over: Option<Duration>,
+    /// Go on with the test in this folder.
+    #[arg(long, requires = "live", value_name = "DIR", conflicts_with_all = ["out", "order_seed"])]
+    pub resume: Option<PathBuf>,
+    /// Seed of the order of slices. Default: a new one, which is printed.
+    #[arg(long, requires = "live", value_name = "N")]
+    pub order_seed: Option<u64>,
+}
+
+/// Parses the time of a slice.
+fn parse_slice(text: &str) -> Result<Duration, String> {
+    /// Shorter ones hold hardly any wait, and longer ones would fill the recorder's memory.
+    const POSSIBLE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    if POSSIBLE.contains(&time) { Ok(time) } else { Err("write a time from 1s to 1h".to_owned()) }
 }
 
 /// Where a workload runs, on what, how often.

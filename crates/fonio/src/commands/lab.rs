@@ -338,7 +338,7 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
         refuse_real(Path::new(place), "--on ridata")?;
     }
     let mut words = own_words()?;
-    let out = run::results_directory(setup.out.as_deref())?;
+    let out = run::results_directory(setup.out.as_deref(), run::RESULTS)?;
     if setup.out.is_none() {
         let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
         words.splice(at..at, ["--output".to_owned(), out.display().to_string()]);

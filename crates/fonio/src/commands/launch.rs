@@ -8,7 +8,7 @@ use fonio_experiment::{Arm, CacheState, LaunchOptions, Rounds, Storage, launch_d
 use crate::cli::Colour;
 use crate::cli::run::{Repeat, Run};
 use crate::commands::kernel;
-use crate::commands::run::{begin, no_beside, page, results_directory, roles, setups, summarise};
+use crate::commands::run::{RESULTS, begin, no_beside, page, results_directory, roles, setups, summarise};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
@@ -46,7 +46,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
         bail!("--repeat auto works with workloads only; give a number, such as --repeat 10")
     };
     let mut estimate = Estimate::new();
-    let out = results_directory(at.out.as_deref())?;
+    let out = results_directory(at.out.as_deref(), RESULTS)?;
     let (series, first) = launch_series(&places, Rounds::Fixed(repeat), &options, &out, &mut |trial| {
         estimate.announce(trial, &format!("launch on {}", trial.name));
     })?;

@@ -14,6 +14,7 @@ pub mod kernel;
 pub mod lab;
 pub mod launch;
 pub mod layers;
+pub mod live;
 pub mod manual;
 pub mod mount;
 pub mod record;

@@ -159,7 +159,7 @@ fn run_and_publish(
     at: &SetupArgs,
     colour: Colour,
 ) -> Result<Exit> {
-    let out = results_directory(at.out.as_deref())?;
+    let out = results_directory(at.out.as_deref(), RESULTS)?;
     let mut estimate = Estimate::new();
     let series = run_command_series(arms, rounds(at.repeat), options, &out, &mut |trial| {
         estimate.announce(trial, trial.name);
@@ -302,7 +302,7 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
         roles: &roles,
         stop: &stop,
     };
-    let out = results_directory(arguments.out.as_deref())?;
+    let out = results_directory(arguments.out.as_deref(), RESULTS)?;
     let run = |arms: &[Arm<Variation>], rounds: Rounds, out: &Path| {
         let mut estimate = Estimate::new();
         run_series(arms, rounds, &options, out, &mut |trial| {
@@ -363,10 +363,11 @@ pub(super) fn page(arguments: &SetupArgs, out: &Path) -> PathBuf {
 }
 
 /// The default name of a series' results directory.
-const RESULTS: &str = "fonio-runs";
+pub(super) const RESULTS: &str = "fonio-runs";
 
-/// Creates a directory that no other series uses: the one that the user named, or the first free one.
-pub(super) fn results_directory(named: Option<&Path>) -> Result<PathBuf> {
+/// Creates a directory that no other series uses: the one that the user named, or the first free one of `default`,
+/// `default-2`, …
+pub(super) fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf> {
     if let Some(named) = named {
         fs::create_dir_all(named).with_context(|| format!("cannot create {}", named.display()))?;
         let mut entries = fs::read_dir(named).with_context(|| format!("cannot list {}", named.display()))?;
@@ -378,7 +379,7 @@ pub(super) fn results_directory(named: Option<&Path>) -> Result<PathBuf> {
         return Ok(named.to_owned());
     }
     for number in 1_u32.. {
-        let name = if number == 1 { RESULTS.to_owned() } else { format!("{RESULTS}-{number}") };
+        let name = if number == 1 { default.to_owned() } else { format!("{default}-{number}") };
         // Creating the directory claims it: two series that start at the same time get different ones.
         match fs::create_dir(&name) {
             Ok(()) => return Ok(name.into()),

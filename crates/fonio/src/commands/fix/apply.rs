@@ -8,7 +8,7 @@ use fonio_experiment::{Candidate, Real};
 use fonio_host::{Applied, Keeper, Kept, Scope, Settings, Trim};
 use serde::Serialize;
 
-use super::{Done, Place, hint, json, list, open, open_keeper, places, setting};
+use super::{Done, Place, hint, json, list, only, open, open_keeper, places, setting};
 use crate::cli::run::Fix;
 use crate::commands::run;
 use crate::exit::Exit;
@@ -53,6 +53,9 @@ pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, argumen
             kept = Some(open_keeper()?.plan(&planned)?);
         }
     } else {
+        let _only = only(&planned.target)?;
+        // A test may have ended between the plan and the lock.
+        planned.expect_old()?;
         let (mut settings, mut keeper) = (open()?, open_keeper()?);
         // What was there before the first change, however often it was changed since.
         let first = |applied: &Applied| (applied.target == planned.target).then(|| applied.old.clone());

@@ -9,12 +9,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use fonio_experiment::{Candidate, FIXES, Fix as Listed, Real};
-use fonio_host::{Applied, Keeper, Kept, KeptFiles, Ledger, Setting, Settings};
+use fonio_host::{
+    Applied, HostError, Keeper, Kept, KeptFiles, Ledger, OnlyChanger, Setting, Settings, Target,
+};
 use serde::Serialize;
 
 use crate::cli::Colour;
 use crate::cli::run::Fix;
-use crate::commands::run;
+use crate::commands::{live, run};
 use crate::exit::Exit;
 use apply::apply;
 pub use list::groups;
@@ -50,6 +52,9 @@ fn places(kept: &Kept) -> Vec<Place> {
 
 /// Lists the fixes, proves them, applies one or undoes them.
 pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
+    if arguments.live.live {
+        return live::run(arguments);
+    }
     match (&arguments.prove, arguments.arguments.is_empty()) {
         (Some(_), false) => return run::prove_command(arguments, colour),
         (Some(workload), true) => {
@@ -79,7 +84,7 @@ pub(super) fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static Listed> {
 }
 
 /// Returns the setting of a candidate, or an error that says how it is made by hand.
-fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
+pub(super) fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
     let Some(fix) = change.fix() else { bail!("a device cannot be applied; it has to be replaced") };
     match (change.setting(), fix.real) {
         (Some(setting), _) => Ok((fix, setting)),
@@ -95,6 +100,15 @@ fn json(out: &mut impl Write, document: &impl Serialize) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
+/// Refuses to change a setting that a test switches back and forth: its value would be taken for the user's own. No test
+/// begins while the result exists.
+fn only(target: &Target) -> Result<OnlyChanger> {
+    match OnlyChanger::begin(&Ledger::default_dir(), target) {
+        Err(error @ HostError::BeingTested { .. }) => Err(error.into()),
+        only => only.with_context(hint),
+    }
+}
+
 fn open() -> Result<Settings> {
     Settings::open(&Ledger::default_dir()).with_context(hint)
 }
@@ -103,7 +117,7 @@ fn open_keeper() -> Result<Keeper> {
     Keeper::open(KeptFiles::of_machine()).with_context(hint)
 }
 
-fn hint() -> String {
+pub(super) fn hint() -> String {
     if rustix::process::geteuid().is_root() {
         "the setting could not be changed".to_owned()
     } else {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use fonio_experiment::Candidate;
 use fonio_host::{Applied, Kept, Setting, Undone};
 
-use super::{Done, Place, hint, json, open, open_keeper, places, setting};
+use super::{Done, Place, hint, json, only, open, open_keeper, places, setting};
 use crate::cli::run::Fix;
 use crate::commands::run;
 use crate::exit::Exit;
@@ -62,6 +62,7 @@ pub(super) fn undo(arguments: &Fix) -> Result<Exit> {
             undone = Undone::NothingLeft;
         }
         if !arguments.dry_run {
+            let _only = only(&applied.target)?;
             let lasts = applied.target.lasts();
             if of_kept.is_some() && !lasts {
                 keeper.forget(&applied.target).with_context(hint)?;

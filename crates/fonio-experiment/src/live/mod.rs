@@ -1,0 +1,425 @@
+//! Switches a setting of the machine in use back and forth, in slices of time, and compares how long threads were blocked
+//! on storage with and without it.
+//!
+//! The life of a slice:
+//!
+//! 1. Of each pair of slices, one is with the setting; which comes first is drawn from the seed.
+//! 2. With the setting, it is borrowed: the ledger has the old value before the new one is set.
+//! 3. The carry-over time passes, which is not measured: requests of before the switch end.
+//! 4. The slice is recorded, like any other recording.
+//! 5. The old value is restored, and the slice is analysed and written to the folder.
+//!
+//! Between slices, the old value is in force. So a test can end after every slice, and whatever ends it leaves the machine
+//! as it was. A pair of which only one slice was measured does not count.
+
+mod folder;
+mod result;
+mod slice;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use fonio_analysis::paired::{PAIRS_MIN, Paired};
+use fonio_core::Random;
+use fonio_core::random::seed_for;
+use fonio_host::{Applied, Ledger, OnlyChanger};
+use fonio_record::units_now;
+use fonio_system::MountTable;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ExperimentError;
+use crate::recorded::Notes;
+use crate::trial::check_stop;
+use folder::Folder;
+pub use result::{LivePair, LiveResult, OfArm};
+use slice::measure;
+pub use slice::{BlockedProgramTime, MeasuredSlice, PressureShares};
+
+/// What is tested, and how. It is in the folder as `plan.json`; a test that goes on must have the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LivePlan {
+    /// The version of the folder's files.
+    pub version: u32,
+    /// The name of the fix.
+    pub fix: String,
+    /// The setting, with the value in force and the one that is tested.
+    pub setting: Applied,
+    /// The unit whose threads are measured; `None` for all programs that are not bulk work.
+    pub unit: Option<String>,
+    /// The measured time of a slice, in seconds.
+    pub slice_s: f64,
+    /// The time between a switch and the measurement, in seconds.
+    pub carry_over_s: f64,
+    /// The seed of the order within pairs.
+    pub order_seed: u64,
+}
+
+impl LivePlan {
+    /// The version of the folder's files.
+    pub const VERSION: u32 = 1;
+
+    /// The plan of the test in `folder`; `None` if it holds none.
+    ///
+    /// # Errors
+    ///
+    /// If the plan cannot be read.
+    pub fn of_folder(folder: &Path) -> Result<Option<LivePlan>, ExperimentError> {
+        Folder::plan_in(folder)
+    }
+
+    /// Whether the setting comes first in a pair, counted from 1.
+    pub fn is_setting_first(&self, pair: u32) -> bool {
+        Random::new(seed_for(self.order_seed, u64::from(pair))).below(2) == 1
+    }
+
+    /// The planned time of a pair, without that for writing the recordings.
+    pub fn pair_time(&self) -> Duration {
+        Duration::from_secs_f64(2.0 * (self.slice_s + self.carry_over_s))
+    }
+
+    /// Whose waits are measured, for sentences.
+    fn whose(&self) -> String {
+        match &self.unit {
+            Some(unit) => format!("threads of {unit}"),
+            None => "threads".to_owned(),
+        }
+    }
+}
+
+/// How long, where to, and what stops it.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveOptions<'a> {
+    /// No pair begins that would end after this time.
+    pub lasting: Duration,
+    /// The folder for the slices; it can hold some of the same test.
+    pub folder: &'a Path,
+    /// Set by a signal handler: the test ends as soon as it can.
+    pub stop: &'a AtomicBool,
+}
+
+/// Messages of a test that runs.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LiveProgress<'a> {
+    /// One sentence that the user should know.
+    Note(&'a str),
+    /// A slice was measured.
+    Slice {
+        /// It.
+        slice: &'a MeasuredSlice,
+        /// The time blocked in it, in seconds per second.
+        blocked: f64,
+        /// The time that is left.
+        left: Duration,
+    },
+    /// A pair is complete.
+    Pair {
+        /// What all pairs show.
+        paired: &'a Paired,
+    },
+}
+
+/// Why a test ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The answer is clear.
+    Answered,
+    /// The time is over.
+    Time,
+    /// The user asked to stop, or something failed. The setting is restored.
+    Error(ExperimentError),
+}
+
+/// A test that began, however it ended.
+#[derive(Debug)]
+pub struct LiveOutcome {
+    /// What the complete pairs show.
+    pub result: LiveResult,
+    /// Why it ended.
+    pub ended: Ended,
+}
+
+/// Runs a test as `plan` says, or goes on with that of the folder, and tells its progress.
+///
+/// # Errors
+///
+/// If it cannot begin: another process changes the setting, the unit does not exist, or the folder holds another test.
+/// Everything that happens later is in [`LiveOutcome::ended`].
+pub fn run_live(
+    plan: &LivePlan,
+    options: &LiveOptions<'_>,
+    progress: &mut dyn FnMut(LiveProgress<'_>),
+) -> Result<LiveOutcome, ExperimentError> {
+    let state = Ledger::default_dir();
+    let _only = OnlyChanger::begin(&state, &plan.setting.target)?;
+    plan.setting.expect_old()?;
+    let groups = plan.unit.as_deref().map(check_unit).transpose()?;
+    let folder = Folder::begin(options.folder, plan)?;
+    let slices = folder.slices()?;
+    let mut test = Test {
+        pressure: groups.as_ref().and_then(pressure_file),
+        plan: folder.plan().clone(),
+        options,
+        folder,
+        slices,
+        ledger: Ledger::open(&state)?,
+        notes: Notes::default(),
+        began: Instant::now(),
+        measured_here: 0,
+    };
+    let ended = match test.run(progress) {
+        Ok(ended) => ended,
+        Err(error) => Ended::Error(error),
+    };
+    let Test { plan, slices, folder, ledger, .. } = test;
+    let closed = ledger.close();
+    let result = LiveResult::of(&plan, &slices);
+    folder.write_result(&result)?;
+    match closed {
+        // What could not be restored is more important than why the test ended.
+        Err(error) => Ok(LiveOutcome { result, ended: Ended::Error(error.into()) }),
+        Ok(()) => Ok(LiveOutcome { result, ended }),
+    }
+}
+
+/// A test that runs.
+struct Test<'a> {
+    plan: LivePlan,
+    options: &'a LiveOptions<'a>,
+    folder: Folder,
+    /// All slices, also those of earlier parts of the test.
+    slices: Vec<MeasuredSlice>,
+    ledger: Ledger,
+    /// The file with the pressure of the unit.
+    pressure: Option<PathBuf>,
+    notes: Notes,
+    began: Instant,
+    measured_here: u32,
+}
+
+impl Test<'_> {
+    fn run(&mut self, progress: &mut dyn FnMut(LiveProgress<'_>)) -> Result<Ended, ExperimentError> {
+        let before = LiveResult::of(&self.plan, &self.slices);
+        self.tell_need(&before.paired, progress);
+        loop {
+            let result = LiveResult::of(&self.plan, &self.slices);
+            self.folder.write_result(&result)?;
+            // The user wants to know more than a test of before found.
+            if result.paired.answer.is_final() && self.measured_here > 0 {
+                return Ok(Ended::Answered);
+            }
+            if self.began.elapsed() + self.pair_time() > self.options.lasting {
+                return Ok(Ended::Time);
+            }
+            let pair = self.slices.iter().map(|slice| slice.pair).max().unwrap_or(0) + 1;
+            let first = self.plan.is_setting_first(pair);
+            for with_setting in [first, !first] {
+                check_stop(self.options.stop)?;
+                self.slice(pair, with_setting, progress)?;
+            }
+            let now = LiveResult::of(&self.plan, &self.slices);
+            progress(LiveProgress::Pair { paired: &now.paired });
+            if now.paired.pairs == PILOT_PAIRS
+                && before.paired.pairs < PILOT_PAIRS
+                && !now.paired.answer.is_final()
+            {
+                self.tell_need(&now.paired, progress);
+            }
+        }
+    }
+
+    fn slice(
+        &mut self,
+        pair: u32,
+        with_setting: bool,
+        progress: &mut dyn FnMut(LiveProgress<'_>),
+    ) -> Result<(), ExperimentError> {
+        let number = self.slices.iter().map(|slice| slice.number).max().unwrap_or(0) + 1;
+        let to = self.folder.recording(number);
+        let note = &mut |text: &str| {
+            if self.notes.is_new(text) {
+                progress(LiveProgress::Note(text));
+            }
+        };
+        let entry = if with_setting { Some(self.plan.setting.borrow(&mut self.ledger)?) } else { None };
+        let measured = measure(
+            &self.plan,
+            slice::Place { number, pair, with_setting, pressure: self.pressure.as_deref(), to: &to },
+            self.options.stop,
+            note,
+        );
+        if let Some(entry) = entry {
+            self.ledger.undo(entry)?;
+        }
+        let slice = measured.inspect_err(|_| {
+            // It shows a part of a slice; a failure to remove it does no harm.
+            let _ = std::fs::remove_dir_all(&to);
+        })?;
+        self.folder.write_slice(&slice)?;
+        self.slices.push(slice);
+        self.measured_here += 1;
+        let slice = self.slices.last().expect("it was just added");
+        let blocked = slice.blocked(|program| slice::counts(program, &self.plan, &BTreeSet::new()));
+        let left = self.options.lasting.saturating_sub(self.began.elapsed());
+        progress(LiveProgress::Slice { slice, blocked, left });
+        if let Some(problem) = &slice.problem {
+            let text = format!("slice {number} does not count, nor the other one of its pair: {problem}");
+            progress(LiveProgress::Note(&text));
+        }
+        Ok(())
+    }
+
+    /// The time that a pair takes, with that for writing recordings, as far as it is known.
+    fn pair_time(&self) -> Duration {
+        match self.measured_here {
+            0 => self.plan.pair_time(),
+            slices => (self.began.elapsed() / slices * 2).max(self.plan.pair_time()),
+        }
+    }
+
+    /// Says how long the test has to last for an effect of 20 percent.
+    fn tell_need(&self, known: &Paired, progress: &mut dyn FnMut(LiveProgress<'_>)) {
+        let each = self.pair_time().as_secs_f64();
+        let left = self.options.lasting.saturating_sub(self.began.elapsed()).as_secs_f64();
+        let fit = known.pairs + (left / each) as usize;
+        let (minutes, pairs) = (|pairs: usize| result::minutes(pairs as f64 * each), known.pairs);
+        let text = match known.pairs_needed {
+            Some(needed) if pairs >= PILOT_PAIRS => {
+                let enough = if needed <= fit {
+                    "the time suffices".to_owned()
+                } else {
+                    format!(
+                        "--for is too short for that: give {} in all, or go on later with --resume",
+                        minutes(needed)
+                    )
+                };
+                format!(
+                    "Judged from {pairs} pairs, an effect of 20 % needs about {}; {enough}.",
+                    minutes(needed)
+                )
+            }
+            None if pairs >= PILOT_PAIRS => format!(
+                "Judged from {pairs} pairs, this load varies too much to show an effect of 20 % in 1000 pairs; longer slices may help."
+            ),
+            _ if fit < PAIRS_MIN => format!(
+                "--for is too short: {fit} pairs of slices fit, and even a clear difference needs {PAIRS_MIN} ({}). The test can go on later with --resume.",
+                minutes(PAIRS_MIN)
+            ),
+            _ => format!(
+                "A clear difference needs {PAIRS_MIN} pairs ({}). How long an effect of 20 % needs depends on how much the load varies; that is known after {PILOT_PAIRS} pairs.",
+                minutes(PAIRS_MIN)
+            ),
+        };
+        progress(LiveProgress::Note(&text));
+    }
+}
+
+/// The pairs that show how much a load varies.
+const PILOT_PAIRS: usize = 3;
+
+/// Returns the control groups of a unit that has processes.
+fn check_unit(unit: &str) -> Result<BTreeSet<String>, ExperimentError> {
+    let mut now = units_now();
+    now.remove(unit)
+        .ok_or_else(|| ExperimentError::NoUnit { unit: unit.to_owned(), seen: now.into_keys().collect() })
+}
+
+/// The file with the pressure of the control group that holds all of `groups`; `None` if that is the root, or the kernel has
+/// none.
+fn pressure_file(groups: &BTreeSet<String>) -> Option<PathBuf> {
+    let root = MountTable::read().ok()?.of_kind("cgroup2").next()?.dir.clone();
+    let mut groups = groups.iter();
+    let mut common: PathBuf = groups.next()?.trim_start_matches('/').into();
+    for group in groups {
+        while !Path::new(group.trim_start_matches('/')).starts_with(&common) {
+            common.pop();
+        }
+    }
+    let file = root.join(&common).join("io.pressure");
+    (!common.as_os_str().is_empty() && file.exists()).then_some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_analysis::blocked::Role;
+    use fonio_host::Target;
+
+    use super::*;
+
+    pub(super) fn plan() -> LivePlan {
+        LivePlan {
+            version: LivePlan::VERSION,
+            fix: "bfq".to_owned(),
+            setting: Applied {
+                target: Target::Scheduler { device: "mmcblk0".to_owned() },
+                old: "none".to_owned(),
+                new: "bfq".to_owned(),
+            },
+            unit: None,
+            slice_s: 40.0,
+            carry_over_s: 5.0,
+            order_seed: 1,
+        }
+    }
+
+    /// A slice of 40 s in which one program was blocked for so many milliseconds.
+    pub(super) fn slice(number: u32, pair: u32, with_setting: bool, blocked_ms: u64) -> MeasuredSlice {
+        MeasuredSlice {
+            number,
+            pair,
+            with_setting,
+            measured_s: 40.0,
+            programs: vec![BlockedProgramTime {
+                name: "python3".to_owned(),
+                unit: Some("notes.service".to_owned()),
+                role: Role::OfInterest,
+                time_ns: blocked_ms * 1_000_000,
+                long: 1,
+            }],
+            machine_pressure: Some(PressureShares { some: Some(0.5), full: None }),
+            unit_pressure: None,
+            problem: None,
+            recording: format!("slice-{number:03}"),
+        }
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_seed_and_balanced_by_pairs() {
+        let order = |order_seed| {
+            let plan = LivePlan { order_seed, ..plan() };
+            (1..=400).map(|pair| plan.is_setting_first(pair)).collect::<Vec<bool>>()
+        };
+        assert_eq!(order(7), order(7));
+        assert_ne!(order(7), order(8));
+        for seed in 0..20 {
+            let order = order(seed);
+            let first = order.iter().filter(|first| **first).count();
+            assert!((150..=250).contains(&first), "{first} of 400 with seed {seed}");
+            let changes = order.windows(2).filter(|two| two[0] != two[1]).count();
+            assert!((150..=250).contains(&changes), "{changes} changes with seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_unit_that_does_not_exist_is_refused_with_those_that_do() {
+        let error = check_unit("no such unit").expect_err("it does not exist").to_string();
+        assert!(error.starts_with("no process belongs to the unit \"no such unit\" now; "), "{error}");
+        let of = |seen: &[&str]| {
+            let seen = seen.iter().map(|unit| (*unit).to_owned()).collect();
+            ExperimentError::NoUnit { unit: "a".to_owned(), seen }.to_string()
+        };
+        assert!(of(&["b.service", "c.service"]).ends_with("there are b.service, c.service"));
+        assert!(of(&["x"; 40]).ends_with("x, and 10 more"));
+    }
+
+    #[test]
+    fn groups_of_a_unit_share_the_pressure_of_the_group_above_them() {
+        let groups = |groups: &[&str]| groups.iter().map(|group| (*group).to_owned()).collect();
+        assert_eq!(pressure_file(&groups(&["/a.slice/no-such.service"])), None);
+        assert_eq!(pressure_file(&groups(&["/a/b", "/c/d"])), None, "the root is not the unit's");
+        assert_eq!(pressure_file(&groups(&[])), None);
+    }
+}

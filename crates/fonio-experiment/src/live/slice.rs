@@ -1,0 +1,258 @@
+//! One slice of time: recorded, and reduced to what was blocked in it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use fonio_analysis::blocked::Role;
+use fonio_core::{Diagnostic, RowSink, ignore_rows};
+use fonio_host::Target;
+use fonio_record::{Progress, RecordOptions, Selector, StopReason, record};
+use fonio_recording::{Recording, Tables};
+use fonio_system::Pressure;
+use serde::{Deserialize, Serialize};
+
+use super::LivePlan;
+use crate::analysed::Analysed;
+use crate::error::ExperimentError;
+use crate::trial::check_stop;
+
+/// The pressure of the whole machine.
+const MACHINE_PRESSURE: &str = "/proc/pressure/io";
+
+/// From this share of lost waits on, a slice does not count. The same as for lost events elsewhere.
+const LOST_SHARE_MAX: f64 = 0.01;
+
+/// A slice that is shorter than this share of the planned time does not count.
+const SHORT_SHARE: f64 = 0.9;
+
+/// A slice of time with or without the setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredSlice {
+    /// Its number, from 1.
+    pub number: u32,
+    /// The pair to which it belongs, from 1.
+    pub pair: u32,
+    /// Whether the setting was in force.
+    pub with_setting: bool,
+    /// The measured time in seconds.
+    pub measured_s: f64,
+    /// The programs whose threads were blocked, except those of the kernel.
+    pub programs: Vec<BlockedProgramTime>,
+    /// The pressure on the whole machine; `None` if the kernel has none.
+    pub machine_pressure: Option<PressureShares>,
+    /// The pressure in the unit's control group.
+    pub unit_pressure: Option<PressureShares>,
+    /// Why it does not count; `None` if it does.
+    pub problem: Option<String>,
+    /// The folder of its recording, in the folder of the test.
+    pub recording: String,
+}
+
+/// For how long the threads of a program were blocked in a slice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedProgramTime {
+    /// The threads' name.
+    pub name: String,
+    /// Their unit, if it is known.
+    pub unit: Option<String>,
+    /// Their role in the verdict.
+    pub role: Role,
+    /// The time, summed over the threads.
+    pub time_ns: u64,
+    /// The number of waits of 100 ms and more in operations for which people wait.
+    pub long: u64,
+}
+
+/// The shares of a slice in which tasks stood still because of I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PressureShares {
+    /// At least one task.
+    pub some: Option<f64>,
+    /// All tasks that were not idle.
+    pub full: Option<f64>,
+}
+
+impl PressureShares {
+    fn between(before: Pressure, after: Pressure, time: Duration) -> PressureShares {
+        let share = |before: Option<Duration>, after: Option<Duration>| {
+            Some(after?.checked_sub(before?)?.as_secs_f64() / time.as_secs_f64())
+        };
+        PressureShares { some: share(before.some, after.some), full: share(before.full, after.full) }
+    }
+}
+
+impl MeasuredSlice {
+    /// The time for which threads of the programs that count were blocked, in seconds per second.
+    pub fn blocked(&self, counts: impl Fn(&BlockedProgramTime) -> bool) -> f64 {
+        let ns: u64 =
+            self.programs.iter().filter(|program| counts(program)).map(|program| program.time_ns).sum();
+        ns as f64 / 1e9 / self.measured_s
+    }
+
+    /// The number of long waits of the programs that count.
+    pub(super) fn long(&self, counts: impl Fn(&BlockedProgramTime) -> bool) -> u64 {
+        self.programs.iter().filter(|program| counts(program)).map(|program| program.long).sum()
+    }
+
+    /// The programs that were bulk work in this slice.
+    pub(super) fn bulk(&self) -> impl Iterator<Item = (String, Option<String>)> {
+        let bulk = self.programs.iter().filter(|program| program.role == Role::BulkWork);
+        bulk.map(|program| (program.name.clone(), program.unit.clone()))
+    }
+}
+
+/// Whether a program counts: that of the unit; without a unit, every one that is not bulk work, neither in this slice nor
+/// among `bulk`.
+pub(super) fn counts(
+    program: &BlockedProgramTime,
+    plan: &LivePlan,
+    bulk: &BTreeSet<(String, Option<String>)>,
+) -> bool {
+    match &plan.unit {
+        Some(unit) => program.unit.as_ref() == Some(unit),
+        None => {
+            program.role == Role::OfInterest && !bulk.contains(&(program.name.clone(), program.unit.clone()))
+        }
+    }
+}
+
+/// One reading of the counters.
+#[derive(Clone, Copy, Debug)]
+struct Pressures {
+    machine: Option<Pressure>,
+    unit: Option<Pressure>,
+}
+
+/// Where a slice belongs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) number: u32,
+    pub(super) pair: u32,
+    pub(super) with_setting: bool,
+    /// The file with the pressure of the unit.
+    pub(super) pressure: Option<&'a Path>,
+    /// The folder for the recording.
+    pub(super) to: &'a Path,
+}
+
+/// Waits for the carry-over time and records the slice. The setting is switched already.
+pub(super) fn measure(
+    plan: &LivePlan,
+    place: Place<'_>,
+    stop: &AtomicBool,
+    note: &mut dyn FnMut(&str),
+) -> Result<MeasuredSlice, ExperimentError> {
+    sleep(Duration::from_secs_f64(plan.carry_over_s), stop)?;
+    let expect = || if place.with_setting { plan.setting.expect_new() } else { plan.setting.expect_old() };
+    expect()?;
+    let options = RecordOptions {
+        select: watched(&plan.setting.target),
+        duration: Some(Duration::from_secs_f64(plan.slice_s)),
+        overwrite: true,
+        ..RecordOptions::new(place.to)
+    };
+    let pressures = || Pressures {
+        machine: Pressure::read(Path::new(MACHINE_PRESSURE)),
+        unit: place.pressure.and_then(Pressure::read),
+    };
+    let (mut before, mut after) = (None, None);
+    let mut last_note = String::new();
+    let summary = record(&options, &mut |progress| match progress {
+        Progress::Note(text) => {
+            text.clone_into(&mut last_note);
+            note(text);
+        }
+        Progress::Started { .. } => before = Some((Instant::now(), pressures())),
+        // Comes once a second; the end of the capture is not told.
+        Progress::Running { .. } => after = Some((Instant::now(), pressures())),
+        _ => {}
+    })?;
+    check_stop(stop)?;
+    expect()?;
+    let Analysed { analysis, .. } = Analysed::of(place.to)?;
+    let Some(blocked) = analysis.blocked else {
+        return Err(ExperimentError::NoWaits { reason: last_note });
+    };
+    let mut lost = LostWaits::default();
+    Recording::open(place.to)?.replay(&mut lost, Tables::DIAGNOSTICS)?;
+    let measured_s = summary.ended.since(summary.began).map_or(0.0, |time| time.0 as f64 / 1e9);
+    let waits: u64 = blocked.programs.iter().map(|program| program.waits).sum();
+    let problem = if summary.stopped_by == StopReason::BufferFull {
+        Some(format!("the recorder's buffer was full after {measured_s:.0} s; use shorter slices"))
+    } else if measured_s < SHORT_SHARE * plan.slice_s {
+        Some(format!("it lasted only {measured_s:.1} s"))
+    } else if lost.0 as f64 > LOST_SHARE_MAX * (waits + lost.0) as f64 {
+        Some(format!("{} of {} waits were lost", lost.0, waits + lost.0))
+    } else {
+        None
+    };
+    let pressure = |of: fn(&Pressures) -> Option<Pressure>| {
+        let ((began, before), (ended, after)) = before.as_ref().zip(after.as_ref())?;
+        Some(PressureShares::between(of(before)?, of(after)?, ended.duration_since(*began)))
+    };
+    let programs = blocked.programs.into_iter().filter(|program| program.role != Role::Kernel);
+    Ok(MeasuredSlice {
+        number: place.number,
+        pair: place.pair,
+        with_setting: place.with_setting,
+        measured_s,
+        programs: (programs)
+            .map(|program| BlockedProgramTime {
+                name: program.name,
+                unit: program.unit,
+                role: program.role,
+                time_ns: program.time_ns,
+                long: program.long,
+            })
+            .collect(),
+        machine_pressure: pressure(|both| both.machine),
+        unit_pressure: pressure(|both| both.unit),
+        problem,
+        recording: place.to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+    })
+}
+
+/// The devices to watch: that of the setting; for a setting of the machine, all.
+fn watched(target: &Target) -> Vec<Selector> {
+    match target {
+        Target::Scheduler { .. } | Target::Queue { .. } => {
+            vec![Selector::Device(target.path().into_os_string())]
+        }
+        Target::AccessTimes { .. } | Target::CommitInterval { .. } => vec![Selector::Path(target.path())],
+        _ => Vec::new(),
+    }
+}
+
+/// Sleeps, and looks meanwhile whether it should stop.
+fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), ExperimentError> {
+    /// A person who pressed Ctrl-C does not notice a tenth of a second.
+    const LOOK: Duration = Duration::from_millis(100);
+    let began = Instant::now();
+    loop {
+        check_stop(stop)?;
+        let left = time.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+}
+
+/// The number of waits that the recorder lost.
+#[derive(Default)]
+struct LostWaits(u64);
+
+impl RowSink for LostWaits {
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        if ["lost-waits", "lost-blocked-waits"].contains(&row.code.as_str()) {
+            self.0 += row.count;
+        }
+        Ok(())
+    }
+    ignore_rows! {
+        began, request, bio, link, call, wait, blocked_count, file, thread, sample, mark, settled
+    }
+}

@@ -1,0 +1,75 @@
+//! A lock, so that only one process at a time changes a setting.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use super::Target;
+use crate::HostError;
+
+/// The only process that changes a setting, for as long as this exists. A test switches it back and forth: another process
+/// would take the value of that moment for the user's own.
+#[derive(Debug)]
+pub struct OnlyChanger {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl OnlyChanger {
+    /// Takes the lock of `target` in the state folder `dir`, which is created if it is missing. The kernel releases it when
+    /// the process is killed.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::BeingTested`] if another process has it, and [`HostError::System`].
+    pub fn begin(dir: &Path, target: &Target) -> Result<OnlyChanger, HostError> {
+        crate::ledger::make_private_dir(dir)?;
+        let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+        let path = dir.join(format!("{}.lock", target.to_string().chars().map(plain).collect::<String>()));
+        loop {
+            let lock = OpenOptions::new().create(true).append(true).open(&path);
+            let lock = lock.map_err(HostError::system("open", &path))?;
+            match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(HostError::BeingTested { setting: target.to_string() });
+                }
+                Err(error) => return Err(HostError::system("lock", path)(error.into())),
+            }
+            // Its owner may have removed the file between our two calls; another process can then lock a new one.
+            let ours = lock.metadata().map_err(HostError::system("look at", &path))?;
+            if fs::metadata(&path).is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()) {
+                return Ok(OnlyChanger { path, _lock: lock });
+            }
+        }
+    }
+}
+
+impl Drop for OnlyChanger {
+    fn drop(&mut self) {
+        // The file alone means nothing; the next one uses it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_process_is_refused_until_the_first_ends() {
+        let dir = tempfile::tempdir().expect("dir");
+        let state = dir.path().join("state");
+        let first = OnlyChanger::begin(&state, &Target::Swappiness).expect("nobody changes it");
+        let error = OnlyChanger::begin(&state, &Target::Swappiness).expect_err("the first one does");
+        let says = "another fonio changes the machine's swappiness now";
+        assert!(error.to_string().starts_with(says), "{error}");
+        OnlyChanger::begin(&state, &Target::DirtyLimits).expect("another setting");
+        drop(first);
+        drop(OnlyChanger::begin(&state, &Target::Swappiness).expect("nobody changes it any more"));
+        assert_eq!(fs::read_dir(&state).expect("it was made").count(), 0);
+    }
+}

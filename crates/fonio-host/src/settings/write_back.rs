@@ -1,0 +1,53 @@
+//! How long the kernel takes to write dirty pages back.
+
+use std::time::Duration;
+
+use super::target::read_sysctl;
+use crate::HostError;
+
+/// The times of write-back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBack {
+    /// The age at which a dirty page is written (`vm.dirty_expire_centisecs`).
+    pub expiry: Duration,
+    /// The time between two wake-ups of write-back (`vm.dirty_writeback_centisecs`).
+    pub interval: Duration,
+}
+
+impl WriteBack {
+    /// Reads the times of this machine.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn of_machine() -> Result<WriteBack, HostError> {
+        let time = |name: &str| {
+            let text = read_sysctl(name)?;
+            let centiseconds: u64 = text.parse().map_err(|error| {
+                let error = std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+                HostError::system("understand", format!("/proc/sys/{}", name.replace('.', "/")))(error)
+            })?;
+            Ok::<Duration, HostError>(Duration::from_millis(10 * centiseconds))
+        };
+        Ok(WriteBack {
+            expiry: time("vm.dirty_expire_centisecs")?,
+            interval: time("vm.dirty_writeback_centisecs")?,
+        })
+    }
+
+    /// The longest time for which a page stays dirty while nothing else demands that it is written.
+    pub fn longest(self) -> Duration {
+        self.expiry + self.interval
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_machine_has_these_times() {
+        let times = WriteBack::of_machine().expect("procfs");
+        assert!(times.longest() >= times.interval, "{times:?}");
+    }
+}

@@ -88,13 +88,24 @@ fn build(architecture: Architecture) -> Result<PathBuf> {
     cargo.args(["build", "--release", "--package", "fonio", "--target", target]);
     cargo.env(variable("CC"), "clang-14").env(variable("AR"), "llvm-ar-14").env(variable("CFLAGS"), flags);
     cargo.env(of_cargo("LINKER"), linker(sysroot)?);
-    cargo.env(of_cargo("RUSTFLAGS"), "-Clinker-flavor=ld.lld -Clink-self-contained=yes");
+    let mut flags = "-Clinker-flavor=ld.lld -Clink-self-contained=yes".to_owned();
+    // Messages of panics name sources; where they were on this machine is nobody's business.
+    for (from, to) in [(process::root().to_owned(), "/fonio"), (cargo_home()?, "/cargo")] {
+        flags += &format!(" --remap-path-prefix={}={to}", from.display());
+    }
+    cargo.env(of_cargo("RUSTFLAGS"), flags);
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "none").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     process::run(&mut cargo)?;
     let built = process::target().join(target).join("release/fonio");
     let program = folder()?.join(format!("fonio-{}-{target}", package::VERSION));
     fs::copy(&built, &program).with_context(|| format!("cannot copy {}", built.display()))?;
     Ok(program)
+}
+
+/// Where cargo keeps the sources of dependencies.
+fn cargo_home() -> Result<PathBuf> {
+    let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    set.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).context("CARGO_HOME is not set, nor HOME")
 }
 
 /// The linker that comes with Rust.

@@ -368,6 +368,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_disturbs_programs_is_not_switched() {
+        let unit = |of| Target::Unit { unit: "notes.service".to_owned(), of };
+        for target in [Target::Swappiness, Target::DirtyLimits, unit(UnitKey::Weight), unit(UnitKey::Limit)] {
+            assert_eq!(target.cannot_switch(), None, "{target}");
+        }
+        for target in [
+            Target::TrimTimer,
+            Target::SwapInRam,
+            unit(UnitKey::Class),
+            Target::Database { path: "/notes.db".into() },
+        ] {
+            assert!(target.cannot_switch().is_some(), "{target}");
+        }
+    }
+
+    #[test]
     fn access_times_are_one_of_three() {
         let of = |options: &str| access_times(&options.split(',').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(of("rw,relatime"), "relatime");

@@ -475,11 +475,11 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                         count.map_or("an unknown number of".to_owned(), |count| format!("{count:.0}"))
                     };
                     let calls = shown(once.used.write_calls.map(|calls| calls as f64));
-                    let ours = format!(
-                        "{calls} calls, {} requests, {} of the file system itself",
-                        shown(once.writes),
-                        shown(once.own_writes)
-                    );
+                    let own = match once.own_writes {
+                        Some(own) => format!(", {own:.0} of journal and metadata"),
+                        None => String::new(),
+                    };
+                    let ours = format!("{calls} calls, {} requests{own}", shown(once.writes));
                     let why = "the study has no numbers of it; it was the phones' file system for sdcards";
                     rows.push(Row::ours_alone(format!("{name}, {way}"), ours, why).noted(place.noted()));
                 }
@@ -547,9 +547,9 @@ fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At
             "recordings do not know the kind of all data of this file system",
         )
     } else {
-        let why = "the file systems are twelve years younger and write less of their own";
+        let why = "the file systems are twelve years younger, and our file is a quarter of the study's";
         let own = OWN.row(what(OWN_WRITES), told.own_percent, &Measured::once(percent), why);
-        own.noted(format!("{:.0} requests", once.own_writes.unwrap_or(f64::NAN)))
+        own.noted(format!("{:.0} of them", once.own_writes.unwrap_or(f64::NAN)))
     };
     [calls, row.noted(place.noted()), own.noted(place.noted())]
 }

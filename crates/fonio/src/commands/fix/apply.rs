@@ -12,6 +12,7 @@ use super::{Done, Place, hint, json, list, only, open, open_keeper, places, sett
 use crate::cli::run::Fix;
 use crate::commands::run;
 use crate::exit::Exit;
+use crate::output;
 
 /// What was trimmed, for `--json`.
 #[derive(Serialize)]
@@ -157,7 +158,7 @@ fn trim(path: &Path, arguments: &Fix) -> Result<Exit> {
         let (filesystem, source) = (filesystem.as_str(), source.as_str());
         return json(&mut out, &Trimmed { outcome, dir: &dir, filesystem, source, bytes: bytes.0 });
     }
-    let (of, bytes) = (format!("{} ({filesystem} on {source})", dir.display()), bytes.to_exact_text());
+    let (of, bytes) = (format!("{} ({filesystem} on {source})", dir.display()), output::bytes(bytes));
     if arguments.dry_run {
         writeln!(out, "Would trim {of}, which has {bytes} free.")?;
         return Ok(Exit::Fine);

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Result;
-use fonio_experiment::{Candidate, Fix as Listed, Group, Real};
+use fonio_experiment::{Candidate, Fix as Listed, Group, Loss, Real};
 use fonio_host::{Applied, HostError, Keeper, KeptFiles, Ledger, Scope, Settings};
 use serde::Serialize;
 
@@ -140,13 +140,18 @@ pub(super) fn list(arguments: &Fix) -> Result<Exit> {
         }
         for fix in fixes {
             writeln!(out, "  {:<15} {}", fix.name, fix.does)?;
-            writeln!(out, "  {:<15} {} Source: {}.", "", fix.loses.sentence(), fix.source)?;
-            if one.is_some()
-                && let Real::ByHand(how) = fix.real
-            {
-                writeln!(out, "  {:<15} {how}", "")?;
+            if one.is_some() {
+                writeln!(out, "  {:<15} {} Source: {}.", "", fix.loses.sentence(), fix.source)?;
+                if let Real::ByHand(how) = fix.real {
+                    writeln!(out, "  {:<15} {how}", "")?;
+                }
+            } else if fix.loses != Loss::Nothing {
+                writeln!(out, "  {:<15} {}", "", fix.loses.sentence())?;
             }
         }
+    }
+    if one.is_none() {
+        writeln!(out, "\nWith a fix that has no remark, a power cut loses no more data than without it.")?;
     }
     writeln!(
         out,

@@ -345,7 +345,12 @@ mod tests {
             (row.file_id, row.cause_tid, row.content) = (file, cause, content);
         }
         rows.iter().for_each(|row| analyser.request(row).unwrap());
-        let files = analyser.finish(&Meta::default()).files.unwrap();
+        let analysis = analyser.finish(&Meta::default());
+        // Of 24 KiB written, 4 are metadata.
+        let facts = crate::figures::facts(&analysis);
+        assert_eq!(facts.value("files.metadata_write_share"), Some(4.0 / 24.0));
+        assert_eq!(facts.value("files.metadata_writes"), Some(1.0));
+        let files = analysis.files.unwrap();
         let kib = |bytes: u64| bytes / 1024;
         let short: Vec<_> = files
             .files

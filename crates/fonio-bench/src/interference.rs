@@ -3,36 +3,8 @@
 //! A slowdown is the mean response time of a process beside processes of the other op, over that of one process alone. The
 //! study divides the total time of a process by the number of its requests; with one request in flight that is the same.
 
-use serde::{Deserialize, Serialize};
-
 use crate::plan::{Access, Set};
-use crate::result::{Benchmark, Run, TestResult};
-use crate::verdict::times;
-
-/// The slowdown of one kind of I/O beside another.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Slowdown {
-    /// The access pattern that was measured.
-    pub access: Access,
-    /// The access pattern beside it.
-    pub beside: Access,
-    /// The number of processes of each pattern.
-    pub processes: u32,
-    /// Mean response time of one process alone, in milliseconds.
-    pub alone_ms: f64,
-    /// Mean response time beside the others, in milliseconds.
-    pub beside_ms: f64,
-    /// `beside_ms` over `alone_ms`; above 1 is slower.
-    pub slowdown: f64,
-    /// The fastest run beside the others over the slowest run alone; `None` if one of them ran only once.
-    pub slowdown_min: Option<f64>,
-    /// The slowest run beside the others over the fastest run alone; `None` if one of them ran only once.
-    pub slowdown_max: Option<f64>,
-    /// Throughput of one process alone, in 10⁶ bytes per second.
-    pub alone_mb_s: f64,
-    /// Throughput of all processes of this pattern together, beside the others, in 10⁶ bytes per second.
-    pub beside_mb_s: f64,
-}
+use crate::result::{Benchmark, Run, Slowdown, TestResult};
 
 /// Returns the slowdowns that the tests of [`Set::Interference`] show.
 pub fn slowdowns(benchmark: &Benchmark) -> Vec<Slowdown> {
@@ -78,64 +50,6 @@ impl Responses {
             min: each.clone().fold(f64::INFINITY, f64::min),
             max: each.fold(0.0, f64::max),
         }
-    }
-}
-
-/// The verdict on slowdowns; `None` if none was measured.
-pub(crate) fn sentence(slowdowns: &[Slowdown]) -> Option<String> {
-    let of = |processes: u32, writes: bool, like: Access| {
-        slowdowns.iter().find(|found| {
-            let is_same = found.access.order() == like.order() && found.access.writes() == writes;
-            is_same && found.processes == processes
-        })
-    };
-    let reads = slowdowns.iter().filter(|found| found.processes == 1 && !found.access.writes());
-    let read = reads.max_by(|a, b| a.slowdown.total_cmp(&b.slowdown))?;
-    let write = of(1, true, read.access)?;
-    let order = match read.access {
-        Access::SeqRead | Access::SeqWrite => "sequential",
-        Access::RandRead | Access::RandWrite => "random",
-    };
-    let mut text = match asymmetry(read, write) {
-        Some(words) => format!("{words}: beside"),
-        None => "Beside".to_owned(),
-    };
-    text += &format!(
-        " one writer, a {order} 4 KiB read takes {} as long as alone ({} instead of {}); beside one reader, a write takes {} as long.",
-        times(read.slowdown),
-        ms(read.beside_ms),
-        ms(read.alone_ms),
-        times(write.slowdown)
-    );
-    if let (Some(read), Some(write)) = (of(4, false, read.access), of(4, true, read.access)) {
-        text += &format!(
-            " With four of each, a read takes {} as long as one alone, a write {}.",
-            times(read.slowdown),
-            times(write.slowdown)
-        );
-    }
-    Some(text)
-}
-
-/// Which of both suffers more, if all runs agree on it.
-fn asymmetry(read: &Slowdown, write: &Slowdown) -> Option<&'static str> {
-    if read.slowdown_min? > write.slowdown_max? {
-        Some("Writes slow reads down more than reads slow writes down")
-    } else if write.slowdown_min? > read.slowdown_max? {
-        Some("Reads slow writes down more than writes slow reads down")
-    } else if read.slowdown_min? <= 1.0 && write.slowdown_min? <= 1.0 {
-        Some("One of each beside the other was not shown to be slower")
-    } else {
-        None
-    }
-}
-
-/// A time with a suitable number of digits.
-fn ms(ms: f64) -> String {
-    match ms {
-        short if short < 0.95 => format!("{short:.2} ms"),
-        short if short < 9.5 => format!("{short:.1} ms"),
-        long => format!("{long:.0} ms"),
     }
 }
 
@@ -209,34 +123,5 @@ mod tests {
             rand_write beside rand_read, 4: 5.90 (5.90 to 5.90), 0.943 MB/s of 1.392
         "#]],
         );
-    }
-
-    #[test]
-    fn runs_that_disagree_show_no_asymmetry() {
-        let found = |access, slowdown: f64, min, max| Slowdown {
-            access,
-            beside: if access == Access::SeqRead { Access::SeqWrite } else { Access::SeqRead },
-            processes: 1,
-            alone_ms: 1.0,
-            beside_ms: slowdown,
-            slowdown,
-            slowdown_min: min,
-            slowdown_max: max,
-            alone_mb_s: 4.0,
-            beside_mb_s: 4.0 / slowdown,
-        };
-        let told = |read: (f64, f64), write: (f64, f64)| {
-            let [read, write] = [(Access::SeqRead, read), (Access::SeqWrite, write)]
-                .map(|(access, (min, max))| found(access, (min + max) / 2.0, Some(min), Some(max)));
-            sentence(&[read, write]).expect("both were measured")
-        };
-        assert!(told((3.0, 5.0), (1.0, 2.0)).starts_with("Writes slow reads down more than"));
-        assert!(told((1.0, 2.0), (3.0, 5.0)).starts_with("Reads slow writes down more than"));
-        assert!(told((1.1, 4.0), (3.0, 5.0)).starts_with("Beside one writer, a sequential"));
-        assert!(told((0.8, 1.2), (0.9, 1.1)).starts_with("One of each beside the other was not shown"));
-        let once = [found(Access::SeqRead, 4.0, None, None), found(Access::SeqWrite, 1.1, None, None)];
-        assert!(sentence(&once).expect("both were measured").starts_with("Beside one writer"));
-        assert_eq!(sentence(&once[..1]), None, "one side alone says nothing");
-        assert_eq!(sentence(&[]), None);
     }
 }

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::interference::Slowdown;
 use crate::place::Place;
 use crate::plan::{Access, Set, Test};
 use crate::stable;
@@ -36,6 +35,31 @@ pub struct Benchmark {
     pub slowdowns: Vec<Slowdown>,
     /// All tests, in the order of execution.
     pub tests: Vec<TestResult>,
+}
+
+/// The slowdown of one kind of I/O beside another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slowdown {
+    /// The access pattern that was measured.
+    pub access: Access,
+    /// The access pattern beside it.
+    pub beside: Access,
+    /// The number of processes of each pattern.
+    pub processes: u32,
+    /// Mean response time of one process alone, in milliseconds.
+    pub alone_ms: f64,
+    /// Mean response time beside the others, in milliseconds.
+    pub beside_ms: f64,
+    /// `beside_ms` over `alone_ms`; above 1 is slower.
+    pub slowdown: f64,
+    /// The fastest run beside the others over the slowest run alone; `None` if one of them ran only once.
+    pub slowdown_min: Option<f64>,
+    /// The slowest run beside the others over the fastest run alone; `None` if one of them ran only once.
+    pub slowdown_max: Option<f64>,
+    /// Throughput of one process alone, in 10⁶ bytes per second.
+    pub alone_mb_s: f64,
+    /// Throughput of all processes of this pattern together, beside the others, in 10⁶ bytes per second.
+    pub beside_mb_s: f64,
 }
 
 /// A test with its runs.

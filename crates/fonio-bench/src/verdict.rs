@@ -1,8 +1,7 @@
 //! The verdict of a benchmark, and the SD classes for comparison.
 
-use crate::interference;
 use crate::plan::{Access, Set};
-use crate::result::{Benchmark, TestResult};
+use crate::result::{Benchmark, Slowdown, TestResult};
 
 /// The requirements of an SD class (SD Association; application performance classes A1 and A2, speed classes by number).
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +65,7 @@ pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
 pub fn sentence(benchmark: &Benchmark) -> String {
     let mut sentences = Vec::new();
     sentences.extend(against_a1(benchmark));
-    sentences.extend(interference::sentence(&benchmark.slowdowns));
+    sentences.extend(interference(&benchmark.slowdowns));
     sentences.extend(cliff(benchmark));
     sentences.extend(sustained(benchmark));
     if sentences.is_empty() {
@@ -147,6 +146,64 @@ fn sustained(benchmark: &Benchmark) -> Option<String> {
     })
 }
 
+/// The verdict on slowdowns; `None` if none was measured.
+fn interference(slowdowns: &[Slowdown]) -> Option<String> {
+    let of = |processes: u32, writes: bool, like: Access| {
+        slowdowns.iter().find(|found| {
+            let is_same = found.access.order() == like.order() && found.access.writes() == writes;
+            is_same && found.processes == processes
+        })
+    };
+    let reads = slowdowns.iter().filter(|found| found.processes == 1 && !found.access.writes());
+    let read = reads.max_by(|a, b| a.slowdown.total_cmp(&b.slowdown))?;
+    let write = of(1, true, read.access)?;
+    let order = match read.access {
+        Access::SeqRead | Access::SeqWrite => "sequential",
+        Access::RandRead | Access::RandWrite => "random",
+    };
+    let mut text = match asymmetry(read, write) {
+        Some(words) => format!("{words}: beside"),
+        None => "Beside".to_owned(),
+    };
+    text += &format!(
+        " one writer, a {order} 4 KiB read takes {} as long as alone ({} instead of {}); beside one reader, a write takes {} as long.",
+        times(read.slowdown),
+        ms(read.beside_ms),
+        ms(read.alone_ms),
+        times(write.slowdown)
+    );
+    if let (Some(read), Some(write)) = (of(4, false, read.access), of(4, true, read.access)) {
+        text += &format!(
+            " With four of each, a read takes {} as long as one alone, a write {}.",
+            times(read.slowdown),
+            times(write.slowdown)
+        );
+    }
+    Some(text)
+}
+
+/// Which of both suffers more, if all runs agree on it.
+fn asymmetry(read: &Slowdown, write: &Slowdown) -> Option<&'static str> {
+    if read.slowdown_min? > write.slowdown_max? {
+        Some("Writes slow reads down more than reads slow writes down")
+    } else if write.slowdown_min? > read.slowdown_max? {
+        Some("Reads slow writes down more than writes slow reads down")
+    } else if read.slowdown_min? <= 1.0 && write.slowdown_min? <= 1.0 {
+        Some("One of each beside the other was not shown to be slower")
+    } else {
+        None
+    }
+}
+
+/// A time with a suitable number of digits.
+fn ms(ms: f64) -> String {
+    match ms {
+        short if short < 0.95 => format!("{short:.2} ms"),
+        short if short < 9.5 => format!("{short:.1} ms"),
+        long => format!("{long:.0} ms"),
+    }
+}
+
 /// A rate with a suitable number of digits.
 pub fn rate(mb_s: f64) -> String {
     match mb_s {
@@ -158,7 +215,7 @@ pub fn rate(mb_s: f64) -> String {
 }
 
 /// A factor with a suitable number of digits.
-pub(crate) fn times(factor: f64) -> String {
+fn times(factor: f64) -> String {
     if factor < 9.5 { format!("{factor:.1} times") } else { format!("{factor:.0} times") }
 }
 
@@ -233,5 +290,34 @@ mod tests {
             classes: V6, V10, A1, A2, V30, V60, V90
         "#]],
         );
+    }
+
+    #[test]
+    fn runs_that_disagree_show_no_asymmetry() {
+        let found = |access, slowdown: f64, min, max| Slowdown {
+            access,
+            beside: if access == Access::SeqRead { Access::SeqWrite } else { Access::SeqRead },
+            processes: 1,
+            alone_ms: 1.0,
+            beside_ms: slowdown,
+            slowdown,
+            slowdown_min: min,
+            slowdown_max: max,
+            alone_mb_s: 4.0,
+            beside_mb_s: 4.0 / slowdown,
+        };
+        let told = |read: (f64, f64), write: (f64, f64)| {
+            let [read, write] = [(Access::SeqRead, read), (Access::SeqWrite, write)]
+                .map(|(access, (min, max))| found(access, (min + max) / 2.0, Some(min), Some(max)));
+            interference(&[read, write]).expect("both were measured")
+        };
+        assert!(told((3.0, 5.0), (1.0, 2.0)).starts_with("Writes slow reads down more than"));
+        assert!(told((1.0, 2.0), (3.0, 5.0)).starts_with("Reads slow writes down more than"));
+        assert!(told((1.1, 4.0), (3.0, 5.0)).starts_with("Beside one writer, a sequential"));
+        assert!(told((0.8, 1.2), (0.9, 1.1)).starts_with("One of each beside the other was not shown"));
+        let once = [found(Access::SeqRead, 4.0, None, None), found(Access::SeqWrite, 1.1, None, None)];
+        assert!(interference(&once).expect("both were measured").starts_with("Beside one writer"));
+        assert_eq!(interference(&once[..1]), None, "one side alone says nothing");
+        assert_eq!(interference(&[]), None);
     }
 }

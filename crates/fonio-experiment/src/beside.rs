@@ -5,27 +5,19 @@ use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use fonio_analysis::{Analyser, AnalysisOptions, Filter, FilterOptions};
 use fonio_core::{Op, Request, RowSink, Thread, ignore_rows};
 use fonio_recording::{Recording, Table, Tables};
-use fonio_workload::Overrides;
-use fonio_workload::definition::Workload;
+use fonio_workload::{Options, Overrides};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
-use crate::run::{RunOptions, Worker};
+use crate::setup::Beside;
 use crate::task::{BesideResult, DONE, Task};
-use crate::test_bed::TestBed;
-
-/// The workload beside the measured one.
-#[derive(Clone, Copy, Debug)]
-pub struct Beside<'a> {
-    /// The workload.
-    pub workload: &'a Workload,
-    /// The share of its full amount, above 0. If it ends before the measured one, the rest runs alone.
-    pub scale: f64,
-}
+use crate::test_bed::{Roles, TestBed};
+use crate::worker::Worker;
 
 /// What the workload beside did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -132,17 +124,19 @@ impl BesideWorker {
     pub(crate) fn prepare(
         bed: &mut TestBed,
         beside: Beside<'_>,
-        options: &RunOptions<'_>,
+        measured: &Options,
+        roles: &Roles,
+        stop: &AtomicBool,
     ) -> Result<BesideWorker, ExperimentError> {
         let (socket, result) = (bed.scratch().join("beside-call"), bed.scratch().join("beside-result.json"));
         let task = Task {
             workload: beside.workload.clone(),
             places: bed.beside_places().clone(),
-            options: fonio_workload::Options {
+            options: Options {
                 scale: beside.scale,
-                pace: options.pace,
+                pace: measured.pace,
                 // It is not the measured workload: its choices and content are others.
-                seed: options.seed ^ (1 << 63),
+                seed: measured.seed ^ (1 << 63),
                 http: bed.http(),
                 // A fix changes the measured workload.
                 overrides: Overrides::default(),
@@ -152,7 +146,7 @@ impl BesideWorker {
             write_back: false,
             is_beside: true,
         };
-        let worker = Worker::prepare(bed, "beside", &task, options)?;
+        let worker = Worker::prepare(bed, "beside", &task, roles, stop)?;
         Ok(BesideWorker { worker, workload: beside.workload.name.clone(), socket, result, called: None })
     }
 

@@ -1,25 +1,24 @@
 //! One run: a test bed, the workload on it under the recorder, and the results.
 
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
 use fonio_core::{ByteCount, Mark, Nanos, RowSink, Timestamp};
 use fonio_emulator::ServeReport;
-use fonio_host::{Confined, Entry, Step};
+use fonio_host::Confined;
 use fonio_record::{Progress, RecordOptions, StopReason, record_with};
-use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
 use fonio_workload::{Options, Outcome};
 
 use crate::analysed::Analysed;
-use crate::beside::{Beside, BesideFigures, BesideWorker, OwnFigures};
+use crate::beside::{BesideFigures, BesideWorker, OwnFigures};
 use crate::error::ExperimentError;
-use crate::setup::Setup;
-use crate::task::{PREPARED, Task, TaskResult};
+use crate::setup::{Beside, Setup};
+use crate::task::{Task, TaskResult};
 use crate::test_bed::{Roles, TestBed};
 use crate::trial::check_stop;
+use crate::worker::Worker;
 
 /// The workload of a run, and how it is run.
 #[derive(Clone, Debug)]
@@ -88,10 +87,12 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     };
     bed.unpace()?;
     let mut other = match options.beside {
-        Some(beside) => Some(BesideWorker::prepare(&mut bed, beside, options)?),
+        Some(beside) => {
+            Some(BesideWorker::prepare(&mut bed, beside, &task.options, options.roles, options.stop)?)
+        }
         None => None,
     };
-    let mut worker = Worker::prepare(&mut bed, "task", &task, options)?;
+    let mut worker = Worker::prepare(&mut bed, "task", &task, options.roles, options.stop)?;
     // The preparation was not confined. The ledger removes the groups with the test bed.
     let confined = Confined::make(bed.ledger(), setup.limits)?;
     [Some(worker.pid()), other.as_ref().map(BesideWorker::pid)]
@@ -201,60 +202,4 @@ fn command_line(options: &RunOptions<'_>) -> Vec<String> {
         }
     }
     words
-}
-
-/// A workload's process.
-pub(crate) struct Worker {
-    child: Child,
-    entry: Option<Entry>,
-}
-
-impl Worker {
-    /// Starts the process and waits until it is prepared.
-    pub(crate) fn prepare(
-        bed: &mut TestBed,
-        name: &str,
-        task: &Task,
-        options: &RunOptions<'_>,
-    ) -> Result<Worker, ExperimentError> {
-        let path = bed.scratch().join(format!("{name}.json"));
-        let text = serde_json::to_vec(task).expect("a workload that was read can be written");
-        std::fs::write(&path, text).map_err(ExperimentError::system("write", &path))?;
-        let program = &options.roles.program;
-        let mut command = Command::new(program);
-        command.args(&options.roles.do_task).arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(ExperimentError::system("start", program))?;
-        // A process that has already ended needs no entry in the ledger.
-        let entry = match ProcessId::of(child.id()) {
-            Some(id) => Some(bed.ledger().begin(Step::Process { id, leads_group: false })?),
-            None => None,
-        };
-        let mut line = String::new();
-        let out = child.stdout.take().expect("its output is piped");
-        BufReader::new(out).read_line(&mut line).map_err(ExperimentError::system("read from", program))?;
-        let mut worker = Worker { child, entry };
-        check_stop(options.stop)?;
-        if line.trim() == PREPARED { Ok(worker) } else { Err(worker.failure()) }
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Returns the error for a task without a result. The process has printed the reason on standard error.
-    pub(crate) fn failure(&mut self) -> ExperimentError {
-        let _ = self.child.kill();
-        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        ExperimentError::TaskFailed { status, complaint: "it says why above".to_owned() }
-    }
-
-    /// Waits for the end of a process that has written its result.
-    pub(crate) fn end(&mut self, bed: &mut TestBed) -> Result<(), ExperimentError> {
-        let waited = self.child.wait();
-        waited.map_err(ExperimentError::system("wait for", "the workload's process"))?;
-        match self.entry.take() {
-            Some(entry) => Ok(bed.ledger().end(entry)?),
-            None => Ok(()),
-        }
-    }
 }

@@ -8,6 +8,7 @@ use fonio_core::quantity::parse_bytes;
 use fonio_core::{ByteCount, Unit};
 use fonio_host::{Confirmation, CpuShare, Filesystem, Limits, LinkRates, Setting, Settings};
 use fonio_workload::Overrides;
+use fonio_workload::definition::Workload;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
@@ -152,6 +153,15 @@ pub struct Setup {
     pub limits: Limits,
     /// Changes to the workload's definition.
     pub overrides: Overrides,
+}
+
+/// The workload beside the measured one.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// The workload.
+    pub workload: &'a Workload,
+    /// The share of its full amount, above 0. If it ends before the measured one, the rest runs alone.
+    pub scale: f64,
 }
 
 /// What all setups of a plan have in common, beside their storage.

@@ -16,10 +16,9 @@ use fonio_record::Selector;
 use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
 
-use crate::beside::Beside;
 use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
-use crate::setup::{MdRaid0, Medium, Setup, Storage};
+use crate::setup::{Beside, MdRaid0, Medium, Setup, Storage};
 
 /// Size of a place in memory: more than any workload writes. Memory is only used as data are written.
 const MEMORY_PLACE: u64 = 1 << 30;

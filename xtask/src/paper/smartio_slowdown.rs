@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use fonio_bench::interference::Slowdown;
-use fonio_bench::result::{Benchmark, TestResult};
+use fonio_bench::result::{Benchmark, Slowdown, TestResult};
 use serde::Deserialize;
 
 use super::bfuse_stack::{BFQ, NO_CFQ};

@@ -1,0 +1,70 @@
+//! The process of a workload: started, prepared, and ended with the test bed at the latest.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+
+use fonio_host::{Entry, Step};
+use fonio_system::ProcessId;
+
+use crate::error::ExperimentError;
+use crate::task::{PREPARED, Task};
+use crate::test_bed::{Roles, TestBed};
+use crate::trial::check_stop;
+
+/// A workload's process.
+pub(crate) struct Worker {
+    child: Child,
+    entry: Option<Entry>,
+}
+
+impl Worker {
+    /// Starts the process and waits until it is prepared.
+    pub(crate) fn prepare(
+        bed: &mut TestBed,
+        name: &str,
+        task: &Task,
+        roles: &Roles,
+        stop: &AtomicBool,
+    ) -> Result<Worker, ExperimentError> {
+        let path = bed.scratch().join(format!("{name}.json"));
+        let text = serde_json::to_vec(task).expect("a workload that was read can be written");
+        std::fs::write(&path, text).map_err(ExperimentError::system("write", &path))?;
+        let program = &roles.program;
+        let mut command = Command::new(program);
+        command.args(&roles.do_task).arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(ExperimentError::system("start", program))?;
+        // A process that has already ended needs no entry in the ledger.
+        let entry = match ProcessId::of(child.id()) {
+            Some(id) => Some(bed.ledger().begin(Step::Process { id, leads_group: false })?),
+            None => None,
+        };
+        let mut line = String::new();
+        let out = child.stdout.take().expect("its output is piped");
+        BufReader::new(out).read_line(&mut line).map_err(ExperimentError::system("read from", program))?;
+        let mut worker = Worker { child, entry };
+        check_stop(stop)?;
+        if line.trim() == PREPARED { Ok(worker) } else { Err(worker.failure()) }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns the error for a task without a result. The process has printed the reason on standard error.
+    pub(crate) fn failure(&mut self) -> ExperimentError {
+        let _ = self.child.kill();
+        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        ExperimentError::TaskFailed { status, complaint: "it says why above".to_owned() }
+    }
+
+    /// Waits for the end of a process that has written its result.
+    pub(crate) fn end(&mut self, bed: &mut TestBed) -> Result<(), ExperimentError> {
+        let waited = self.child.wait();
+        waited.map_err(ExperimentError::system("wait for", "the workload's process"))?;
+        match self.entry.take() {
+            Some(entry) => Ok(bed.ledger().end(entry)?),
+            None => Ok(()),
+        }
+    }
+}

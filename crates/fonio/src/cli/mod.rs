@@ -110,7 +110,7 @@ pub struct Check {
     /// A recording or trace to read; or a device (/dev/mmcblk0), or a directory on one, to record. Default: record all devices.
     pub what: Option<PathBuf>,
     /// How long to record.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, default_value = "40s")]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "40s")]
     pub time: Duration,
     /// Print everything: all findings, tables and notes.
     #[arg(long)]
@@ -167,7 +167,7 @@ pub struct Record {
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
     /// Stop after this time (30s, 5min). Default: when the command ends, or at Ctrl-C.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<Duration>,
     /// Write the recording into this directory.
     #[arg(short, long = "output", alias = "out", value_name = "DIR", default_value = "fonio-recording")]
@@ -252,6 +252,12 @@ pub struct Compare {
     /// How the result is shown.
     #[command(flatten)]
     pub output: Output,
+}
+
+/// Parses a time in which something has to happen.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    if time.is_zero() { Err("write a time above 0, such as 40s".to_owned()) } else { Ok(time) }
 }
 
 /// `fonio import`.
@@ -495,7 +501,7 @@ pub struct Bench {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub run_time: Option<Duration>,
     /// Start no further run after this time [default: 15min].
-    #[arg(long = "for", alias = "time", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long = "for", alias = "time", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<Duration>,
     /// Seed of the random addresses.
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -77,8 +77,8 @@ pub struct LaunchArgs {
 /// `fonio fix`.
 #[derive(Debug, Args)]
 pub struct Fix {
-    /// The fix, such as noatime or io-weight=50. Default: list what is applied here and all fixes, or with --prove measure
-    /// all that can be tried here.
+    /// The fix, such as noatime or io-weight=50. Default: list what is applied here and all fixes, or with --prove WORKLOAD
+    /// measure all that can be tried here. A command and --live need a name.
     #[arg(value_parser = parse_candidate)]
     pub name: Option<Candidate>,
     /// Run this workload, or the command after `--`, with and without the fix, and report the gain with its interval. A
@@ -141,7 +141,7 @@ pub struct LiveArgs {
     #[arg(requires = "live", value_name = "PATH")]
     pub path: Option<PathBuf>,
     /// End after this time at the latest. A test that goes on gets this time anew.
-    #[arg(long = "for", requires = "live", value_name = "TIME", value_parser = parse_duration, default_value = "10m")]
+    #[arg(long = "for", requires = "live", value_name = "TIME", value_parser = super::parse_time, default_value = "10m")]
     pub lasting: Duration,
     /// Measure the threads of this systemd unit or container. Default: those of all programs, without bulk work such as copies.
     #[arg(long, requires = "live", value_name = "UNIT")]

@@ -19,7 +19,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::HostError;
-use crate::settings::Applied;
+use crate::settings::{Applied, LOCK, remove_free_lock};
 
 /// A change that outlives the process that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,8 +257,10 @@ impl Ledger {
         let mut paths = Vec::new();
         for entry in listing {
             let path = entry.map_err(HostError::system("list", dir))?.path();
-            if path.extension().is_some_and(|extension| extension == "ledger") {
-                paths.push(path);
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("ledger") => paths.push(path),
+                Some(LOCK) => remove_free_lock(&path),
+                _ => {}
             }
         }
         paths.sort();

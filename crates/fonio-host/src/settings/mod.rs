@@ -29,6 +29,7 @@ use crate::{Entry, HostError, Ledger, Step};
 pub use drop_in::{JournalKey, UnitKey};
 pub use kept::{Keeper, Kept, KeptFiles};
 pub use only::OnlyChanger;
+pub(crate) use only::{LOCK, remove_free_lock};
 pub(crate) use places::disk_of;
 pub use setting::{IoClass, Scope, Setting};
 pub use target::{QueueSetting, Target};

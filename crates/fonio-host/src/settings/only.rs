@@ -10,6 +10,9 @@ use rustix::io::Errno;
 use super::Target;
 use crate::HostError;
 
+/// The extension of the locks' files.
+pub(crate) const LOCK: &str = "lock";
+
 /// The only process that changes a setting, for as long as this exists. A test switches it back and forth: another process
 /// would take the value of that moment for the user's own.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ impl OnlyChanger {
     pub fn begin(dir: &Path, target: &Target) -> Result<OnlyChanger, HostError> {
         crate::ledger::make_private_dir(dir)?;
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
-        let path = dir.join(format!("{}.lock", target.to_string().chars().map(plain).collect::<String>()));
+        let path = dir.join(format!("{}.{LOCK}", target.to_string().chars().map(plain).collect::<String>()));
         loop {
             let lock = OpenOptions::new().create(true).append(true).open(&path);
             let lock = lock.map_err(HostError::system("open", &path))?;
@@ -45,6 +48,15 @@ impl OnlyChanger {
                 return Ok(OnlyChanger { path, _lock: lock });
             }
         }
+    }
+}
+
+/// Removes the file of a lock that nobody has: its owner was killed.
+pub(crate) fn remove_free_lock(path: &Path) {
+    let Ok(lock) = OpenOptions::new().append(true).open(path) else { return };
+    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        // The file alone means nothing; if it stays, the next one uses it.
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -68,7 +80,13 @@ mod tests {
         let says = "another fonio changes the machine's swappiness now";
         assert!(error.to_string().starts_with(says), "{error}");
         OnlyChanger::begin(&state, &Target::DirtyLimits).expect("another setting");
+        let file = first.path.clone();
+        remove_free_lock(&file);
+        assert!(file.exists(), "somebody has it");
         drop(first);
+        fs::write(&file, "").expect("as after kill -9");
+        remove_free_lock(&file);
+        assert!(!file.exists(), "nobody has it");
         drop(OnlyChanger::begin(&state, &Target::Swappiness).expect("nobody changes it any more"));
         assert_eq!(fs::read_dir(&state).expect("it was made").count(), 0);
     }

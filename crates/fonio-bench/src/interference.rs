@@ -56,7 +56,7 @@ impl Responses {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use fonio_core::ByteCount;
+    use fonio_core::{ByteCount, Random};
     use fonio_sim::profile::Profile;
 
     use super::*;
@@ -123,5 +123,41 @@ mod tests {
             rand_write beside rand_read, 4: 5.90 (5.90 to 5.90), 0.943 MB/s of 1.392
         "#]],
         );
+    }
+
+    /// Reads and writes that suffer equally, on a device whose runs differ by a tenth. The verdict picks the larger of two
+    /// slowdowns, which must not make it claim more.
+    #[test]
+    fn equal_slowdowns_are_called_different_in_at_most_5_percent_of_benchmarks() {
+        const BENCHMARKS: u64 = 1000;
+        let tests = plan::tests(&plan::Scope {
+            sets: vec![Set::Interference],
+            size: ByteCount(32 << 20),
+            range_max: ByteCount(0),
+            sustained: ByteCount(0),
+            room: ByteCount(1 << 30),
+        });
+        let profile = Profile::shipped("samsung_s5").expect("a shipped profile");
+        let mut benchmark = model::benchmark(&profile, ByteCount(1 << 30), &tests, 3, 1).expect("it runs");
+        for runs in [3, 10] {
+            let mut claimed = 0;
+            for seed in 0..BENCHMARKS {
+                let mut random = Random::new(seed);
+                for result in &mut benchmark.tests {
+                    let mut run = result.runs[0].clone();
+                    result.runs.clear();
+                    for _ in 0..runs {
+                        let noise = 0.1 * (random.uniform() + random.uniform() + random.uniform() - 1.5);
+                        let slower = if result.test.beside.is_some() { 2.0 } else { 1.0 };
+                        run.response_mean_ns = (1e6 * slower * noise.exp()) as u64;
+                        result.runs.push(run.clone());
+                    }
+                }
+                benchmark.slowdowns = slowdowns(&benchmark);
+                let said = crate::verdict::sentence(&benchmark);
+                claimed += u64::from(said.contains(" slow ") && said.contains(" more than "));
+            }
+            assert!(claimed * 20 <= BENCHMARKS, "{runs} runs: {claimed} of {BENCHMARKS}");
+        }
     }
 }

@@ -115,7 +115,7 @@ pub enum ExperimentError {
         /// The reason.
         reason: &'static str,
     },
-    /// No process belongs to the unit whose threads are to be measured.
+    /// The unit to be measured has no process.
     #[error("no process belongs to the unit {unit:?} now; {}", seen_units(seen))]
     NoUnit {
         /// The unit.

@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// A slice of 40 s in which one program was blocked for so many milliseconds.
+    /// Returns a slice of 40 s in which one program was blocked for this many milliseconds.
     pub(super) fn slice(number: u32, pair: u32, with_setting: bool, blocked_ms: u64) -> MeasuredSlice {
         MeasuredSlice {
             number,

@@ -111,8 +111,8 @@ fn are_missing(waits: u64) -> String {
     }
 }
 
-/// The row of a wait. One for asynchronous I/O begins when the request was queued, because a thread can have slept there
-/// before. There is no row if the request is unknown.
+/// Returns the row of a wait. A wait for asynchronous I/O begins when the request was queued, because the thread can have slept
+/// there before; `None` if that request is unknown.
 fn row(
     wait: &BlockedWait,
     file_id: Option<u32>,

@@ -55,7 +55,7 @@ pub fn groups() -> String {
     text
 }
 
-/// What is to be named, with an example.
+/// Returns what the user has to name, with an example.
 fn object(scope: Scope) -> (&'static str, &'static str) {
     match scope {
         Scope::Disk => ("disk: a device, or a folder on it", "/dev/mmcblk0"),

@@ -563,15 +563,22 @@ fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
     }
 }
 
+/// Makes a folder for workloads. Returns what keeps it, the folder, and a path for the results.
+fn place_and_results() -> (tempfile::TempDir, String, String) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (place, results) = (path("place"), path("runs"));
+    fs::create_dir(&place).unwrap();
+    (dir, place, results)
+}
+
 #[test]
 fn a_workload_runs_beside_another_and_each_has_its_figures() {
     if !can_emulate() {
         return;
     }
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (place, out) = (dir.path().join("place"), dir.path().join("runs"));
-    fs::create_dir(&place).unwrap();
-    let (place, out) = (place.to_str().unwrap(), out.to_str().unwrap());
+    let (_dir, place, out) = place_and_results();
+    let (place, out) = (place.as_str(), out.as_str());
     let common = ["--scale", "0.05", "--repeat", "1", "--json", "--on", place, "-o", out];
     let run = fonio(&[&["run", "webbench", "--beside", "messages"], &common[..]].concat());
     assert!(run.status.success(), "{}", text(&run.stderr));
@@ -601,10 +608,8 @@ fn memory_is_limited_and_too_little_is_told() {
     if !can_emulate() {
         return;
     }
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (place, out) = (dir.path().join("place"), dir.path().join("runs"));
-    fs::create_dir(&place).unwrap();
-    let (place, out) = (place.to_str().unwrap(), out.to_str().unwrap());
+    let (_dir, place, out) = place_and_results();
+    let (place, out) = (place.as_str(), out.as_str());
     let launch = |memory: &str, bytes: &str| {
         // `tail` keeps all of a line in memory.
         let line = format!("head -c {bytes} /dev/zero | tail >/dev/null");
@@ -633,9 +638,7 @@ fn a_recording_is_replayed_in_a_directory_and_leaves_nothing() {
     if !can_emulate() {
         return;
     }
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (place, out) = (dir.path().join("place"), dir.path().join("runs"));
-    fs::create_dir(&place).unwrap();
+    let (_dir, place, out) = place_and_results();
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sample/webbench-on-ridata");
     let run = fonio(&[
         "run",
@@ -646,9 +649,9 @@ fn a_recording_is_replayed_in_a_directory_and_leaves_nothing() {
         "1",
         "--json",
         "--on",
-        place.to_str().unwrap(),
+        &place,
         "-o",
-        out.to_str().unwrap(),
+        &out,
     ]);
     assert!(matches!(run.status.code(), Some(0 | 3)), "{}", text(&run.stderr));
     let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
@@ -659,6 +662,6 @@ fn a_recording_is_replayed_in_a_directory_and_leaves_nothing() {
     let written = recorded["analysis"]["totals"]["write_bytes"].as_u64().unwrap();
     assert!(figures["write_bytes"].as_u64().unwrap() >= written, "{figures}");
     assert!(fs::read_dir(&place).unwrap().next().is_none(), "the file is gone");
-    let nothing = fonio(&["run", "--recording", place.to_str().unwrap(), "--on", place.to_str().unwrap()]);
+    let nothing = fonio(&["run", "--recording", &place, "--on", &place]);
     assert_eq!(nothing.status.code(), Some(2), "{}", text(&nothing.stderr));
 }

@@ -89,6 +89,8 @@ pub(crate) struct Files {
     names: Option<Names>,
     /// Files that were opened and are not named yet.
     opened: Vec<Opened>,
+    /// Deletions of files that nothing has shown yet: those since the last wake-up, and those of the one before.
+    freed_unseen: [Vec<(Inode, Timestamp)>; 2],
 }
 
 /// A file that a process opened.
@@ -161,7 +163,13 @@ impl Files {
     fn free(&mut self, inode: Inode, at: Timestamp) {
         self.last = None;
         let has_room = self.count < NAMES_IN_ALL;
-        let Some(known) = self.known.get_mut(&inode) else { return };
+        let Some(known) = self.known.get_mut(&inode) else {
+            let [newest, _] = &mut self.freed_unseen;
+            if newest.len() < NAMES_IN_ALL {
+                newest.push((inode, at));
+            }
+            return;
+        };
         if known.freed.len() == NAMES_MAX || (!has_room && !known.freed.is_empty()) {
             known.freed.remove(0);
         } else if !has_room {
@@ -173,6 +181,18 @@ impl Files {
         known.freed.insert(place, at);
     }
 
+    /// Notes the deletions of files that were seen only after them. The buffers of the processors are read one after the
+    /// other, so the use of a file can come to light after its deletion: in the same wake-up, or in the next one.
+    fn settle_freed(&mut self) {
+        for at in 0..self.freed_unseen.len() {
+            let unseen = std::mem::take(&mut self.freed_unseen[at]);
+            let (seen, unseen) = unseen.into_iter().partition(|(inode, _)| self.known.contains_key(inode));
+            self.freed_unseen[at] = unseen;
+            let seen: Vec<(Inode, Timestamp)> = seen;
+            seen.into_iter().for_each(|(inode, at)| self.free(inode, at));
+        }
+    }
+
     /// Notes that followed processes opened files.
     pub(crate) fn opened(&mut self, opened: impl IntoIterator<Item = Opened>) {
         self.opened.extend(opened);
@@ -181,6 +201,7 @@ impl Files {
     /// Names the files that were opened until a time, up to which all deletions have been noted. Otherwise the name of a
     /// deleted file could be taken for that of the next one with its number. The files may be deleted by now.
     pub(crate) fn name_opened(&mut self, until: Timestamp, machine: &Machine) {
+        self.settle_freed();
         let mut roots = Roots::new(machine);
         let (opened, later) = std::mem::take(&mut self.opened).into_iter().partition(|file| file.at <= until);
         self.opened = later;
@@ -221,6 +242,9 @@ impl Files {
 
     /// Looks up some of the new files.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
+        self.settle_freed();
+        let [newest, before] = &mut self.freed_unseen;
+        *before = std::mem::take(newest);
         self.take_names(machine);
         if self.due.is_empty() {
             return;

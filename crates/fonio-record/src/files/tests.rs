@@ -93,6 +93,21 @@ fn files_that_were_opened_and_deleted_keep_their_names() {
 }
 
 #[test]
+fn a_deletion_counts_though_the_file_came_to_light_after_it() {
+    let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
+    let machine = Machine::at(Path::new("/nonexistent"));
+    // In the same wake-up, in the next one, and too late.
+    for (wake_ups, expected) in [(0, 20), (1, 20), (2, 0)] {
+        let mut files = Files::default();
+        files.free(inode, Timestamp(20));
+        (0..wake_ups).for_each(|_| files.look_up(&machine));
+        files.see(inode);
+        files.look_up(&machine);
+        assert_eq!(files.freed_before(inode, Timestamp(30)), Timestamp(expected), "after {wake_ups} wake-ups");
+    }
+}
+
+#[test]
 fn memory_is_bounded() {
     let mut files = Files::default();
     for number in 0..KNOWN_MAX as u64 + 10 {
@@ -106,6 +121,8 @@ fn memory_is_bounded() {
     let other = Inode { number: 2, ..inode };
     files.free(other, Timestamp(5));
     assert!(files.known[&other].freed.is_empty());
+    (0..NAMES_IN_ALL as u64 + 10).for_each(|at| files.free(Inode { number: u64::MAX, ..inode }, Timestamp(at)));
+    assert_eq!(files.freed_unseen[0].len(), NAMES_IN_ALL);
 }
 
 #[test]

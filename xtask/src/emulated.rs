@@ -62,18 +62,31 @@ impl Emulated {
         if let Some((file_system, dir)) = options.mounted {
             command.args(["--fs", file_system, "--mount"]).arg(dir);
         }
-        let mut child = command
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start {}", fonio.display()))?;
-        let output = BufReader::new(child.stdout.take().context("its output is piped")?);
-        let mut emulated = Self { child, output, device: String::new() };
-        let ready = emulated.hear().context("the emulator did not get ready")?;
+        let (mut emulated, ready) = Self::spawn(command)?;
         ready["ready"]["device"]
             .as_str()
             .context("the emulator names its device")?
             .clone_into(&mut emulated.device);
         Ok(emulated)
+    }
+
+    /// Starts a device of `profile` for a virtual machine, at a Unix socket; `device` is the socket.
+    pub fn served(fonio: &Path, profile: &str, size: &str, socket: &Path) -> Result<Self> {
+        let mut command = process::bound_to_this(fonio);
+        command.args(["device", "emulate", profile, "--json", "--size", size, "--nbd"]).arg(socket);
+        let (mut emulated, _) = Self::spawn(command)?;
+        emulated.device = socket.display().to_string();
+        Ok(emulated)
+    }
+
+    /// Starts the emulator, and waits for its first line.
+    fn spawn(mut command: Command) -> Result<(Self, Value)> {
+        let spawned = command.stdout(Stdio::piped()).spawn();
+        let mut child = spawned.with_context(|| format!("cannot start {}", process::shown(&command)))?;
+        let output = BufReader::new(child.stdout.take().context("its output is piped")?);
+        let mut emulated = Self { child, output, device: String::new() };
+        let ready = emulated.hear().context("the emulator did not get ready")?;
+        Ok((emulated, ready))
     }
 
     /// Ends the device and returns how long its model was busy.

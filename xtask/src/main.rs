@@ -76,7 +76,9 @@ cargo xtask COMMAND
   lab         `lab test`: measure what guests with Debian's kernels promise (one hour): [repeatable] [mixed] [model] [equal] [waits] [keep]
               [system]
   dist        make programs that need no libraries and Debian packages, in target/dist (clang-14, rustup): [amd64] [arm64];
-              `dist test` also installs the packages in a new Debian of each architecture, in guests, and uses them
+              `dist test` also installs the packages in a new Debian of each architecture, in guests, and uses them;
+              `dist path` walks a user's whole path there, with a slow card: install, check, measure a fix while units run, keep
+              it, reboot, undo it (15 minutes for each architecture)
   act         be a program of a situation of `bench verdicts`; not for people
   stacks      measure what `paper` asks for, in the guest that `paper` starts; not for people
   assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm), and compile

@@ -78,6 +78,8 @@ const INCOMPLETE_MAX: usize = 64 * 1024;
 /// The least number of events that a request leaves in a trace: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
 
+/// The diagnostic of a completion whose issue was not seen.
+const UNISSUED: &str = "completions-without-issue";
 /// The format of fonio's own recordings.
 const LIVE: &str = "tracefs";
 /// The most diagnostics shown; the recording holds them all.
@@ -102,13 +104,25 @@ pub(crate) struct ValidityTally {
     out_of_order_rows: u64,
     errors: u64,
     input: Vec<String>,
+    /// Diagnostics of requests whose issue was not seen.
+    unissued_input: Vec<String>,
 }
 
 impl ValidityTally {
     pub(crate) fn diagnostic(&mut self, row: &Diagnostic) {
-        if self.input.len() < INPUT_MAX && row.severity >= Severity::Warning {
-            self.input.push(sentence(row));
+        let input = if row.code == UNISSUED { &mut self.unissued_input } else { &mut self.input };
+        if input.len() < INPUT_MAX && row.severity >= Severity::Warning {
+            input.push(sentence(row));
         }
+    }
+
+    /// The diagnostics that users should see. When a live recording begins, requests are in flight whose completions it sees;
+    /// that says nothing about its quality.
+    fn input(&self, meta: &Meta) -> Vec<String> {
+        let unissued = meta.assembly.get(&UNISSUED.replace('-', "_")).copied().unwrap_or(0);
+        let is_usual = meta.source.format == LIVE && unissued <= QUEUE_FULL;
+        let unissued = self.unissued_input.iter().filter(|_| !is_usual);
+        self.input.iter().chain(unissued).take(INPUT_MAX).cloned().collect()
     }
 
     #[inline]
@@ -217,7 +231,7 @@ impl ValidityTally {
             ok: problems.is_empty(),
             problems,
             unknown: if self.requests == 0 { Vec::new() } else { self.unknown(meta, latency) },
-            input: self.input.clone(),
+            input: self.input(meta),
             requests: self.requests,
             with_service: self.with_service,
             with_response: self.with_response,
@@ -469,6 +483,28 @@ mod tests {
             "a.blktrace.0, record 7, byte 336: The last record is cut off; it is left out. (2 times)"
         ]
         .assert_eq(&super::sentence(&row));
+    }
+
+    #[test]
+    fn requests_in_flight_at_the_beginning_of_a_recording_are_usual() {
+        let told = |format: &str, count: u64| {
+            let mut analyser = Analyser::new(AnalysisOptions::default());
+            let row = fonio_core::Diagnostic {
+                severity: fonio_core::Severity::Warning,
+                code: super::UNISSUED.to_owned(),
+                message: "a completion fits nothing".to_owned(),
+                file: None,
+                record: None,
+                offset: None,
+                count,
+            };
+            analyser.diagnostic(&row).unwrap();
+            let mut meta = Meta::default();
+            meta.source.format = format.to_owned();
+            meta.assembly.insert("completions_without_issue".to_owned(), count);
+            analyser.finish(&meta).validity.input.len()
+        };
+        assert_eq!((told("tracefs", 3), told("tracefs", 65), told("blktrace", 3)), (0, 1, 1));
     }
 
     #[test]

@@ -121,6 +121,9 @@ pub struct Device {
     pub rotational: Option<bool>,
     pub removable: Option<bool>,
     pub scheduler: Option<String>,
+    /// The schedulers that it can have: those that the kernel has, built in or as modules. Empty if that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedulers: Vec<String>,
     /// The number of requests that the driver takes at once (`nr_requests` and the driver's own depth).
     pub depth: Option<u32>,
     pub max_sectors_kb: Option<u32>,

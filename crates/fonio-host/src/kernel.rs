@@ -45,6 +45,13 @@ pub(crate) fn load_scheduler(name: &str) {
     }
 }
 
+/// Whether the kernel has a module of the scheduler `name`. Nothing is loaded.
+pub(crate) fn can_load_scheduler(name: &str) -> bool {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    let alias = format!("{name}-iosched");
+    name.chars().all(is_name) && program::run("modprobe", "kmod", &["-q", "-n", "--", &alias]).is_ok()
+}
+
 /// The lists of schedulers of all block devices.
 fn offered() -> Vec<Vec<String>> {
     let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();

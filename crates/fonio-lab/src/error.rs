@@ -157,6 +157,12 @@ pub enum LabError {
         /// Those that it has.
         have: Vec<String>,
     },
+    /// The state of a disk cannot be saved with that of the guest.
+    #[error("the guest has a disk served at {}, whose content cannot be saved with the guest's memory; start the guest without that disk", socket.display())]
+    ServedDisk {
+        /// Where it is served.
+        socket: PathBuf,
+    },
     /// QEMU or the agent in the guest refused a request.
     #[error("{by} refused `{request}`: {reason}")]
     Refused {

@@ -142,6 +142,23 @@ pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &P
     machine.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);
 }
 
+/// Adds a disk that an NBD server on this machine serves at `socket`: a SCSI disk that does not rotate, with one command at a
+/// time, as a memory card in a reader. The guest finds it by its `name`.
+pub(crate) fn add_served_disk(machine: &mut Command, name: &str, socket: &Path) {
+    let description = serde_json::json!({
+        "driver": "raw",
+        "node-name": name,
+        "discard": "unmap",
+        "cache": { "direct": true, "no-flush": false },
+        "file": { "driver": "nbd", "discard": "unmap", "server": { "type": "unix", "path": socket } },
+    });
+    machine.args(["-blockdev", &description.to_string()]);
+    machine.args(["-device", &format!("virtio-scsi-pci,id={name}-bus,cmd_per_lun=1")]);
+    let device =
+        format!("scsi-hd,bus={name}-bus.0,drive={name},device_id={name},serial={name},rotation_rate=1");
+    machine.args(["-device", &device]);
+}
+
 /// Checks that this machine can start guests, before anything is fetched for one.
 ///
 /// # Errors

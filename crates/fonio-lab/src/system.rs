@@ -56,6 +56,9 @@ pub struct SystemOptions {
     pub memory_mib: u64,
     /// The sizes in bytes of further empty disks: `/dev/disk/by-id/virtio-disk1` and so on.
     pub disks: Vec<u64>,
+    /// Unix sockets of NBD servers, such as `fonio device emulate --nbd`. Each is a disk in the guest, with one command at a
+    /// time, and keeps its content when the guest is gone: `/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_card1` and so on.
+    pub served: Vec<PathBuf>,
     /// Files of this machine that are in the guest before systemd starts, and their paths there.
     pub files: Vec<(PathBuf, PathBuf)>,
 }
@@ -68,6 +71,7 @@ impl Default for SystemOptions {
             packages: Vec::new(),
             memory_mib: 1024,
             disks: Vec::new(),
+            served: Vec::new(),
             files: Vec::new(),
         }
     }
@@ -119,6 +123,8 @@ struct Prepared {
     memory_mib: u64,
     /// The names of its disks; each is in a file of that name.
     disks: Vec<String>,
+    /// The sockets of the disks that are served.
+    served: Vec<PathBuf>,
     _root: Root,
 }
 
@@ -163,7 +169,8 @@ impl Prepared {
         }
         add("modules".to_owned(), Some((&modules, "raw")), None)?;
         let memory_mib = options.memory_mib;
-        Ok(Prepared { archive, place, kernel, accelerator, memory_mib, disks, _root: root })
+        let served = options.served.clone();
+        Ok(Prepared { archive, place, kernel, accelerator, memory_mib, disks, served, _root: root })
     }
 
     /// The command that starts QEMU, without the console. `parameters` are for systemd.
@@ -175,6 +182,9 @@ impl Prepared {
         machine::add_kernel(&mut machine, &self.kernel, &initramfs, parameters);
         for name in &self.disks {
             machine::add_disk(&mut machine, name, "qcow2", &self.place.folder.join(name), Durability::Flush);
+        }
+        for (number, socket) in self.served.iter().enumerate() {
+            machine::add_served_disk(&mut machine, &format!("card{}", number + 1), socket);
         }
         // Otherwise, a simulated processor without an instruction for random numbers would let programs wait at the start.
         machine.args(["-device", "virtio-rng-pci"]);
@@ -434,8 +444,11 @@ impl<'a> System<'a> {
     ///
     /// # Errors
     ///
-    /// If the guest is off, or QEMU cannot save it.
+    /// If the guest is off, or QEMU cannot save it, or a disk of it is served by another program.
     pub fn snapshot(&mut self, name: &str) -> Result<(), LabError> {
+        if let Some(socket) = self.prepared.served.first() {
+            return Err(LabError::ServedDisk { socket: socket.clone() });
+        }
         self.job("snapshot-save", name)?;
         self.snapshots.push(name.to_owned());
         Ok(())

@@ -5,13 +5,14 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use fonio_analysis::{Analysis, Severity};
+use fonio_analysis::Analysis;
 use fonio_core::Unit;
 use fonio_core::{ByteCount, Meta};
 use fonio_report::budget::{Budget, Outcome};
 use fonio_report::{Document, TerminalStyle, json, render_html, render_markdown, render_terminal};
 
 use crate::cli::{Colour, Output};
+use crate::commands::fix;
 use crate::exit::Exit;
 
 /// The analysis of one recording or trace.
@@ -54,7 +55,8 @@ pub fn show(
     } else {
         let mut document = Document::from_analysis(&explained.analysis, &explained.meta);
         if let Extent::FirstScreen(next) = extent {
-            document.next = first_fix(explained).into_iter().chain(next.iter().cloned()).collect();
+            let to_try = fix::offered(&explained.analysis, &explained.meta);
+            document.next = to_try.into_iter().chain(next.iter().cloned()).collect();
         }
         show_document(&document, output, extent, colour)?;
     }
@@ -63,23 +65,6 @@ pub fn show(
         write_html(&document, output.html.as_deref())?;
     }
     judge(explained, &outcomes, None)
-}
-
-/// Returns the command to try first: that of the most important finding with one, among those that users may notice. Only
-/// if this is the machine that was recorded, and it still has the device or the mount.
-fn first_fix(explained: &Explained) -> Option<String> {
-    let here = rustix::system::uname();
-    if explained.meta.host.name.as_deref() != here.nodename().to_str().ok() {
-        return None;
-    }
-    let felt = explained.analysis.findings.iter().filter(|finding| finding.severity >= Severity::Medium);
-    let command = felt.filter_map(|finding| finding.command.as_ref()).next()?;
-    let (fix, place) = command.split_once(" --apply")?;
-    let place = place.trim().trim_matches('\'');
-    if !place.is_empty() && !Path::new(place).exists() {
-        return None;
-    }
-    Some(format!("sudo {command} (try this; sudo {fix} --undo takes it back)"))
 }
 
 /// Returns the exit code for one of several recordings; its broken and kept budgets are printed with its name.

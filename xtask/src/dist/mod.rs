@@ -5,6 +5,7 @@
 
 mod check;
 mod package;
+mod path;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,15 +17,17 @@ use sha2::{Digest, Sha256};
 
 use crate::{process, tools};
 
-/// Test the packages in guests.
-const TEST: &str = "test";
+/// What can be done with the packages in guests.
+const TESTS: [(&str, Test); 2] = [("test", check::run), ("path", path::run)];
 
-/// Runs `dist [test] [ARCHITECTURE…]`.
+/// A test of the packages for some architectures.
+type Test = fn(&[(Architecture, PathBuf)]) -> Result<()>;
+
+/// Runs `dist [test|path] [ARCHITECTURE…]`.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let (test, names) = match arguments.split_first() {
-        Some((first, rest)) if first == TEST => (true, rest),
-        _ => (false, arguments),
-    };
+    let named = |word: &String| TESTS.iter().find(|(name, _)| name == word);
+    let test = arguments.first().and_then(named).map(|(_, test)| test);
+    let names = if test.is_some() { &arguments[1..] } else { arguments };
     let named: Result<Vec<Architecture>, _> = names.iter().map(|name| name.parse()).collect();
     let architectures = if names.is_empty() { Architecture::ALL.to_vec() } else { named? };
     tools::ensure(&[tools::BUILD, tools::DIST])?;
@@ -37,7 +40,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     for (architecture, package) in &packages {
         println!("{architecture}: {}", within(package));
     }
-    if test { check::run(&packages) } else { Ok(()) }
+    test.map_or(Ok(()), |test| test(&packages))
 }
 
 /// The folder of what users get.

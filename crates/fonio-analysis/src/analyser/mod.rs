@@ -181,6 +181,9 @@ pub struct DeviceInfo {
     pub model: Option<String>,
     /// The I/O scheduler, if it is known.
     pub scheduler: Option<String>,
+    /// The I/O schedulers that it can have, if they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedulers: Vec<String>,
     /// Whether it is a disk with rotating platters, if the kernel reports that.
     pub rotational: Option<bool>,
     /// The read-ahead in KiB, if it is known.
@@ -387,6 +390,7 @@ impl Analyser {
                 name: known.and_then(|device| device.name.clone()),
                 model: known.and_then(|device| device.model.clone()),
                 scheduler: known.and_then(|device| device.scheduler.clone()),
+                schedulers: known.map(|device| device.schedulers.clone()).unwrap_or_default(),
                 rotational: known.and_then(|device| device.rotational),
                 read_ahead_kb: known.and_then(|device| device.read_ahead_kb),
                 commits_often: known.and_then(|device| commits_often(&device.mounts)),

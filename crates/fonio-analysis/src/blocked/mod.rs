@@ -147,8 +147,11 @@ pub struct OperationTime {
 pub struct FileShare {
     /// Its path, or its inode number if the path is unknown.
     pub path: String,
-    /// The share.
+    /// The share. That of a database of SQLite includes its journal and its WAL.
     pub share: f64,
+    /// The rollback journal of the database, if that was waited for too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<String>,
 }
 
 /// Requests that were outstanding while threads waited.

@@ -73,8 +73,6 @@ impl Program {
     ) -> BlockedProgram {
         let mut operations = self.operations.clone();
         operations.sort_by_key(|(operation, _, time)| (Reverse(*time), *operation));
-        let of_files: u64 = self.files.values().sum();
-        let most = self.files.iter().max_by_key(|(file, time)| (**time, Reverse(**file)));
         let worst_ns = self.worst.0.min(span_ns);
         BlockedProgram {
             name: threads.name(self.name).to_owned(),
@@ -94,12 +92,31 @@ impl Program {
                     time_ns,
                 })
                 .collect(),
-            file: most.and_then(|(file, time)| {
-                Some(FileShare { path: path(*file)?, share: ratio(*time, of_files)? })
-            }),
+            file: self.most_waited_file(path),
             behind: told(&self.owners),
             through: None,
         }
+    }
+
+    /// The file for which it waited longest. The files of a database of SQLite count together, since each transaction waits for
+    /// several of them.
+    fn most_waited_file(&self, path: &dyn Fn(u32) -> Option<String>) -> Option<FileShare> {
+        let all: u64 = self.files.values().sum();
+        // A file that is deleted and made again has several numbers, and one path.
+        let mut times: BTreeMap<String, u64> = BTreeMap::new();
+        for (file, time) in &self.files {
+            if let Some(path) = path(*file) {
+                *times.entry(path).or_default() += time;
+            }
+        }
+        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        for (file, time) in &times {
+            let of = database_of(file).filter(|database| times.contains_key(*database)).unwrap_or(file);
+            *sums.entry(of).or_default() += time;
+        }
+        let (file, time) = sums.into_iter().max_by_key(|(file, time)| (*time, Reverse(*file)))?;
+        let journal = Some(format!("{file}-journal")).filter(|journal| times.contains_key(journal));
+        Some(FileShare { path: file.to_owned(), share: ratio(time, all)?, journal })
     }
 
     /// Where the threads were blocked for which it waited, if it spent at least half of its time in such waits. With a file if
@@ -134,6 +151,11 @@ impl Program {
         let time: u64 = self.through.iter().map(|(_, time)| time).sum();
         time > 0 && 2 * u128::from(time) >= u128::from(self.time)
     }
+}
+
+/// The database of which this could be the rollback journal or the WAL, by its name.
+fn database_of(file: &str) -> Option<&str> {
+    ["-journal", "-wal"].iter().find_map(|end| file.strip_suffix(end))
 }
 
 pub(super) fn through(place: Place, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Through {

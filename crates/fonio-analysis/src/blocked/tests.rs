@@ -209,6 +209,32 @@ fn many_files_of_one_path_are_one_place() {
     );
 }
 
+/// Each transaction waits for the database, and for a journal that is made anew.
+#[test]
+fn the_files_of_a_database_count_together() {
+    let file = |paths: &[&str]| {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        analyser.began(Timestamp(0)).unwrap();
+        for (file_id, path) in (1..).zip(paths) {
+            let (from, path, content) = (Timestamp(0), Some((*path).to_owned()), Content::Data);
+            analyser.file(&File { file_id, from, device: None, inode: None, path, content }).unwrap();
+            let at = file_id * 1000;
+            analyser.wait(&wait(&format!("7 fsync {at} {} f{file_id}", at + 500))).unwrap();
+        }
+        let found = analyser.finish(&Meta::default()).blocked.unwrap().programs.remove(0).file.unwrap();
+        (found.path, format!("{:.2}", found.share), found.journal)
+    };
+    let journal = Some("/n.db-journal".to_owned());
+    let found = file(&["/n.db", "/n.db-journal", "/n.db-journal", "/x"]);
+    assert_eq!(found, ("/n.db".to_owned(), "0.75".to_owned(), journal.clone()));
+    assert_eq!(file(&["/n.db-wal", "/n.db", "/x"]), ("/n.db".to_owned(), "0.67".to_owned(), None));
+    // Without the database, it may be something else.
+    assert_eq!(
+        file(&["/n.db-journal", "/n.db-journal"]),
+        ("/n.db-journal".to_owned(), "1.00".to_owned(), None)
+    );
+}
+
 #[test]
 fn behind_whom_is_unknown_if_a_filter_leaves_requests_out() {
     let filter = FilterOptions { ops: vec!["write".to_owned()], ..FilterOptions::default() };

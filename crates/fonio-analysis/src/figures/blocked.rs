@@ -89,6 +89,9 @@ fn of_program(facts: &mut Facts, program: &BlockedProgram, behind: &[Behind]) {
         if let Some(file) = file {
             facts.word("blocked.file", file);
         }
+        if let Some(journal) = program.file.as_ref().and_then(|file| file.journal.as_ref()) {
+            facts.word("blocked.journal", journal);
+        }
     }
     if let Some(words) = behind_words(behind) {
         facts.word("blocked.behind", &words);

@@ -22,10 +22,13 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let device = device.unwrap_or(&unknown);
     let node = device.name.as_ref().map(|name| format!("/dev/{name}"));
     let command = |fix: &str, of: &str| format!("`fonio fix {fix} --apply {}`", quoted(of));
-    match (&node, device.scheduler.as_deref()) {
-        (_, Some(now)) if PREFER_READS.contains(&now) => {}
-        (Some(node), Some(now)) => {
-            facts.word("fix.scheduler", &format!("{} (it has {now} now)", command("bfq", node)));
+    let can_have =
+        |name: &&&str| device.schedulers.is_empty() || device.schedulers.iter().any(|has| has == **name);
+    match (&node, device.scheduler.as_deref(), PREFER_READS.iter().find(can_have)) {
+        (_, Some(now), _) if PREFER_READS.contains(&now) => {}
+        (_, _, None) => {}
+        (Some(node), Some(now), Some(best)) => {
+            facts.word("fix.scheduler", &format!("{} (it has {now} now)", command(best, node)));
         }
         _ => facts.word("fix.scheduler", "bfq or mq-deadline"),
     }
@@ -60,6 +63,14 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     // The unit whose requests were in the way, if it can be slowed down.
     let unit = facts.words.get("blocked.behind_unit").filter(|unit| unit.ends_with(".service")).cloned();
     let scheduler = device.scheduler.as_deref();
+    match scheduler {
+        Some(name) if HEED_CLASSES.contains(&name) => facts.word("fix.ionice", "`ionice -c idle`"),
+        Some(_) => {}
+        None => facts.word("fix.ionice", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
+    }
+    if !facts.words.contains_key("blocked.program") {
+        facts.word("fix.find_writer", "see the process table");
+    }
     if let Some(unit) = &unit
         && scheduler.is_some_and(|name| HEED_CLASSES.contains(&name))
     {
@@ -71,9 +82,10 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         facts.word("fix.unit_weight", &command("io-weight=50", unit));
     }
     // A transaction in a rollback mode syncs its journal and then the database.
-    let waits_for = facts.words.get("blocked.file").cloned();
-    if let Some(database) = waits_for.as_deref().and_then(|file| file.strip_suffix(JOURNAL)) {
-        facts.word("fix.database", &command("wal-full", database));
+    let waits_for = facts.words.get("blocked.journal").or_else(|| facts.words.get("blocked.file"));
+    let database = waits_for.and_then(|file| file.strip_suffix(JOURNAL)).map(str::to_owned);
+    if let Some(database) = database {
+        facts.word("fix.database", &command("wal-full", &database));
     }
 }
 
@@ -91,6 +103,7 @@ mod tests {
         let mut analysis = Analysis { devices: vec![device], ..Analysis::default() };
         analysis.totals.requests = 1;
         let mut facts = Facts::default();
+        facts.word("blocked.program", "notes");
         facts.word("blocked.file", file);
         put(&mut facts, &analysis);
         facts.words.into_iter().filter(|(name, _)| name.starts_with("fix.")).collect()
@@ -134,6 +147,28 @@ mod tests {
     }
 
     #[test]
+    fn a_scheduler_is_offered_only_if_the_kernel_has_it() {
+        let offered = |schedulers: &[&str], now: &str| {
+            let device = DeviceInfo {
+                name: Some("sda".to_owned()),
+                scheduler: Some(now.to_owned()),
+                schedulers: schedulers.iter().map(|name| (*name).to_owned()).collect(),
+                requests: 1,
+                ..DeviceInfo::default()
+            };
+            words(device, "x").into_iter().find(|(name, _)| name == "fix.scheduler").map(|(_, word)| word)
+        };
+        let best = |name: &str| Some(format!("`fonio fix {name} --apply /dev/sda` (it has none now)"));
+        assert_eq!(offered(&["none", "mq-deadline", "bfq"], "none"), best("bfq"));
+        assert_eq!(offered(&["none", "mq-deadline", "kyber"], "none"), best("mq-deadline"));
+        assert_eq!(offered(&["none", "kyber"], "none"), best("kyber"));
+        assert_eq!(offered(&["none"], "none"), None);
+        assert_eq!(offered(&["none", "bfq", "kyber"], "kyber"), None);
+        // An earlier recording does not tell.
+        assert_eq!(offered(&[], "none"), best("bfq"));
+    }
+
+    #[test]
     fn commands_name_the_device_the_mount_and_the_database() {
         let card = DeviceInfo {
             name: Some("mmcblk0".to_owned()),
@@ -171,7 +206,12 @@ mod tests {
         // What is there already is not offered.
         assert_eq!(
             words(tuned, "/data/notes.db-wal"),
-            told(&[limit, ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`"), swap])
+            told(&[
+                limit,
+                ("ionice", "`ionice -c idle`"),
+                ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`"),
+                swap,
+            ])
         );
         let zram = DeviceInfo { name: Some("zram0".to_owned()), requests: 1, ..DeviceInfo::default() };
         assert!(!words(zram, "x").iter().any(|(name, _)| name == "fix.swap"));
@@ -180,6 +220,7 @@ mod tests {
             words(DeviceInfo { requests: 1, ..DeviceInfo::default() }, "x"),
             told(&[
                 limit,
+                ("ionice", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
                 ("read_ahead", "512 KiB or more in /sys/block/DEVICE/queue/read_ahead_kb"),
                 ("requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
                 ("scheduler", "bfq or mq-deadline"),

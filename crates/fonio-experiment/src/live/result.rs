@@ -12,6 +12,8 @@ use super::{LivePlan, MeasuredSlice, PressureShares};
 
 /// Below this time, in seconds per second, threads were hardly blocked: nobody notices an effect on it. Ours.
 const HARDLY: f64 = 1e-3;
+/// From this time on, in seconds per second, a program is blocked nearly always.
+const NEARLY_ALWAYS: f64 = 0.9;
 
 /// The result of a test, also while it runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,7 +103,7 @@ impl LiveResult {
         let needed_s = paired.pairs_needed.map(|pairs| pairs as f64 * each);
         let (without, with) = (OfArm::of(&counted, false, plan), OfArm::of(&counted, true, plan));
         LiveResult {
-            verdict: verdict(plan, &paired, needed_s, without.as_ref()),
+            verdict: verdict(plan, &paired, needed_s, [without.as_ref(), with.as_ref()]),
             paired,
             needed_s,
             plan: plan.clone(),
@@ -195,14 +197,14 @@ impl OfArm {
 }
 
 /// The sentence.
-fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, without: Option<&OfArm>) -> String {
+fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Option<&OfArm>; 2]) -> String {
     let (fix, slice) = (&plan.fix, Unit::S.format(plan.slice_s));
     let time = format!("the time that {} are blocked on storage", plan.whose());
     let pairs = match paired.pairs {
         1 => format!("1 pair of slices of {slice}"),
         pairs => format!("{pairs} pairs of slices of {slice}"),
     };
-    let (Some(ratio), Some(without)) = (paired.ratio, without) else {
+    let (Some(ratio), [Some(without), Some(with)]) = (paired.ratio, arms) else {
         return "Not shown: no pair of slices was completed.".to_owned();
     };
     let interval = format!("{} to {}", change(paired.low), change(paired.high));
@@ -239,6 +241,13 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, without: Opt
         return format!(
             "{sentence} They were hardly blocked at all: {} in each second.",
             Unit::S.format(without.blocked)
+        );
+    }
+    let is_unclear = matches!(paired.answer, PairedAnswer::LittleDifference | PairedAnswer::NotShown);
+    if is_unclear && without.blocked.min(with.blocked) >= NEARLY_ALWAYS {
+        // A program that always has more to write is blocked all the time on any storage.
+        return format!(
+            "{sentence} They were blocked nearly all the time either way, so that a gain shows only in how much they get done: measure that with `fonio fix {fix} --prove -- COMMAND`."
         );
     }
     sentence
@@ -321,6 +330,13 @@ mod tests {
             &plan(),
             expect![
                 "Not shown: in 1 pair of slices of 40 s, bfq makes no clear difference to the time that threads are blocked on storage; too few to say what a 20 % effect would need."
+            ],
+        );
+        check(
+            &[(980, 985), (990, 985), (985, 990), (980, 980), (990, 991), (985, 981)],
+            &of_unit,
+            expect![
+                "No difference of 20 % or more: with bfq, the time that threads of notes.service are blocked on storage changes by +0 % (-1 % to +1 %; 6 pairs of slices of 40 s). They were blocked nearly all the time either way, so that a gain shows only in how much they get done: measure that with `fonio fix bfq --prove -- COMMAND`."
             ],
         );
         check(&[], &plan(), expect![[r#"Not shown: no pair of slices was completed."#]]);

@@ -11,6 +11,7 @@ use super::drop_in::{JournalKey, UnitKey};
 use super::places::{disk_of, mount_of, mounted_at};
 use super::target::{QueueSetting, Target, mount_flags};
 use super::{cgroup, database, systemd, trim, zram};
+use crate::kernel::can_load_scheduler;
 use crate::{HostError, Queue};
 
 /// A setting with its value.
@@ -265,7 +266,7 @@ impl Setting {
             Target::Scheduler { device } => {
                 let (_, offered) = Queue::of(device).schedulers()?;
                 let wanted = self.value();
-                if offered.contains(&wanted) {
+                if offered.contains(&wanted) || can_load_scheduler(&wanted) {
                     return Ok(());
                 }
                 Err(HostError::NoScheduler { device: device.clone(), wanted, offered })

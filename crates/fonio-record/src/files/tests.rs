@@ -103,7 +103,11 @@ fn a_deletion_counts_though_the_file_came_to_light_after_it() {
         (0..wake_ups).for_each(|_| files.look_up(&machine));
         files.see(inode);
         files.look_up(&machine);
-        assert_eq!(files.freed_before(inode, Timestamp(30)), Timestamp(expected), "after {wake_ups} wake-ups");
+        assert_eq!(
+            files.freed_before(inode, Timestamp(30)),
+            Timestamp(expected),
+            "after {wake_ups} wake-ups"
+        );
     }
 }
 
@@ -121,7 +125,8 @@ fn memory_is_bounded() {
     let other = Inode { number: 2, ..inode };
     files.free(other, Timestamp(5));
     assert!(files.known[&other].freed.is_empty());
-    (0..NAMES_IN_ALL as u64 + 10).for_each(|at| files.free(Inode { number: u64::MAX, ..inode }, Timestamp(at)));
+    (0..NAMES_IN_ALL as u64 + 10)
+        .for_each(|at| files.free(Inode { number: u64::MAX, ..inode }, Timestamp(at)));
     assert_eq!(files.freed_unseen[0].len(), NAMES_IN_ALL);
 }
 

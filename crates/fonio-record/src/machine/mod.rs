@@ -18,11 +18,14 @@ use fonio_system::{MountTable, Task, device};
 pub struct Machine {
     sys: PathBuf,
     proc: PathBuf,
+    /// The kernel's modules.
+    modules: PathBuf,
 }
 
 impl Default for Machine {
     fn default() -> Machine {
-        Machine { sys: "/sys".into(), proc: "/proc".into() }
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        Machine { sys: "/sys".into(), proc: "/proc".into(), modules: Path::new("/lib/modules").join(release) }
     }
 }
 
@@ -34,7 +37,7 @@ impl Machine {
 
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Machine {
-        Machine { sys: root.join("sys"), proc: root.join("proc") }
+        Machine { sys: root.join("sys"), proc: root.join("proc"), modules: root.join("modules") }
     }
 
     pub(crate) fn sys(&self, below: impl AsRef<Path>) -> PathBuf {
@@ -77,17 +80,17 @@ impl Machine {
             })
             .unwrap_or_default();
         names.sort_unstable();
-        let mounts = self.mounts();
+        let (mounts, modules) = (self.mounts(), self.scheduler_modules());
         names
             .iter()
-            .filter_map(|name| self.read_device(&self.sys("block").join(name), &mounts))
+            .filter_map(|name| self.read_device(&self.sys("block").join(name), &mounts, &modules))
             .filter(|device| device.size_bytes.is_some_and(|size| size.0 > 0))
             .collect()
     }
 
     /// One device. For a partition, the queue is that of its disk. `None` if the device does not exist.
     pub fn device(&self, id: DeviceId) -> Option<Device> {
-        self.read_device(&self.device_dir(id), &self.mounts())
+        self.read_device(&self.device_dir(id), &self.mounts(), &self.scheduler_modules())
     }
 
     /// The device's path below `/sys/dev/block`, such as `8:1`: a link to its directory.

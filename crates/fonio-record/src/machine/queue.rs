@@ -11,7 +11,7 @@ use super::{Machine, read_number, read_text};
 
 impl Machine {
     /// Reads a device's directory. The queue of a partition is its disk's.
-    pub(super) fn read_device(&self, dir: &Path, mounts: &MountTable) -> Option<Device> {
+    pub(super) fn read_device(&self, dir: &Path, mounts: &MountTable, modules: &[String]) -> Option<Device> {
         let id = device::parse(&read_text(&dir.join("dev"))?)?;
         let own = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
         let disk = if own.join("partition").exists() { own.parent()?.to_owned() } else { own.clone() };
@@ -27,6 +27,9 @@ impl Machine {
             rotational: flag(&queue.join("rotational")),
             removable: flag(&disk.join("removable")),
             scheduler: read_text(&queue.join("scheduler")).map(|text| chosen(&text).to_owned()),
+            schedulers: read_text(&queue.join("scheduler"))
+                .map(|text| offered(&text, modules))
+                .unwrap_or_default(),
             // With a scheduler, nr_requests is larger than the depth of the driver.
             depth: driver_depth.iter().find_map(|path| read_number(path)).or_else(|| number("nr_requests")),
             max_sectors_kb: number("max_sectors_kb"),
@@ -41,6 +44,20 @@ impl Machine {
             below: self.below(id),
         })
     }
+
+    /// The schedulers that the kernel has as modules. It lists them for a device only after it has loaded them.
+    pub(super) fn scheduler_modules(&self) -> Vec<String> {
+        let aliases = fs::read_to_string(self.modules.join("modules.alias")).unwrap_or_default();
+        let mut names: Vec<String> = aliases.lines().filter_map(scheduler_alias).map(str::to_owned).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+/// The scheduler of a line such as `alias bfq-iosched bfq`: the kernel asks for a module by this name (`block/elevator.c`).
+fn scheduler_alias(line: &str) -> Option<&str> {
+    line.strip_prefix("alias ")?.split_whitespace().next()?.strip_suffix("-iosched")
 }
 
 /// The model of a disk. eMMC devices have a `name`, SCSI and NVMe a `model`; SCSI has the vendor separately.
@@ -64,9 +81,33 @@ fn chosen(text: &str) -> &str {
     }
 }
 
+/// The schedulers that a device lists, and those of the modules that are not loaded. A device without requests has only
+/// `none`.
+fn offered(text: &str, modules: &[String]) -> Vec<String> {
+    let mut names: Vec<String> =
+        text.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect();
+    if names.iter().any(|name| name != "none") {
+        names.extend(modules.iter().filter(|module| !text.contains(module.as_str())).cloned());
+    }
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn schedulers_are_listed_or_modules() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("modules")).unwrap();
+        let text = "alias fs-ext4 ext4\nalias bfq-iosched bfq\nalias mq-deadline-iosched x\nalias bfq-iosched bfq\nalias\n";
+        fs::write(root.path().join("modules/modules.alias"), text).unwrap();
+        let modules = Machine::at(root.path()).scheduler_modules();
+        assert_eq!(offered("none [mq-deadline]", &modules), ["none", "mq-deadline", "bfq"]);
+        assert_eq!(offered("[none]", &modules), ["none"]);
+        assert_eq!(offered("[bfq] none", &[]), ["bfq", "none"]);
+        assert_eq!(Machine::at(Path::new("/nonexistent")).scheduler_modules(), [""; 0]);
+    }
 
     #[test]
     fn the_chosen_scheduler() {

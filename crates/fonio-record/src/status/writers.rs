@@ -97,9 +97,11 @@ impl Counters {
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let Some(device) = words.next().and_then(device::parse) else { continue };
-            if let Some(bytes) = words.find_map(|word| word.strip_prefix("wbytes=")?.parse().ok()) {
-                let path = if path.is_empty() { "/" } else { &path };
-                self.cgroups.insert((path.to_owned(), device), bytes);
+            // The root is the whole machine, which tells nobody's name.
+            if !path.is_empty()
+                && let Some(bytes) = words.find_map(|word| word.strip_prefix("wbytes=")?.parse().ok())
+            {
+                self.cgroups.insert((path.clone(), device), bytes);
             }
         }
         !text.is_empty()

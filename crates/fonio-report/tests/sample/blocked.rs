@@ -45,7 +45,7 @@ pub fn blocked(dice: &mut Dice) -> Blocked {
             waits: (share * 4000.0) as u64,
             time_ns: (share * 1.5 * LENGTH as f64) as u64,
         }],
-        file: file.map(|path| FileShare { path: path.to_owned(), share: 0.9 }),
+        file: file.map(|path| FileShare { path: path.to_owned(), share: 0.9, journal: None }),
         behind: if name == "notes" { notes.clone() } else { Vec::new() },
         through: (operation == "other_thread").then(|| through.clone()),
     };

@@ -73,6 +73,10 @@ pub struct Kind {
     /// Debian packages that the guest has, besides a small base system. Example: --with podman,fio
     #[arg(long, value_name = "PACKAGES", value_delimiter = ',', requires = "system")]
     pub with: Vec<String>,
+    /// Give the guest a disk that an NBD server on this machine serves at this Unix socket, such as `fonio device emulate sd_a1
+    /// --nbd SOCKET`. It is /dev/sda there, and keeps its content when the guest is gone. Repeatable.
+    #[arg(long, value_name = "SOCKET", requires = "system")]
+    pub nbd: Vec<PathBuf>,
     /// The guest's memory.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "system", default_value = "1GiB")]
     pub memory: u64,

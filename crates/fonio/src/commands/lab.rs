@@ -195,6 +195,7 @@ fn system_options(
         packages: kind.with.clone(),
         memory_mib: kind.memory >> 20,
         disks: Vec::new(),
+        served: kind.nbd.clone(),
         files,
     };
     Ok((options, own))

@@ -2,6 +2,7 @@
 
 mod apply;
 mod list;
+mod offered;
 mod undo;
 
 use std::io::Write;
@@ -20,6 +21,7 @@ use crate::commands::{live, run};
 use crate::exit::Exit;
 use apply::apply;
 pub use list::groups;
+pub use offered::offered;
 use undo::undo;
 
 /// A setting that was applied or restored, for `--json`.

@@ -1,0 +1,58 @@
+//! The fix to try first on this machine, after a recording was explained.
+
+use std::path::Path;
+
+use fonio_analysis::blocked::Role;
+use fonio_analysis::{Analysis, Severity};
+use fonio_core::Meta;
+use fonio_experiment::Candidate;
+use fonio_host::Settings;
+
+/// Returns the commands to try first: one that applies the fix of the most important finding with one, among those that users
+/// may notice, and one that measures such a fix while everything runs on. Only if this is the machine that was recorded, and
+/// the fix can still be made on it.
+pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {
+    if meta.host.name.as_deref() != rustix::system::uname().nodename().to_str().ok() {
+        return Vec::new();
+    }
+    let felt = analysis.findings.iter().filter(|finding| finding.severity >= Severity::Medium);
+    let here: Vec<Here<'_>> = felt.filter_map(|finding| Here::of(finding.command.as_deref()?)).collect();
+    let first = here.first().map(|Here { fix, place, .. }| {
+        format!("sudo {fix} --apply{place} (try this; sudo {fix} --undo takes it back)")
+    });
+    let unit = blocked_unit(analysis).map(|unit| format!(" --unit {unit}")).unwrap_or_default();
+    let live = here.iter().find(|here| here.can_switch).map(|Here { fix, place, .. }| {
+        format!("sudo {fix} --prove --live{place}{unit} (measure what it gains, in ten minutes)")
+    });
+    first.into_iter().chain(live).collect()
+}
+
+/// The unit of the program that was blocked for longest, if it is one of systemd.
+fn blocked_unit(analysis: &Analysis) -> Option<&str> {
+    let mut programs = analysis.blocked.iter().flat_map(|blocked| &blocked.programs);
+    let unit = programs.find(|program| program.role == Role::OfInterest)?.unit.as_deref();
+    unit.filter(|unit| unit.ends_with(".service"))
+}
+
+/// A fix that can be made on this machine.
+struct Here<'a> {
+    /// The command without what it does: `fonio fix bfq`.
+    fix: &'a str,
+    /// The device, file or unit, as a word for the shell with a space before it, or nothing.
+    place: &'a str,
+    /// Whether it can be switched back and forth while programs run.
+    can_switch: bool,
+}
+
+impl Here<'_> {
+    fn of(command: &str) -> Option<Here<'_>> {
+        let (fix, place) = command.split_once(" --apply")?;
+        let path = match place.trim().trim_matches('\'') {
+            "" => Path::new("/"),
+            path => Path::new(path),
+        };
+        let candidate = Candidate::parse(fix.strip_prefix("fonio fix ")?).ok()?;
+        let planned = Settings::plan(&candidate.setting()?, path).ok()?;
+        Some(Here { fix, place, can_switch: planned.target.cannot_switch().is_none() })
+    }
+}

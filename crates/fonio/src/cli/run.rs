@@ -226,14 +226,14 @@ pub struct SetupArgs {
     #[arg(long, value_name = "WORKLOAD")]
     pub beside: Option<String>,
     /// Scale the amount of work of the workload beside.
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, requires = "beside")]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_scale, requires = "beside")]
     pub beside_scale: f64,
     /// Number of rounds, each of which runs every setup once; or `auto`: three rounds show how much run times vary, then
     /// as many follow as are needed to know every gain within 25 %, for three minutes at most.
     #[arg(long, value_name = "N|auto", default_value = "3", value_parser = parse_repeat)]
     pub repeat: Repeat,
     /// Scale the amount of work: 0.1 does a tenth in the same mix.
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_scale)]
     pub scale: f64,
     /// Multiply the workload's pauses: 0 for none.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
@@ -287,6 +287,11 @@ fn parse_candidate(text: &str) -> Result<Candidate, String> {
 
 fn parse_cpu(text: &str) -> Result<CpuShare, String> {
     text.parse().map_err(|error: fonio_host::HostError| error.to_string())
+}
+
+fn parse_scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse().ok().filter(|scale: &f64| *scale > 0.0 && *scale <= 1000.0);
+    scale.ok_or_else(|| "write a number above 0 and at most 1000, such as 0.1".to_owned())
 }
 
 fn parse_full(text: &str) -> Result<f64, String> {

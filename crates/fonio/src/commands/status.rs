@@ -73,7 +73,7 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
             process
                 .unit
                 .as_ref()
-                .or(process.cgroup.as_ref())
+                .or(process.cgroup.as_ref().filter(|group| *group != "/"))
                 .map(|unit| format!("  {dim}{unit}{plain}"))
                 .unwrap_or_default()
         )?;

@@ -13,6 +13,7 @@ pub mod measure;
 pub mod profile;
 pub mod published;
 pub mod scheduler;
+pub mod study;
 pub mod verify;
 
 pub use fonio_core::Random;

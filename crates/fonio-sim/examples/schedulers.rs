@@ -23,7 +23,7 @@ fn main() {
                     process: ProcessId(at as u32),
                     priority: Priority::DEFAULT,
                     is_sync: true,
-                    reads_percent: if at % 2 == 0 { 100 } else { 0 },
+                    reads_percent: if at.is_multiple_of(2) { 100 } else { 0 },
                     order: Order::Random,
                     start: ByteCount(at * FILE),
                     range: ByteCount(FILE),

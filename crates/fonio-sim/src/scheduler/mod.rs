@@ -187,7 +187,7 @@ impl Policy {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// A scheduler with this policy and its default settings.
+    /// A scheduler with this policy and its default settings; for SmartIO, those of the Samsung S5.
     pub fn scheduler(self) -> Box<dyn Scheduler> {
         match self {
             Policy::Noop => Box::new(noop::Noop::default()),

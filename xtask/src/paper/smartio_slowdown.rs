@@ -20,6 +20,17 @@ use super::smartio_schedulers;
 pub(super) struct Slowdowns {
     cfq: BTreeMap<String, f64>,
     smartio: BTreeMap<String, f64>,
+    /// The greatest reduction of a read slowdown by SmartIO over all phones.
+    pub(super) read_slowdown_gain_max: Option<Greatest>,
+    /// The greatest increase of a write slowdown.
+    pub(super) write_slowdown_cost_max: Option<Greatest>,
+}
+
+/// The greatest of all phones.
+#[derive(Deserialize)]
+pub(super) struct Greatest {
+    pub(super) device: String,
+    pub(super) factor: f64,
 }
 
 impl Slowdowns {

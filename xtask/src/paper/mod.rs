@@ -25,6 +25,7 @@ mod runs;
 mod smartio_facebook;
 mod smartio_iowait;
 mod smartio_launch;
+mod smartio_schedulers;
 mod smartio_slowdown;
 
 use std::path::{Path, PathBuf};
@@ -194,6 +195,31 @@ const PAPERS: &[Paper] = &[
         id: "smartio-f4",
         title: "slowdown of reads and writes beside each other (Nguyen et al. 2015, Figures 4 and 11)",
         rows: Rows::Measured(smartio_slowdown::rows),
+    },
+    Paper {
+        id: "smartio-f7",
+        title: "speedup of processes at once, under models of the schedulers (Nguyen et al. 2015, Figure 7)",
+        rows: Rows::Computed(smartio_schedulers::speedup_rows),
+    },
+    Paper {
+        id: "smartio-alg-6.1",
+        title: "which queue SmartIO serves (Nguyen et al. 2015, Algorithm 6.1)",
+        rows: Rows::Computed(smartio_schedulers::dispatch_rows),
+    },
+    Paper {
+        id: "smartio-alg-6.2",
+        title: "how much of a queue may be in flight (Nguyen et al. 2015, Algorithm 6.2)",
+        rows: Rows::Computed(smartio_schedulers::may_dispatch_rows),
+    },
+    Paper {
+        id: "smartio-f11",
+        title: "slowdowns under models of CFQ and SmartIO (Nguyen et al. 2015, Figures 4 and 11)",
+        rows: Rows::Computed(smartio_schedulers::slowdown_rows),
+    },
+    Paper {
+        id: "smartio-f12",
+        title: "mixed workloads under models of four schedulers (Nguyen et al. 2015, Figure 12)",
+        rows: Rows::Computed(smartio_schedulers::comparison_rows),
     },
     Paper {
         id: "smartio-f13",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::smartio_schedulers::{Comparison, Concurrency, SchedulerNumbers};
 use super::smartio_slowdown::Slowdowns;
 use super::{bfuse_apps, bfuse_matrix, bfuse_phones, bfuse_stack};
 
@@ -144,6 +145,9 @@ pub(super) struct Smartio {
     pub(super) s5_slowdown: Slowdowns,
     pub(super) s5_slowdown_4x4: Slowdowns,
     pub(super) razr_slowdown_4x4: Slowdowns,
+    pub(super) concurrency: Concurrency,
+    pub(super) scheduler: SchedulerNumbers,
+    pub(super) scheduler_comparison: Comparison,
 }
 
 #[derive(Deserialize)]

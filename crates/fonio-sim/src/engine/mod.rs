@@ -1,0 +1,310 @@
+//! Workloads through a scheduler and a device in virtual time.
+//!
+//! A [`Source`] makes requests: processes that wait for their requests ([`ClosedLoop`]), or requests at given instants
+//! ([`Arrival`]), which a recording can give ([`replay`]). The driver takes a request from the scheduler while the device
+//! has room, and gives it to the device, whose model says when it completes. Events at the same instant happen in the
+//! order in which they were made. So a process that continues at once inserts its next request after the scheduler was
+//! asked for one: as in the kernel, where the interrupt runs the queue before the process wakes.
+//!
+//! The same input gives the same result on every machine.
+
+pub mod replay;
+mod source;
+mod tally;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use fonio_core::{ByteCount, Op, SECTOR_BYTES, Sector, Timestamp};
+use thiserror::Error;
+
+pub use source::{Arrival, ClosedLoop, OpenLoop, Source, Think};
+pub use tally::{Outcome, Tally, Times};
+
+use crate::device::{Command, Device};
+use crate::scheduler::{Request, RequestId, Scheduler};
+use source::State;
+use tally::Tallies;
+
+/// A request that the engine cannot simulate.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// It ends behind the end of the device.
+    #[error(
+        "the request at sector {} with {} bytes ends behind the device's {} bytes; simulate a larger device", .sector.0, .bytes.0, .capacity.0
+    )]
+    BeyondDevice {
+        /// Its first sector.
+        sector: Sector,
+        /// Its length.
+        bytes: ByteCount,
+        /// The size of the device.
+        capacity: ByteCount,
+    },
+    /// It arrives before the one that its source gave before.
+    #[error("a request at {} ns came behind one at {} ns; sort requests by the instant at which they were queued", .at.0, .last.0)]
+    OutOfOrder {
+        /// When it arrives.
+        at: Timestamp,
+        /// When the one before arrived.
+        last: Timestamp,
+    },
+    /// A recorded request does not show what a replay needs.
+    #[error("request {request_id} of the recording has no {what}, so it cannot be replayed")]
+    Unknown {
+        /// Its number in the recording.
+        request_id: u64,
+        /// The missing value.
+        what: &'static str,
+    },
+}
+
+/// The host: how many requests its driver gives to the device at once, and the seed of its processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    /// Requests at the driver and in the device. The device's own depth applies as well.
+    pub depth: u32,
+    /// Decides places and think times.
+    pub seed: u64,
+}
+
+/// Runs sources through a scheduler and a device, from the instant `from` on, until all their requests have completed.
+///
+/// # Errors
+///
+/// Where a source gives a request that cannot be simulated.
+///
+/// # Panics
+///
+/// If the depth is 0, or the scheduler holds requests back without end.
+pub fn run(
+    device: &mut dyn Device,
+    scheduler: &mut dyn Scheduler,
+    sources: Vec<Source<'_>>,
+    from: Timestamp,
+    host: Host,
+) -> Result<Outcome, EngineError> {
+    assert!(host.depth > 0, "a driver gives the device at least one request");
+    let sources = sources.into_iter().enumerate().map(|(at, source)| State::new(source, host.seed, at));
+    let mut engine = Engine {
+        capacity: device.limits().capacity,
+        device,
+        scheduler,
+        depth: host.depth,
+        sources: sources.collect(),
+        events: BinaryHeap::new(),
+        next_event: 0,
+        armed: None,
+        next_id: 0,
+        pending: Pending::default(),
+        flushes: VecDeque::new(),
+        flights: Vec::new(),
+        free: Vec::new(),
+        in_flight: 0,
+        tallies: Tallies::new(from),
+    };
+    engine.start(from)?;
+    while let Some(Reverse((now, _, event))) = engine.events.pop() {
+        let now = Timestamp(now);
+        match event {
+            Event::Arrive(source) => engine.arrive(source, now)?,
+            Event::Complete(flight) => engine.complete(flight, now),
+            Event::Timer => engine.armed = None,
+        }
+        engine.drive(now);
+    }
+    assert!(engine.pending.is_empty(), "every request completes");
+    Ok(engine.tallies.outcome())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A source makes a request.
+    Arrive(u32),
+    /// A request in flight completes.
+    Complete(u32),
+    /// Requests that were held back may go.
+    Timer,
+}
+
+struct Engine<'a, 'b> {
+    capacity: ByteCount,
+    device: &'a mut dyn Device,
+    scheduler: &'a mut dyn Scheduler,
+    depth: u32,
+    sources: Vec<State<'b>>,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    next_event: u64,
+    /// The earliest timer among the events.
+    armed: Option<Timestamp>,
+    next_id: u64,
+    pending: Pending,
+    /// Flushes, which go to the device before all others.
+    flushes: VecDeque<Request>,
+    flights: Vec<Flight>,
+    /// Unused places in `flights`.
+    free: Vec<u32>,
+    in_flight: u32,
+    tallies: Tallies,
+}
+
+/// A request that the device has.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    request: Request,
+    issued: Timestamp,
+}
+
+impl Engine<'_, '_> {
+    fn start(&mut self, from: Timestamp) -> Result<(), EngineError> {
+        for source in 0..self.sources.len() {
+            for _ in 0..self.sources[source].concurrency() {
+                if let Some(at) = self.sources[source].next_at(from)? {
+                    self.push(at.max(from), Event::Arrive(source as u32));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, at: Timestamp, event: Event) {
+        self.events.push(Reverse((at.0, self.next_event, event)));
+        self.next_event += 1;
+    }
+
+    fn arrive(&mut self, source: u32, now: Timestamp) -> Result<(), EngineError> {
+        let state = &mut self.sources[source as usize];
+        let made = state.make(now);
+        // An open source does not wait for the completion.
+        if state.is_open()
+            && let Some(at) = state.next_at(now)?
+        {
+            self.push(at.max(now), Event::Arrive(source));
+        }
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        if made.sector.after(made.bytes).0 > self.capacity.0 / SECTOR_BYTES {
+            let Arrival { sector, bytes, .. } = made;
+            return Err(EngineError::BeyondDevice { sector, bytes, capacity: self.capacity });
+        }
+        let request = made.request(id);
+        self.pending.insert(id, Waiting { queued: now, source, fua: made.fua });
+        self.tallies.queued(&request, now);
+        match request.op {
+            Op::Flush => self.flushes.push_back(request),
+            _ => self.scheduler.insert(request, now),
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, flight: u32, now: Timestamp) {
+        let Flight { request, issued } = self.flights[flight as usize];
+        self.free.push(flight);
+        self.in_flight -= 1;
+        if request.op != Op::Flush {
+            self.scheduler.complete(&request, issued, now);
+        }
+        let waiting = self.pending.remove(request.id);
+        self.tallies.completed(&request, (waiting.queued, issued, now));
+        let source = &mut self.sources[waiting.source as usize];
+        if !source.is_open()
+            && let Some(at) = source.continue_at(now)
+        {
+            self.push(at, Event::Arrive(waiting.source));
+        }
+    }
+
+    /// Gives requests to the device while it has room and the scheduler gives any.
+    fn drive(&mut self, now: Timestamp) {
+        while self.in_flight < self.depth {
+            let next = self.flushes.pop_front();
+            let Some(request) = next.or_else(|| self.scheduler.dispatch(now, self.in_flight)) else { break };
+            self.issue(request, now);
+        }
+        if self.scheduler.waiting() == 0 || self.in_flight >= self.depth {
+            return;
+        }
+        let timer = self.scheduler.next_timer(now);
+        assert!(
+            timer.is_some() || self.in_flight > 0,
+            "{} holds requests back without end",
+            self.scheduler.name()
+        );
+        if let Some(at) = timer
+            && self.armed.is_none_or(|armed| at < armed)
+        {
+            assert!(at > now, "a timer is later than now");
+            self.armed = Some(at);
+            self.push(at, Event::Timer);
+        }
+    }
+
+    fn issue(&mut self, request: Request, now: Timestamp) {
+        let fua = self.pending.get(request.id).fua;
+        let command = Command { op: request.op, sector: request.sector, bytes: request.bytes, fua };
+        let done = self.device.submit(&command, now);
+        let flight = Flight { request, issued: now };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.flights[place as usize] = flight;
+                place
+            }
+            None => {
+                self.flights.push(flight);
+                self.flights.len() as u32 - 1
+            }
+        };
+        self.in_flight += 1;
+        self.push(done, Event::Complete(place));
+    }
+}
+
+/// A request that has not completed.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    queued: Timestamp,
+    source: u32,
+    fua: bool,
+}
+
+/// The requests that have not completed, by number: a window from the oldest to the newest.
+#[derive(Debug, Default)]
+struct Pending {
+    first: u64,
+    window: VecDeque<Option<Waiting>>,
+}
+
+impl Pending {
+    fn is_empty(&self) -> bool {
+        self.window.is_empty()
+    }
+
+    fn insert(&mut self, id: RequestId, waiting: Waiting) {
+        if self.window.is_empty() {
+            self.first = id.0;
+        }
+        self.window.push_back(Some(waiting));
+    }
+
+    fn at(&self, id: RequestId) -> usize {
+        (id.0 - self.first) as usize
+    }
+
+    fn get(&self, id: RequestId) -> Waiting {
+        self.window[self.at(id)].expect("the request has not completed")
+    }
+
+    fn remove(&mut self, id: RequestId) -> Waiting {
+        let at = self.at(id);
+        let waiting = self.window[at].take().expect("a request completes once");
+        while let Some(None) = self.window.front() {
+            self.window.pop_front();
+            self.first += 1;
+        }
+        waiting
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+//! Where requests come from.
+
+use fonio_core::random::seed_for;
+use fonio_core::{ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Timestamp};
+
+use super::EngineError;
+use crate::measure::Order;
+use crate::scheduler::{Priority, ProcessId, Request, RequestId};
+
+/// A request and the instant at which it is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When it is queued.
+    pub at: Timestamp,
+    /// The operation.
+    pub op: Op,
+    /// Whether a program waits for it.
+    pub is_sync: bool,
+    /// Whether it is durable when it completes (forced unit access).
+    pub fua: bool,
+    /// The first sector. Zero for a flush.
+    pub sector: Sector,
+    /// The length. Zero for a flush.
+    pub bytes: ByteCount,
+    /// The process that queued it.
+    pub process: ProcessId,
+    /// Its priority.
+    pub priority: Priority,
+}
+
+impl Arrival {
+    pub(super) fn request(&self, id: RequestId) -> Request {
+        Request {
+            id,
+            op: self.op,
+            is_sync: self.is_sync,
+            sector: self.sector,
+            bytes: self.bytes,
+            process: self.process,
+            priority: self.priority,
+        }
+    }
+}
+
+/// A source of requests.
+pub enum Source<'a> {
+    /// A process that keeps a number of requests in flight and waits for them.
+    Closed(ClosedLoop),
+    /// Requests at given instants, in the order of these, whatever the device does. An error ends the run.
+    Open(Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>),
+}
+
+/// A process that keeps a number of requests in flight. When one completes, it thinks and makes the next.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosedLoop {
+    /// Its number; loops with the same number are one process to the scheduler.
+    pub process: ProcessId,
+    /// The priority of its requests.
+    pub priority: Priority,
+    /// Whether a program waits for its writes: direct I/O and fsync, not write-back.
+    pub is_sync: bool,
+    /// How many of 100 requests are reads; the others are writes. Chosen at random.
+    pub reads_percent: u8,
+    /// Whether requests of one direction follow one another.
+    pub order: Order,
+    /// The first byte of its range.
+    pub start: ByteCount,
+    /// The length of its range. A sequential process that reaches the end continues at the beginning.
+    pub range: ByteCount,
+    /// The size of a request.
+    pub request: ByteCount,
+    /// How many requests it makes.
+    pub count: u64,
+    /// How many of them it keeps in flight.
+    pub depth: u32,
+    /// How long it thinks.
+    pub think: Think,
+}
+
+/// A think time: any time between two, each equally likely.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Think {
+    /// The shortest.
+    pub min: Nanos,
+    /// The longest.
+    pub max: Nanos,
+}
+
+impl Think {
+    /// The process continues at once.
+    pub const NONE: Think = Think { min: Nanos(0), max: Nanos(0) };
+}
+
+/// Requests of one process at random intervals, without end: each interval up to twice the mean is equally likely.
+#[derive(Clone, Debug)]
+pub struct OpenLoop {
+    process: ClosedLoop,
+    interval_mean: Nanos,
+    at: Timestamp,
+    places: Places,
+}
+
+impl OpenLoop {
+    /// Requests like those of `process`, whose depth and think time do not matter, from `from` on.
+    ///
+    /// # Panics
+    ///
+    /// If the range holds no request.
+    pub fn new(process: ClosedLoop, interval_mean: Nanos, from: Timestamp, seed: u64) -> OpenLoop {
+        OpenLoop { places: Places::new(&process, seed), process, interval_mean, at: from }
+    }
+}
+
+impl Iterator for OpenLoop {
+    type Item = Result<Arrival, EngineError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.places.made == self.process.count {
+            return None;
+        }
+        let interval = self.places.random.between(0, 2 * self.interval_mean.0);
+        self.at = self.at + Nanos(interval);
+        Some(Ok(self.places.next(&self.process, self.at)))
+    }
+}
+
+/// What a process has done so far.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    random: Random,
+    made: u64,
+    /// Requests of each direction, writes first.
+    by_direction: [u64; 2],
+    places: u64,
+}
+
+impl Places {
+    fn new(process: &ClosedLoop, seed: u64) -> Places {
+        assert!(
+            process.range.0 >= process.request.0 && process.request.0 > 0,
+            "a process's range holds a request"
+        );
+        let places = process.range.0 / process.request.0;
+        Places { random: Random::new(seed), made: 0, by_direction: [0; 2], places }
+    }
+
+    fn next(&mut self, process: &ClosedLoop, at: Timestamp) -> Arrival {
+        // No number is drawn where nothing is chosen, so that a process without writes is the same as before.
+        let is_read = match process.reads_percent {
+            0 => false,
+            100.. => true,
+            percent => self.random.below(100) < u64::from(percent),
+        };
+        let made = &mut self.by_direction[usize::from(is_read)];
+        let place = match process.order {
+            Order::Sequential => *made % self.places,
+            Order::Random => self.random.below(self.places),
+        };
+        *made += 1;
+        self.made += 1;
+        Arrival {
+            at,
+            op: if is_read { Op::Read } else { Op::Write },
+            is_sync: process.is_sync,
+            fua: false,
+            sector: Sector((process.start.0 + place * process.request.0) / SECTOR_BYTES),
+            bytes: process.request,
+            process: process.process,
+            priority: process.priority,
+        }
+    }
+
+    fn think(&mut self, think: Think) -> Nanos {
+        if think.max > think.min { Nanos(self.random.between(think.min.0, think.max.0)) } else { think.min }
+    }
+}
+
+/// A source in progress.
+pub(super) enum State<'a> {
+    Closed { process: ClosedLoop, places: Places, started: u64 },
+    Open { arrivals: Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>, next: Option<Arrival> },
+}
+
+impl<'a> State<'a> {
+    pub(super) fn new(source: Source<'a>, seed: u64, at: usize) -> State<'a> {
+        match source {
+            Source::Closed(process) => {
+                let places = Places::new(&process, seed_for(seed, at as u64 + 1));
+                State::Closed { process, places, started: 0 }
+            }
+            Source::Open(arrivals) => State::Open { arrivals, next: None },
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, State::Open { .. })
+    }
+
+    /// How many requests it makes at the beginning, without waiting for a completion.
+    pub(super) fn concurrency(&self) -> u32 {
+        match self {
+            State::Closed { process, .. } => process.depth,
+            State::Open { .. } => 1,
+        }
+    }
+
+    /// When it makes its next request; `None` where it makes no more.
+    pub(super) fn next_at(&mut self, now: Timestamp) -> Result<Option<Timestamp>, EngineError> {
+        match self {
+            State::Closed { process, started, .. } => {
+                let is_over = *started == process.count;
+                *started += u64::from(!is_over);
+                Ok((!is_over).then_some(now))
+            }
+            State::Open { arrivals, next } => {
+                let last = next.take().map(|last| last.at);
+                *next = arrivals.next().transpose()?;
+                match (last, next) {
+                    (Some(last), Some(next)) if next.at < last => {
+                        Err(EngineError::OutOfOrder { at: next.at, last })
+                    }
+                    (_, next) => Ok(next.map(|next| next.at)),
+                }
+            }
+        }
+    }
+
+    /// When a closed source makes its next request after one has completed.
+    pub(super) fn continue_at(&mut self, completed: Timestamp) -> Option<Timestamp> {
+        let State::Closed { process, places, started, .. } = self else { return None };
+        if *started == process.count {
+            return None;
+        }
+        *started += 1;
+        Some(completed + places.think(process.think))
+    }
+
+    /// The request whose instant has come.
+    pub(super) fn make(&mut self, now: Timestamp) -> Arrival {
+        match self {
+            State::Closed { process, places, .. } => places.next(process, now),
+            State::Open { next, .. } => next.expect("its instant was given before"),
+        }
+    }
+}

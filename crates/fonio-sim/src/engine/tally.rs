@@ -1,0 +1,115 @@
+//! What happened to the requests of each process and op.
+
+use std::collections::BTreeMap;
+
+use fonio_core::{ByteCount, Nanos, Op, Timestamp};
+
+use crate::scheduler::{ProcessId, Request};
+
+/// The sum and the longest of some times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Their sum.
+    pub sum: Nanos,
+    /// The longest.
+    pub max: Nanos,
+}
+
+impl Times {
+    fn add(&mut self, time: Nanos) {
+        self.sum += time;
+        self.max = self.max.max(time);
+    }
+}
+
+/// The requests of one process and op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many completed.
+    pub count: u64,
+    /// Bytes in them.
+    pub bytes: ByteCount,
+    /// From queue to completion.
+    pub response: Times,
+    /// From dispatch to completion.
+    pub service: Times,
+    /// From queue to dispatch.
+    pub queue: Times,
+    /// When the first was queued.
+    pub first_queued: Timestamp,
+    /// When the last completed.
+    pub last_completed: Timestamp,
+}
+
+impl Tally {
+    /// From the first queued to the last completed.
+    pub fn span(&self) -> Nanos {
+        self.last_completed.since(self.first_queued).unwrap_or_default()
+    }
+
+    /// Total time over the number of requests, in microseconds: the response time of Nguyen et al., section 4.3.
+    pub fn micros_each(&self) -> f64 {
+        self.span().0 as f64 / 1e3 / self.count as f64
+    }
+}
+
+/// The result of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The requests of each process and op.
+    pub tallies: BTreeMap<(ProcessId, Op), Tally>,
+    /// When the run began.
+    pub from: Timestamp,
+    /// When the last request completed.
+    pub end: Timestamp,
+}
+
+impl Outcome {
+    /// The requests of a process and op; empty if it made none.
+    pub fn of(&self, process: ProcessId, op: Op) -> Tally {
+        self.tallies.get(&(process, op)).copied().unwrap_or_default()
+    }
+
+    /// The number of requests.
+    pub fn count(&self) -> u64 {
+        self.tallies.values().map(|tally| tally.count).sum()
+    }
+}
+
+/// The tallies of a run in progress.
+#[derive(Debug)]
+pub(super) struct Tallies {
+    tallies: BTreeMap<(ProcessId, Op), Tally>,
+    from: Timestamp,
+    end: Timestamp,
+}
+
+impl Tallies {
+    pub(super) fn new(from: Timestamp) -> Tallies {
+        Tallies { tallies: BTreeMap::new(), from, end: from }
+    }
+
+    pub(super) fn queued(&mut self, request: &Request, now: Timestamp) {
+        let first = || Tally { first_queued: now, ..Tally::default() };
+        self.tallies.entry((request.process, request.op)).or_insert_with(first);
+    }
+
+    pub(super) fn completed(
+        &mut self,
+        request: &Request,
+        (queued, issued, now): (Timestamp, Timestamp, Timestamp),
+    ) {
+        let tally = self.tallies.get_mut(&(request.process, request.op)).expect("it was queued");
+        tally.count += 1;
+        tally.bytes += request.bytes;
+        tally.response.add(Nanos(now.0 - queued.0));
+        tally.service.add(Nanos(now.0 - issued.0));
+        tally.queue.add(Nanos(issued.0 - queued.0));
+        tally.last_completed = now;
+        self.end = now;
+    }
+
+    pub(super) fn outcome(self) -> Outcome {
+        Outcome { tallies: self.tallies, from: self.from, end: self.end }
+    }
+}

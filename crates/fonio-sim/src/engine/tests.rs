@@ -1,0 +1,212 @@
+use expect_test::{Expect, expect};
+use fonio_core::rows;
+use fonio_core::{DeviceId, Flags, Nanos, Random};
+use proptest::prelude::*;
+
+use super::replay::Replay;
+use super::*;
+use crate::device::memory::{Memory, MemoryDevice};
+use crate::measure::{self, Job, Order};
+use crate::profile::Profile;
+use crate::scheduler::{Class, Policy, Priority, ProcessId};
+
+const HOST: Host = Host { depth: 2, seed: 1 };
+
+/// A device that takes 1 µs for each sector.
+fn memory() -> MemoryDevice {
+    let memory =
+        Memory { line_bytes: 512, read_line: Nanos(1_000), write_line: Nanos(1_000), command: Nanos(0) };
+    let limits = crate::device::Limits {
+        capacity: ByteCount(1 << 30),
+        depth: 64,
+        command_max: ByteCount(1 << 20),
+        discard_granularity: None,
+        fua: false,
+        volatile_cache: false,
+        flush_blocks_all: false,
+    };
+    MemoryDevice::new(memory, limits)
+}
+
+fn reader(process: u32, count: u64) -> ClosedLoop {
+    ClosedLoop {
+        process: ProcessId(process),
+        priority: Priority::DEFAULT,
+        is_sync: true,
+        reads_percent: 100,
+        order: Order::Sequential,
+        start: ByteCount(u64::from(process) << 24),
+        range: ByteCount(1 << 24),
+        request: ByteCount(4096),
+        count,
+        depth: 1,
+        think: Think::NONE,
+    }
+}
+
+fn arrival(at: u64, op: Op, sectors: u64) -> Arrival {
+    Arrival {
+        at: Timestamp(at),
+        op,
+        is_sync: true,
+        fua: false,
+        sector: Sector(0),
+        bytes: ByteCount(sectors * 512),
+        process: ProcessId(1),
+        priority: Priority::DEFAULT,
+    }
+}
+
+fn open(arrivals: Vec<Arrival>) -> Source<'static> {
+    Source::Open(Box::new(arrivals.into_iter().map(Ok)))
+}
+
+proptest! {
+    /// One server, first come, first served: each request begins when it has come and the one before has completed.
+    #[test]
+    fn noop_on_one_server_is_lindleys_recursion(seed in any::<u64>()) {
+        let mut random = Random::new(seed);
+        let mut at = 0;
+        let arrivals: Vec<Arrival> = (0..200)
+            .map(|_| {
+                at += random.below(20_000);
+                arrival(at, Op::Read, 1 + random.below(20))
+            })
+            .collect();
+        let (mut free, mut response, mut queue_max) = (0, 0, 0);
+        for arrival in &arrivals {
+            let begin = free.max(arrival.at.0);
+            queue_max = queue_max.max(begin - arrival.at.0);
+            free = begin + arrival.bytes.0 / 512 * 1_000;
+            response += free - arrival.at.0;
+        }
+        let host = Host { depth: 1, seed: 1 };
+        let mut noop = Policy::Noop.scheduler();
+        let outcome = run(&mut memory(), noop.as_mut(), vec![open(arrivals)], Timestamp(0), host).unwrap();
+        let tally = outcome.of(ProcessId(1), Op::Read);
+        prop_assert_eq!(tally.count, 200);
+        prop_assert_eq!(tally.response.sum, Nanos(response));
+        prop_assert_eq!(tally.queue.max, Nanos(queue_max));
+        prop_assert_eq!(outcome.end, Timestamp(free));
+    }
+
+    /// Without a limit and without a policy, the engine is the benchmark runner of `measure`.
+    #[test]
+    fn noop_without_a_limit_changes_nothing(seed in any::<u64>(), random_order in any::<bool>(), depth in 1u32..5) {
+        let order = if random_order { Order::Random } else { Order::Sequential };
+        let profile = Profile::shipped("samsung_s5").unwrap();
+        let job = |op, at: u64| Job {
+            op,
+            order,
+            start: ByteCount(at << 24),
+            range: ByteCount(1 << 24),
+            request: ByteCount(4096),
+            count: 300,
+            depth,
+        };
+        let jobs = [job(Op::Read, 0), job(Op::Write, 1)];
+        let size = Some(ByteCount(1 << 28));
+        let from = Timestamp(1_000);
+        let (expected, _) = measure::run(profile.device(size, 1).unwrap().as_mut(), &jobs, from, seed);
+        let loops = [(100, 0), (0, 1)].map(|(reads_percent, at)| {
+            Source::Closed(ClosedLoop { reads_percent, order, depth, ..reader(at, 300) })
+        });
+        let mut noop = Policy::Noop.scheduler();
+        let host = Host { depth: 1_000, seed };
+        let mut device = profile.device(size, 1).unwrap();
+        let outcome = run(device.as_mut(), noop.as_mut(), loops.into(), from, host).unwrap();
+        for (at, op) in [(0, Op::Read), (1, Op::Write)] {
+            let tally = outcome.of(ProcessId(at), op);
+            let expected = &expected[at as usize];
+            prop_assert_eq!(tally.span(), expected.span);
+            prop_assert_eq!(tally.response.sum, expected.response_sum);
+            prop_assert_eq!(tally.response.max, expected.response_max);
+        }
+    }
+
+    /// Every request completes once, under every policy, with closed and open sources; twice the same result.
+    #[test]
+    fn every_request_completes_and_a_seed_repeats(seed in any::<u64>(), depth in 1u32..9) {
+        let think = Think { min: Nanos(0), max: Nanos(20_000_000) };
+        for policy in Policy::ALL {
+            let once = || {
+                let idle = Priority { class: Class::Idle, level: 7 };
+                let writer = ClosedLoop { reads_percent: 0, is_sync: false, depth: 8, ..reader(2, 100) };
+                let mixed = ClosedLoop { reads_percent: 30, order: Order::Random, think, depth: 2, ..reader(3, 100) };
+                let open = OpenLoop::new(ClosedLoop { priority: idle, ..reader(4, 100) }, Nanos(50_000), Timestamp(0), seed);
+                let sources = vec![
+                    Source::Closed(reader(1, 100)),
+                    Source::Closed(writer),
+                    Source::Closed(mixed),
+                    Source::Open(Box::new(open)),
+                ];
+                let mut scheduler = policy.scheduler();
+                run(&mut memory(), scheduler.as_mut(), sources, Timestamp(0), Host { depth, seed }).unwrap()
+            };
+            let outcome = once();
+            prop_assert_eq!(outcome.count(), 400);
+            prop_assert_eq!(&outcome, &once());
+            for tally in outcome.tallies.values() {
+                prop_assert_eq!(tally.response.sum, tally.queue.sum + tally.service.sum);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flush_bypasses_the_scheduler() {
+    let arrivals = vec![arrival(0, Op::Write, 8), arrival(0, Op::Write, 8), arrival(0, Op::Flush, 0)];
+    let host = Host { depth: 1, seed: 1 };
+    let mut noop = Policy::Noop.scheduler();
+    let outcome = run(&mut memory(), noop.as_mut(), vec![open(arrivals)], Timestamp(0), host).unwrap();
+    let flush = outcome.of(ProcessId(1), Op::Flush);
+    let write = outcome.of(ProcessId(1), Op::Write);
+    assert_eq!((flush.queue.max, write.queue.max), (Nanos(8_000), Nanos(8_000)));
+}
+
+fn row(id: u64, queued: Option<u64>, sector: u64) -> rows::Request {
+    rows::Request {
+        request_id: id,
+        sector: Some(Sector(sector)),
+        queued: queued.map(Timestamp),
+        tid: Some(id as u32 % 2),
+        flags: if id.is_multiple_of(2) { Flags::SYNC } else { Flags::NONE },
+        ioprio: Some(0x2003),
+        ..rows::Request::new(DeviceId::new(8, 0), Op::Write, ByteCount(4096))
+    }
+}
+
+#[test]
+fn a_recording_is_replayed_in_the_order_of_queueing() {
+    let rows = vec![row(0, Some(50), 0), row(1, Some(10), 8), row(2, Some(10), 16)];
+    let arrivals: Vec<Arrival> = Replay::new(rows.into_iter()).collect::<Result<_, _>>().unwrap();
+    let shown: Vec<_> = arrivals.iter().map(|of| (of.at.0, of.sector.0, of.process.0, of.is_sync)).collect();
+    assert_eq!(shown, [(10, 8, 1, false), (10, 16, 0, true), (50, 0, 0, true)]);
+    assert_eq!(arrivals[0].priority, Priority { class: Class::RealTime, level: 3 });
+}
+
+fn fails(source: Source<'_>, expected: Expect) {
+    let mut noop = Policy::Noop.scheduler();
+    let error = run(&mut memory(), noop.as_mut(), vec![source], Timestamp(0), HOST).unwrap_err();
+    expected.assert_eq(&error.to_string());
+}
+
+#[test]
+fn errors_name_the_request() {
+    fails(
+        open(vec![arrival(0, Op::Read, 1 << 22)]),
+        expect![
+            "the request at sector 0 with 2147483648 bytes ends behind the device's 1073741824 bytes; simulate a larger device"
+        ],
+    );
+    fails(
+        open(vec![arrival(5, Op::Read, 8), arrival(4, Op::Read, 8)]),
+        expect![
+            "a request at 4 ns came behind one at 5 ns; sort requests by the instant at which they were queued"
+        ],
+    );
+    fails(
+        Source::Open(Box::new(Replay::new(std::iter::once(row(7, None, 0))))),
+        expect!["request 7 of the recording has no time of queueing, so it cannot be replayed"],
+    );
+}

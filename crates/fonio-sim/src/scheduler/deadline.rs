@@ -1,0 +1,290 @@
+//! deadline: requests in the order of their sectors, in batches, with a deadline for each.
+//!
+//! Reads and writes are kept apart, each sorted by sector and by age. A batch consists of requests of one direction in
+//! ascending order. A new batch is one of reads, unless writes have waited for [`Settings::writes_starved`] batches of
+//! reads. It begins with the oldest request if that one's deadline has passed, else behind the last request of its
+//! direction.
+//!
+//! Source: the kernel's `Documentation/block/deadline-iosched`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use fonio_core::{Nanos, Op, Timestamp};
+
+use super::{Request, RequestId, Scheduler};
+
+/// The tunables, under the kernel's names.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The deadline of a read.
+    pub read_expire: Nanos,
+    /// The deadline of a write.
+    pub write_expire: Nanos,
+    /// The requests of a batch.
+    pub fifo_batch: u32,
+    /// How many batches of reads go before a batch of writes that wait. With 0, reads wait for all writes.
+    pub writes_starved: u32,
+}
+
+impl Settings {
+    /// The kernel's defaults.
+    pub const DEFAULT: Settings = Settings {
+        read_expire: Nanos(500_000_000),
+        write_expire: Nanos(5_000_000_000),
+        fifo_batch: 16,
+        writes_starved: 2,
+    };
+}
+
+/// A scheduler of one queue.
+#[derive(Debug)]
+pub struct Deadline {
+    lists: Lists,
+}
+
+impl Deadline {
+    /// An empty scheduler.
+    pub fn new(settings: Settings) -> Deadline {
+        Deadline { lists: Lists::new(settings) }
+    }
+}
+
+impl Scheduler for Deadline {
+    fn name(&self) -> &'static str {
+        "deadline"
+    }
+
+    fn insert(&mut self, request: Request, now: Timestamp) {
+        self.lists.insert(request, now);
+    }
+
+    fn dispatch(&mut self, now: Timestamp, _: u32) -> Option<Request> {
+        self.lists.dispatch(now)
+    }
+
+    fn complete(&mut self, _: &Request, _: Timestamp, _: Timestamp) {}
+
+    fn next_timer(&self, _: Timestamp) -> Option<Timestamp> {
+        None
+    }
+
+    fn waiting(&self) -> usize {
+        self.lists.len()
+    }
+}
+
+/// The requests of one class, with the batch in progress.
+#[derive(Debug)]
+pub(super) struct Lists {
+    settings: Settings,
+    sides: [Side; 2],
+    /// The direction of the batch in progress, and how many of its requests have gone.
+    batch: Option<(Direction, u32)>,
+    /// Batches of reads since writes began to wait.
+    starved: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Read,
+    /// Everything that is not a read.
+    Write,
+}
+
+impl Direction {
+    fn of(request: &Request) -> Direction {
+        if request.op == Op::Read { Direction::Read } else { Direction::Write }
+    }
+}
+
+/// The order of a side's requests on the device.
+type Place = (u64, RequestId);
+
+/// The requests of one direction.
+#[derive(Debug, Default)]
+struct Side {
+    by_place: BTreeMap<Place, Request>,
+    /// Places in the order of insertion with the instants of insertion. Requests that have gone are skipped when they
+    /// come to the front.
+    by_age: VecDeque<(Timestamp, Place)>,
+    /// The last request that went.
+    last: Option<Place>,
+}
+
+impl Side {
+    fn next_in_order(&self) -> Option<Place> {
+        let behind = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_place.range((behind, Bound::Unbounded)).next().map(|(place, _)| *place)
+    }
+
+    fn oldest(&self) -> Option<(Timestamp, Place)> {
+        self.by_age.front().copied()
+    }
+
+    fn take(&mut self, place: Place) -> Request {
+        let request = self.by_place.remove(&place).expect("the request waits");
+        while self.by_age.front().is_some_and(|(_, oldest)| !self.by_place.contains_key(oldest)) {
+            self.by_age.pop_front();
+        }
+        self.last = Some(place);
+        request
+    }
+}
+
+impl Lists {
+    pub(super) fn new(settings: Settings) -> Lists {
+        Lists { settings, sides: Default::default(), batch: None, starved: 0 }
+    }
+
+    pub(super) fn insert(&mut self, request: Request, now: Timestamp) {
+        let side = &mut self.sides[Direction::of(&request) as usize];
+        let place = (request.sector.0, request.id);
+        side.by_place.insert(place, request);
+        side.by_age.push_back((now, place));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.sides.iter().map(|side| side.by_place.len()).sum()
+    }
+
+    /// When the request that has waited longest was inserted.
+    pub(super) fn oldest(&self) -> Option<Timestamp> {
+        self.sides.iter().filter_map(Side::oldest).map(|(inserted, _)| inserted).min()
+    }
+
+    pub(super) fn dispatch(&mut self, now: Timestamp) -> Option<Request> {
+        if let Some((direction, gone)) = self.batch
+            && gone < self.settings.fifo_batch
+            && let Some(place) = self.side(direction).next_in_order()
+        {
+            self.batch = Some((direction, gone + 1));
+            return Some(self.side_mut(direction).take(place));
+        }
+        let direction = self.next_direction()?;
+        let place = self.beginning(direction, now)?;
+        self.batch = Some((direction, 1));
+        Some(self.side_mut(direction).take(place))
+    }
+
+    /// The direction of a new batch; `None` where no request waits.
+    fn next_direction(&mut self) -> Option<Direction> {
+        let [reads, writes] =
+            [Direction::Read, Direction::Write].map(|of| !self.side(of).by_place.is_empty());
+        match (reads, writes) {
+            (false, false) => None,
+            (true, false) => Some(Direction::Read),
+            (true, true) if self.starved < self.settings.writes_starved => {
+                self.starved += 1;
+                Some(Direction::Read)
+            }
+            _ => {
+                self.starved = 0;
+                Some(Direction::Write)
+            }
+        }
+    }
+
+    /// The first request of a new batch.
+    fn beginning(&self, direction: Direction, now: Timestamp) -> Option<Place> {
+        let expire = match direction {
+            Direction::Read => self.settings.read_expire,
+            Direction::Write => self.settings.write_expire,
+        };
+        let side = self.side(direction);
+        let (inserted, oldest) = side.oldest()?;
+        let has_expired = inserted + expire <= now;
+        if has_expired { Some(oldest) } else { side.next_in_order().or(Some(oldest)) }
+    }
+
+    fn side(&self, direction: Direction) -> &Side {
+        &self.sides[direction as usize]
+    }
+
+    fn side_mut(&mut self, direction: Direction) -> &mut Side {
+        &mut self.sides[direction as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{ByteCount, Random, Sector};
+    use proptest::prelude::*;
+
+    use super::super::{Priority, ProcessId};
+    use super::*;
+
+    fn request(id: u64, op: Op, sector: u64) -> Request {
+        Request {
+            id: RequestId(id),
+            op,
+            is_sync: true,
+            sector: Sector(sector),
+            bytes: ByteCount(4096),
+            process: ProcessId(0),
+            priority: Priority::DEFAULT,
+        }
+    }
+
+    #[test]
+    fn a_batch_ascends_and_reads_go_first() {
+        let settings = Settings { fifo_batch: 2, writes_starved: 1, ..Settings::DEFAULT };
+        let mut deadline = Deadline::new(settings);
+        for (id, op, sector) in [
+            (0, Op::Write, 50),
+            (1, Op::Read, 30),
+            (2, Op::Read, 10),
+            (3, Op::Write, 40),
+            (4, Op::Read, 20),
+            (5, Op::Write, 60),
+        ] {
+            deadline.insert(request(id, op, sector), Timestamp(id));
+        }
+        let order: Vec<u64> =
+            std::iter::from_fn(|| deadline.dispatch(Timestamp(10), 0)).map(|gone| gone.sector.0).collect();
+        // The first batch begins at the lowest sector; after one batch of reads, writes had waited long enough.
+        assert_eq!(order, [10, 20, 40, 50, 30, 60]);
+    }
+
+    proptest! {
+        /// Once the oldest request of a direction has expired, the batch in progress goes before it, then at most those
+        /// batches of the other direction that the settings allow.
+        #[test]
+        fn the_oldest_waits_for_its_deadline_and_a_few_batches(seed in any::<u64>(), batch in 1u32..5, starved in 1u32..4) {
+            let settings = Settings {
+                read_expire: Nanos(20),
+                write_expire: Nanos(60),
+                fifo_batch: batch,
+                writes_starved: starved,
+            };
+            let mut deadline = Deadline::new(settings);
+            let mut random = Random::new(seed);
+            let mut waiting: Vec<(Request, u64, u32)> = Vec::new();
+            let mut now = 0;
+            for id in 0..400 {
+                now += random.below(4);
+                if random.below(5) < 3 {
+                    let op = if random.below(2) == 0 { Op::Read } else { Op::Write };
+                    let new = request(id, op, random.below(100));
+                    deadline.insert(new, Timestamp(now));
+                    waiting.push((new, now, 0));
+                    continue;
+                }
+                let Some(gone) = deadline.dispatch(Timestamp(now), 0) else { continue };
+                let at = waiting.iter().position(|(waits, ..)| waits.id == gone.id).expect("it waited");
+                waiting.remove(at);
+                for op in [Op::Read, Op::Write] {
+                    let (expire, passes_max) = match op {
+                        Op::Read => (20, 2 * batch),
+                        _ => (60, (starved + 1) * batch),
+                    };
+                    let Some(oldest) = waiting.iter_mut().find(|(waits, ..)| waits.op == op) else { continue };
+                    if oldest.1 + expire <= now {
+                        oldest.2 += 1;
+                        prop_assert!(oldest.2 <= passes_max, "{op:?} was passed {} times", oldest.2);
+                    }
+                }
+            }
+        }
+    }
+}

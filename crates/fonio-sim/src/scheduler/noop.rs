@@ -1,0 +1,39 @@
+//! noop: in the order of insertion.
+//!
+//! The kernel's noop also merges neighbours; requests do not merge here.
+
+use std::collections::VecDeque;
+
+use fonio_core::Timestamp;
+
+use super::{Request, Scheduler};
+
+/// A queue, first in, first out.
+#[derive(Debug, Default)]
+pub struct Noop {
+    queue: VecDeque<Request>,
+}
+
+impl Scheduler for Noop {
+    fn name(&self) -> &'static str {
+        "noop"
+    }
+
+    fn insert(&mut self, request: Request, _: Timestamp) {
+        self.queue.push_back(request);
+    }
+
+    fn dispatch(&mut self, _: Timestamp, _: u32) -> Option<Request> {
+        self.queue.pop_front()
+    }
+
+    fn complete(&mut self, _: &Request, _: Timestamp, _: Timestamp) {}
+
+    fn next_timer(&self, _: Timestamp) -> Option<Timestamp> {
+        None
+    }
+
+    fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+}

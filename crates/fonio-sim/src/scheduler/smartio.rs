@@ -1,0 +1,299 @@
+//! SmartIO: reads before writes, with limits of concurrency (Nguyen et al. 2015).
+//!
+//! A request waits first in one of 17 queues: one for each level of the real-time and best-effort classes, one for the
+//! idle class. Algorithm 6.1 takes requests from one queue for a slice of time, in the order of insertion, and moves
+//! them to the dispatch queue as far as Algorithm 6.2 lets it. The dispatch queue has a section for each class, in which
+//! reads precede writes (section 5, Figure 9). From there, requests go to the device, and never more of a kind
+//! (sequential or random, read or write) than the device gains from (section 4.5).
+//!
+//! Where the study leaves a choice, this model
+//!
+//! - moves requests until Algorithm 6.2 forbids it, because a dispatch queue of one request cannot be ordered;
+//! - lets writes go when no read waits and no read is in flight ("delay writes as long as there are reads");
+//! - lets a write go before reads when it has been in the dispatch queue for a slice ("write starvation is avoided by
+//!   applying a time slice");
+//! - chooses the next queue in the order of priorities behind the current one when the slice has expired, and the
+//!   highest when the current one is empty;
+//! - takes a request for sequential if it begins where the last one of the same process and direction ended.
+//!
+//! The study does not say whether its scheduler kept CFQ's idling. [`Settings::hold`] holds writes back for a moment
+//! after a read has completed, in case the reader goes on; it is 0 unless a caller sets it.
+//!
+//! `vectors` replays this policy from text, so that another implementation can be tested for the same decisions.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fonio_core::{Nanos, Op, Sector, Timestamp};
+
+use super::cfq::may_dispatch;
+use super::{Class, Priority, ProcessId, Request, RequestId, Scheduler};
+
+/// The numbers of the study.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long a queue is served before another one.
+    pub slice: Nanos,
+    /// The most requests of a queue beyond it, in the dispatch queue and in flight, while another queue waits.
+    pub quantum: u32,
+    /// The most requests in flight by [`Kind`]. None is 0.
+    pub limits: [u32; 4],
+    /// How long writes are held back after the last read. Ours; the study has none.
+    pub hold: Nanos,
+}
+
+impl Settings {
+    /// Slice and quantum of sections 5 and 6, and the limits of the Samsung S5 (section 4.5).
+    pub const SAMSUNG_S5: Settings =
+        Settings { slice: Nanos(100_000_000), quantum: 8, limits: [2, 4, 4, 2], hold: Nanos(0) };
+
+    /// The same with the limits of the Motorola Razr (section 7.2).
+    pub const RAZR: Settings = Settings { limits: [2, 2, 2, 2], ..Settings::SAMSUNG_S5 };
+}
+
+/// A kind of requests with its own limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A read that begins where the process's last read ended.
+    SequentialRead,
+    /// Another read.
+    RandomRead,
+    /// A write, or a discard, that begins where the process's last write ended.
+    SequentialWrite,
+    /// Another write or discard.
+    RandomWrite,
+}
+
+impl Kind {
+    const READS: [Kind; 2] = [Kind::SequentialRead, Kind::RandomRead];
+    const WRITES: [Kind; 2] = [Kind::SequentialWrite, Kind::RandomWrite];
+
+    /// The name in vectors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::SequentialRead => "seq_read",
+            Kind::RandomRead => "rand_read",
+            Kind::SequentialWrite => "seq_write",
+            Kind::RandomWrite => "rand_write",
+        }
+    }
+
+    /// All kinds, in the order of [`Settings::limits`].
+    pub const ALL: [Kind; 4] =
+        [Kind::SequentialRead, Kind::RandomRead, Kind::SequentialWrite, Kind::RandomWrite];
+}
+
+/// The number of queues: 8 for the real-time class, 8 for the best-effort class, 1 for the idle class.
+pub const QUEUES: usize = 17;
+
+/// The scheduler of the study.
+#[derive(Debug)]
+pub struct SmartIo {
+    settings: Settings,
+    queues: [Queue; QUEUES],
+    /// The queue that is served, and when its slice expires.
+    current: Option<(usize, Timestamp)>,
+    /// Algorithm 6.2 forbade the current queue to give more.
+    is_full: bool,
+    /// The dispatch queue, by class.
+    sections: [Section; 3],
+    in_flight: [u32; 4],
+    /// The kinds of the requests in flight.
+    kinds: BTreeMap<RequestId, Kind>,
+    /// Where the last request of a process ended, by direction.
+    ends: BTreeMap<(ProcessId, bool), Sector>,
+    last_read: Option<Timestamp>,
+    waiting: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    requests: VecDeque<(Request, Kind)>,
+    /// Requests in the dispatch queue and in flight.
+    dispatched: u32,
+}
+
+/// The part of the dispatch queue for one class, by kind, each with the instants at which requests came.
+#[derive(Debug, Default)]
+struct Section {
+    kinds: [VecDeque<(Request, Timestamp)>; 4],
+}
+
+impl Section {
+    fn has(&self, kinds: [Kind; 2]) -> bool {
+        kinds.iter().any(|kind| !self.kinds[*kind as usize].is_empty())
+    }
+
+    /// When the oldest write came.
+    fn oldest_write(&self) -> Option<Timestamp> {
+        let oldest = |kind: Kind| self.kinds[kind as usize].front().map(|(_, came)| *came);
+        Kind::WRITES.into_iter().filter_map(oldest).min()
+    }
+}
+
+impl SmartIo {
+    /// An empty scheduler.
+    ///
+    /// # Panics
+    ///
+    /// If a limit or the quantum is 0.
+    pub fn new(settings: Settings) -> SmartIo {
+        assert!(settings.quantum > 0 && !settings.limits.contains(&0), "a limit of 0 lets no request go");
+        SmartIo {
+            settings,
+            queues: Default::default(),
+            current: None,
+            is_full: false,
+            sections: Default::default(),
+            in_flight: [0; 4],
+            kinds: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            last_read: None,
+            waiting: 0,
+        }
+    }
+
+    /// The queue of a priority: real-time levels first, then best-effort levels, then the idle class.
+    fn queue_of(priority: Priority) -> usize {
+        let level = usize::from(priority.level.min(Priority::LEVEL_MAX));
+        match priority.class {
+            Class::RealTime => level,
+            Class::BestEffort => 8 + level,
+            Class::Idle => QUEUES - 1,
+        }
+    }
+
+    fn kind_of(&mut self, request: &Request) -> Kind {
+        let is_read = request.op == Op::Read;
+        let last = self.ends.insert((request.process, is_read), request.end());
+        match (is_read, last == Some(request.sector)) {
+            (true, true) => Kind::SequentialRead,
+            (true, false) => Kind::RandomRead,
+            (false, true) => Kind::SequentialWrite,
+            (false, false) => Kind::RandomWrite,
+        }
+    }
+
+    /// Algorithm 6.1, repeated until it moves nothing.
+    fn fill(&mut self, now: Timestamp) {
+        loop {
+            let is_over = self
+                .current
+                .is_none_or(|(queue, expires)| self.queues[queue].requests.is_empty() || expires <= now);
+            if is_over {
+                self.current = self.another_queue(now).map(|queue| (queue, now + self.settings.slice));
+            }
+            let Some((index, _)) = self.current else { return };
+            let busy = self.queues.iter().filter(|queue| !queue.requests.is_empty()).count() as u32;
+            let queue = &mut self.queues[index];
+            self.is_full = !may_dispatch(queue.dispatched, busy, self.settings.quantum);
+            if self.is_full {
+                return;
+            }
+            let Some((request, kind)) = queue.requests.pop_front() else { return };
+            queue.dispatched += 1;
+            let section = &mut self.sections[request.priority.class as usize];
+            section.kinds[kind as usize].push_back((request, now));
+        }
+    }
+
+    /// The queue to serve in place of the current one.
+    fn another_queue(&self, now: Timestamp) -> Option<usize> {
+        let has_requests = |queue: &usize| !self.queues[*queue].requests.is_empty();
+        match self.current {
+            Some((current, expires)) if expires <= now => {
+                (1..=QUEUES).map(|step| (current + step) % QUEUES).find(has_requests)
+            }
+            _ => (0..QUEUES).find(has_requests),
+        }
+    }
+
+    /// The kind whose request goes from a section.
+    fn next_of(&self, section: &Section, now: Timestamp) -> Option<Kind> {
+        let overdue = |came: Timestamp| came + self.settings.slice <= now;
+        if let Some(kind) = self.oldest(section, Kind::WRITES, overdue) {
+            return Some(kind);
+        }
+        if section.has(Kind::READS) {
+            return self.oldest(section, Kind::READS, |_| true);
+        }
+        let is_read_in_flight = Kind::READS.iter().any(|kind| self.in_flight[*kind as usize] > 0);
+        let may_write = !is_read_in_flight && self.held_until().is_none_or(|until| until <= now);
+        if may_write { self.oldest(section, Kind::WRITES, |_| true) } else { None }
+    }
+
+    /// Of those of two kinds whose first request came at a `suitable` instant and is within the limit, the one whose
+    /// first request was inserted first.
+    fn oldest(
+        &self,
+        section: &Section,
+        kinds: [Kind; 2],
+        suitable: impl Fn(Timestamp) -> bool,
+    ) -> Option<Kind> {
+        let first = |kind: Kind| {
+            let (request, came) = section.kinds[kind as usize].front()?;
+            let may_go = self.in_flight[kind as usize] < self.settings.limits[kind as usize];
+            (may_go && suitable(*came)).then_some((request.id, kind as usize, kind))
+        };
+        let kinds = kinds.into_iter().filter_map(first);
+        kinds.min_by_key(|(id, ..)| *id).map(|(.., kind)| kind)
+    }
+
+    /// When writes may follow the last read.
+    fn held_until(&self) -> Option<Timestamp> {
+        self.last_read.map(|read| read + self.settings.hold)
+    }
+}
+
+impl Scheduler for SmartIo {
+    fn name(&self) -> &'static str {
+        "smartio"
+    }
+
+    fn insert(&mut self, request: Request, _: Timestamp) {
+        let kind = self.kind_of(&request);
+        self.queues[SmartIo::queue_of(request.priority)].requests.push_back((request, kind));
+        self.waiting += 1;
+    }
+
+    fn dispatch(&mut self, now: Timestamp, in_flight: u32) -> Option<Request> {
+        self.fill(now);
+        for class in Class::ALL {
+            let section = &self.sections[class as usize];
+            if !section.has(Kind::READS) && !section.has(Kind::WRITES) {
+                continue;
+            }
+            if class == Class::Idle && in_flight > 0 {
+                return None;
+            }
+            let kind = self.next_of(section, now)?;
+            let (request, _) = self.sections[class as usize].kinds[kind as usize].pop_front()?;
+            self.in_flight[kind as usize] += 1;
+            self.kinds.insert(request.id, kind);
+            self.waiting -= 1;
+            return Some(request);
+        }
+        None
+    }
+
+    fn complete(&mut self, request: &Request, _: Timestamp, now: Timestamp) {
+        self.queues[SmartIo::queue_of(request.priority)].dispatched -= 1;
+        let kind = self.kinds.remove(&request.id).expect("the request was dispatched");
+        self.in_flight[kind as usize] -= 1;
+        if request.op == Op::Read {
+            self.last_read = Some(now);
+        }
+    }
+
+    fn next_timer(&self, now: Timestamp) -> Option<Timestamp> {
+        let has_writes = self.sections.iter().any(|section| section.has(Kind::WRITES));
+        let held = self.held_until().filter(|_| has_writes);
+        let overdue = self.sections.iter().filter_map(Section::oldest_write);
+        let overdue = overdue.map(|came| came + self.settings.slice);
+        let slice = self.current.filter(|_| self.is_full).map(|(_, expires)| expires);
+        overdue.chain(held).chain(slice).filter(|at| *at > now).min()
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting
+    }
+}

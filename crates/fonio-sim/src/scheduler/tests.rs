@@ -1,0 +1,325 @@
+//! Laws that hold for every policy, and a few that hold for one.
+
+use std::collections::BTreeMap;
+
+use fonio_core::{ByteCount, Nanos, Op, Random, Sector, Timestamp};
+use proptest::prelude::*;
+
+use super::smartio::{self, SmartIo};
+use super::*;
+
+const IDLE: u64 = 8_000_000;
+const SLICE: u64 = 100_000_000;
+
+/// The longest that a policy keeps an idle device from waiting requests, in nanoseconds.
+fn idle_max(policy: Policy) -> u64 {
+    match policy {
+        Policy::Cfq | Policy::Bfq => IDLE,
+        _ => 0,
+    }
+}
+
+/// A driver that checks what every scheduler must do.
+struct Driver {
+    scheduler: Box<dyn Scheduler>,
+    idle_max: u64,
+    waiting: BTreeMap<RequestId, (Request, Timestamp)>,
+    in_flight: Vec<(Request, Timestamp)>,
+    next_id: u64,
+    now: Timestamp,
+    gone: u64,
+}
+
+impl Driver {
+    fn new(scheduler: Box<dyn Scheduler>, idle_max: u64) -> Driver {
+        Driver {
+            scheduler,
+            idle_max,
+            waiting: BTreeMap::new(),
+            in_flight: Vec::new(),
+            next_id: 0,
+            now: Timestamp(0),
+            gone: 0,
+        }
+    }
+
+    fn insert(&mut self, mut request: Request) {
+        request.id = RequestId(self.next_id);
+        self.next_id += 1;
+        self.waiting.insert(request.id, (request, self.now));
+        self.scheduler.insert(request, self.now);
+    }
+
+    /// Asks for a request, and checks it or its absence.
+    fn dispatch(&mut self) -> Option<(Request, Timestamp)> {
+        let given = self.scheduler.dispatch(self.now, self.in_flight.len() as u32);
+        let taken = given.map(|request| {
+            let (inserted, at) = self.waiting.remove(&request.id).expect("it waited, and goes once");
+            assert_eq!(request, inserted, "it is unchanged");
+            self.in_flight.push((request, self.now));
+            self.gone += 1;
+            (request, at)
+        });
+        assert_eq!(self.scheduler.waiting(), self.waiting.len());
+        let timer = self.scheduler.next_timer(self.now);
+        assert!(timer.is_none_or(|at| at > self.now), "a timer is later than now");
+        if taken.is_none() && !self.waiting.is_empty() && self.in_flight.is_empty() {
+            let at = timer.expect("nothing is in flight, so a timer ends the wait");
+            assert!(
+                at.0 <= self.now.0 + self.idle_max,
+                "the device idles until {at:?}, now is {:?}",
+                self.now
+            );
+        }
+        taken
+    }
+
+    fn complete(&mut self, at: usize) {
+        let (request, issued) = self.in_flight.remove(at);
+        self.scheduler.complete(&request, issued, self.now);
+    }
+
+    /// Completes all requests, one at a time.
+    fn drain(&mut self) {
+        while !self.waiting.is_empty() || !self.in_flight.is_empty() {
+            while self.dispatch().is_some() {}
+            match self.in_flight.is_empty() {
+                false => {
+                    self.now = self.now + Nanos(100_000);
+                    self.complete(0);
+                }
+                true if self.waiting.is_empty() => {}
+                true => self.now = self.scheduler.next_timer(self.now).expect("a timer ends the wait"),
+            }
+        }
+        assert_eq!(self.gone, self.next_id, "every request went");
+    }
+}
+
+fn any_request(random: &mut Random, processes: u64, priorities: &[Priority]) -> Request {
+    let ops = [Op::Read, Op::Read, Op::Read, Op::Write, Op::Write, Op::Write, Op::Discard];
+    let sizes = [4096, 4096, 65_536, 512 << 10];
+    Request {
+        id: RequestId(0),
+        op: ops[random.below(ops.len() as u64) as usize],
+        is_sync: random.below(2) == 0,
+        sector: Sector(random.below(64) * 8),
+        bytes: ByteCount(sizes[random.below(sizes.len() as u64) as usize]),
+        process: ProcessId(random.below(processes) as u32),
+        priority: priorities[random.below(priorities.len() as u64) as usize],
+    }
+}
+
+fn priorities() -> Vec<Priority> {
+    let mut all = vec![Priority::DEFAULT; 4];
+    for class in Class::ALL {
+        all.extend([0, 4, 7].map(|level| Priority { class, level }));
+    }
+    all
+}
+
+/// Random insertions, dispatches, completions and waits. `check` sees each request that goes, the instant of its
+/// insertion, and the driver.
+fn drive(driver: &mut Driver, seed: u64, depth: usize, mut check: impl FnMut(&Driver, Request, Timestamp)) {
+    let mut random = Random::new(seed);
+    let priorities = if seed.is_multiple_of(3) { vec![Priority::DEFAULT] } else { priorities() };
+    for _ in 0..500 {
+        match random.below(10) {
+            0..=3 => {
+                let request = any_request(&mut random, 5, &priorities);
+                driver.insert(request);
+            }
+            4..=6 if driver.in_flight.len() < depth => {
+                if let Some((request, inserted)) = driver.dispatch() {
+                    check(driver, request, inserted);
+                }
+            }
+            4..=7 if !driver.in_flight.is_empty() => {
+                let at = random.below(driver.in_flight.len() as u64) as usize;
+                driver.complete(at);
+            }
+            8 => driver.now = driver.now + Nanos(random.below(10_000_000)),
+            _ => {
+                if let Some(at) = driver.scheduler.next_timer(driver.now) {
+                    driver.now = at;
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    /// No request is lost, changed or given twice, and no policy keeps an idle device from waiting requests for longer
+    /// than it may.
+    #[test]
+    fn every_request_goes_once_and_in_time(seed in any::<u64>(), depth in 1usize..40) {
+        for policy in Policy::ALL {
+            let mut driver = Driver::new(policy.scheduler(), idle_max(policy));
+            drive(&mut driver, seed, depth, |_, _, _| {});
+            driver.drain();
+        }
+        let holding = smartio::Settings { hold: Nanos(IDLE), ..smartio::Settings::SAMSUNG_S5 };
+        let mut driver = Driver::new(Box::new(SmartIo::new(holding)), IDLE);
+        drive(&mut driver, seed, depth, |_, _, _| {});
+        driver.drain();
+    }
+
+    #[test]
+    fn the_same_inputs_give_the_same_decisions(seed in any::<u64>()) {
+        for policy in Policy::ALL {
+            let decisions = || {
+                let mut driver = Driver::new(policy.scheduler(), idle_max(policy));
+                let mut order = Vec::new();
+                drive(&mut driver, seed, 4, |driver, request, _| order.push((driver.now, request.id)));
+                order
+            };
+            prop_assert_eq!(decisions(), decisions());
+        }
+    }
+
+    #[test]
+    fn noop_keeps_the_order(seed in any::<u64>()) {
+        let mut driver = Driver::new(Policy::Noop.scheduler(), 0);
+        let mut next = 0;
+        drive(&mut driver, seed, 8, |_, request, _| {
+            assert_eq!(request.id.0, next);
+            next += 1;
+        });
+    }
+
+    /// SmartIO: in each class, a write goes only if no read waits or is in flight, or after a slice; and no kind has more
+    /// requests in flight than its limit.
+    #[test]
+    fn smartio_puts_reads_first_and_keeps_its_limits(seed in any::<u64>()) {
+        let settings = smartio::Settings::SAMSUNG_S5;
+        let mut driver = Driver::new(Box::new(SmartIo::new(settings)), 0);
+        let mut random = Random::new(seed);
+        let mut ends = BTreeMap::new();
+        let mut kinds = BTreeMap::new();
+        for _ in 0..600 {
+            match random.below(8) {
+                0..=2 => {
+                    let request = any_request(&mut random, 3, &[Priority::DEFAULT]);
+                    let is_read = request.op == Op::Read;
+                    let is_sequential = ends.insert((request.process, is_read), request.end()) == Some(request.sector);
+                    kinds.insert(driver.next_id, 2 * usize::from(!is_read) + usize::from(!is_sequential));
+                    driver.insert(request);
+                }
+                3..=5 => {
+                    let reads = |request: &Request| request.op == Op::Read;
+                    let is_read_known = driver.waiting.values().any(|(request, _)| reads(request))
+                        || driver.in_flight.iter().any(|(request, _)| reads(request));
+                    let Some((gone, inserted)) = driver.dispatch() else { continue };
+                    if gone.op != Op::Read && is_read_known {
+                        prop_assert!(inserted.0 + SLICE <= driver.now.0, "a write before a read");
+                    }
+                    let mut count = [0; 4];
+                    for (request, _) in &driver.in_flight {
+                        count[kinds[&request.id.0]] += 1;
+                    }
+                    for (count, limit) in count.into_iter().zip(settings.limits) {
+                        prop_assert!(count <= limit);
+                    }
+                }
+                6 if !driver.in_flight.is_empty() => driver.complete(0),
+                _ => driver.now = driver.now + Nanos(random.below(30_000_000)),
+            }
+        }
+    }
+
+    /// mq-deadline: a request goes only if no request of a higher class is unfinished, or after it has aged.
+    #[test]
+    fn mq_deadline_serves_classes_in_order(seed in any::<u64>()) {
+        let mut driver = Driver::new(Policy::MqDeadline.scheduler(), 0);
+        drive(&mut driver, seed, 4, |driver, gone, inserted| {
+            let waiting = driver.waiting.values().map(|(request, _)| request);
+            let in_flight = driver.in_flight.iter().map(|(request, _)| request);
+            let is_held = waiting.chain(in_flight).any(|other| other.priority.class < gone.priority.class);
+            // A batch that an aged request began may go on with younger ones.
+            let oldest = driver.waiting.values().filter(|(other, _)| other.priority.class == gone.priority.class);
+            let oldest = oldest.map(|(_, at)| *at).min().unwrap_or(inserted).min(inserted);
+            assert!(!is_held || oldest.0 + 10_000_000_000 <= driver.now.0);
+        });
+    }
+}
+
+/// Closed loops of one request each on a device that takes 1 ms for each request; returns how many requests of each
+/// completed within `seconds`.
+fn contend(policy: Policy, loops: &[Request], seconds: u64) -> Vec<u64> {
+    let mut driver = Driver::new(policy.scheduler(), idle_max(policy));
+    let mut completed = vec![0; loops.len()];
+    let mut next: Vec<Request> = loops.to_vec();
+    for request in &next {
+        driver.insert(*request);
+    }
+    while driver.now.0 < seconds * 1_000_000_000 {
+        match driver.dispatch() {
+            Some((request, _)) => {
+                driver.now = driver.now + Nanos(1_000_000);
+                driver.complete(0);
+                let at = request.process.0 as usize;
+                completed[at] += 1;
+                next[at].sector = request.end();
+                driver.insert(next[at]);
+            }
+            None => driver.now = driver.scheduler.next_timer(driver.now).expect("it only idles"),
+        }
+    }
+    completed
+}
+
+fn reader(process: u32, bytes: u64, level: u8) -> Request {
+    Request {
+        id: RequestId(0),
+        op: Op::Read,
+        is_sync: true,
+        sector: Sector(u64::from(process) << 20),
+        bytes: ByteCount(bytes),
+        process: ProcessId(process),
+        priority: Priority { class: Class::BestEffort, level },
+    }
+}
+
+#[test]
+fn equal_processes_get_equal_shares() {
+    // The deadline schedulers are fair to places, not to processes.
+    for policy in [Policy::Noop, Policy::Cfq, Policy::SmartIo, Policy::Kyber, Policy::Bfq] {
+        for bytes in [4096, 128 << 10] {
+            let shares = contend(policy, &[reader(0, bytes, 4), reader(1, bytes, 4)], 20);
+            let apart = shares[0].abs_diff(shares[1]);
+            // A slice, or a budget's time, is 100 to 124 requests.
+            assert!(apart <= 124, "{}: {shares:?}", policy.name());
+        }
+    }
+}
+
+#[test]
+fn levels_share_the_time_as_documented() {
+    let loops = [reader(0, 128 << 10, 0), reader(1, 128 << 10, 7)];
+    // Slices of 180 and 40 ms.
+    let shares = contend(Policy::Cfq, &loops, 22);
+    assert!((17_800..=18_200).contains(&shares[0]) && (3_800..=4_200).contains(&shares[1]), "{shares:?}");
+    // Weights of 80 and 10.
+    let shares = contend(Policy::Bfq, &loops, 90);
+    let ratio = shares[0] as f64 / shares[1] as f64;
+    assert!((7.2..=8.8).contains(&ratio), "{shares:?}");
+}
+
+#[test]
+fn an_ioprio_is_read_as_the_kernel_writes_it() {
+    let shown: Vec<String> = [0, 0x2000, 0x4004, 0x6007, 0x4007]
+        .map(Priority::from_ioprio)
+        .iter()
+        .map(|priority| format!("{}{}", priority.class.name(), priority.level))
+        .collect();
+    assert_eq!(shown, ["be4", "rt0", "be4", "idle7", "be7"]);
+}
+
+#[test]
+fn algorithm_6_2_limits_a_queue_that_is_not_alone() {
+    for (in_flight, busy, may) in
+        [(0, 1, true), (7, 2, true), (8, 2, false), (8, 1, true), (100, 1, true), (9, 3, false), (3, 0, true)]
+    {
+        assert_eq!(cfq::may_dispatch(in_flight, busy, 8), may, "{in_flight} in flight, {busy} busy");
+    }
+}

@@ -1,0 +1,38 @@
+//! How long a process takes from the completion of its last request to its next one.
+
+use fonio_core::{Nanos, Timestamp};
+
+/// A mean that follows the last few think times. Anticipatory scheduling introduced it (Iyer and Druschel 2001).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ThinkTime {
+    mean: u64,
+    completed: Option<Timestamp>,
+}
+
+/// The share of a new think time in the mean: one in this many.
+const SHARE: u64 = 8;
+
+impl ThinkTime {
+    /// Learns that the last request of a process in flight has completed.
+    pub(super) fn completed(&mut self, now: Timestamp) {
+        self.completed = Some(now);
+    }
+
+    /// Learns of a new request of a process that had none. Think times above `sample_max` count as that much.
+    pub(super) fn continued(&mut self, now: Timestamp, sample_max: Nanos) {
+        if let Some(thought) = self.completed.and_then(|completed| now.since(completed)) {
+            let sample = thought.0.min(sample_max.0);
+            self.mean = (self.mean * (SHARE - 1) + sample) / SHARE;
+        }
+    }
+
+    /// The mean.
+    pub(super) fn mean(&self) -> Nanos {
+        Nanos(self.mean)
+    }
+
+    /// When the last request completed; `None` before the first did.
+    pub(super) fn last(&self) -> Option<Timestamp> {
+        self.completed
+    }
+}

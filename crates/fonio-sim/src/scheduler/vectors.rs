@@ -1,0 +1,238 @@
+//! Decisions of a scheduler as text: "same input, same decisions".
+//!
+//! A vector is a list of inputs, one on each line, with the scheduler's answers behind `->`:
+//!
+//! ```text
+//! # a comment
+//! scheduler smartio seq_read=2 rand_read=4 seq_write=4 rand_write=2
+//! insert 0 id=0 read sync sector=0 bytes=4096 process=1 be4
+//! dispatch 0 -> 0
+//! dispatch 0 -> none
+//! complete 72000 id=0
+//! timer 72000 -> none
+//! ```
+//!
+//! Instants are in nanoseconds and never go backwards. An answer to `dispatch` is the number of a request or `none`; an
+//! answer to `timer` is an instant or `none`. The number of requests in flight is that of dispatches without completion.
+//! [`answer`] fills in the answers, so that an implementation in another language can be tested against the same file:
+//! give it the inputs, and compare.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
+use thiserror::Error;
+
+use super::smartio::{self, SmartIo};
+use super::{Class, Policy, Priority, ProcessId, Request, RequestId, Scheduler};
+
+/// A line that is not a valid input.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}: {what}")]
+pub struct VectorError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it, and what it should be.
+    pub what: String,
+}
+
+/// Gives the inputs of a vector to its scheduler, and returns the vector with that scheduler's answers.
+///
+/// # Errors
+///
+/// Where a line is not a valid input.
+pub fn answer(text: &str) -> Result<String, VectorError> {
+    let mut state = State { scheduler: None, now: 0, waiting: BTreeMap::new(), issued: BTreeMap::new() };
+    let mut answered = String::new();
+    for (at, line) in text.lines().enumerate() {
+        let input = line.split("->").next().unwrap_or(line).trim_end();
+        let answer = state.take(input).map_err(|what| VectorError { line: at + 1, what })?;
+        let _ = match answer {
+            Some(answer) => writeln!(answered, "{input} -> {answer}"),
+            None => writeln!(answered, "{input}"),
+        };
+    }
+    Ok(answered)
+}
+
+struct State {
+    scheduler: Option<Box<dyn Scheduler>>,
+    now: u64,
+    /// Requests that were inserted and not dispatched.
+    waiting: BTreeMap<RequestId, Request>,
+    /// Requests in flight.
+    issued: BTreeMap<RequestId, (Request, Timestamp)>,
+}
+
+impl State {
+    fn take(&mut self, input: &str) -> Result<Option<String>, String> {
+        let mut words = input.split_whitespace();
+        let Some(verb) = words.next().filter(|word| !word.starts_with('#')) else { return Ok(None) };
+        if verb == "scheduler" {
+            if self.scheduler.is_some() {
+                return Err("a vector has one scheduler".to_owned());
+            }
+            self.scheduler = Some(scheduler(words)?);
+            return Ok(None);
+        }
+        let scheduler = self.scheduler.as_mut().ok_or("the first input is `scheduler NAME`")?;
+        let now: u64 = parsed(words.next(), "an instant in nanoseconds")?;
+        if now < self.now {
+            return Err(format!("{now} is before {}, the instant of the input before", self.now));
+        }
+        self.now = now;
+        let now = Timestamp(now);
+        match verb {
+            "insert" => {
+                let request = request(words)?;
+                if self.waiting.contains_key(&request.id) || self.issued.contains_key(&request.id) {
+                    return Err(format!("request {} was inserted before", request.id.0));
+                }
+                self.waiting.insert(request.id, request);
+                scheduler.insert(request, now);
+                Ok(None)
+            }
+            "dispatch" => {
+                let in_flight = self.issued.len() as u32;
+                let Some(gone) = scheduler.dispatch(now, in_flight) else {
+                    return Ok(Some("none".to_owned()));
+                };
+                let was_waiting = self.waiting.remove(&gone.id).is_some();
+                assert!(was_waiting, "a scheduler gives each request once");
+                self.issued.insert(gone.id, (gone, now));
+                Ok(Some(gone.id.0.to_string()))
+            }
+            "complete" => {
+                let id = RequestId(valued(words.next(), "id")?);
+                let not_in_flight = || format!("request {} is not in flight", id.0);
+                let (request, issued) = self.issued.remove(&id).ok_or_else(not_in_flight)?;
+                scheduler.complete(&request, issued, now);
+                Ok(None)
+            }
+            "timer" => {
+                let next = scheduler.next_timer(now);
+                Ok(Some(next.map_or_else(|| "none".to_owned(), |at| at.0.to_string())))
+            }
+            _ => Err(format!("`{verb}` is not an input; they are insert, dispatch, complete and timer")),
+        }
+    }
+}
+
+/// Reads `NAME`, and for SmartIO the settings that differ from those of the S5.
+fn scheduler<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
+    let name = words.next().unwrap_or_default();
+    let names = Policy::ALL.map(Policy::name).join(", ");
+    let policy = Policy::named(name).ok_or_else(|| format!("`{name}` is none of {names}"))?;
+    if policy != Policy::SmartIo {
+        return match words.next() {
+            Some(word) => Err(format!("{name} takes no settings here, such as `{word}`")),
+            None => Ok(policy.scheduler()),
+        };
+    }
+    let mut settings = smartio::Settings::SAMSUNG_S5;
+    for word in words {
+        let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=NUMBER"))?;
+        let value: u64 = parsed(Some(value), "a number")?;
+        let limit = smartio::Kind::ALL.into_iter().find(|kind| kind.name() == key);
+        match (key, limit) {
+            ("slice_ns", _) => settings.slice = Nanos(value),
+            ("hold_ns", _) => settings.hold = Nanos(value),
+            ("quantum", _) if (1..=u64::from(u32::MAX)).contains(&value) => settings.quantum = value as u32,
+            (_, Some(kind)) if (1..=u64::from(u32::MAX)).contains(&value) => {
+                settings.limits[kind as usize] = value as u32;
+            }
+            _ => return Err(format!("`{word}` is not a setting of smartio")),
+        }
+    }
+    Ok(Box::new(SmartIo::new(settings)))
+}
+
+/// Reads `id=N OP sync|async sector=N bytes=N process=N CLASS[LEVEL]`.
+fn request<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Request, String> {
+    let id = RequestId(valued(words.next(), "id")?);
+    let op = words.next().unwrap_or_default();
+    let known = Op::ALL.into_iter().find(|known| known.name() == op && *known != Op::Flush);
+    let op = known.ok_or_else(|| format!("`{op}` is not an operation that a scheduler sees"))?;
+    let is_sync = match words.next() {
+        Some("sync") => true,
+        Some("async") => false,
+        other => return Err(format!("`{}` is neither sync nor async", other.unwrap_or_default())),
+    };
+    let sector = Sector(valued(words.next(), "sector")?);
+    let bytes = ByteCount(valued(words.next(), "bytes")?);
+    let process = valued::<u32>(words.next(), "process")?;
+    let priority = priority(words.next().unwrap_or_default())?;
+    match words.next() {
+        Some(word) => Err(format!("`{word}` is too much")),
+        None => Ok(Request { id, op, is_sync, sector, bytes, process: ProcessId(process), priority }),
+    }
+}
+
+fn priority(word: &str) -> Result<Priority, String> {
+    let wrong = || format!("`{word}` is not a priority such as rt0, be4 or idle");
+    if word == Class::Idle.name() {
+        return Ok(Priority { class: Class::Idle, level: Priority::LEVEL_MAX });
+    }
+    let class = Class::ALL.into_iter().find(|class| word.starts_with(class.name())).ok_or_else(wrong)?;
+    let level: u8 = word[class.name().len()..].parse().map_err(|_| wrong())?;
+    if level > Priority::LEVEL_MAX || class == Class::Idle {
+        return Err(wrong());
+    }
+    Ok(Priority { class, level })
+}
+
+/// Reads `NAME=VALUE`.
+fn valued<T: FromStr>(word: Option<&str>, name: &str) -> Result<T, String> {
+    let word = word.unwrap_or_default();
+    let value = word.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
+    parsed(value, "").map_err(|_| format!("`{word}` is not {name}=NUMBER"))
+}
+
+fn parsed<T: FromStr>(word: Option<&str>, what: &str) -> Result<T, String> {
+    let word = word.unwrap_or_default();
+    word.parse().map_err(|_| format!("`{word}` is not {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_line_and_the_remedy() {
+        for (text, expected) in [
+            ("insert 0 id=0", "line 1: the first input is `scheduler NAME`"),
+            (
+                "# why\nscheduler x",
+                "line 2: `x` is none of noop, deadline, cfq, smartio, mq-deadline, kyber, bfq",
+            ),
+            ("scheduler noop depth=1", "line 1: noop takes no settings here, such as `depth=1`"),
+            ("scheduler smartio quantum=0", "line 1: `quantum=0` is not a setting of smartio"),
+            ("scheduler noop\ndispatch x", "line 2: `x` is not an instant in nanoseconds"),
+            ("scheduler noop\ndispatch 2\ntimer 1", "line 3: 1 is before 2, the instant of the input before"),
+            ("scheduler noop\ncomplete 2 id=3", "line 2: request 3 is not in flight"),
+            (
+                "scheduler noop\nwait 2",
+                "line 2: `wait` is not an input; they are insert, dispatch, complete and timer",
+            ),
+            (
+                "scheduler noop\ninsert 0 id=1 read sync sector=0 bytes=512 process=1 be8",
+                "line 2: `be8` is not a priority such as rt0, be4 or idle",
+            ),
+            (
+                "scheduler noop\ninsert 0 id=1 flush sync sector=0 bytes=512 process=1 be4",
+                "line 2: `flush` is not an operation that a scheduler sees",
+            ),
+        ] {
+            assert_eq!(answer(text).expect_err(text).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn answers_replace_what_was_there() {
+        let text = "scheduler noop\ninsert 5 id=7 write async sector=8 bytes=512 process=1 idle\ndispatch 5 -> 3\ntimer 5\n";
+        let expected = "scheduler noop\ninsert 5 id=7 write async sector=8 bytes=512 process=1 idle\ndispatch 5 -> 7\ntimer 5 -> none\n";
+        assert_eq!(answer(text).as_deref(), Ok(expected));
+        assert_eq!(answer(expected).as_deref(), Ok(expected));
+    }
+}

@@ -1,0 +1,154 @@
+//! The experiments of Nguyen et al. (2015) with schedulers, in virtual time: slowdowns (section 7.2), speedups (section
+//! 4.5) and mixed workloads (section 7.3).
+//!
+//! The study's text gives the numbers of the schedulers (`scheduler::cfq`, `scheduler::smartio`) and of the workloads
+//! below. The device is a profile that was fitted to response times of one kind of I/O, without the other kind beside it.
+//! No number here was solved for, or changed after the first comparison with a published result.
+
+use fonio_core::{ByteCount, Nanos, Op, Timestamp};
+
+use crate::device::Device;
+use crate::engine::{self, ClosedLoop, Host, Outcome, Source, Think};
+use crate::measure::{Order, write_in_order};
+use crate::profile::{Profile, ProfileError};
+use crate::scheduler::{Priority, ProcessId, Scheduler};
+
+/// The number of commands at the driver. Linux's driver for eMMC prepares a command while another one is in progress
+/// (since Linux 3.1; `Documentation/mmc/mmc-async-req`). Assumed for all phones: the Razr has Linux 3.0, but the study
+/// found that it gains from two processes.
+pub const DRIVER_DEPTH: u32 = 2;
+
+/// The size of all requests (section 4.3).
+pub const REQUEST: ByteCount = ByteCount(4096);
+
+/// What a process of the slowdown experiments reads or writes (section 7.2). 32,768 requests (section 4.3).
+pub const FILE: ByteCount = ByteCount(128 << 20);
+
+/// What a process of the speedup experiments reads or writes (section 4.5).
+pub const SMALL_FILE: ByteCount = ByteCount(32 << 20);
+
+/// Requests that the mixed workload keeps in flight (section 7.3).
+pub const MIXED_DEPTH: u32 = 128;
+
+/// The think time of a process. The response time of one process, which the profiles were fitted to, includes the host's
+/// time. This is only enough that runs with different seeds do not stay in one phase; assumed.
+pub const THINK: Think = Think { min: Nanos(0), max: Nanos(2_000) };
+
+/// A device under a scheduler.
+pub struct Setup<'a> {
+    /// The device.
+    pub profile: &'a Profile,
+    /// Makes the scheduler.
+    pub scheduler: &'a dyn Fn() -> Box<dyn Scheduler>,
+    /// Decides places and think times.
+    pub seed: u64,
+}
+
+/// The response times of processes beside others, over that of one process alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slowdown {
+    /// Of the readers.
+    pub read: f64,
+    /// Of the writers.
+    pub write: f64,
+}
+
+impl Setup<'_> {
+    /// The response time of one process alone in microseconds: total time over the number of requests.
+    ///
+    /// # Errors
+    ///
+    /// Where the profile gives no device.
+    pub fn alone(&self, op: Op, order: Order) -> Result<f64, ProfileError> {
+        let outcome = self.run(vec![process(0, op, order, FILE)], FILE)?;
+        Ok(outcome.of(ProcessId(0), op).micros_each())
+    }
+
+    /// How much as many readers and writers slow each other down. Each reads or writes its own file, and all have the
+    /// same size.
+    ///
+    /// # Errors
+    ///
+    /// Where the profile gives no device.
+    pub fn slowdown(&self, order: Order, processes: u32) -> Result<Slowdown, ProfileError> {
+        let of = |op, first: u32| (first..first + processes).map(move |at| process(at, op, order, FILE));
+        let all = of(Op::Read, 0).chain(of(Op::Write, processes)).collect();
+        let outcome = self.run(all, ByteCount(2 * u64::from(processes) * FILE.0))?;
+        let mean = |op, first: u32| {
+            let each = (first..first + processes).map(|at| outcome.of(ProcessId(at), op).micros_each());
+            each.sum::<f64>() / f64::from(processes)
+        };
+        Ok(Slowdown {
+            read: mean(Op::Read, 0) / self.alone(Op::Read, order)?,
+            write: mean(Op::Write, processes) / self.alone(Op::Write, order)?,
+        })
+    }
+
+    /// The time of processes one after the other over the time of all of them at once.
+    ///
+    /// # Errors
+    ///
+    /// Where the profile gives no device.
+    pub fn speedup(&self, op: Op, order: Order, processes: u32) -> Result<f64, ProfileError> {
+        let all = (0..processes).map(|at| process(at, op, order, SMALL_FILE));
+        let size = ByteCount(u64::from(processes) * SMALL_FILE.0);
+        let (mut device, mut now) = self.prepared(size)?;
+        let mut serial = 0;
+        for process in all.clone() {
+            let outcome = self.run_on(device.as_mut(), vec![process], now);
+            serial += outcome.end.0 - now.0;
+            now = outcome.end;
+        }
+        let outcome = self.run(all.collect(), size)?;
+        Ok(serial as f64 / (outcome.end.0 - outcome.from.0) as f64)
+    }
+
+    /// The seconds that one process needs for 128 MB of which a share is read and the rest written.
+    ///
+    /// # Errors
+    ///
+    /// Where the profile gives no device.
+    pub fn mixed(&self, reads_percent: u8, order: Order) -> Result<f64, ProfileError> {
+        let mixed = ClosedLoop { reads_percent, depth: MIXED_DEPTH, ..process(0, Op::Read, order, FILE) };
+        let outcome = self.run(vec![mixed], FILE)?;
+        Ok((outcome.end.0 - outcome.from.0) as f64 / 1e9)
+    }
+
+    fn run(&self, processes: Vec<ClosedLoop>, size: ByteCount) -> Result<Outcome, ProfileError> {
+        let (mut device, now) = self.prepared(size)?;
+        Ok(self.run_on(device.as_mut(), processes, now))
+    }
+
+    fn run_on(&self, device: &mut dyn Device, processes: Vec<ClosedLoop>, from: Timestamp) -> Outcome {
+        let sources = processes.into_iter().map(Source::Closed).collect();
+        let host = Host { depth: DRIVER_DEPTH, seed: self.seed };
+        let mut scheduler = (self.scheduler)();
+        engine::run(device, scheduler.as_mut(), sources, from, host)
+            .expect("the files of all processes lie on the device")
+    }
+
+    /// A new device whose first part, at least 1 GiB as in `measure::Protocol::smartio`, was written in order.
+    fn prepared(&self, size: ByteCount) -> Result<(Box<dyn Device>, Timestamp), ProfileError> {
+        let mut device = self.profile.device(None, self.seed)?;
+        let bytes = ByteCount(size.0.max(1 << 30));
+        let now = write_in_order(device.as_mut(), bytes, Timestamp(0));
+        Ok((device, now))
+    }
+}
+
+/// A process with direct I/O, so that it waits for its writes too, on its own file.
+fn process(at: u32, op: Op, order: Order, file: ByteCount) -> ClosedLoop {
+    ClosedLoop {
+        process: ProcessId(at),
+        priority: Priority::DEFAULT,
+        is_sync: true,
+        reads_percent: if op == Op::Read { 100 } else { 0 },
+        order,
+        start: ByteCount(u64::from(at) * file.0),
+        range: file,
+        request: REQUEST,
+        count: file.0 / REQUEST.0,
+        depth: 1,
+        think: THINK,
+    }
+}

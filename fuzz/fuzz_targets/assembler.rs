@@ -42,7 +42,7 @@ impl RowSink for Rows {
         self.rows.push(Row::Settled(before));
         Ok(())
     }
-    ignore_rows!(began, call, wait, blocked_count, file, thread, sample, mark, diagnostic);
+    ignore_rows!(began, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic);
     fn wants_bios(&self) -> bool {
         self.bios
     }

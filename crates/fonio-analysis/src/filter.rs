@@ -7,7 +7,7 @@
 use std::io;
 
 use fonio_core::{
-    Bio, BlockedCount, Call, DeviceId, File, Mark, Op, Request, RowSink, Sample, Thread, Timestamp, Wait,
+    Bio, BlockedCount, Call, DeviceId, File, Mark, Op, Request, RowSink, Sample, Statement, Thread, Timestamp, Wait,
     forward_rows,
 };
 use rustc_hash::FxHashSet;
@@ -266,6 +266,16 @@ impl<S: RowSink> RowSink for Filter<S> {
         Ok(())
     }
 
+    fn statement(&mut self, row: &Statement) -> io::Result<()> {
+        // The steps of a row can take long, and their transactions lie anywhere between them.
+        if self.overlaps_range(row.entered, row.exited)
+            && self.whose_passes([Some(row.tid), None], None, row.entered)
+        {
+            return self.next.statement(row);
+        }
+        Ok(())
+    }
+
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         // The analysis counts the part of a wait that lies in the range.
         if !self.overlaps_range(row.began, row.ended) {
@@ -341,7 +351,7 @@ mod tests {
             Ok(())
         }
         ignore_rows! {
-            began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic,
+            began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic,
             settled
         }
     }

@@ -13,6 +13,7 @@ pub mod random;
 mod reader;
 pub mod rows;
 mod sink;
+pub mod sql;
 pub mod threads;
 mod unit_name;
 pub mod units;
@@ -25,7 +26,7 @@ pub use random::Random;
 pub use reader::TraceReader;
 pub use rows::{
     Bio, BlockedCount, BlockedIn, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric,
-    Request, Sample, Severity, SqliteWrite, Thread, Wait, WaitReason,
+    Request, Sample, Severity, SqliteWrite, Statement, Thread, Wait, WaitReason,
 };
 pub use sink::RowSink;
 pub use unit_name::{CgroupUnit, Engine, unit_name};

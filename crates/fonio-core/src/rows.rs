@@ -223,6 +223,26 @@ pub struct Call {
     pub sqlite_write: Option<SqliteWrite>,
 }
 
+/// `statements.parquet`: consecutive steps (`sqlite3_step`) of one thread with one SQL statement on one connection of SQLite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Statement {
+    pub tid: u32,
+    /// The number of the connection in the recording.
+    pub connection: Option<u32>,
+    /// When the first step began …
+    pub entered: Timestamp,
+    /// … and the last one ended; `None` if it had not.
+    pub exited: Option<Timestamp>,
+    /// The number of steps; a statement that returns rows makes one for each.
+    pub steps: u64,
+    /// The sum of their durations.
+    pub stepping: Nanos,
+    /// The statement with `?` instead of its values ([`sql::normalised`](crate::sql::normalised)); `None` if it could not be
+    /// read, or if the recording has too many different ones.
+    pub text: Option<String>,
+}
+
 /// The reason why a thread did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use crate::rows::{Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Request, Sample, Thread, Wait};
+use crate::rows::{
+    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Request, Sample, Statement, Thread, Wait,
+};
 use crate::units::Timestamp;
 
 /// Takes the rows of a recording. The recording writer, the analysis and the filters implement it.
@@ -26,7 +28,7 @@ use crate::units::Timestamp;
 ///         self.0.push(row.name.clone());
 ///         Ok(())
 ///     }
-///     ignore_rows!(began, request, bio, link, call, wait, blocked_count, file, thread, sample, diagnostic, settled);
+///     ignore_rows!(began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, diagnostic, settled);
 /// }
 /// ```
 #[allow(missing_docs)]
@@ -38,6 +40,7 @@ pub trait RowSink {
     fn bio(&mut self, row: &Bio) -> io::Result<()>;
     fn link(&mut self, row: &Link) -> io::Result<()>;
     fn call(&mut self, row: &Call) -> io::Result<()>;
+    fn statement(&mut self, row: &Statement) -> io::Result<()>;
     fn wait(&mut self, row: &Wait) -> io::Result<()>;
     fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()>;
     fn file(&mut self, row: &File) -> io::Result<()>;
@@ -104,6 +107,9 @@ macro_rules! __argument_of_row_sink {
     (call) => {
         &$crate::Call
     };
+    (statement) => {
+        &$crate::Statement
+    };
     (wait) => {
         &$crate::Wait
     };
@@ -145,6 +151,9 @@ impl<S: RowSink + ?Sized> RowSink for &mut S {
     }
     fn call(&mut self, row: &Call) -> io::Result<()> {
         (**self).call(row)
+    }
+    fn statement(&mut self, row: &Statement) -> io::Result<()> {
+        (**self).statement(row)
     }
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         (**self).wait(row)

@@ -105,7 +105,7 @@ impl RowSink for Process {
         Ok(())
     }
     ignore_rows! {
-        began, bio, link, call, wait, blocked_count, file, sample, mark, diagnostic, settled
+        began, bio, link, call, statement, wait, blocked_count, file, sample, mark, diagnostic, settled
     }
 }
 

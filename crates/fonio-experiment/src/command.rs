@@ -249,6 +249,6 @@ impl RowSink for Took {
         Ok(())
     }
     ignore_rows! {
-        began, request, bio, link, call, wait, blocked_count, file, thread, sample, diagnostic, settled
+        began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, diagnostic, settled
     }
 }

@@ -155,7 +155,7 @@ impl<W: Write> RowSink for FioIolog<W> {
     }
 
     ignore_rows! {
-        began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic,
+        began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic,
         settled
     }
 

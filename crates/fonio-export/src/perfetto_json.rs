@@ -21,7 +21,7 @@ use std::io::{self, Write};
 
 use fonio_core::meta::Device;
 use fonio_core::{
-    Call, DeviceId, Flags, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait, ignore_rows,
+    Call, DeviceId, Flags, Mark, Request, RowSink, Sample, Statement, Thread, Timestamp, Wait, ignore_rows,
 };
 
 use crate::names::Names;
@@ -326,6 +326,18 @@ impl<W: Write> RowSink for PerfettoJson<W> {
             if let Some(value) = value {
                 write!(self.to, ",\"{name}\":{value}")?;
             }
+        }
+        self.to.write_all(b"}}")
+    }
+
+    fn statement(&mut self, row: &Statement) -> io::Result<()> {
+        let pid = self.thread_track(row.tid, row.entered)?;
+        let name = row.text.as_deref().unwrap_or("SQL statement");
+        self.begin(pid, row.tid, name, row.entered, row.exited.or(Some(row.entered)))?;
+        let (steps, stepping_ms) = (row.steps, row.stepping.0 as f64 / 1e6);
+        write!(self.to, ",\"cat\":\"sql\",\"args\":{{\"steps\":{steps},\"stepping_ms\":{stepping_ms}")?;
+        if let Some(connection) = row.connection {
+            write!(self.to, ",\"connection\":{connection}")?;
         }
         self.to.write_all(b"}}")
     }

@@ -310,7 +310,7 @@ impl RowSink for Collect {
         Ok(())
     }
     ignore_rows! {
-        began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic,
+        began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic,
         settled
     }
 }

@@ -353,7 +353,7 @@ mod tests {
                 Ok(())
             }
             ignore_rows! {
-                began, request, bio, link, call, wait, blocked_count, file, thread, mark,
+                began, request, bio, link, call, statement, wait, blocked_count, file, thread, mark,
                 diagnostic, settled
             }
         }

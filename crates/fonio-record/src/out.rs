@@ -35,6 +35,6 @@ impl Out {
 
 impl RowSink for Out {
     forward_rows!(
-        sink(): began, request, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
+        sink(): began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
     );
 }

@@ -271,7 +271,7 @@ impl RowSink for WithFiles<'_> {
         self.inner.link(row)
     }
 
-    forward_rows!(inner: began, call, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
+    forward_rows!(inner: began, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
     fn wants_bios(&self) -> bool {
         true
     }

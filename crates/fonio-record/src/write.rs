@@ -166,7 +166,7 @@ impl RowSink for WithoutOwn<'_> {
         self.named.insert(row.tid);
         self.inner.thread(row)
     }
-    forward_rows!(inner: link, call, wait, blocked_count, file, sample, mark, diagnostic, settled);
+    forward_rows!(inner: link, call, statement, wait, blocked_count, file, sample, mark, diagnostic, settled);
     fn wants_bios(&self) -> bool {
         self.inner.wants_bios()
     }

@@ -56,7 +56,7 @@ impl RowSink for Rows {
         self.diagnostics.push(row.clone());
         Ok(())
     }
-    ignore_rows!(began, bio, link, call, sample, mark, settled);
+    ignore_rows!(began, bio, link, call, statement, sample, mark, settled);
 }
 
 impl Rows {

@@ -42,7 +42,7 @@ impl RowSink for Rows {
         self.diagnostics.push(row.clone());
         Ok(())
     }
-    ignore_rows!(began, request, bio, link, wait, blocked_count, sample, mark, settled);
+    ignore_rows!(began, request, bio, link, statement, wait, blocked_count, sample, mark, settled);
 }
 
 impl Rows {

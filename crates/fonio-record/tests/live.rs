@@ -51,7 +51,7 @@ impl RowSink for Rows {
         self.waits.push(row.clone());
         Ok(())
     }
-    ignore_rows!(began, bio, link, call, blocked_count, file, diagnostic, settled);
+    ignore_rows!(began, bio, link, call, statement, blocked_count, file, diagnostic, settled);
 }
 
 fn read(dir: &Path) -> (Meta, Rows) {

@@ -36,7 +36,7 @@ impl RowSink for Rows {
         *known = Thread { comm, ..row.clone() };
         Ok(())
     }
-    ignore_rows!(began, bio, link, call, wait, blocked_count, sample, mark, diagnostic, settled);
+    ignore_rows!(began, bio, link, call, statement, wait, blocked_count, sample, mark, diagnostic, settled);
 }
 
 impl Rows {

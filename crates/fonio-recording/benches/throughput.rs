@@ -42,7 +42,7 @@ impl RowSink for Steps {
         self.steps.push(Step::Settled(before));
         Ok(())
     }
-    ignore_rows!(began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic);
+    ignore_rows!(began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic);
 }
 
 impl Steps {
@@ -81,7 +81,7 @@ impl RowSink for Nothing {
         Ok(())
     }
     ignore_rows! {
-        began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic,
+        began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic,
         settled
     }
 }

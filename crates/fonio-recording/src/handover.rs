@@ -7,7 +7,8 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread;
 
 use fonio_core::{
-    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Request, RowSink, Sample, Thread, Timestamp, Wait,
+    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Request, RowSink, Sample, Statement, Thread,
+    Timestamp, Wait,
 };
 
 /// Rows in a batch: about 360 KiB and 1 ms of work. Waking the other thread, which takes tens of microseconds in a virtual
@@ -85,6 +86,7 @@ enum Row {
     Bio(Bio),
     Link(Link),
     Call(Call),
+    Statement(Statement),
     Wait(Wait),
     BlockedCount(BlockedCount),
     File(File),
@@ -104,6 +106,7 @@ impl Row {
             Row::Began(at) => sink.began(*at),
             Row::Link(row) => sink.link(row),
             Row::Call(row) => sink.call(row),
+            Row::Statement(row) => sink.statement(row),
             Row::Wait(row) => sink.wait(row),
             Row::BlockedCount(row) => sink.blocked_count(row),
             Row::File(row) => sink.file(row),
@@ -155,6 +158,9 @@ impl RowSink for Giver {
     }
     fn call(&mut self, row: &Call) -> io::Result<()> {
         self.put(Row::Call(row.clone()))
+    }
+    fn statement(&mut self, row: &Statement) -> io::Result<()> {
+        self.put(Row::Statement(row.clone()))
     }
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
         self.put(Row::Wait(row.clone()))
@@ -214,7 +220,7 @@ mod tests {
         fn wants_bios(&self) -> bool {
             false
         }
-        ignore_rows!(began, request, bio, link, call, wait, blocked_count, file, thread, sample, diagnostic);
+        ignore_rows!(began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, diagnostic);
     }
 
     fn marks(count: u64, sink: &mut dyn RowSink) -> io::Result<u64> {

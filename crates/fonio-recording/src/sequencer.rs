@@ -59,7 +59,7 @@ impl RowSink for Sequencer<'_> {
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
         self.ordered.bio(row, self.sink)
     }
-    forward_rows!(sink: began, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic);
+    forward_rows!(sink: began, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic);
     fn settled(&mut self, before: Timestamp) -> io::Result<()> {
         self.ordered.settled(before);
         Ok(())

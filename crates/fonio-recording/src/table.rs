@@ -10,6 +10,7 @@ pub enum Table {
     Bios,
     Links,
     Calls,
+    Statements,
     Waits,
     BlockedCounts,
     Files,
@@ -20,11 +21,12 @@ pub enum Table {
 
 impl Table {
     /// Every table.
-    pub const ALL: [Table; 10] = [
+    pub const ALL: [Table; 11] = [
         Table::Requests,
         Table::Bios,
         Table::Links,
         Table::Calls,
+        Table::Statements,
         Table::Waits,
         Table::BlockedCounts,
         Table::Files,
@@ -40,6 +42,7 @@ impl Table {
             Table::Bios => "bios",
             Table::Links => "links",
             Table::Calls => "calls",
+            Table::Statements => "statements",
             Table::Waits => "waits",
             Table::BlockedCounts => "blocked_counts",
             Table::Files => "files",

@@ -240,7 +240,7 @@ proptest! {
         });
         struct Nothing;
         impl RowSink for Nothing {
-            ignore_rows!(began, request, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
+            ignore_rows!(began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
         }
         let _ = Recording::open(place.path()).and_then(|recording| recording.replay(&mut Nothing, Tables::ALL));
     }
@@ -254,7 +254,7 @@ fn a_sink_that_fails_is_not_the_recordings_fault() {
             Err(std::io::ErrorKind::StorageFull.into())
         }
         ignore_rows! {
-            began, bio, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic,
+            began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic,
             settled
         }
     }

@@ -73,7 +73,7 @@ impl RowSink for Rows {
         self.diagnostics.push(row.clone());
         Ok(())
     }
-    ignore_rows!(began, link, call, wait, blocked_count, file, sample, mark, settled);
+    ignore_rows!(began, link, call, statement, wait, blocked_count, file, sample, mark, settled);
 }
 
 fn rows(dir: &Path) -> Rows {

@@ -43,7 +43,7 @@ impl RowSink for Rows {
         self.waits.push(row.clone());
         Ok(())
     }
-    ignore_rows!(began, bio, link, call, blocked_count, file, mark, diagnostic, settled);
+    ignore_rows!(began, bio, link, call, statement, blocked_count, file, mark, diagnostic, settled);
 }
 
 fn data(name: &str) -> PathBuf {

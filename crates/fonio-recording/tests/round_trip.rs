@@ -9,7 +9,7 @@ use std::io;
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
     Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, Diagnostic, File, Flags, Link, LinkEnd,
-    LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity, SqliteWrite, Thread,
+    LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity, SqliteWrite, Statement, Thread,
     Timestamp, Wait, WaitReason, ignore_rows,
 };
 use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
@@ -24,6 +24,7 @@ struct Rows {
     bios: Vec<Bio>,
     links: Vec<Link>,
     calls: Vec<Call>,
+    statements: Vec<Statement>,
     waits: Vec<Wait>,
     blocked_counts: Vec<BlockedCount>,
     files: Vec<File>,
@@ -48,6 +49,10 @@ impl RowSink for Rows {
     }
     fn call(&mut self, row: &Call) -> io::Result<()> {
         self.calls.push(row.clone());
+        Ok(())
+    }
+    fn statement(&mut self, row: &Statement) -> io::Result<()> {
+        self.statements.push(row.clone());
         Ok(())
     }
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
@@ -87,6 +92,7 @@ impl Rows {
         self.bios.iter().try_for_each(|row| sink.bio(row))?;
         self.links.iter().try_for_each(|row| sink.link(row))?;
         self.calls.iter().try_for_each(|row| sink.call(row))?;
+        self.statements.iter().try_for_each(|row| sink.statement(row))?;
         self.waits.iter().try_for_each(|row| sink.wait(row))?;
         self.blocked_counts.iter().try_for_each(|row| sink.blocked_count(row))?;
         self.files.iter().try_for_each(|row| sink.file(row))?;
@@ -187,6 +193,20 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn statement()(
+        tid: u32,
+        connection: Option<u32>,
+        entered in time(),
+        exited in of(time()),
+        steps: u64,
+        stepping in any::<u64>().prop_map(Nanos),
+        text in of(text()),
+    ) -> Statement {
+        Statement { tid, connection, entered, exited, steps, stepping, text }
+    }
+}
+
+prop_compose! {
     fn wait()(
         tid: u32,
         began in time(),
@@ -283,6 +303,7 @@ prop_compose! {
         bios in some(bio()),
         links in some(link()),
         calls in some(call()),
+        statements in some(statement()),
         waits in some(wait()),
         blocked_counts in some(blocked_count()),
         files in some(file()),
@@ -291,7 +312,7 @@ prop_compose! {
         marks in some(mark()),
         diagnostics in some(diagnostic()),
     ) -> Rows {
-        Rows { requests, bios, links, calls, waits, blocked_counts, files, threads, samples, marks, diagnostics }
+        Rows { requests, bios, links, calls, statements, waits, blocked_counts, files, threads, samples, marks, diagnostics }
     }
 }
 
@@ -363,7 +384,7 @@ fn a_replay_is_the_direct_way() {
             self.0.push((false, row.bio_id));
             Ok(())
         }
-        ignore_rows!(began, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
+        ignore_rows!(began, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
         fn wants_bios(&self) -> bool {
             !self.1
         }

@@ -71,7 +71,7 @@ impl RowSink for Marks {
         Ok(())
     }
     ignore_rows! {
-        began, request, bio, link, call, wait, blocked_count, file, thread, sample, diagnostic,
+        began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, diagnostic,
         settled
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use fonio_core::meta::Mount;
 use fonio_core::{
-    BlockedCount, Call, DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Thread,
+    BlockedCount, Call, DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Statement, Thread,
     Timestamp, Wait, ignore_rows,
 };
 use rustc_hash::FxHashMap;
@@ -577,6 +577,11 @@ impl RowSink for Analyser {
 
     fn call(&mut self, row: &Call) -> io::Result<()> {
         self.sqlite.call(row);
+        Ok(())
+    }
+
+    fn statement(&mut self, row: &Statement) -> io::Result<()> {
+        self.sqlite.statement(row);
         Ok(())
     }
 

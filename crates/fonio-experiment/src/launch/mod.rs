@@ -203,7 +203,7 @@ impl RowSink for Tids {
         Ok(())
     }
     ignore_rows! {
-        began, request, bio, link, call, blocked_count, file, thread, sample, mark, diagnostic,
+        began, request, bio, link, call, statement, blocked_count, file, thread, sample, mark, diagnostic,
         settled
     }
 }

@@ -253,6 +253,6 @@ impl RowSink for LostWaits {
         Ok(())
     }
     ignore_rows! {
-        began, request, bio, link, call, wait, blocked_count, file, thread, sample, mark, settled
+        began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, settled
     }
 }

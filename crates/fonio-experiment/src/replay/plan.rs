@@ -153,7 +153,7 @@ impl RowSink for Collected {
     }
 
     ignore_rows! {
-        link, call, wait, blocked_count, file, sample, mark, diagnostic, settled
+        link, call, statement, wait, blocked_count, file, sample, mark, diagnostic, settled
     }
 }
 

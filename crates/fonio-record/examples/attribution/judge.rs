@@ -56,7 +56,7 @@ impl RowSink for Judge {
         rows.sort_by_key(|row| row.from);
         Ok(())
     }
-    ignore_rows!(began, link, call, wait, blocked_count, sample, mark, diagnostic, settled);
+    ignore_rows!(began, link, call, statement, wait, blocked_count, sample, mark, diagnostic, settled);
 }
 
 /// Bytes by how they were attributed.

@@ -172,7 +172,7 @@ impl RowSink for Judge {
         }
         Ok(())
     }
-    ignore_rows!(began, link, call, wait, blocked_count, sample, mark, diagnostic, settled);
+    ignore_rows!(began, link, call, statement, wait, blocked_count, sample, mark, diagnostic, settled);
 }
 
 impl Judge {

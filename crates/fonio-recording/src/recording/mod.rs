@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
-    Bio, BlockedCount, Call, File, Link, Mark, Meta, Request, RowSink, Sample, Thread, Timestamp, Wait,
+    Bio, BlockedCount, Call, File, Link, Mark, Meta, Request, RowSink, Sample, Statement, Thread, Timestamp, Wait,
 };
 
 use crate::schema::Row;
@@ -31,6 +31,7 @@ pub struct Recording {
     bios: Option<TableFile<Bio>>,
     links: Option<TableFile<Link>>,
     calls: Option<TableFile<Call>>,
+    statements: Option<TableFile<Statement>>,
     waits: Option<TableFile<Wait>>,
     blocked_counts: Option<TableFile<BlockedCount>>,
     files: Option<TableFile<File>>,
@@ -52,6 +53,7 @@ impl Recording {
             bios: TableFile::open(dir, rows(Table::Bios))?,
             links: TableFile::open(dir, rows(Table::Links))?,
             calls: TableFile::open(dir, rows(Table::Calls))?,
+            statements: TableFile::open(dir, rows(Table::Statements))?,
             waits: TableFile::open(dir, rows(Table::Waits))?,
             blocked_counts: TableFile::open(dir, rows(Table::BlockedCounts))?,
             files: TableFile::open(dir, rows(Table::Files))?,
@@ -80,6 +82,7 @@ impl Recording {
             Table::Bios => self.bios.as_ref().map(TableFile::rows),
             Table::Links => self.links.as_ref().map(TableFile::rows),
             Table::Calls => self.calls.as_ref().map(TableFile::rows),
+            Table::Statements => self.statements.as_ref().map(TableFile::rows),
             Table::Waits => self.waits.as_ref().map(TableFile::rows),
             Table::BlockedCounts => self.blocked_counts.as_ref().map(TableFile::rows),
             Table::Files => self.files.as_ref().map(TableFile::rows),
@@ -90,8 +93,8 @@ impl Recording {
         rows.unwrap_or(0)
     }
 
-    /// Gives the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples, calls, waits,
-    /// blocked counts; then requests and bios interleaved by time (a bio before a request of the same instant), with `settled`
+    /// Gives the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples, calls,
+    /// statements, waits, blocked counts; then requests and bios interleaved by time (a bio before a request of the same instant), with `settled`
     /// marks; then links; then diagnostics. Bios and links are left out if the sink does not want them.
     ///
     /// Memory is bounded for a recording of any size.
@@ -110,6 +113,8 @@ impl Recording {
         each(self.samples.as_ref().filter(|_| wanted(Table::Samples)), |row| sink.sample(row))?;
         // Before waits and requests, so that a sink can find the call to which they belong.
         each(self.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
+        let statements = self.statements.as_ref().filter(|_| wanted(Table::Statements));
+        each(statements, |row| sink.statement(row))?;
         // Before the requests, so that a sink can count the requests that were outstanding during a wait.
         each(self.waits.as_ref().filter(|_| wanted(Table::Waits)), |row| sink.wait(row))?;
         let counts = self.blocked_counts.as_ref().filter(|_| wanted(Table::BlockedCounts));

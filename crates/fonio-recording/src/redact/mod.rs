@@ -9,13 +9,13 @@ mod names;
 use std::io;
 
 use fonio_core::meta::{Host, Mount};
-use fonio_core::{Diagnostic, File, Mark, Meta, Metric, RowSink, Sample, Thread, Wait, forward_rows};
+use fonio_core::{Diagnostic, File, Mark, Meta, Metric, RowSink, Sample, Statement, Thread, Wait, forward_rows};
 
 use names::Names;
 pub use names::{Key, KeyError};
 
 /// The diagnostics whose messages consist of words of fonio and of numbers. The messages of others can quote input.
-const HARMLESS: [&str; 24] = [
+const HARMLESS: [&str; 25] = [
     "buffer-full",
     "disk-full",
     "few-stacks",
@@ -23,6 +23,7 @@ const HARMLESS: [&str; 24] = [
     "lost-blocked-waits",
     "lost-calls",
     "lost-events",
+    "lost-statements",
     "lost-waits",
     "lost-waits-for-threads",
     "no-blocked-waits",
@@ -48,7 +49,7 @@ const REDACTED: &str = "the message is left out, because it can have names";
 
 /// Passes rows on with tokens instead of names.
 ///
-/// It replaces paths, names of threads, units, containers, packages and control groups, users, marks of programs, names of
+/// It replaces paths, names in SQL statements, names of threads, units, containers, packages and control groups, users, marks of programs, names of
 /// network interfaces, and messages that can quote one of these. [`redacted_meta`] does the same in the metadata.
 #[derive(Debug)]
 pub struct Redactor<S> {
@@ -91,6 +92,11 @@ impl<S: RowSink> RowSink for Redactor<S> {
     fn file(&mut self, row: &File) -> io::Result<()> {
         let path = row.path.as_ref().map(|path| self.names.path(path));
         self.next.file(&File { path, ..row.clone() })
+    }
+
+    fn statement(&mut self, row: &Statement) -> io::Result<()> {
+        let text = row.text.as_ref().map(|text| self.names.statement(text));
+        self.next.statement(&Statement { text, ..row.clone() })
     }
 
     fn thread(&mut self, row: &Thread) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fonio_core::Engine;
+use fonio_core::{Engine, sql};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -209,6 +209,11 @@ impl Names {
             }
             None => self.group(unit),
         }
+    }
+
+    /// An SQL statement: what is not a keyword of SQL becomes a token, without regard to its case.
+    pub(super) fn statement(&self, text: &str) -> String {
+        sql::with_names(text, |name| self.token("n", &name.to_ascii_lowercase()))
     }
 
     /// An option of a mount: a value that is a path or a name becomes a token, a number stays.

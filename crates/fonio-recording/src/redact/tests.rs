@@ -120,6 +120,7 @@ impl RowSink for Text {
         bio: &Bio,
         link: &Link,
         call: &fonio_core::Call,
+        statement: &fonio_core::Statement,
         wait: &Wait,
         blocked_count: &BlockedCount,
         file: &File,

@@ -7,7 +7,7 @@
 use arrow::array::ArrayRef;
 use fonio_core::{
     Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, File, Flags, Link, LinkEnd, LinkKind,
-    Mark, Metric, Nanos, Op, Request, Sample, Sector, SqliteWrite, Thread, Timestamp, Wait, WaitReason,
+    Mark, Metric, Nanos, Op, Request, Sample, Sector, SqliteWrite, Statement, Thread, Timestamp, Wait, WaitReason,
 };
 
 use super::cell::{self, Cell};
@@ -111,6 +111,15 @@ tables! {
         exited: Option<Timestamp> => "exited_ns" Near,
         result: Option<i64> => "result" Few,
         sqlite_write: Option<SqliteWrite> => "sqlite_write" Few added,
+    }
+    Statement => Statements {
+        tid: u32 => "tid" Few,
+        connection: Option<u32> => "connection" Few,
+        entered: Timestamp => "entered_ns" Near,
+        exited: Option<Timestamp> => "exited_ns" Near,
+        steps: u64 => "steps" Few,
+        stepping: Nanos => "stepping_ns" Near,
+        text: Option<String> => "text" Few,
     }
     Wait => Waits {
         tid: u32 => "tid" Few,

@@ -152,7 +152,7 @@ impl RowSink for Writer {
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
         self.ordered.bio(row, &mut self.tables)
     }
-    forward_rows!(tables: link, call, wait, blocked_count, file, thread, sample, mark, diagnostic);
+    forward_rows!(tables: link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic);
     fn settled(&mut self, before: Timestamp) -> io::Result<()> {
         self.ordered.settled(before);
         Ok(())

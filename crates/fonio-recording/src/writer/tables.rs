@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use fonio_core::{
-    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Severity, Thread,
+    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Severity, Statement,
+    Thread,
     Timestamp, Wait, ignore_rows,
 };
 use parquet::arrow::ArrowWriter;
@@ -33,6 +34,7 @@ pub(super) struct TableSet {
     bios: TableWriter<Bio>,
     links: TableWriter<Link>,
     calls: TableWriter<Call>,
+    statements: TableWriter<Statement>,
     waits: TableWriter<Wait>,
     blocked_counts: TableWriter<BlockedCount>,
     files: TableWriter<File>,
@@ -58,6 +60,7 @@ impl TableSet {
             bios: TableWriter::create(dir)?,
             links: TableWriter::create(dir)?,
             calls: TableWriter::create(dir)?,
+            statements: TableWriter::create(dir)?,
             waits: TableWriter::create(dir)?,
             blocked_counts: TableWriter::create(dir)?,
             files: TableWriter::create(dir)?,
@@ -81,6 +84,7 @@ impl TableSet {
             self.bios.incomplete(),
             self.links.incomplete(),
             self.calls.incomplete(),
+            self.statements.incomplete(),
             self.waits.incomplete(),
             self.blocked_counts.incomplete(),
             self.files.incomplete(),
@@ -115,6 +119,7 @@ impl TableSet {
         self.bios.write_out()?;
         self.links.write_out()?;
         self.calls.write_out()?;
+        self.statements.write_out()?;
         self.waits.write_out()?;
         self.blocked_counts.write_out()?;
         self.files.write_out()?;
@@ -128,6 +133,7 @@ impl TableSet {
         self.bios.close()?;
         self.links.close()?;
         self.calls.close()?;
+        self.statements.close()?;
         self.waits.close()?;
         self.blocked_counts.close()
     }
@@ -144,6 +150,7 @@ impl TableSet {
             + self.bios.unwritten_bytes()
             + self.links.unwritten_bytes()
             + self.calls.unwritten_bytes()
+            + self.statements.unwritten_bytes()
             + self.waits.unwritten_bytes()
             + self.blocked_counts.unwritten_bytes()
             + self.files.unwritten_bytes()
@@ -199,6 +206,7 @@ impl TableSet {
             self.bios.written(),
             self.links.written(),
             self.calls.written(),
+            self.statements.written(),
             self.waits.written(),
             self.blocked_counts.written(),
             self.files.written(),
@@ -227,6 +235,10 @@ impl RowSink for TableSet {
     }
     fn call(&mut self, row: &Call) -> io::Result<()> {
         let pushed = self.calls.push(row)?;
+        self.look_at_room(pushed)
+    }
+    fn statement(&mut self, row: &Statement) -> io::Result<()> {
+        let pushed = self.statements.push(row)?;
         self.look_at_room(pushed)
     }
     fn wait(&mut self, row: &Wait) -> io::Result<()> {

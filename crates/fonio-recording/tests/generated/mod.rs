@@ -283,5 +283,5 @@ impl RowSink for Checked {
         self.settled = before.0;
         Ok(())
     }
-    ignore_rows!(began, link, call, wait, blocked_count, file, thread, sample, mark, diagnostic);
+    ignore_rows!(began, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic);
 }

@@ -194,7 +194,7 @@ impl RowSink for Text {
         }
         Ok(())
     }
-    ignore_rows!(began, call, wait, blocked_count, file, thread, sample, mark, diagnostic);
+    ignore_rows!(began, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic);
 }
 
 /// Assembles with `options` and formats the rows and counts.

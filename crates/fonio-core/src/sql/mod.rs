@@ -1,0 +1,307 @@
+//! SQL statements of SQLite without their values.
+//!
+//! [`normalised`] writes `?` for every value, so that statements that differ only in values become equal, and no value is
+//! kept. Statements come from foreign programs and can be cut off, so any bytes are a statement.
+
+mod tokens;
+mod words;
+
+use tokens::{Token, Tokens};
+
+/// The most characters of a normalised statement, with the mark at the end of one that was cut off.
+pub const TEXT_MAX: usize = 240;
+/// The end of a statement that was cut off.
+const CUT: &str = "…";
+/// Stands for more values after the first.
+const MORE: &str = "...";
+
+/// The statement with `?` instead of values, in one line, with keywords in capitals and at most [`TEXT_MAX`] characters.
+/// `is_cut` is whether `text` is only the beginning of the statement; its last word can then be a part, and is left out.
+///
+/// Values are numbers, text, blobs, parameters, `TRUE` and `FALSE`, and `NULL` where an expression can stand. Several values
+/// in a row become `?, ...`, several such rows `(?, ...), ...`. SQLite takes a name in double quotes for text if there is no
+/// such column, so it counts as a value unless it is the name of a table. Words after the `=` of a PRAGMA are values too,
+/// except for a few that say nothing, such as `WAL`.
+pub fn normalised(text: &[u8], is_cut: bool) -> String {
+    let mut writer = Writer::default();
+    let mut tokens = Tokens::new(text, is_cut);
+    let mut ahead = tokens.next();
+    while let Some(token) = ahead {
+        ahead = tokens.next();
+        if writer.is_full() {
+            break;
+        }
+        writer.token(&token, ahead.as_ref());
+    }
+    writer.finish(ahead.is_some() || is_cut)
+}
+
+/// A normalised statement in which `name` replaced every word that is not a keyword.
+pub fn with_names(text: &str, mut name: impl FnMut(&str) -> String) -> String {
+    let mut replaced = String::new();
+    let mut from = 0;
+    for (token, place) in Tokens::new(text.as_bytes(), false).with_places() {
+        let word = match token {
+            Token::Word(word) if words::is_keyword(word) || word == CUT.as_bytes() => continue,
+            Token::Word(word) | Token::Quoted(word) | Token::DoubleQuoted(word) => word,
+            _ => continue,
+        };
+        replaced.push_str(&text[from..place.start]);
+        let word = String::from_utf8_lossy(word);
+        replaced.push_str(&name(word.trim_matches(['"', '`', '[', ']'])));
+        from = place.end;
+    }
+    replaced + &text[from..]
+}
+
+/// What a statement does to transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `BEGIN`.
+    Begin,
+    /// `COMMIT`, `END`.
+    Commit,
+    /// `ROLLBACK`, but not to a savepoint.
+    Rollback,
+    /// `SAVEPOINT`, which begins a transaction if none is open.
+    Savepoint,
+    /// `RELEASE`, which commits a transaction if a savepoint began it.
+    Release,
+    /// Changes nothing in a database by itself: `SELECT`, `EXPLAIN`, `ATTACH`, `DETACH`, `ROLLBACK TO`.
+    Read,
+    /// Anything else.
+    Write,
+}
+
+/// The kind of a normalised statement.
+pub fn kind(text: &str) -> Kind {
+    match text.split([' ', '(']).next().unwrap_or_default() {
+        "BEGIN" => Kind::Begin,
+        "COMMIT" | "END" => Kind::Commit,
+        "ROLLBACK" if !text.contains(" TO ") => Kind::Rollback,
+        "SAVEPOINT" => Kind::Savepoint,
+        "RELEASE" => Kind::Release,
+        "SELECT" | "EXPLAIN" | "VALUES" | "ATTACH" | "DETACH" | "ROLLBACK" => Kind::Read,
+        _ => Kind::Write,
+    }
+}
+
+/// What the writer wrote last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Last {
+    #[default]
+    Nothing,
+    Keyword,
+    Name,
+    Value,
+    /// `(` or `.`, after which no space stands.
+    Open,
+    Close,
+    Comma,
+    /// A sign before a value, which may still be a part of it.
+    Operator,
+}
+
+/// Writes the tokens.
+#[derive(Debug, Default)]
+struct Writer {
+    out: String,
+    chars: usize,
+    last: Last,
+    /// The last word names the place of a table, so that a name follows.
+    names_table: bool,
+    is_pragma: bool,
+    /// Where a sign stands that belongs to the next value, if one follows.
+    sign: Option<usize>,
+    /// Since where values stand, and where the list of values in brackets before them began and ended.
+    values: Option<usize>,
+    row: Option<(usize, usize)>,
+}
+
+impl Writer {
+    fn is_full(&self) -> bool {
+        // A few more than fit, so that the end shows whether something was cut off.
+        self.chars > 2 * TEXT_MAX
+    }
+
+    fn put(&mut self, text: &str, last: Last) {
+        let is_first = matches!(self.last, Last::Nothing | Last::Open);
+        let is_tight = matches!(text, "," | ")" | "." | ";") || (text == "(" && self.last == Last::Name);
+        if !is_first && !is_tight {
+            self.out.push(' ');
+            self.chars += 1;
+        }
+        self.out.push_str(text);
+        self.chars += text.chars().count();
+        self.last = last;
+    }
+
+    /// Goes back to a length of the text.
+    fn cut(&mut self, length: usize) {
+        self.chars -= self.out[length..].chars().count();
+        self.out.truncate(length);
+    }
+
+    fn token(&mut self, token: &Token<'_>, next: Option<&Token<'_>>) {
+        let names_table = std::mem::take(&mut self.names_table);
+        let is_named = names_table
+            || self.out.ends_with('.')
+            || matches!(next, Some(Token::Sign(b".")));
+        match *token {
+            Token::Value => self.value(),
+            Token::DoubleQuoted(_) if !is_named => self.value(),
+            Token::Quoted(_) | Token::DoubleQuoted(_) if self.is_pragma => self.value(),
+            Token::Word(word) if self.is_pragma && self.sets() && !words::says_nothing(word) => self.value(),
+            Token::Word(word) if words::is_value(word) && !is_named => self.value(),
+            Token::Word(word) if word.eq_ignore_ascii_case(b"null") && self.expects_expression() => self.value(),
+            Token::Word(word) => self.word(word, names_table),
+            Token::Quoted(name) | Token::DoubleQuoted(name) => {
+                self.values = None;
+                self.put(&printable(name), Last::Name);
+            }
+            Token::Sign(sign) => self.sign(sign),
+        }
+    }
+
+    /// Whether the value of a PRAGMA follows.
+    fn sets(&self) -> bool {
+        self.out.contains(['=', '('])
+    }
+
+    /// Whether an expression follows, so that NULL is a value and not a part of `NOT NULL` or `IS NULL`.
+    fn expects_expression(&self) -> bool {
+        matches!(self.last, Last::Open | Last::Comma | Last::Operator)
+    }
+
+    /// `names_table` is whether the word before it names the place of a table.
+    fn word(&mut self, word: &[u8], names_table: bool) {
+        self.values = None;
+        if !words::is_keyword(word) {
+            return self.put(&printable(word), Last::Name);
+        }
+        let word = printable(word).to_ascii_uppercase();
+        self.is_pragma |= self.last == Last::Nothing && word == "PRAGMA";
+        // `IS DISTINCT FROM` compares with a value.
+        let compares = word == "FROM" && self.out.ends_with("DISTINCT");
+        self.names_table =
+            words::names_table(&word) && !compares || names_table && words::is_before_name(&word);
+        self.put(&word, Last::Keyword);
+    }
+
+    fn value(&mut self) {
+        // A sign before a value is a part of it, unless something stands before the sign from which it subtracts.
+        if let Some(at) = self.sign.take() {
+            self.cut(at);
+            self.last = self.before_sign();
+        }
+        if self.values.is_some() && self.last == Last::Comma {
+            // `?,` becomes `?, ...` once, whatever follows.
+            let comma = self.out.len() - 1;
+            self.cut(comma);
+            if !self.out.ends_with(MORE) {
+                self.put(",", Last::Comma);
+                self.put(MORE, Last::Value);
+            }
+            self.last = Last::Value;
+            return;
+        }
+        let at = self.out.len();
+        self.put("?", Last::Value);
+        self.values = Some(at);
+    }
+
+    /// What stands before a sign that is removed.
+    fn before_sign(&self) -> Last {
+        match self.out.bytes().last() {
+            None => Last::Nothing,
+            Some(b'(') => Last::Open,
+            Some(b',') => Last::Comma,
+            Some(byte) if byte.is_ascii_alphanumeric() => Last::Keyword,
+            Some(_) => Last::Operator,
+        }
+    }
+
+    fn sign(&mut self, sign: &[u8]) {
+        let text = printable(sign);
+        match sign {
+            b"," => self.put(",", Last::Comma),
+            b"." => {
+                self.values = None;
+                self.put(".", Last::Open);
+            }
+            b"(" => {
+                self.values = None;
+                let after_row = self.last == Last::Comma && self.row.is_some();
+                if !after_row {
+                    self.row = None;
+                }
+                self.put("(", Last::Open);
+            }
+            b")" => self.close(),
+            b";" => {}
+            b"-" | b"+" if !matches!(self.last, Last::Name | Last::Value | Last::Close) => {
+                let at = self.out.len();
+                let values = self.values.filter(|_| self.last == Last::Comma);
+                self.put(&text, Last::Operator);
+                (self.sign, self.values) = (Some(at), values);
+                return;
+            }
+            _ => {
+                self.values = None;
+                self.put(&text, Last::Operator);
+            }
+        }
+        self.sign = None;
+    }
+
+    /// Ends brackets. A list of values after another one is left out: `(?, ...), ...`.
+    fn close(&mut self) {
+        let only_values = self.values.filter(|at| self.out[..*at].ends_with('('));
+        self.put(")", Last::Close);
+        self.values = None;
+        let Some(at) = only_values else {
+            self.row = None;
+            return;
+        };
+        let open = at - 1;
+        match self.row {
+            // `(?), (?)`: what was noted, a comma and a space stand before the bracket.
+            Some((_, end)) if end + 2 == open => {
+                self.cut(end);
+                if !self.out.ends_with(MORE) {
+                    self.put(",", Last::Comma);
+                    self.put(MORE, Last::Close);
+                }
+                self.last = Last::Close;
+                self.row = Some((open, self.out.len()));
+            }
+            _ => self.row = Some((open, self.out.len())),
+        }
+    }
+
+    fn finish(self, is_cut: bool) -> String {
+        let is_long = self.chars > TEXT_MAX;
+        if !is_long && !is_cut {
+            return self.out;
+        }
+        let mut text: String = self.out.chars().take(TEXT_MAX - 2).collect();
+        if is_long && let Some(at) = text.rfind(' ') {
+            text.truncate(at);
+        }
+        format!("{} {CUT}", text.trim_end()).trim_start().to_owned()
+    }
+}
+
+/// The bytes as text without control characters, which could do harm to a terminal.
+fn printable(bytes: &[u8]) -> String {
+    let shown = |c: char| if c.is_control() || is_direction(c) { ' ' } else { c };
+    String::from_utf8_lossy(bytes).chars().map(shown).collect()
+}
+
+/// Whether a character changes the direction in which text is shown.
+fn is_direction(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Splits a statement into tokens, as SQLite does (`src/tokenize.c`). Spaces and comments are no tokens.
+
+use std::ops::Range;
+
+/// A token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token<'t> {
+    /// A keyword or a name.
+    Word(&'t [u8]),
+    /// A name in backticks or square brackets, with them.
+    Quoted(&'t [u8]),
+    /// A name in double quotes, with them; SQLite can take it for text.
+    DoubleQuoted(&'t [u8]),
+    /// A number, a text, a blob or a parameter; also what could be the beginning of one.
+    Value,
+    /// One or two characters of another kind, such as an operator.
+    Sign(&'t [u8]),
+}
+
+/// The tokens of a statement.
+#[derive(Clone, Debug)]
+pub(super) struct Tokens<'t> {
+    text: &'t [u8],
+    at: usize,
+    is_cut: bool,
+}
+
+impl<'t> Tokens<'t> {
+    /// `is_cut` is whether the end of the statement is missing. A word at the end is left out then.
+    pub(super) fn new(text: &'t [u8], is_cut: bool) -> Tokens<'t> {
+        Tokens { text, at: 0, is_cut }
+    }
+
+    /// The tokens with their places in the text.
+    pub(super) fn with_places(mut self) -> impl Iterator<Item = (Token<'t>, Range<usize>)> {
+        std::iter::from_fn(move || {
+            let (token, start) = self.step()?;
+            Some((token, start..self.at))
+        })
+    }
+
+    /// The token from the next place on that has one, and that place.
+    fn step(&mut self) -> Option<(Token<'t>, usize)> {
+        self.skip_spaces();
+        let (start, rest) = (self.at, &self.text[self.at..]);
+        let (kind, length) = token(rest)?;
+        self.at += length;
+        let bytes = &rest[..length];
+        let is_last = self.at == self.text.len();
+        let token = match kind {
+            Shape::Word if is_last && self.is_cut => return None,
+            Shape::Word => Token::Word(bytes),
+            Shape::Quoted => Token::Quoted(bytes),
+            Shape::DoubleQuoted => Token::DoubleQuoted(bytes),
+            Shape::Value => Token::Value,
+            Shape::Sign => Token::Sign(bytes),
+        };
+        Some((token, start))
+    }
+
+    fn skip_spaces(&mut self) {
+        loop {
+            let rest = &self.text[self.at..];
+            self.at += match rest {
+                [byte, ..] if byte.is_ascii_whitespace() || *byte == 0 => 1,
+                [b'-', b'-', ..] => length_until(rest, |byte| byte == b'\n'),
+                [b'/', b'*', inside @ ..] => {
+                    inside.windows(2).position(|end| end == b"*/").map_or(rest.len(), |at| at + 4)
+                }
+                // A byte order mark.
+                [0xef, 0xbb, 0xbf, ..] if self.at == 0 => 3,
+                _ => return,
+            };
+        }
+    }
+}
+
+impl<'t> Iterator for Tokens<'t> {
+    type Item = Token<'t>;
+
+    fn next(&mut self) -> Option<Token<'t>> {
+        self.step().map(|(token, _)| token)
+    }
+}
+
+/// The kinds of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Word,
+    Quoted,
+    DoubleQuoted,
+    Value,
+    Sign,
+}
+
+/// The kind and the length of the token at the beginning of `text`.
+fn token(text: &[u8]) -> Option<(Shape, usize)> {
+    let value = |length| (Shape::Value, length);
+    Some(match text {
+        [] => return None,
+        [b'x' | b'X', b'\'', ..] => value(1 + quoted(&text[1..]).0),
+        [b'\'', ..] => value(quoted(text).0),
+        // The end of a name can be missing; then it could be anything.
+        [b'"', ..] => or_value(quoted(text), Shape::DoubleQuoted),
+        [b'`', ..] => or_value(quoted(text), Shape::Quoted),
+        [b'[', ..] => {
+            let length = length_until(text, |byte| byte == b']');
+            if length < text.len() { (Shape::Quoted, length + 1) } else { value(length) }
+        }
+        [b'.', digit, ..] | [digit, ..] if digit.is_ascii_digit() => value(number(text)),
+        [b'?', rest @ ..] => value(1 + length_until(rest, |byte| !byte.is_ascii_digit())),
+        [b':' | b'@' | b'#' | b'$', rest @ ..] => value(1 + parameter(rest)),
+        [first, ..] if is_of_word(*first) => (Shape::Word, length_until(text, |byte| !is_of_word(byte))),
+        [b'|', b'|', ..] | [b'<', b'<' | b'=' | b'>', ..] | [b'>', b'>' | b'=', ..] => (Shape::Sign, 2),
+        [b'=' | b'!', b'=', ..] => (Shape::Sign, 2),
+        [b'-', b'>', b'>', ..] => (Shape::Sign, 3),
+        [b'-', b'>', ..] => (Shape::Sign, 2),
+        _ => (Shape::Sign, 1),
+    })
+}
+
+fn or_value((length, is_closed): (usize, bool), shape: Shape) -> (Shape, usize) {
+    (if is_closed { shape } else { Shape::Value }, length)
+}
+
+/// The number of bytes before the first one that is an end; all if there is none.
+fn length_until(text: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
+    text.iter().position(|byte| is_end(*byte)).unwrap_or(text.len())
+}
+
+/// The length of what stands in quotes, which can contain doubled ones, and whether its end is there.
+fn quoted(text: &[u8]) -> (usize, bool) {
+    let mark = text[0];
+    let mut at = 1;
+    loop {
+        at += length_until(&text[at..], |byte| byte == mark);
+        match (text.get(at), text.get(at + 1)) {
+            (None, _) => return (at, false),
+            (Some(_), Some(next)) if *next == mark => at += 2,
+            (Some(_), _) => return (at + 1, true),
+        }
+    }
+}
+
+/// The length of a number, with all letters and digits that follow it directly.
+fn number(text: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        at += length_until(&text[at..], |byte| !(is_of_word(byte) || byte == b'.'));
+        let is_exponent = at > 0 && matches!(text[at - 1], b'e' | b'E') && !text.starts_with(b"0x");
+        let is_signed = matches!(text.get(at), Some(b'+' | b'-'));
+        if !(is_exponent && is_signed && text.get(at + 1).is_some_and(u8::is_ascii_digit)) {
+            return at;
+        }
+        at += 1;
+    }
+}
+
+/// The length of the name of a parameter. Tcl allows `$a::b(c)`.
+fn parameter(text: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        at += length_until(&text[at..], |byte| !is_of_word(byte));
+        match &text[at..] {
+            [b':', b':', ..] => at += 2,
+            _ => return at,
+        }
+    }
+}
+
+/// Whether a byte can stand in a name; all bytes outside ASCII can.
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..)
+}

@@ -1,0 +1,75 @@
+//! The words of SQL that matter for statements without values.
+
+/// The keywords of SQLite (`https://sqlite.org/lang_keywords.html`), in capitals and in order.
+const KEYWORDS: [&str; 147] = [
+    "ABORT", "ACTION", "ADD", "AFTER", "ALL", "ALTER", "ALWAYS", "ANALYZE", "AND", "AS", "ASC", "ATTACH",
+    "AUTOINCREMENT", "BEFORE", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE", "CAST", "CHECK", "COLLATE", "COLUMN",
+    "COMMIT", "CONFLICT", "CONSTRAINT", "CREATE", "CROSS", "CURRENT", "CURRENT_DATE", "CURRENT_TIME",
+    "CURRENT_TIMESTAMP", "DATABASE", "DEFAULT", "DEFERRABLE", "DEFERRED", "DELETE", "DESC", "DETACH", "DISTINCT", "DO",
+    "DROP", "EACH", "ELSE", "END", "ESCAPE", "EXCEPT", "EXCLUDE", "EXCLUSIVE", "EXISTS", "EXPLAIN", "FAIL", "FILTER",
+    "FIRST", "FOLLOWING", "FOR", "FOREIGN", "FROM", "FULL", "GENERATED", "GLOB", "GROUP", "GROUPS", "HAVING", "IF",
+    "IGNORE", "IMMEDIATE", "IN", "INDEX", "INDEXED", "INITIALLY", "INNER", "INSERT", "INSTEAD", "INTERSECT", "INTO",
+    "IS", "ISNULL", "JOIN", "KEY", "LAST", "LEFT", "LIKE", "LIMIT", "MATCH", "MATERIALIZED", "NATURAL", "NO", "NOT",
+    "NOTHING", "NOTNULL", "NULL", "NULLS", "OF", "OFFSET", "ON", "OR", "ORDER", "OTHERS", "OUTER", "OVER",
+    "PARTITION", "PLAN", "PRAGMA", "PRECEDING", "PRIMARY", "QUERY", "RAISE", "RANGE", "RECURSIVE", "REFERENCES",
+    "REGEXP", "REINDEX", "RELEASE", "RENAME", "REPLACE", "RESTRICT", "RETURNING", "RIGHT", "ROLLBACK", "ROW", "ROWS",
+    "SAVEPOINT", "SELECT", "SET", "TABLE", "TEMP", "TEMPORARY", "THEN", "TIES", "TO", "TRANSACTION", "TRIGGER",
+    "UNBOUNDED", "UNION", "UNIQUE", "UPDATE", "USING", "VACUUM", "VALUES", "VIEW", "VIRTUAL", "WHEN", "WHERE", "WINDOW",
+    "WITH", "WITHOUT",
+];
+
+/// Values of a PRAGMA that are no secret: journal modes, levels and switches.
+const SETTINGS: [&str; 22] = [
+    "DEFAULT", "DELETE", "EXCLUSIVE", "EXTRA", "FALSE", "FILE", "FULL", "INCREMENTAL", "MEMORY", "NO", "NONE", "NORMAL",
+    "OFF", "ON", "PASSIVE", "PERSIST", "RESTART", "TRUE", "TRUNCATE", "UTF8", "WAL", "YES",
+];
+
+fn is_among(word: &[u8], words: &[&str]) -> bool {
+    // No keyword is longer; the text of a hostile statement can be.
+    if word.len() > 17 {
+        return false;
+    }
+    let word = word.to_ascii_uppercase();
+    words.binary_search_by(|known| known.as_bytes().cmp(&word)).is_ok()
+}
+
+/// Whether a word is a keyword, in any case.
+pub(super) fn is_keyword(word: &[u8]) -> bool {
+    is_among(word, &KEYWORDS)
+}
+
+/// Whether a word is a value.
+pub(super) fn is_value(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"true") || word.eq_ignore_ascii_case(b"false")
+}
+
+/// Whether a word as the value of a PRAGMA is a known setting.
+pub(super) fn says_nothing(word: &[u8]) -> bool {
+    is_among(word, &SETTINGS)
+}
+
+/// Whether the name of a table, an index or a view follows a keyword.
+pub(super) fn names_table(keyword: &str) -> bool {
+    matches!(keyword, "FROM" | "INDEX" | "INTO" | "JOIN" | "TABLE" | "TRIGGER" | "UPDATE" | "VIEW")
+}
+
+/// Whether a keyword can stand between one that names the place of a table and the table: `IF NOT EXISTS`, `OR IGNORE`.
+pub(super) fn is_before_name(keyword: &str) -> bool {
+    matches!(
+        keyword,
+        "ABORT" | "EXISTS" | "FAIL" | "IF" | "IGNORE" | "INTO" | "NOT" | "OR" | "REPLACE" | "ROLLBACK"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_in_order_and_found_in_any_case() {
+        assert!(KEYWORDS.is_sorted() && SETTINGS.is_sorted());
+        assert!(is_keyword(b"select") && is_keyword(b"CURRENT_TIMESTAMP") && !is_keyword(b"selects"));
+        assert!(KEYWORDS.iter().all(|word| word.len() <= 17));
+        assert!(says_nothing(b"wal") && !says_nothing(b"swordfish"));
+    }
+}

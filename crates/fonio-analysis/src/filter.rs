@@ -7,8 +7,8 @@
 use std::io;
 
 use fonio_core::{
-    Bio, BlockedCount, Call, DeviceId, File, Mark, Op, Request, RowSink, Sample, Statement, Thread, Timestamp, Wait,
-    forward_rows,
+    Bio, BlockedCount, Call, DeviceId, File, Mark, Op, Request, RowSink, Sample, Statement, Thread,
+    Timestamp, Wait, forward_rows,
 };
 use rustc_hash::FxHashSet;
 use schemars::JsonSchema;

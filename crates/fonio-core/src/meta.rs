@@ -75,6 +75,12 @@ pub const SHOWS_CALLS: &str = "calls";
 /// The code of the diagnostic that counts the calls that are missing.
 pub const LOST_CALLS: &str = "lost-calls";
 
+/// In [`Source::shows`]: the recording has the SQL statements of the followed processes, as far as their SQLite has symbols.
+pub const SHOWS_STATEMENTS: &str = "statements";
+
+/// The code of the diagnostic that counts the runs of SQL statements, and the texts, that are missing.
+pub const LOST_STATEMENTS: &str = "lost-statements";
+
 /// The source of the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {

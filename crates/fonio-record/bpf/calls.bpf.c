@@ -3,7 +3,7 @@
 // `entered` runs at the beginning of each system call of the machine. If the process is in `followed` and the call is in
 // `call_kinds`, it notes the time in `open_calls`. `exited` takes the time out again at the end of the call, reads its
 // arguments from the saved registers, and gives the call to user space through the ring buffer `calls`. `forked` follows
-// the children of followed processes.
+// the children of followed processes. `statements.bpf.h` has the programs for SQL statements.
 //
 // The file of a call is the one behind its descriptor. A call on a pipe, a socket or a terminal is not recorded. Of the
 // data of a file, only the first 32 bytes of writes to files named `*-wal` and `*-journal` are read: they show where the
@@ -143,6 +143,8 @@ INLINE void add(u64 *to)
 {
 	__sync_fetch_and_add(to, 1);
 }
+
+#include "statements.bpf.h"
 
 INLINE int is_compat(struct task_struct *task)
 {
@@ -453,6 +455,7 @@ int ended(u64 *ctx)
 	if (!map_lookup(&followed, &tgid))
 		return 0;
 	map_delete(&open_calls, &tid);
+	end_statement(tid);
 	// The process number can be used again once the last thread has ended.
 	struct atomic live = { .counter = 1 };
 	struct signal_struct *signal = 0;

@@ -36,6 +36,7 @@ static void *(*const ring_reserve)(void *ring, u64 size, u64 flags) = (void *)13
 static void (*const ring_submit)(void *record, u64 flags) = (void *)132;
 static void (*const ring_discard)(void *record, u64 flags) = (void *)133;
 static long (*const task_stack)(void *task, void *to, u32 size, u64 flags) = (void *)141;
+static u64 (*const attach_cookie)(void *ctx) = (void *)174;
 static void *(*const task_registers)(void *task) = (void *)175;
 
 // What follows is declared as in the kernel, with only the fields that are read. What comes after `___` is not part of a
@@ -110,9 +111,11 @@ struct pt_regs___x86 {
 	unsigned long si;
 	unsigned long di;
 	unsigned long orig_ax;
+	unsigned long sp;
 } KERNEL;
 struct pt_regs___arm64 {
 	u64 regs[31];
+	u64 sp;
 	u64 orig_x0;
 	s32 syscallno;
 } KERNEL;

@@ -4,6 +4,7 @@
 //! it, each event would cost the traced threads a check. During the capture nothing is written, unless the user asked
 //! for a spill file.
 
+use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
@@ -185,7 +186,10 @@ impl Capture<'_> {
         let Probes { blocked, calls, processes } = probes;
         let blocked =
             blocked.map(|probe| probe.and_then(|probe| BlockedCapture::begin(probe, began, self.machine)));
-        let mut calls = calls.map(|probe| probe.and_then(|probe| CallsCapture::begin(probe, &processes)));
+        let program = self.options.command.as_ref().and_then(|words| words.first()).map(OsString::as_os_str);
+        let mut calls = calls.map(|probe| {
+            probe.and_then(|probe| CallsCapture::begin(probe, self.machine, program, &processes))
+        });
         let command = self.start_command(&mut calls)?;
         if let Some(command) = &command {
             threads.add(command.pid(), began);
@@ -352,7 +356,7 @@ impl Running<'_> {
         }
         if let Some(Ok(calls)) = &mut self.calls {
             let machine = self.capture.machine;
-            let (used, size) = calls.drain(now(), &mut self.threads, &mut self.files);
+            let (used, size) = calls.drain(now(), machine, &mut self.threads, &mut self.files);
             self.files.name_opened(from, machine);
             drained.bytes_max = drained.bytes_max.max(self.scaled((used, size)));
         }
@@ -409,7 +413,7 @@ impl Running<'_> {
         let blocked =
             blocked.map(|blocked| blocked.map(|blocked| blocked.finish(ended, machine, threads, files)));
         let (span, calls) = ((self.began, ended), self.calls.take());
-        let calls = calls.map(|calls| calls.map(|calls| calls.finish(span, threads, files)));
+        let calls = calls.map(|calls| calls.map(|calls| calls.finish(span, machine, threads, files)));
         self.drain()?;
         self.files.look_again(self.capture.machine);
         if let Some(monitor) = &mut self.monitor {

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED, SHOWS_CALLS};
+use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_STATEMENTS};
 use fonio_core::{DeviceId, Diagnostic, Meta, RowSink, Severity};
 use fonio_recording::{RecordingError, Writer, WriterOptions};
 use fonio_system::signals::{Listener, Signal};
@@ -359,8 +359,11 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
             meta.source.shows.push(BLOCKED_PARTLY.to_owned());
         }
     }
-    if let Some(Ok(_)) = &captured.calls {
+    if let Some(Ok(calls)) = &captured.calls {
         meta.source.shows.push(SHOWS_CALLS.to_owned());
+        if let Some(Ok(_)) = &calls.statements {
+            meta.source.shows.push(SHOWS_STATEMENTS.to_owned());
+        }
     }
     meta.began = Some(captured.began);
     meta.ended = Some(captured.ended);

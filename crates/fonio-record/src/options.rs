@@ -36,6 +36,8 @@ pub struct RecordOptions {
     pub calls: bool,
     /// Also record the file-system calls of these processes and of their later descendants.
     pub calls_of: Vec<u32>,
+    /// With calls, also record the SQL statements of SQLite, without their values.
+    pub statements: bool,
     /// Also record to which file each request belongs, the kind of data, and which thread caused it.
     pub files: bool,
     /// End the capture when the command has become quiet, and end the command then. Records waits too.
@@ -69,6 +71,7 @@ impl RecordOptions {
             blocked: BlockedBy::Best,
             calls: false,
             calls_of: Vec::new(),
+            statements: true,
             files: true,
             until_idle: None,
             buffer: ByteCount(256 << 20),

@@ -148,7 +148,7 @@ impl<'a> Prepared<'a> {
                 Some(_) => None,
                 None => Probe::load(options.blocked, &machine, &tracefs, (&layout, kib_per_cpu)),
             },
-            calls: has_calls.then(CallsProbe::load),
+            calls: has_calls.then(|| CallsProbe::load(options.statements)),
             processes: followed_processes(&machine, &options.calls_of)?,
         };
         Ok(Prepared {

@@ -9,8 +9,8 @@ use std::io;
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
     Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, Diagnostic, File, Flags, Link, LinkEnd,
-    LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity, SqliteWrite, Statement, Thread,
-    Timestamp, Wait, WaitReason, ignore_rows,
+    LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity, SqliteWrite,
+    Statement, Thread, Timestamp, Wait, WaitReason, ignore_rows,
 };
 use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
 use generated::{Checked, Generated};
@@ -384,7 +384,20 @@ fn a_replay_is_the_direct_way() {
             self.0.push((false, row.bio_id));
             Ok(())
         }
-        ignore_rows!(began, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
+        ignore_rows!(
+            began,
+            link,
+            call,
+            statement,
+            wait,
+            blocked_count,
+            file,
+            thread,
+            sample,
+            mark,
+            diagnostic,
+            settled
+        );
         fn wants_bios(&self) -> bool {
             !self.1
         }

@@ -65,6 +65,8 @@ needs! {
     Mkfs "mkfs" "The programs of e2fsprogs are installed."
     Filesystems "filesystems" "The kernel has XFS, btrfs, F2FS, NILFS2 and VFAT, and the programs that make them are installed."
     Sqlite3 "sqlite3" "The program sqlite3 is installed."
+    StaticSqlite "static_sqlite" "A C compiler and SQLite's static library are installed."
+    Python "python" "The program python3 is installed, with its module sqlite3."
     Fio "fio" "The program fio is installed."
     Blktrace "blktrace" "The programs blkparse and btt are installed."
     Fusermount "fusermount" "The program fusermount3 is installed, and users may open `/dev/fuse`."
@@ -74,6 +76,7 @@ needs! {
     Npm "npm" "The program npm is installed, and its registry can be reached."
     Clang "clang" "The programs clang-14 and llvm-strip-14 are installed."
     Bpf "bpf" "The kernel describes its types and takes BPF programs (Linux 5.15 or later)."
+    Uprobes "uprobes" "The kernel has uprobes (CONFIG_UPROBE_EVENTS)."
     Duckdb "duckdb" "A Python interpreter has DuckDB's package."
     Shared "shared" "The real traces lie beside the repository."
     PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone."
@@ -98,6 +101,7 @@ impl Need {
             Need::WakeUp => file("/dev/cpu_dma_latency"),
             Need::Mkfs => programs(&["mkfs.ext3", "mkfs.ext4"]),
             Need::Sqlite3 => programs(&["sqlite3"]),
+            Need::Python => programs(&["python3"]),
             Need::Fio => programs(&["fio"]),
             Need::Blktrace => programs(&["blkparse", "btt"]),
             Need::Fusermount => programs(&["fusermount3"]),
@@ -107,6 +111,7 @@ impl Need {
             Need::Npm => programs(&["npm"]),
             Need::Clang => programs(&["clang-14", "llvm-strip-14"]),
             Need::Bpf => file("/sys/kernel/btf/vmlinux"),
+            Need::Uprobes => file("/sys/bus/event_source/devices/uprobe/type"),
             Need::PhoneTrace => variable("FONIO_MOBIGEN_TRACE"),
             Need::Long => variable("FONIO_LONG_TESTS"),
             Need::Tracefs
@@ -121,6 +126,7 @@ impl Need {
             | Need::DirectIo
             | Need::InodeFlags
             | Need::Filesystems
+            | Need::StaticSqlite
             | Need::Duckdb
             | Need::Shared => None,
         }

@@ -4,8 +4,8 @@ use std::io;
 
 use fonio_core::meta::Mount;
 use fonio_core::{
-    BlockedCount, Call, DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Statement, Thread,
-    Timestamp, Wait, ignore_rows,
+    BlockedCount, Call, DeviceId, Diagnostic, File, Flags, Mark, Meta, Request, RowSink, Sample, Statement,
+    Thread, Timestamp, Wait, ignore_rows,
 };
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;

@@ -3,18 +3,19 @@
 //! Transactions are found in the calls of the recording; the application is not changed for it. Each request
 //! is given to the database whose file it carries. Requests of the file system's journal and metadata, and flushes, carry
 //! no file; they belong to the database on which the thread that caused them was working. The time of a
-//! request tells to which transaction it belongs.
+//! request tells to which transaction it belongs, and the statement that a thread stepped then tells what made it.
 
 mod finder;
 mod names;
 mod receipt;
 mod slots;
 mod spans;
+mod statements;
 #[cfg(test)]
 mod tests;
 
-use fonio_core::meta::{LOST_CALLS, SHOWS_BLOCKED, SHOWS_CALLS};
-use fonio_core::{BlockedCount, Call, Content, Diagnostic, File, Meta, Op, Request, Wait};
+use fonio_core::meta::{LOST_CALLS, LOST_STATEMENTS, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_STATEMENTS};
+use fonio_core::{BlockedCount, Call, Content, Diagnostic, File, Meta, Op, Request, Statement, Wait};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,8 @@ use receipt::Sums;
 pub use receipt::{Amplification, MeanCost, Receipt, UsualCost};
 use slots::{Bytes, Cost, Outcome, Slots};
 use spans::Spans;
+pub use statements::StatementCost;
+use statements::{ByStatement, Statements};
 
 /// The transactions of SQLite databases. Present if the recording has file-system calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +40,12 @@ pub struct Sqlite {
     pub all: Receipt,
     /// File-system calls that are known to be lost. Each can hide a transaction.
     pub calls_lost: u64,
+    /// Whether the recording has SQL statements.
+    pub has_statements: bool,
+    /// Runs and texts of SQL statements that are known to be lost.
+    pub statements_lost: u64,
+    /// Transactions of one statement each that were not begun explicitly; absent if the statement of a transaction is unknown.
+    pub autocommits: Option<u64>,
     /// Whether no calls and no block events were lost, and no filter left any out. Otherwise, figures are unknown.
     pub is_complete: bool,
 }
@@ -50,6 +59,14 @@ pub struct Database {
     pub modes: Vec<ModeCount>,
     /// What its transactions cost.
     pub receipt: Receipt,
+    /// What its transactions cost, by the statements that made them; most time in calls that sync first. At most 32.
+    pub statements: Vec<StatementCost>,
+    /// Committed transactions of groups that are not listed.
+    pub statements_beyond_cap: u64,
+    /// Committed transactions whose statement is unknown; only if the recording has statements.
+    pub unknown_statements: u64,
+    /// Committed transactions of one statement each that were not begun explicitly; absent if a statement is unknown.
+    pub autocommits: Option<u64>,
     /// How many times pages of the WAL were written back into the database.
     pub checkpoints: u64,
     /// Writes to the database without a journal (`journal_mode` OFF or MEMORY). Their transactions cannot be counted.
@@ -69,10 +86,12 @@ pub struct ModeCount {
     pub transactions: u64,
 }
 
-/// The most transactions of all databases: 27 MB at 104 bytes each.
+/// The most transactions of all databases: 34 MB at 136 bytes each.
 const SLOTS_MAX: usize = 1 << 18;
 /// The most databases in the table.
 const LISTED_MAX: usize = 256;
+/// The most groups of statements in the table of a database.
+const STATEMENTS_MAX: usize = 32;
 
 /// Takes the rows of calls, waits and requests.
 #[derive(Debug, Default)]
@@ -84,6 +103,9 @@ pub(crate) struct SqliteTally {
     spans: Spans,
     slots_count: usize,
     calls_lost: u64,
+    statements: Statements,
+    has_statements: bool,
+    statements_lost: u64,
     /// Time for which each thread was blocked in waits without rows.
     counted: FxHashMap<u32, u64>,
 }
@@ -107,6 +129,15 @@ impl SqliteTally {
         if row.code == LOST_CALLS {
             self.calls_lost += row.count;
         }
+        if row.code == LOST_STATEMENTS {
+            self.statements_lost += row.count;
+        }
+    }
+
+    /// Takes consecutive steps of a statement, in the order of their beginnings.
+    pub(crate) fn statement(&mut self, row: &Statement) {
+        self.has_statements = true;
+        self.statements.add(row);
     }
 
     /// Takes a call; files come before calls, and calls in the order of their beginnings.
@@ -139,8 +170,9 @@ impl SqliteTally {
         let step = Step { role, act, offset: row.offset.map_or(0, |at| at), bytes, entered };
         let (slots, count) = (&mut state.slots, &mut self.slots_count);
         state.finder.step(&step, &mut |event| {
-            *count += usize::from(slots.event(event, entered, *count < SLOTS_MAX));
+            *count += usize::from(slots.event(event, (row.tid, entered), *count < SLOTS_MAX));
         });
+        slots.until(exited.0);
         let Some(cost) = slots.at(entered) else { return };
         match act {
             Act::Sync => {
@@ -234,14 +266,30 @@ impl SqliteTally {
         let is_cut = self.states.iter().any(|state| state.slots.full_at.is_some());
         let has_gaps = self.calls_lost > 0 || self.spans.beyond > 0 || self.databases.beyond > 0 || is_cut;
         let every = sums.iter().all(Sums::is_on_recorded_device);
+        let has_statements = self.has_statements || shows(SHOWS_STATEMENTS);
+        let statements_lost = self.statements_lost + self.statements.beyond;
+        let mut autocommits = has_statements.then_some(0);
         let mut databases: Vec<Database> = (self.states.iter().zip(&sums).zip(&self.databases.paths))
             .filter(|((state, _), _)| !state.slots.slots.is_empty() || state.slots.unjournaled > 0)
             .map(|((state, sum), path)| {
                 let is_on_recorded_device = sum.is_on_recorded_device();
+                let by = ByStatement::of(&state.slots.slots, &self.statements);
+                let (unknown, beyond) = (by.unknown, by.beyond);
+                let own_autocommits = (has_statements && unknown == 0).then_some(by.autocommits);
+                autocommits = autocommits.zip(own_autocommits).map(|(sum, own)| sum + own);
+                let has_time = has_blocked && sum.is_blocked_by_rows();
+                let mut statements = by.costs(&self.statements, has_time, is_on_recorded_device);
+                let left_out: u64 =
+                    statements.iter().skip(STATEMENTS_MAX).map(|cost| cost.transactions).sum();
+                statements.truncate(STATEMENTS_MAX);
                 Database {
                     path: path.clone(),
                     modes: modes(&state.slots),
                     receipt: sum.receipt(has_blocked, is_on_recorded_device),
+                    statements,
+                    statements_beyond_cap: beyond + left_out,
+                    unknown_statements: if has_statements { unknown } else { 0 },
+                    autocommits: own_autocommits,
                     checkpoints: state.slots.checkpoints,
                     unjournaled_writes: state.slots.unjournaled,
                     is_on_recorded_device,
@@ -260,6 +308,9 @@ impl SqliteTally {
             databases_beyond_cap,
             all: all.receipt(has_blocked, every),
             calls_lost: self.calls_lost,
+            has_statements,
+            statements_lost,
+            autocommits,
             is_complete: !has_gaps && !has_loss && !is_filtered,
         })
     }

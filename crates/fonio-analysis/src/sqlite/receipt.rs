@@ -126,6 +126,11 @@ impl Sums {
         self.counted_blocked(other.counted_blocked_ns);
     }
 
+    /// Whether the time blocked is that of waits with rows of their own, up to 5 %. The others belong to no transaction.
+    pub(super) fn is_blocked_by_rows(&self) -> bool {
+        self.counted_blocked_ns <= self.committed.blocked_ns / 20
+    }
+
     /// Whether requests show that the device was recorded: calls that sync cause some.
     pub(super) fn is_on_recorded_device(&self) -> bool {
         self.all.syncs == 0 || self.all.writes + self.all.flushes > 0

@@ -65,6 +65,10 @@ pub(super) enum Outcome {
 pub(super) struct Slot {
     pub begun: u64,
     pub outcome: Outcome,
+    /// The thread that committed it, and when it began the call that did.
+    pub committed: Option<(u32, u64)>,
+    /// The end of the last call.
+    pub until: u64,
     pub cost: Cost,
 }
 
@@ -82,30 +86,43 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Takes an event of the finder. Returns whether a place was taken; without room, there is none.
-    pub(super) fn event(&mut self, event: Event, at: u64, has_room: bool) -> bool {
+    /// Takes an event of the finder, with the thread and the time of the call. Returns whether a place was taken; without room, there is none.
+    pub(super) fn event(&mut self, event: Event, (tid, at): (u32, u64), has_room: bool) -> bool {
         match event {
             Event::Begin => {
-                self.end(Outcome::Rollback);
+                self.end(Outcome::Rollback, None);
                 if self.full_at.is_none() && has_room {
-                    self.slots.push(Slot { begun: at, outcome: Outcome::Open, cost: Cost::default() });
+                    self.slots.push(Slot {
+                        begun: at,
+                        outcome: Outcome::Open,
+                        committed: None,
+                        until: at,
+                        cost: Cost::default(),
+                    });
                     return true;
                 }
                 self.full_at.get_or_insert(at);
             }
-            Event::Commit(mode) => self.end(Outcome::Commit(mode)),
-            Event::Rollback => self.end(Outcome::Rollback),
+            Event::Commit(mode) => self.end(Outcome::Commit(mode), Some((tid, at))),
+            Event::Rollback => self.end(Outcome::Rollback, None),
             Event::Checkpoint => self.checkpoints += 1,
             Event::Unjournaled => self.unjournaled += 1,
         }
         false
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    fn end(&mut self, outcome: Outcome, committed: Option<(u32, u64)>) {
         if let (None, Some(slot)) = (self.full_at, self.slots.last_mut())
             && slot.outcome == Outcome::Open
         {
-            slot.outcome = outcome;
+            (slot.outcome, slot.committed) = (outcome, committed);
+        }
+    }
+
+    /// Notes the end of a call that begins now.
+    pub(super) fn until(&mut self, exited: u64) {
+        if let (None, Some(slot)) = (self.full_at, self.slots.last_mut()) {
+            slot.until = slot.until.max(exited);
         }
     }
 

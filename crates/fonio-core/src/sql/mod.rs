@@ -144,16 +144,16 @@ impl Writer {
 
     fn token(&mut self, token: &Token<'_>, next: Option<&Token<'_>>) {
         let names_table = std::mem::take(&mut self.names_table);
-        let is_named = names_table
-            || self.out.ends_with('.')
-            || matches!(next, Some(Token::Sign(b".")));
+        let is_named = names_table || self.out.ends_with('.') || matches!(next, Some(Token::Sign(b".")));
         match *token {
             Token::Value => self.value(),
             Token::DoubleQuoted(_) if !is_named => self.value(),
             Token::Quoted(_) | Token::DoubleQuoted(_) if self.is_pragma => self.value(),
             Token::Word(word) if self.is_pragma && self.sets() && !words::says_nothing(word) => self.value(),
             Token::Word(word) if words::is_value(word) && !is_named => self.value(),
-            Token::Word(word) if word.eq_ignore_ascii_case(b"null") && self.expects_expression() => self.value(),
+            Token::Word(word) if word.eq_ignore_ascii_case(b"null") && self.expects_expression() => {
+                self.value()
+            }
             Token::Word(word) => self.word(word, names_table),
             Token::Quoted(name) | Token::DoubleQuoted(name) => {
                 self.values = None;

@@ -7,19 +7,32 @@ use super::*;
 #[test]
 fn values_become_question_marks() {
     let long = format!("INSERT INTO t VALUES ({}'x')", "1,".repeat(1000));
-    let wide = format!("SELECT {} FROM t", (0..200).map(|n| format!("column{n}")).collect::<Vec<_>>().join(","));
+    let wide =
+        format!("SELECT {} FROM t", (0..200).map(|n| format!("column{n}")).collect::<Vec<_>>().join(","));
     let shown = format!("SELECT {}", (0..24).map(|n| format!("column{n},")).collect::<Vec<_>>().join(" "));
     for (text, expected) in [
-        ("insert into messages(body, at) values('it''s me', 12.5e-3)", "INSERT INTO messages(body, at) VALUES (?, ...)"),
+        (
+            "insert into messages(body, at) values('it''s me', 12.5e-3)",
+            "INSERT INTO messages(body, at) VALUES (?, ...)",
+        ),
         ("INSERT INTO m VALUES(?1, :a, @b, $c::d, 0x1F);", "INSERT INTO m VALUES (?, ...)"),
         ("insert into m values (1,2),(3,4) , (-5,+6)", "INSERT INTO m VALUES (?, ...), ..."),
         ("insert into m values (1),(2)", "INSERT INTO m VALUES (?), ..."),
         ("INSERT INTO m VALUES (1, count, 2)", "INSERT INTO m VALUES (?, count, ?)"),
         ("SELECT a-1, -b, - 2 FROM t LIMIT -1", "SELECT a - ?, - b, ? FROM t LIMIT ?"),
-        ("SELECT * FROM a.t WHERE x IS NOT NULL AND y = NULL", "SELECT * FROM a.t WHERE x IS NOT NULL AND y = ?"),
+        (
+            "SELECT * FROM a.t WHERE x IS NOT NULL AND y = NULL",
+            "SELECT * FROM a.t WHERE x IS NOT NULL AND y = ?",
+        ),
         ("SELECT count ( * ) FROM [my t]", "SELECT count(*) FROM [my t]"),
-        ("UPDATE `t` SET \"a\"=x'ff' WHERE \"t\".\"id\" IN (1, 2, 3)", "UPDATE `t` SET ? = ? WHERE \"t\".\"id\" IN (?, ...)"),
-        ("CREATE TABLE IF NOT EXISTS \"t\"(x TEXT NOT NULL)", "CREATE TABLE IF NOT EXISTS \"t\"(x TEXT NOT NULL)"),
+        (
+            "UPDATE `t` SET \"a\"=x'ff' WHERE \"t\".\"id\" IN (1, 2, 3)",
+            "UPDATE `t` SET ? = ? WHERE \"t\".\"id\" IN (?, ...)",
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS \"t\"(x TEXT NOT NULL)",
+            "CREATE TABLE IF NOT EXISTS \"t\"(x TEXT NOT NULL)",
+        ),
         ("UPDATE OR IGNORE \"t\" SET x = \"secret\"", "UPDATE OR IGNORE \"t\" SET x = ?"),
         ("SELECT 1 WHERE x IS NOT DISTINCT FROM \"secret\"", "SELECT ? WHERE x IS NOT DISTINCT FROM ?"),
         ("PRAGMA key = 'secret'", "PRAGMA KEY = ?"),
@@ -62,7 +75,10 @@ fn a_word_that_is_cut_off_is_left_out() {
 fn names_are_replaced_and_keywords_stay() {
     let text = normalised(b"INSERT INTO \"Notes\"(body) SELECT lower(notes.x) FROM notes WHERE y = 7", false);
     let replaced = with_names(&text, |name| format!("<{}>", name.to_ascii_lowercase()));
-    assert_eq!(replaced, "INSERT INTO <notes>(<body>) SELECT <lower>(<notes>.<x>) FROM <notes> WHERE <y> = ?");
+    assert_eq!(
+        replaced,
+        "INSERT INTO <notes>(<body>) SELECT <lower>(<notes>.<x>) FROM <notes> WHERE <y> = ?"
+    );
     assert_eq!(with_names("VALUES (?, ...) …", |_| "<>".to_owned()), "VALUES (?, ...) …");
 }
 

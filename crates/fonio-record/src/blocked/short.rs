@@ -166,7 +166,9 @@ mod tests {
             self.0.push(*row);
             Ok(())
         }
-        ignore_rows!(began, request, bio, link, call, statement, wait, file, thread, sample, mark, diagnostic, settled);
+        ignore_rows!(
+            began, request, bio, link, call, statement, wait, file, thread, sample, mark, diagnostic, settled
+        );
     }
 
     fn rows(short: &ShortWaits) -> Vec<BlockedCount> {

@@ -261,7 +261,9 @@ impl RowSink for Counts {
         self.0.push(*row);
         Ok(())
     }
-    ignore_rows!(began, request, bio, link, call, statement, wait, file, thread, sample, mark, diagnostic, settled);
+    ignore_rows!(
+        began, request, bio, link, call, statement, wait, file, thread, sample, mark, diagnostic, settled
+    );
 }
 
 fn counts(finished: &Finished) -> Vec<BlockedCount> {

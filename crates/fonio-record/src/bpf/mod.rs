@@ -4,6 +4,7 @@
 //! programs, links and maps when their last descriptor is closed, so nothing remains after `kill -9`.
 
 mod unavailable;
+pub(crate) mod uprobe;
 
 use aya::maps::{Map, MapError};
 use aya::programs::BtfTracePoint;

@@ -30,6 +30,8 @@ pub(crate) enum Unavailable {
     NotPermitted { source: io::Error },
     #[error("the kernel refused the BPF program {program} ({source}); it said: {said}")]
     Refused { program: &'static str, said: String, source: io::Error },
+    #[error("the kernel has no uprobes; it takes a kernel with CONFIG_UPROBE_EVENTS=y")]
+    NoUprobes,
     #[error("the BPF program could not be {doing}: {why}")]
     Failed { doing: &'static str, why: String },
 }

@@ -25,6 +25,7 @@ use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 
 use crate::bpf::{self, Unavailable};
+use crate::statements::StatementsProbe;
 use layout::{Counters, HAS_BYTES, HAS_FILE, HAS_OFFSET, OpenCall, RawCall, RawPath};
 pub(crate) use recorded::{CallsCapture, CapturedCalls};
 
@@ -83,6 +84,8 @@ pub(crate) struct CallsProbe {
     followed: HashMap<MapData, u32, u8>,
     open_calls: HashMap<MapData, u32, OpenCall>,
     calls: RingBuf<MapData>,
+    /// What records SQL statements, or why that is not possible; `None` if it is not wanted.
+    pub(crate) statements: Option<Result<StatementsProbe, Unavailable>>,
 }
 
 impl std::fmt::Debug for CallsProbe {
@@ -92,8 +95,8 @@ impl std::fmt::Debug for CallsProbe {
 }
 
 impl CallsProbe {
-    /// Loads the programs into the kernel, without beginning.
-    pub(crate) fn load() -> Result<CallsProbe, Unavailable> {
+    /// Loads the programs into the kernel, without beginning. `with_statements` is whether to record SQL statements.
+    pub(crate) fn load(with_statements: bool) -> Result<CallsProbe, Unavailable> {
         let mut programs = bpf::load(OBJECT, &PROGRAMS, &[])?;
         let mut kinds: Array<MapData, u8> = bpf::map(&mut programs, "call_kinds", Array::try_from)?;
         for (number, kind) in table::kinds() {
@@ -103,7 +106,8 @@ impl CallsProbe {
         let followed = bpf::map(&mut programs, "followed", HashMap::try_from)?;
         let open_calls = bpf::map(&mut programs, "open_calls", HashMap::try_from)?;
         let calls = bpf::map(&mut programs, "calls", RingBuf::try_from)?;
-        Ok(CallsProbe { programs, links: Vec::new(), counters, followed, open_calls, calls })
+        let statements = with_statements.then(|| StatementsProbe::load(&mut programs));
+        Ok(CallsProbe { programs, links: Vec::new(), counters, followed, open_calls, calls, statements })
     }
 
     /// Begins, and follows these processes.
@@ -171,7 +175,7 @@ impl CallsProbe {
 }
 
 /// The header of each record in a ring buffer (`BPF_RINGBUF_HDR_SZ`).
-const RING_HEADER_BYTES: u64 = 8;
+pub(crate) const RING_HEADER_BYTES: u64 = 8;
 
 fn given(raw: &RawCall, path: Option<RawPath>) -> Given {
     // The kernel's `dev_t` has 20 bits for the minor number.

@@ -1,5 +1,6 @@
 //! Keeps the calls of a capture, and turns them into rows.
 
+use std::ffi::OsStr;
 use std::io;
 
 use fonio_core::meta::LOST_CALLS;
@@ -11,11 +12,15 @@ use super::layout::{PATH_MAX, RawPath};
 use super::{CallsProbe, Given, Lost, RecordedCall, table};
 use crate::bpf::Unavailable;
 use crate::files::{Files, Opened};
+use crate::machine::Machine;
 use crate::names::ThreadNames;
+use crate::statements::{CapturedStatements, NO_STATEMENTS, StatementsCapture, WithSqlite};
 use crate::threads::Threads;
 
 /// The most calls: 108 MB at 104 bytes each.
 const CALLS_MAX: usize = 1 << 20;
+/// The most processes with SQLite that are remembered.
+const PROCESSES_MAX: usize = 1024;
 /// The most paths of opened files that are remembered.
 const PATHS_MAX: usize = 1 << 16;
 
@@ -27,6 +32,8 @@ type Remark = (&'static str, String, u64);
 pub(crate) struct CallsCapture {
     probe: CallsProbe,
     kept: Kept,
+    /// The SQL statements, or why they are not recorded, if that was asked for.
+    statements: Option<Result<StatementsCapture, Unavailable>>,
 }
 
 /// The calls so far.
@@ -39,14 +46,25 @@ struct Kept {
     /// The files that were used, and those that were opened, since they were looked up last.
     used: FxHashSet<Inode>,
     opened: Vec<Opened>,
+    /// The processes that opened files since they were looked at last.
+    opening: FxHashSet<u32>,
+    /// The processes that wrote to a journal or WAL of SQLite.
+    with_sqlite: FxHashSet<u32>,
     beyond: u64,
 }
 
 impl CallsCapture {
-    /// Begins, and follows these processes.
-    pub(crate) fn begin(mut probe: CallsProbe, processes: &[u32]) -> Result<CallsCapture, Unavailable> {
+    /// Begins, and follows these processes. `command` is the program that will be started.
+    pub(crate) fn begin(
+        mut probe: CallsProbe,
+        machine: &Machine,
+        command: Option<&OsStr>,
+        processes: &[u32],
+    ) -> Result<CallsCapture, Unavailable> {
+        let statements = probe.statements.take();
+        let statements = statements.map(|probe| probe.map(|probe| probe.begin(machine, command, processes)));
         probe.attach(processes)?;
-        Ok(CallsCapture { probe, kept: Kept::default() })
+        Ok(CallsCapture { probe, kept: Kept::default(), statements })
     }
 
     /// Follows the processes that this process starts, or ends that.
@@ -56,30 +74,53 @@ impl CallsCapture {
 
     /// Takes the calls that ended since the last time. Notes the new threads and files, so that they are looked up. Returns
     /// the used part of the ring buffer: bytes taken, and bytes in all.
-    pub(crate) fn drain(&mut self, now: Timestamp, threads: &mut Threads, files: &mut Files) -> (u64, u64) {
-        let Self { probe, kept } = self;
+    pub(crate) fn drain(
+        &mut self,
+        now: Timestamp,
+        machine: &Machine,
+        threads: &mut Threads,
+        files: &mut Files,
+    ) -> (u64, u64) {
+        let Self { probe, kept, statements } = self;
         let used = probe.drain(&mut |given| kept.add(given));
         kept.hand_over(now, threads, files);
-        used
+        let mut opening: Vec<u32> = kept.opening.drain().collect();
+        opening.sort_unstable();
+        let Some(Ok(statements)) = statements else { return used };
+        let of_statements = statements.drain(now, machine, &opening);
+        fuller(used, of_statements)
     }
 
     /// Ends the probe.
     pub(crate) fn finish(
         mut self,
         (began, ended): (Timestamp, Timestamp),
+        machine: &Machine,
         threads: &mut Threads,
         files: &mut Files,
     ) -> CapturedCalls {
+        let statements = self.statements.take();
         let kept = &mut self.kept;
         let lost = self.probe.finish(ended, &mut |given| kept.add(given));
         kept.hand_over(ended, threads, files);
-        let Kept { mut calls, names, beyond, .. } = self.kept;
+        // The programs for calls are detached by now, and the end of a thread does not give its last statement any more.
+        let statements = statements
+            .map(|statements| statements.map(|statements| statements.finish((began, ended), machine)));
+        let Kept { mut calls, names, with_sqlite, beyond, .. } = self.kept;
+        let mut with_sqlite: Vec<WithSqlite> = with_sqlite
+            .into_iter()
+            .map(|process| {
+                let name = names.get(process).map_or_else(|| "a program".to_owned(), |(_, name)| name);
+                WithSqlite { process, name }
+            })
+            .collect();
+        with_sqlite.sort_unstable_by_key(|with| with.process);
         for call in &mut calls {
             call.ended = call.ended.filter(|(at, _)| *at <= ended);
         }
         calls.retain(|call| (began..ended).contains(&call.entered));
         calls.sort_unstable_by_key(|call| (call.entered, call.tid));
-        CapturedCalls { calls, names, lost, beyond }
+        CapturedCalls { calls, names, lost, beyond, statements, with_sqlite }
     }
 }
 
@@ -91,6 +132,9 @@ impl Kept {
         }
         if process != 0 {
             self.names.note(call.tid, (process, 0), comm);
+            if call.sqlite_write.is_some() && self.with_sqlite.len() < PROCESSES_MAX {
+                self.with_sqlite.insert(process);
+            }
         }
         self.used.extend(call.inode);
         if self.calls.len() < CALLS_MAX {
@@ -112,6 +156,7 @@ impl Kept {
                 self.paths.clear();
             }
             self.paths.insert((key, path.bytes.clone()), inode);
+            self.opening.insert(process);
             self.opened.push(Opened { at, inode, folder: path.folder, path: path.bytes });
             return;
         }
@@ -141,6 +186,9 @@ pub(crate) struct CapturedCalls {
     names: ThreadNames,
     lost: Lost,
     beyond: u64,
+    /// The SQL statements, or why they were not recorded, if that was asked for.
+    pub statements: Option<Result<CapturedStatements, Unavailable>>,
+    with_sqlite: Vec<WithSqlite>,
 }
 
 impl CapturedCalls {
@@ -170,7 +218,10 @@ impl CapturedCalls {
                 sqlite_write: call.sqlite_write,
             })?;
         }
-        Ok(())
+        match &self.statements {
+            Some(Ok(statements)) => statements.write(sink),
+            _ => Ok(()),
+        }
     }
 
     /// What the user should know about the calls.
@@ -197,8 +248,23 @@ impl CapturedCalls {
             );
             remarks.push((LOST_CALLS, message, self.lost.compat));
         }
+        match &self.statements {
+            Some(Ok(statements)) => remarks.extend(statements.remarks(&self.with_sqlite)),
+            // Without SQLite, nothing is missing.
+            Some(Err(unavailable)) if !self.with_sqlite.is_empty() => {
+                let message = format!("SQL statements are not recorded: {unavailable}");
+                remarks.push((NO_STATEMENTS, message, 1));
+            }
+            _ => {}
+        }
         remarks
     }
+}
+
+/// Of two buffers, with the bytes used and those in all, the one that is fuller.
+fn fuller(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    let share = |(used, size): (u64, u64)| (u128::from(used) << 32) / u128::from(size.max(1));
+    if share(other) > share(one) { other } else { one }
 }
 
 #[cfg(test)]

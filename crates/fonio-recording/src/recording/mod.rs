@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
-    Bio, BlockedCount, Call, File, Link, Mark, Meta, Request, RowSink, Sample, Statement, Thread, Timestamp, Wait,
+    Bio, BlockedCount, Call, File, Link, Mark, Meta, Request, RowSink, Sample, Statement, Thread, Timestamp,
+    Wait,
 };
 
 use crate::schema::Row;

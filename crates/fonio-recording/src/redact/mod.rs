@@ -9,7 +9,9 @@ mod names;
 use std::io;
 
 use fonio_core::meta::{Host, Mount};
-use fonio_core::{Diagnostic, File, Mark, Meta, Metric, RowSink, Sample, Statement, Thread, Wait, forward_rows};
+use fonio_core::{
+    Diagnostic, File, Mark, Meta, Metric, RowSink, Sample, Statement, Thread, Wait, forward_rows,
+};
 
 use names::Names;
 pub use names::{Key, KeyError};

@@ -7,7 +7,8 @@
 use arrow::array::ArrayRef;
 use fonio_core::{
     Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, File, Flags, Link, LinkEnd, LinkKind,
-    Mark, Metric, Nanos, Op, Request, Sample, Sector, SqliteWrite, Statement, Thread, Timestamp, Wait, WaitReason,
+    Mark, Metric, Nanos, Op, Request, Sample, Sector, SqliteWrite, Statement, Thread, Timestamp, Wait,
+    WaitReason,
 };
 
 use super::cell::{self, Cell};

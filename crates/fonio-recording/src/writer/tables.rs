@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use fonio_core::{
-    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Severity, Statement,
-    Thread,
-    Timestamp, Wait, ignore_rows,
+    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Severity,
+    Statement, Thread, Timestamp, Wait, ignore_rows,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;

@@ -1,0 +1,291 @@
+//! Which SQL statements made a transaction.
+//!
+//! The call that commits a transaction is made while a thread steps a statement. If that is COMMIT, the transaction was
+//! begun explicitly, and the statements that change something since BEGIN, on the same connection, made it. Otherwise the
+//! statement committed on its own: an autocommit.
+
+use fonio_core::{Statement, sql};
+use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::receipt::{MeanCost, Sums};
+use super::slots::{Outcome, Slot};
+
+/// The most runs of statements that are kept: 42 MB at 40 bytes each.
+const RUNS_MAX: usize = 1 << 20;
+/// The most different texts; the recorder keeps as many.
+const TEXTS_MAX: usize = 4096;
+/// How far back BEGIN is looked for, in runs of statements.
+const BACK_MAX: usize = 4096;
+/// The most statements by which transactions are told apart.
+const NAMED_MAX: usize = 4;
+/// The most groups of transactions of a database.
+const GROUPS_MAX: usize = 256;
+/// A transaction that begins within this time after the one before follows without a pause (our bound).
+const PAUSE_MAX_NS: u64 = 1_000_000;
+
+/// What the transactions with the same statements cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StatementCost {
+    /// The statements that changed something, without their values; the one that ran for longest first. At most 4.
+    pub statements: Vec<String>,
+    /// How many more statements a transaction had at most.
+    pub more: u64,
+    /// Whether the transactions were begun explicitly; otherwise each was an autocommit of one statement.
+    pub is_explicit: bool,
+    /// Committed transactions.
+    pub transactions: u64,
+    /// What each of them cost, on average. `blocked_ns` is absent if short waits, which are only counted, are more than 5 %
+    /// of the time for which threads were blocked on this database.
+    pub mean: MeanCost,
+    /// Time in calls that sync, of all of them, in nanoseconds.
+    pub sync_ns: u64,
+    /// The longest time in calls that sync of one of them, in nanoseconds.
+    pub worst_sync_ns: u64,
+    /// Time for which threads were blocked on storage, of all of them, in nanoseconds; absent as in `mean`.
+    pub blocked_ns: Option<u64>,
+    /// Autocommits that began within 1 ms after another one of the same statement and thread.
+    pub without_pause: u64,
+}
+
+/// Consecutive steps of a thread with one statement.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    entered: u64,
+    exited: u64,
+    stepping_ns: u64,
+    /// Its number in `texts`.
+    text: Option<u32>,
+    connection: Option<u32>,
+}
+
+/// The statements of a recording.
+#[derive(Debug, Default)]
+pub(super) struct Statements {
+    /// In the order of their beginnings.
+    runs: Vec<Run>,
+    texts: Vec<String>,
+    kinds: Vec<sql::Kind>,
+    numbers: FxHashMap<String, u32>,
+    /// The runs of each thread, and those on each connection.
+    by_thread: FxHashMap<u32, Vec<u32>>,
+    by_connection: FxHashMap<u32, Vec<u32>>,
+    /// Runs and texts that have no place.
+    pub(super) beyond: u64,
+}
+
+/// The statements of a transaction: their numbers in order, and the time for which each ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Made {
+    is_explicit: bool,
+    by: Vec<(u32, u64)>,
+}
+
+impl Statements {
+    /// Takes a row. Rows come in the order of their beginnings.
+    pub(super) fn add(&mut self, row: &Statement) {
+        if self.runs.len() >= RUNS_MAX {
+            self.beyond += 1;
+            return;
+        }
+        let at = self.runs.len() as u32;
+        let text = row.text.as_deref().and_then(|text| self.number(text));
+        self.runs.push(Run {
+            entered: row.entered.0,
+            exited: row.exited.map_or(u64::MAX, |exited| exited.0),
+            stepping_ns: row.stepping.0,
+            text,
+            connection: row.connection,
+        });
+        self.by_thread.entry(row.tid).or_default().push(at);
+        if let Some(connection) = row.connection {
+            self.by_connection.entry(connection).or_default().push(at);
+        }
+    }
+
+    fn number(&mut self, text: &str) -> Option<u32> {
+        if let Some(number) = self.numbers.get(text) {
+            return Some(*number);
+        }
+        if self.texts.len() >= TEXTS_MAX {
+            self.beyond += 1;
+            return None;
+        }
+        let number = self.texts.len() as u32;
+        self.texts.push(text.to_owned());
+        self.kinds.push(sql::kind(text));
+        self.numbers.insert(text.to_owned(), number);
+        Some(number)
+    }
+
+    /// The statements of a transaction that a thread committed at an instant; `None` if they are not known.
+    fn made(&self, tid: u32, at: u64) -> Option<Made> {
+        let of_thread = self.by_thread.get(&tid)?;
+        let runs = &self.runs;
+        let run = of_thread.partition_point(|run| runs[*run as usize].entered <= at).checked_sub(1)?;
+        let run = of_thread[run];
+        let Run { exited, text, connection, stepping_ns, .. } = runs[run as usize];
+        if exited < at {
+            return None;
+        }
+        let text = text?;
+        let is_release = match self.kinds[text as usize] {
+            sql::Kind::Commit => false,
+            sql::Kind::Release => true,
+            _ => return Some(Made { is_explicit: false, by: vec![(text, stepping_ns)] }),
+        };
+        let list = connection.and_then(|connection| self.by_connection.get(&connection)).unwrap_or(of_thread);
+        let end = list.partition_point(|other| *other < run);
+        let by = self.since_begin(&list[end.saturating_sub(BACK_MAX)..end], is_release)?;
+        (!by.is_empty()).then_some(Made { is_explicit: true, by })
+    }
+
+    /// The statements that change something, from the end of `list` back to the beginning of the transaction; `None` if that
+    /// is not there or if a text is unknown. After RELEASE, the savepoint that it ends is the beginning.
+    fn since_begin(&self, list: &[u32], is_release: bool) -> Option<Vec<(u32, u64)>> {
+        let mut by: Vec<(u32, u64)> = Vec::new();
+        let mut depth = 1;
+        for run in list.iter().rev() {
+            let run = &self.runs[*run as usize];
+            let text = run.text?;
+            match self.kinds[text as usize] {
+                sql::Kind::Begin => return Some(by),
+                sql::Kind::Commit | sql::Kind::Rollback => return None,
+                sql::Kind::Release => depth += 1,
+                sql::Kind::Savepoint => {
+                    depth -= 1;
+                    if is_release && depth == 0 {
+                        return Some(by);
+                    }
+                }
+                sql::Kind::Read => {}
+                sql::Kind::Write => match by.iter_mut().find(|(known, _)| *known == text) {
+                    Some((_, sum)) => *sum = sum.saturating_add(run.stepping_ns),
+                    None => by.push((text, run.stepping_ns)),
+                },
+            }
+        }
+        None
+    }
+}
+
+/// The transactions with the same statements.
+#[derive(Debug, Default)]
+struct Group {
+    sums: Sums,
+    sync_ns: u64,
+    worst_sync_ns: u64,
+    blocked_ns: u64,
+    more: usize,
+    /// For how long each of the statements ran.
+    ran: Vec<(u32, u64)>,
+    without_pause: u64,
+}
+
+/// The statements of a database's transactions.
+#[derive(Debug, Default)]
+pub(super) struct ByStatement {
+    groups: FxHashMap<(bool, Vec<u32>), Group>,
+    /// Committed transactions without a known statement, and those of groups beyond the cap.
+    pub(super) unknown: u64,
+    pub(super) beyond: u64,
+    /// Committed transactions of one statement each, that were not begun explicitly.
+    pub(super) autocommits: u64,
+}
+
+impl ByStatement {
+    /// Groups the transactions of a database.
+    pub(super) fn of(slots: &[Slot], statements: &Statements) -> ByStatement {
+        let mut all = ByStatement::default();
+        // The thread, the statement and the end of the transaction before, if it was an autocommit.
+        let mut before: Option<(u32, u32, u64)> = None;
+        for slot in slots {
+            let last = before.take();
+            let (Outcome::Commit(_), Some((tid, at))) = (slot.outcome, slot.committed) else { continue };
+            let Some(Made { is_explicit, mut by }) = statements.made(tid, at) else {
+                all.unknown += 1;
+                continue;
+            };
+            all.autocommits += u64::from(!is_explicit);
+            by.sort_unstable();
+            let more = by.len().saturating_sub(NAMED_MAX);
+            by.truncate(NAMED_MAX);
+            let key = (is_explicit, by.iter().map(|(text, _)| *text).collect::<Vec<u32>>());
+            if all.groups.len() >= GROUPS_MAX && !all.groups.contains_key(&key) {
+                all.beyond += 1;
+                continue;
+            }
+            let group = all.groups.entry(key).or_default();
+            group.add(slot, &by, more);
+            if !is_explicit {
+                let text = by[0].0;
+                let follows = last.is_some_and(|(thread, other, until)| {
+                    (thread, other) == (tid, text) && slot.begun.saturating_sub(until) <= PAUSE_MAX_NS
+                });
+                group.without_pause += u64::from(follows);
+                before = Some((tid, text, slot.until));
+            }
+        }
+        all
+    }
+
+    /// The costs, those with the most time in calls that sync first. `has_blocked` is whether the time blocked can be given.
+    pub(super) fn costs(
+        self,
+        statements: &Statements,
+        has_blocked: bool,
+        has_device: bool,
+    ) -> Vec<StatementCost> {
+        let mut costs: Vec<StatementCost> = self
+            .groups
+            .into_iter()
+            .map(|((is_explicit, _), group)| group.cost(statements, is_explicit, (has_blocked, has_device)))
+            .collect();
+        costs.sort_by(|a, b| {
+            let key = |cost: &StatementCost| (cost.sync_ns, cost.transactions);
+            key(b)
+                .cmp(&key(a))
+                .then_with(|| (&a.statements, a.is_explicit).cmp(&(&b.statements, b.is_explicit)))
+        });
+        costs
+    }
+}
+
+impl Group {
+    fn add(&mut self, slot: &Slot, by: &[(u32, u64)], more: usize) {
+        self.sums.slot(slot);
+        self.sync_ns = self.sync_ns.saturating_add(slot.cost.sync_ns);
+        self.worst_sync_ns = self.worst_sync_ns.max(slot.cost.sync_ns);
+        self.blocked_ns = self.blocked_ns.saturating_add(slot.cost.blocked_ns);
+        self.more = self.more.max(more);
+        if self.ran.is_empty() {
+            self.ran = by.iter().map(|(text, _)| (*text, 0)).collect();
+        }
+        for ((_, sum), (_, ns)) in self.ran.iter_mut().zip(by) {
+            *sum = sum.saturating_add(*ns);
+        }
+    }
+
+    fn cost(
+        self,
+        statements: &Statements,
+        is_explicit: bool,
+        (has_blocked, has_device): (bool, bool),
+    ) -> StatementCost {
+        let mut ran = self.ran;
+        ran.sort_by_key(|(text, ns)| (std::cmp::Reverse(*ns), *text));
+        let receipt = self.sums.receipt(has_blocked, has_device);
+        StatementCost {
+            statements: ran.iter().map(|(text, _)| statements.texts[*text as usize].clone()).collect(),
+            more: self.more as u64,
+            is_explicit,
+            transactions: receipt.transactions,
+            mean: receipt.mean.unwrap_or_default(),
+            sync_ns: self.sync_ns,
+            worst_sync_ns: self.worst_sync_ns,
+            blocked_ns: has_blocked.then_some(self.blocked_ns),
+            without_pause: self.without_pause,
+        }
+    }
+}

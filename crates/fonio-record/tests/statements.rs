@@ -1,0 +1,292 @@
+//! Records the SQL statements of sqlite3, of Python and of programs with a SQLite of their own, on a file system on a loop
+//! device.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod loop_ext4;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use fonio_core::meta::{LOST_STATEMENTS, Meta, SHOWS_STATEMENTS};
+use fonio_core::{Call, Diagnostic, RowSink, SqliteWrite, Statement, Thread, ignore_rows};
+use fonio_record::{RecordOptions, Selector};
+use fonio_recording::Tables;
+use fonio_testing::{Need, has, skip};
+use loop_ext4::{FileSystem, recording};
+
+/// The rows that the tests look at.
+#[derive(Default)]
+struct Rows {
+    meta: Meta,
+    threads: BTreeMap<u32, Thread>,
+    calls: Vec<Call>,
+    statements: Vec<Statement>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl RowSink for Rows {
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.threads.insert(row.tid, row.clone());
+        Ok(())
+    }
+    fn call(&mut self, row: &Call) -> io::Result<()> {
+        self.calls.push(row.clone());
+        Ok(())
+    }
+    fn statement(&mut self, row: &Statement) -> io::Result<()> {
+        self.statements.push(row.clone());
+        Ok(())
+    }
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        self.diagnostics.push(row.clone());
+        Ok(())
+    }
+    ignore_rows!(began, request, bio, link, file, wait, blocked_count, sample, mark, settled);
+}
+
+impl Rows {
+    /// The sum of the steps of each statement.
+    fn steps(&self) -> BTreeMap<&str, u64> {
+        let mut steps = BTreeMap::new();
+        for row in &self.statements {
+            *steps.entry(row.text.as_deref().unwrap_or("?")).or_default() += row.steps;
+        }
+        steps
+    }
+
+    /// The text of the statement that a thread stepped during a call.
+    fn during(&self, call: &Call) -> Option<&str> {
+        let runs = |row: &&Statement| {
+            row.tid == call.tid
+                && row.entered <= call.entered
+                && row.exited.is_none_or(|at| at >= call.entered)
+        };
+        self.statements.iter().rfind(runs)?.text.as_deref()
+    }
+
+    fn codes(&self) -> Vec<&str> {
+        self.diagnostics.iter().map(|found| found.code.as_str()).collect()
+    }
+}
+
+/// Records what `options` say on the file system; `None` with a report if this machine cannot.
+fn recorded(system: &FileSystem, options: RecordOptions) -> Option<Rows> {
+    let options = RecordOptions {
+        select: vec![Selector::Device(system.device.clone().into())],
+        overwrite: true,
+        ..options
+    };
+    let recording = recording(&options, &mut |_| {})?;
+    let mut rows = Rows { meta: recording.meta().clone(), ..Rows::default() };
+    recording.replay(&mut rows, Tables::ALL).unwrap();
+    if let Some(found) = rows.diagnostics.iter().find(|found| found.code == "no-calls") {
+        skip(Need::Bpf, found.message.clone());
+        return None;
+    }
+    let shows = |what: &str| rows.meta.source.shows.iter().any(|shown| shown == what);
+    if options.statements && !shows(SHOWS_STATEMENTS) {
+        skip(Need::Uprobes, "the kernel has no uprobes");
+        return None;
+    }
+    Some(rows)
+}
+
+fn words(words: &[&str]) -> Option<Vec<OsString>> {
+    Some(words.iter().map(OsString::from).collect())
+}
+
+const TRANSACTIONS: u64 = 20;
+
+/// Autocommitted inserts with values in them, then an explicit transaction.
+fn script(mode: &str) -> String {
+    let inserts: String =
+        (0..TRANSACTIONS).map(|n| format!("INSERT INTO t VALUES({n}, 'secret{n}');\n")).collect();
+    format!(
+        "PRAGMA journal_mode={mode}; CREATE TABLE t(x, y); {inserts} BEGIN; UPDATE t SET y = 'secret'; DELETE FROM t WHERE x = 7; COMMIT;"
+    )
+}
+
+/// The processes that are traced do not follow the numbers of a test that ends early.
+fn options(folder: &Path) -> RecordOptions {
+    RecordOptions { calls: true, ..RecordOptions::new(folder.join("recording")) }
+}
+
+#[test]
+fn the_statements_of_the_shell_are_recorded_without_values() {
+    if !has(&[Need::Sqlite3]) {
+        return;
+    }
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
+    for mode in ["DELETE", "WAL"] {
+        let database = system.dir.path().join(format!("{mode}.db"));
+        let command = words(&["sqlite3", database.to_str().unwrap(), &script(mode)]);
+        let Some(rows) = recorded(&system, RecordOptions { command, ..options(scratch.path()) }) else {
+            return;
+        };
+        assert!(
+            !rows.codes().contains(&LOST_STATEMENTS) && !rows.codes().contains(&"no-statements"),
+            "{:?}",
+            rows.diagnostics
+        );
+        let steps = rows.steps();
+        let insert = "INSERT INTO t VALUES (?, ...)";
+        assert_eq!(steps.get(insert), Some(&TRANSACTIONS), "{steps:?}");
+        for text in
+            ["BEGIN", "COMMIT", "UPDATE t SET y = ?", "DELETE FROM t WHERE x = ?", "CREATE TABLE t(x, y)"]
+        {
+            assert_eq!(steps.get(text), Some(&1), "{text}: {steps:?}");
+        }
+        assert!(!format!("{:?}", rows.statements).contains("secret"));
+        let commits: Vec<&Call> = rows
+            .calls
+            .iter()
+            .filter(|call| {
+                let is_deleted = call.name.starts_with("unlink") && call.result == Some(0);
+                call.sqlite_write == Some(SqliteWrite::WalCommit) || mode == "DELETE" && is_deleted
+            })
+            .collect();
+        let inserts = commits.iter().filter(|call| rows.during(call) == Some(insert)).count() as u64;
+        assert_eq!(inserts, TRANSACTIONS, "{mode}: {:?}", rows.statements);
+        assert_eq!(commits.iter().filter(|call| rows.during(call) == Some("COMMIT")).count(), 1);
+        let is_ordered = rows.statements.is_sorted_by_key(|row| (row.entered, row.tid));
+        assert!(
+            is_ordered
+                && rows.statements.iter().all(|row| row.exited.unwrap() > row.entered && row.stepping.0 > 0)
+        );
+        assert!(
+            rows.statements
+                .iter()
+                .all(|row| row.connection == Some(0) && rows.threads.contains_key(&row.tid))
+        );
+    }
+    // Without the option, there is no row.
+    let database = system.dir.path().join("off.db");
+    let command = words(&["sqlite3", database.to_str().unwrap(), &script("DELETE")]);
+    let off = RecordOptions { command, statements: false, ..options(scratch.path()) };
+    let Some(rows) = recorded(&system, off) else { return };
+    assert!(rows.statements.is_empty() && rows.codes().iter().all(|code| !code.contains("statements")));
+}
+
+/// Two threads with a connection each, and statements that are prepared once, also before the recording.
+const PYTHON: &str = "
+import os, sqlite3, sys, threading, time
+folder = sys.argv[1]
+def work(n):
+    db = sqlite3.connect(f'{folder}/{n}.db', isolation_level=None)
+    db.execute('PRAGMA journal_mode=WAL')
+    db.execute(f'CREATE TABLE t{n}(x)')
+    insert = f'INSERT INTO t{n} VALUES (?)'
+    db.execute(insert, (0,))
+    open(f'{folder}/ready{n}', 'w').close()
+    while not os.path.exists(f'{folder}/go'):
+        time.sleep(0.02)
+    for x in range(20):
+        db.execute(insert, (x,))
+    db.execute('BEGIN IMMEDIATE')
+    db.executemany(insert, [(x,) for x in range(100)])
+    db.execute(f'UPDATE t{n} SET x = x + 1')
+    db.execute('COMMIT')
+    db.close()
+threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+";
+
+#[test]
+fn a_process_that_runs_already_shows_the_statements_that_it_had_prepared() {
+    if !has(&[Need::Python]) {
+        return;
+    }
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
+    let folder = system.dir.path();
+    let mut python =
+        Command::new("python3").args(["-c", PYTHON]).arg(folder).stderr(Stdio::inherit()).spawn().unwrap();
+    while !(folder.join("ready1").exists() && folder.join("ready2").exists()) {
+        assert!(python.try_wait().unwrap().is_none(), "python3 ended");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let go = format!(
+        "touch {}/go; while kill -0 {} 2>/dev/null; do sleep 0.1; done",
+        folder.display(),
+        python.id()
+    );
+    // The ended process has to be waited for.
+    let pid = python.id();
+    let waiter = std::thread::spawn(move || python.wait().unwrap());
+    let recorded = recorded(
+        &system,
+        RecordOptions {
+            calls: false,
+            calls_of: vec![pid],
+            command: words(&["sh", "-c", &go]),
+            ..options(scratch.path())
+        },
+    );
+    std::fs::write(folder.join("go"), "").unwrap();
+    assert!(waiter.join().unwrap().success());
+    let Some(rows) = recorded else { return };
+    let steps = rows.steps();
+    for n in [1, 2] {
+        assert_eq!(steps.get(&*format!("INSERT INTO t{n} VALUES (?)")), Some(&120), "{steps:?}");
+        assert_eq!(steps.get(&*format!("UPDATE t{n} SET x = x + ?")), Some(&1), "{steps:?}");
+    }
+    assert_eq!((steps.get("BEGIN IMMEDIATE"), steps.get("COMMIT")), (Some(&2), Some(&2)));
+    // Each thread steps on its own connection only.
+    let mut pairs: Vec<(u32, u32)> =
+        rows.statements.iter().map(|row| (row.tid, row.connection.unwrap())).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    assert_eq!(pairs.len(), 2, "{pairs:?}");
+    // Consecutive steps are one row.
+    assert!(rows.statements.iter().any(|row| row.steps == 100), "{:?}", rows.statements);
+}
+
+/// A program that brings its own SQLite, from Debian's static library, with and without symbols.
+fn own_sqlite(folder: &Path, strip: bool) -> Option<std::path::PathBuf> {
+    let source = folder.join("own.c");
+    std::fs::write(
+        &source,
+        "#include <sqlite3.h>\nint main(int n, char **a) { sqlite3 *db; return sqlite3_open(a[1], &db) || sqlite3_exec(db, a[2], 0, 0, 0); }\n",
+    )
+    .unwrap();
+    let program = folder.join(if strip { "stripped" } else { "own" });
+    let mut cc = Command::new("cc");
+    cc.arg(&source).args(strip.then_some("-s")).args(["-o"]).arg(&program);
+    let made = cc.args(["-l:libsqlite3.a", "-lm", "-lpthread", "-ldl"]).stderr(Stdio::null()).status();
+    made.is_ok_and(|status| status.success()).then_some(program)
+}
+
+#[test]
+fn a_program_with_its_own_sqlite_is_recorded_if_it_has_symbols() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
+    for strip in [false, true] {
+        let Some(program) = own_sqlite(scratch.path(), strip) else {
+            return skip(Need::StaticSqlite, "cc makes no program with libsqlite3.a here");
+        };
+        let database = system.dir.path().join(format!("{strip}.db"));
+        let command = words(&[program.to_str().unwrap(), database.to_str().unwrap(), &script("DELETE")]);
+        let Some(rows) = recorded(&system, RecordOptions { command, ..options(scratch.path()) }) else {
+            return;
+        };
+        let silent = rows.diagnostics.iter().find(|found| found.code == "no-statements");
+        if strip {
+            assert!(rows.statements.is_empty());
+            let message = &silent.unwrap().message;
+            assert!(message.starts_with("the SQL statements of stripped (process "), "{message}");
+        } else {
+            assert_eq!(
+                rows.steps().get("INSERT INTO t VALUES (?, ...)"),
+                Some(&TRANSACTIONS),
+                "{:?}",
+                rows.steps()
+            );
+            assert!(silent.is_none(), "{silent:?}");
+        }
+    }
+}

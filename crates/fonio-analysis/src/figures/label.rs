@@ -208,6 +208,7 @@ const SINGLE: &[(&str, &str)] = &[
     ("inferred.longest", "longest response, without waits of threads"),
     ("storage.waited", "time that programs waited for storage, or may have waited"),
     ("sqlite.transactions", "SQLite transactions"),
+    ("sqlite.autocommits", "SQLite transactions of one statement, without BEGIN"),
     ("sqlite.rollbacks", "SQLite transactions rolled back"),
     ("sqlite.syncs_per_transaction", "calls that sync, per SQLite transaction"),
     ("sqlite.writes_per_transaction", "device writes per SQLite transaction"),

@@ -11,12 +11,17 @@ use crate::sqlite::{MeanCost, Receipt};
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let Some(sqlite) = &analysis.sqlite else {
         of_receipt(facts, "sqlite", None);
+        facts.count("sqlite.autocommits".to_owned(), None);
         return;
     };
     of_receipt(facts, "sqlite", sqlite.is_complete.then_some(&sqlite.all));
+    // A lost run can hide BEGIN.
+    let is_known = sqlite.is_complete && sqlite.statements_lost == 0;
+    facts.count("sqlite.autocommits".to_owned(), sqlite.autocommits.filter(|_| is_known));
     for database in &sqlite.databases {
         let name = format!("database[{}]", database.path);
         of_receipt(facts, &name, sqlite.is_complete.then_some(&database.receipt));
+        facts.count(format!("{name}.autocommits"), database.autocommits.filter(|_| is_known));
     }
 }
 

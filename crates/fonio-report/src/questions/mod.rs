@@ -18,6 +18,7 @@ mod queueing;
 mod sizes;
 mod slowest;
 mod sqlite;
+mod statements;
 mod terms;
 mod trust;
 mod when;

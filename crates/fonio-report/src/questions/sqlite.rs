@@ -3,7 +3,7 @@
 use fonio_analysis::sqlite::{Amplification, Database, MeanCost, Receipt, Sqlite};
 use fonio_core::Unit;
 
-use super::{About, listed};
+use super::{About, listed, statements};
 use crate::document::{Cell, Column, Section, Table};
 
 /// Number of databases in a table.
@@ -16,9 +16,9 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     Some(Section {
         id: "sqlite".into(),
         question: "What does an SQLite transaction cost?".into(),
-        answer: answer(sqlite),
+        answer: [answer(sqlite)].into_iter().chain(statements::answer(sqlite)).collect::<Vec<_>>().join(" "),
         figures: Vec::new(),
-        tables: ([costs(sqlite), bytes(sqlite), amplification(sqlite)]
+        tables: ([costs(sqlite), statements::table(sqlite), bytes(sqlite), amplification(sqlite)]
             .into_iter()
             .filter(|table| !table.rows.is_empty()))
         .collect(),
@@ -27,7 +27,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-fn count(number: u64) -> String {
+pub(super) fn count(number: u64) -> String {
     Unit::Count.format(number as f64)
 }
 
@@ -203,6 +203,7 @@ fn notes(sqlite: &Sqlite) -> Vec<String> {
          recording lasts."
             .to_owned(),
     ];
+    notes.extend(statements::notes(sqlite));
     let checkpoints: u64 = sqlite.databases.iter().map(|database| database.checkpoints).sum();
     if checkpoints > 0 {
         notes.push(format!(

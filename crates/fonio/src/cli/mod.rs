@@ -141,6 +141,9 @@ pub struct Beside {
     /// Also record the file-system calls of this running process and of its later children. Repeatable.
     #[arg(long, value_name = "PID")]
     pub calls_of: Vec<u32>,
+    /// With file-system calls: do not record the SQL statements of SQLite. They are kept without their values.
+    #[arg(long)]
+    pub no_statements: bool,
 }
 
 /// How to record which threads were blocked.

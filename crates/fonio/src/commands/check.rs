@@ -19,8 +19,8 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
         Some(what) if !is_to_be_recorded(what) => {
             let beside = &arguments.beside;
             ensure!(
-                beside.calls_of.is_empty() && beside.blocked == Blocked::Auto,
-                "{} is read, not recorded: leave out --calls-of and --blocked, or name a device or a directory",
+                beside.calls_of.is_empty() && !beside.no_statements && beside.blocked == Blocked::Auto,
+                "{} is read, not recorded: leave out --calls-of, --no-statements and --blocked, or name a device or a directory",
                 what.display()
             );
             (what.to_owned(), None)

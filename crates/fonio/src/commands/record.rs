@@ -75,6 +75,7 @@ pub fn set_beside(options: &mut RecordOptions, beside: &Beside) {
         Blocked::None => BlockedBy::No,
     };
     options.calls_of.clone_from(&beside.calls_of);
+    options.statements = !beside.no_statements;
 }
 
 /// Records with progress on standard error.

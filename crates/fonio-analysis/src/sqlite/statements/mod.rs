@@ -289,3 +289,6 @@ impl Group {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Measures what the probes for SQL statements cost a program: `cargo run --release -p fonio-record --example statements_cost
+//! [ROUNDS] [ROWS]`, as root, with python3.
+//!
+//! Python inserts rows into a database in memory, all in one transaction with one prepared statement, so each row is one step of SQLite
+//! and makes no system call. Runs without a recording, with calls, and with calls and statements are interleaved. The program
+//! prints the time of a step in each, and the differences between neighbouring runs.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use fonio_record::{CommandOutput, CommandSetting, RecordOptions, record};
+
+/// Prints the nanoseconds that the inserts took into a file.
+const PYTHON: &str = "
+import sqlite3, sys, time
+rows = int(sys.argv[1])
+db = sqlite3.connect(':memory:', isolation_level=None)
+db.execute('CREATE TABLE t(x)')
+db.execute('BEGIN')
+values = [(x,) for x in range(rows)]
+db.executemany('INSERT INTO t VALUES (?)', values[:1000])
+began = time.perf_counter_ns()
+db.executemany('INSERT INTO t VALUES (?)', values)
+took = time.perf_counter_ns() - began
+db.execute('COMMIT')
+open(sys.argv[2], 'w').write(str(took))
+";
+
+/// What is recorded beside the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recorded {
+    Nothing,
+    Calls,
+    Statements,
+}
+
+const ALL: [Recorded; 3] = [Recorded::Nothing, Recorded::Calls, Recorded::Statements];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut numbers = std::env::args().skip(1).map(|word| word.parse::<u64>());
+    let rounds = numbers.next().transpose()?.unwrap_or(10).max(1);
+    let rows = numbers.next().transpose()?.unwrap_or(100_000).max(1);
+    let folder = tempfile::tempdir()?;
+    let mut steps: Vec<[f64; 3]> = Vec::new();
+    // The first round warms up and does not count.
+    for round in 0..=rounds {
+        let mut times = [0.0; 3];
+        // The order turns, so that a drift of the machine does not look like a cost.
+        for place in 0..ALL.len() {
+            let which = (place + round as usize) % ALL.len();
+            times[which] = run(ALL[which], rows, folder.path())? / rows as f64;
+        }
+        if round > 0 {
+            steps.push(times);
+        }
+    }
+    println!("{rounds} rounds of {rows} steps in one transaction; medians");
+    println!("  {:<24} {:>10}", "", "ns a step");
+    for (which, name) in ["nothing recorded", "calls", "calls and statements"].into_iter().enumerate() {
+        println!("  {name:<24} {:>10.0}", median(steps.iter().map(|times| times[which]).collect()));
+    }
+    let more = |than: usize| median(steps.iter().map(|times| times[2] - times[than]).collect());
+    println!("  statements, more than calls: {:.0} ns a step", more(1));
+    println!("  statements, more than nothing: {:.0} ns a step", more(0));
+    Ok(())
+}
+
+/// The nanoseconds that the inserts took.
+fn run(recorded: Recorded, rows: u64, folder: &Path) -> Result<f64, Box<dyn Error>> {
+    let took = folder.join("took");
+    let mut command = Command::new("python3");
+    command.args(["-c", PYTHON]).arg(rows.to_string()).arg(&took);
+    if recorded == Recorded::Nothing {
+        if !command.stdout(Stdio::null()).status()?.success() {
+            return Err("python3 failed".into());
+        }
+    } else {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let options = RecordOptions {
+            overwrite: true,
+            command: Some(words.map(ToOwned::to_owned).collect()),
+            setting: CommandSetting { output: CommandOutput::Discard, ..CommandSetting::default() },
+            calls: true,
+            statements: recorded == Recorded::Statements,
+            ..RecordOptions::new(folder.join("recording"))
+        };
+        let summary = record(&options, &mut |_| {})?;
+        if summary.command_exit != Some(0) {
+            return Err(format!("python3 ended with {:?}", summary.command_exit).into());
+        }
+        let expected = recorded == Recorded::Statements;
+        if summary.rows.contains_key("statements") != expected {
+            return Err(format!("the recording has these rows: {:?}", summary.rows).into());
+        }
+    }
+    Ok(std::fs::read_to_string(took)?.trim().parse()?)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}

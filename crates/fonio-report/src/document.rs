@@ -135,6 +135,8 @@ pub struct Column {
     pub optional: bool,
     /// Whether it says whose the row is: its unit, process or file. A page can show only some of them.
     pub whose: bool,
+    /// Whether it has sentences, such as SQL statements: their beginning says most, and needs more space.
+    pub wordy: bool,
 }
 
 /// The content of a cell or a fact.
@@ -405,17 +407,22 @@ impl Table {
 impl Column {
     /// A column whose heading is sufficient.
     pub fn new(label: &str) -> Column {
-        Column { label: label.to_owned(), note: String::new(), optional: false, whose: false }
+        Column { label: label.to_owned(), ..Column::default() }
     }
 
     /// A column with a definition.
     pub fn noted(label: &str, note: &str) -> Column {
-        Column { label: label.to_owned(), note: note.to_owned(), optional: false, whose: false }
+        Column { label: label.to_owned(), note: note.to_owned(), ..Column::default() }
     }
 
     /// The same column, which renderers may omit for lack of space.
     pub fn or_drop(self) -> Column {
         Column { optional: true, ..self }
+    }
+
+    /// The same column, which has sentences.
+    pub fn wordy(self) -> Column {
+        Column { wordy: true, ..self }
     }
 
     /// The same column, which says whose the row is.

@@ -6,7 +6,7 @@
 use std::io;
 
 use crate::document::{Card, Cell, Document, Fact, Figure, Plot, Scale, Section, Series, Table, Tone};
-use crate::text::{printable, shorten, width, wrap};
+use crate::text::{cut, printable, shorten, width, wrap};
 
 /// The abilities of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,7 +243,11 @@ impl Terminal<'_> {
         // The longest text column is shortened first, as far as it stays readable; then optional columns are omitted.
         const LEAST: usize = 14;
         const LEAST_OF_PATHS: usize = 28;
+        const LEAST_OF_SENTENCES: usize = 40;
         let least = |column: usize| {
+            if table.columns[column].wordy {
+                return LEAST_OF_SENTENCES;
+            }
             if text.iter().any(|row| row[column].starts_with('/')) { LEAST_OF_PATHS } else { LEAST }
         };
         let room = self.style.width - 2;
@@ -272,7 +276,10 @@ impl Terminal<'_> {
         }
         let ellipsis = self.ellipsis();
         let set = |text: &str, at: usize, column: usize| {
-            let text = shorten(text, widths[at], ellipsis);
+            let text = match table.columns[column].wordy {
+                true => cut(text, widths[at], ellipsis),
+                false => shorten(text, widths[at], ellipsis),
+            };
             let pad = " ".repeat(widths[at] - width(&text));
             if table.is_numeric(column) { format!("{pad}{text}") } else { format!("{text}{pad}") }
         };

@@ -67,6 +67,23 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// Shortens `text` to at most `columns` by replacing its end with `ellipsis`.
+pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let (mut kept, mut kept_width) = (String::new(), 0);
+    for c in text.chars() {
+        kept_width += width(c.encode_utf8(&mut [0; 4]));
+        if kept_width >= columns {
+            break;
+        }
+        kept.push(c);
+    }
+    kept.push(ellipsis);
+    kept
+}
+
 /// Shortens `text` to at most `columns` by replacing its middle with `ellipsis`, because names differ at both ends. Of a
 /// path, three quarters of the rest are its end, because the file's name says most.
 pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
@@ -114,6 +131,14 @@ mod tests {
         assert_eq!(wrap("", 7), [""]);
         assert_eq!(wrap("immeasurable", 4), ["immeasurable"]);
         assert_eq!(wrap("in 1.83 ms, or 4 more", 8), ["in", "1.83 ms,", "or 4", "more"]);
+    }
+
+    #[test]
+    fn long_sentences_lose_their_end() {
+        assert_eq!(cut("INSERT INTO t", 13, '…'), "INSERT INTO t");
+        assert_eq!(cut("INSERT INTO t", 8, '…'), "INSERT …");
+        assert_eq!(cut("日本語", 5, '…'), "日本…");
+        assert_eq!(cut("日本語", 4, '…'), "日…");
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Writer {
     /// `names_table` is whether the word before it names the place of a table.
     fn word(&mut self, word: &[u8], names_table: bool) {
         self.values = None;
-        if !words::is_keyword(word) {
+        if !words::is_keyword(word) || words::is_mostly_name(word) {
             return self.put(&printable(word), Last::Name);
         }
         let word = printable(word).to_ascii_uppercase();

@@ -151,6 +151,12 @@ const KEYWORDS: [&str; 147] = [
     "WITHOUT",
 ];
 
+/// Keywords that are more often the name of a column.
+const NAMES: [&str; 15] = [
+    "ACTION", "CURRENT", "DATABASE", "EACH", "FIRST", "GROUPS", "KEY", "LAST", "OTHERS", "PLAN", "QUERY",
+    "RANGE", "ROW", "ROWS", "TIES",
+];
+
 /// Values of a PRAGMA that are no secret: journal modes, levels and switches.
 const SETTINGS: [&str; 22] = [
     "DEFAULT",
@@ -191,6 +197,11 @@ pub(super) fn is_keyword(word: &[u8]) -> bool {
     is_among(word, &KEYWORDS)
 }
 
+/// Whether a word is a keyword that is more often the name of a column, and stays as it is.
+pub(super) fn is_mostly_name(word: &[u8]) -> bool {
+    is_among(word, &NAMES)
+}
+
 /// Whether a word is a value.
 pub(super) fn is_value(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"true") || word.eq_ignore_ascii_case(b"false")
@@ -220,9 +231,10 @@ mod tests {
 
     #[test]
     fn words_are_in_order_and_found_in_any_case() {
-        assert!(KEYWORDS.is_sorted() && SETTINGS.is_sorted());
+        assert!(KEYWORDS.is_sorted() && SETTINGS.is_sorted() && NAMES.is_sorted());
         assert!(is_keyword(b"select") && is_keyword(b"CURRENT_TIMESTAMP") && !is_keyword(b"selects"));
         assert!(KEYWORDS.iter().all(|word| word.len() <= 17));
+        assert!(NAMES.iter().all(|word| is_keyword(word.as_bytes())));
         assert!(says_nothing(b"wal") && !says_nothing(b"swordfish"));
     }
 }

@@ -67,6 +67,12 @@ pub(crate) fn switch_has_state() -> bool {
     unavailable::switch_has_state(&release())
 }
 
+/// Why this Linux must not get probes at the ends of functions.
+pub(crate) fn check_returns() -> Result<(), Unavailable> {
+    let release = release();
+    if unavailable::ends_sandboxes(&release) { Err(Unavailable::EndsSandboxes(release)) } else { Ok(()) }
+}
+
 fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }

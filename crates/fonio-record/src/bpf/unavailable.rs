@@ -32,6 +32,10 @@ pub(crate) enum Unavailable {
     Refused { program: &'static str, said: String, source: io::Error },
     #[error("the kernel has no uprobes; it takes a kernel with CONFIG_UPROBE_EVENTS=y")]
     NoUprobes,
+    #[error(
+        "Linux {0} can end a process in a sandbox (seccomp) when a probe lies at the end of a function; it takes Linux 6.10 or earlier, or 6.14 or later"
+    )]
+    EndsSandboxes(String),
     #[error("the BPF program could not be {doing}: {why}")]
     Failed { doing: &'static str, why: String },
 }
@@ -100,6 +104,22 @@ pub(super) fn check_release(release: &str) -> Result<(), Unavailable> {
     }
 }
 
+/// Whether this Linux ends processes in which seccomp does not know the call `uretprobe`, which the kernel itself makes at
+/// the end of a probed function. On x86-64, Linux 6.11 added the call, and Linux 6.14 lets it pass. The fix came into 6.12 and
+/// 6.13 too; those from these numbers on certainly have it.
+pub(super) fn ends_sandboxes(release: &str) -> bool {
+    let mut numbers =
+        release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().unwrap_or(0));
+    let (major, minor, patch) = (numbers.next(), numbers.next(), numbers.next().unwrap_or(0));
+    let is_bad = match (major, minor) {
+        (Some(6), Some(11)) => true,
+        (Some(6), Some(12)) => patch < 20,
+        (Some(6), Some(13)) => patch < 8,
+        _ => false,
+    };
+    is_bad && cfg!(target_arch = "x86_64")
+}
+
 /// Whether this Linux gives the state of the thread that leaves to `sched_switch`.
 pub(super) fn switch_has_state(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
@@ -131,6 +151,24 @@ mod tests {
         let said = check_release("5.10.0-28-amd64").map_err(|error| error.to_string());
         let expected = "it takes Linux 5.15 or later, and this is Linux 5.10";
         assert_eq!(said, Err(expected.to_owned()));
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn kernels_that_end_sandboxes_are_known() {
+        for (release, is_bad) in [
+            ("6.10.14", false),
+            ("6.11.0-29-generic", true),
+            ("6.12.9", true),
+            ("6.12.38+deb13-amd64", false),
+            ("6.13", true),
+            ("6.13.12", false),
+            ("6.14.0", false),
+            ("7.0", false),
+            ("strange", false),
+        ] {
+            assert_eq!(ends_sandboxes(release), is_bad, "{release}");
+        }
     }
 
     #[test]

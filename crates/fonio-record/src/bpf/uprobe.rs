@@ -79,8 +79,9 @@ pub(crate) struct Uprobes {
 }
 
 impl Uprobes {
-    /// Finds out whether this kernel has uprobes.
+    /// Finds out whether this kernel has uprobes that do no harm.
     pub(crate) fn new() -> Result<Uprobes, Unavailable> {
+        super::check_returns()?;
         let number = std::fs::read_to_string(PMU).ok().and_then(|text| text.trim().parse().ok());
         number.map(|pmu| Uprobes { pmu }).ok_or(Unavailable::NoUprobes)
     }

@@ -201,7 +201,10 @@ impl CapturedCalls {
         threads: (&Threads, &FxHashSet<u32>),
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
-        let tids = self.calls.iter().map(|call| call.tid).collect();
+        let mut tids: Vec<u32> = self.calls.iter().map(|call| call.tid).collect();
+        if let Some(Ok(statements)) = &self.statements {
+            tids.extend(statements.tids());
+        }
         self.names.write_rows(tids, began, threads, sink)?;
         let file_ids = file_ids.iter().copied().chain(std::iter::repeat(None));
         for ((call_id, call), file_id) in (0..).zip(&self.calls).zip(file_ids) {

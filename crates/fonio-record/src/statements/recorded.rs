@@ -143,6 +143,11 @@ pub(crate) struct CapturedStatements {
 }
 
 impl CapturedStatements {
+    /// The threads that made steps.
+    pub(crate) fn tids(&self) -> impl Iterator<Item = u32> {
+        self.rows.iter().map(|row| row.tid)
+    }
+
     /// Writes the rows.
     pub(crate) fn write(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         for row in &self.rows {

@@ -81,6 +81,16 @@ fn pour(sink: &mut dyn RowSink) {
     for row in [mark("gazelle phase"), mark("command"), mark("launch")] {
         sink.mark(&row).unwrap();
     }
+    sink.statement(&Statement {
+        tid: 1,
+        connection: Some(0),
+        entered: Timestamp(4),
+        exited: None,
+        steps: 1,
+        stepping: Nanos(1),
+        text: Some(format!("INSERT INTO \"{SECRET}\"({SECRET}.x) VALUES (?, ...) …")),
+    })
+    .unwrap();
     sink.diagnostic(&diagnostic("damaged-line")).unwrap();
 }
 
@@ -169,6 +179,8 @@ fn no_name_is_left_in_any_byte() {
         "commit=30",
         "damaged-line",
         ".service",
+        "INSERT INTO n-",
+        " VALUES (?, ...) …",
     ] {
         assert!(text.contains(kept), "{kept} is missing:\n{text}");
     }

@@ -85,13 +85,13 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
     let mut columns = vec![Column::noted(
         "Statements",
         "What made the transaction, with ? instead of values; of a transaction with BEGIN, the statements that ran for longest.",
-    )];
+    ).wordy()];
     if has_several {
         columns.push(Column::new("Database").or_drop());
     }
     columns.extend([
         Column::new("Transactions"),
-        Column::noted("Writes", "Write requests to the device for each transaction."),
+        Column::noted("Writes", "Write requests to the device for each transaction.").or_drop(),
         Column::noted("Flushes", "Flush requests for each transaction."),
         Column::noted("On device", "Bytes written to the device for each transaction."),
         Column::noted("In syncs", "Time in calls that sync, of all transactions."),

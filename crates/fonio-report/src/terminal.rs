@@ -243,7 +243,7 @@ impl Terminal<'_> {
         // The longest text column is shortened first, as far as it stays readable; then optional columns are omitted.
         const LEAST: usize = 14;
         const LEAST_OF_PATHS: usize = 28;
-        const LEAST_OF_SENTENCES: usize = 40;
+        const LEAST_OF_SENTENCES: usize = 36;
         let least = |column: usize| {
             if table.columns[column].wordy {
                 return LEAST_OF_SENTENCES;

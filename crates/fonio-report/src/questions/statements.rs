@@ -69,7 +69,8 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
     let rows = all.iter().take(LISTED).map(|(database, cost)| {
         let mut row = vec![Cell::Name(shown(cost, TABLE_CHARS))];
         if has_several {
-            row.push(Cell::Name(database.path.clone()));
+            let name = database.path.rsplit('/').next().unwrap_or_default();
+            row.push(Cell::Name(name.to_owned()));
         }
         row.extend([
             Cell::count(cost.transactions, Unit::Count),
@@ -87,7 +88,7 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
         "What made the transaction, with ? instead of values; of a transaction with BEGIN, the statements that ran for longest.",
     ).wordy()];
     if has_several {
-        columns.push(Column::new("Database").or_drop());
+        columns.push(Column::new("Database"));
     }
     columns.extend([
         Column::new("Transactions"),
@@ -95,7 +96,7 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
         Column::noted("Flushes", "Flush requests for each transaction."),
         Column::noted("On device", "Bytes written to the device for each transaction."),
         Column::noted("In syncs", "Time in calls that sync, of all transactions."),
-        Column::noted("Longest", "The longest time in calls that sync of one transaction."),
+        Column::noted("Longest", "The longest time in calls that sync of one transaction.").or_drop(),
         Column::noted("Blocked", "Time for which the threads were blocked on storage, of all transactions.")
             .or_drop(),
     ]);

@@ -126,11 +126,13 @@ impl Statements {
         let run = of_thread.partition_point(|run| runs[*run as usize].entered <= at).checked_sub(1)?;
         let run = of_thread[run];
         let Run { exited, text, connection, stepping_ns, .. } = runs[run as usize];
-        if exited < at {
+        let text = text?;
+        let kind = self.kinds[text as usize];
+        // A statement that returns rows, such as INSERT … RETURNING, can commit after its last step, when it is reset.
+        if exited < at && kind != sql::Kind::Write {
             return None;
         }
-        let text = text?;
-        let is_release = match self.kinds[text as usize] {
+        let is_release = match kind {
             sql::Kind::Commit => false,
             sql::Kind::Release => true,
             _ => return Some(Made { is_explicit: false, by: vec![(text, stepping_ns)] }),

@@ -46,7 +46,10 @@ fn a_commit_belongs_to_the_statements_since_begin() {
         // An autocommit, at its edges, and outside.
         (&["7 0 10-20 INSERT INTO a"][..], 10, Some("INSERT INTO a")),
         (&["7 0 10-20 INSERT INTO a"], 20, Some("INSERT INTO a")),
-        (&["7 0 10-20 INSERT INTO a"], 21, None),
+        // After its last step, it commits when it is reset.
+        (&["7 0 10-20 INSERT INTO a"], 21, Some("INSERT INTO a")),
+        (&["7 0 10-20 SELECT ?"], 21, None),
+        (&["7 0 1-2 BEGIN", "7 0 3-4 INSERT INTO a", "7 0 10-20 COMMIT"], 21, None),
         (&["7 0 10-20 INSERT INTO a"], 9, None),
         (&["7 0 10- INSERT INTO a"], 500, Some("INSERT INTO a")),
         (&["7 0 10-20 ?"], 15, None),

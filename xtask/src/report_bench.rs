@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use crate::{process, tools};
 
 /// `cargo xtask bench [--ios N] [--runs N]`, `cargo xtask bench record` for what recording costs, `cargo xtask bench
-/// blocked` for what recording blocked threads costs, `cargo xtask bench attribution` for how much is attributed rightly, or
+/// blocked` for what recording blocked threads costs, `cargo xtask bench statements` for what recording SQL statements costs,
+/// `cargo xtask bench attribution` for how much is attributed rightly, or
 /// `cargo xtask bench devices` for how fast device models are.
 pub fn run(arguments: &[String]) -> Result<()> {
     if arguments == ["devices"] {
@@ -29,10 +30,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
         return crate::attribution::run(rest);
     }
     if let [what, rest @ ..] = arguments
-        && let Some(example) =
-            [("record", "overhead"), ("blocked", "blocked_cost"), ("attribution", "attribution")]
-                .iter()
-                .find_map(|(name, example)| (what == name).then_some(*example))
+        && let Some(example) = [
+            ("record", "overhead"),
+            ("blocked", "blocked_cost"),
+            ("statements", "statements_cost"),
+            ("attribution", "attribution"),
+        ]
+        .iter()
+        .find_map(|(name, example)| (what == name).then_some(*example))
     {
         tools::ensure(&[tools::BUILD, tools::BENCH])?;
         let mut bench = process::cargo();

@@ -1,4 +1,4 @@
-//! Measures what the probes for SQL statements cost a program: `cargo run --release -p fonio-record --example statements_cost
+//! Measures what the probes for SQL statements cost a program: `cargo xtask bench statements
 //! [ROUNDS] [ROWS]`, as root, with python3.
 //!
 //! Python inserts rows into a database in memory, all in one transaction with one prepared statement, so each row is one step of SQLite

@@ -177,6 +177,7 @@ const PARTS: &[(&str, &str)] = &[
     ("transmit_bytes", "bytes sent"),
     ("link_share", "link used"),
     ("transactions", "transactions"),
+    ("autocommits", "transactions of one statement, without BEGIN"),
     ("rollbacks", "transactions rolled back"),
     ("syncs_per_transaction", "calls that sync, per transaction"),
     ("writes_per_transaction", "device writes per transaction"),

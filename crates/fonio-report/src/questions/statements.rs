@@ -27,15 +27,16 @@ fn all(sqlite: &Sqlite) -> Vec<(&Database, &StatementCost)> {
     all
 }
 
-/// The statements in one line, with at most so many characters.
+/// The statements in one line, with at most so many characters of them.
 fn shown(cost: &StatementCost, chars: usize) -> String {
     let more = if cost.more > 0 { format!("; and {} more", count(cost.more)) } else { String::new() };
-    let text = cost.statements.join("; ");
-    if text.chars().count() <= chars {
-        return text + &more;
+    let mut text = cost.statements.join("; ");
+    if text.chars().count() > chars {
+        let short: String = text.chars().take(chars.saturating_sub(1)).collect();
+        text = format!("{}…", short.trim_end());
     }
-    let short: String = text.chars().take(chars.saturating_sub(1)).collect();
-    format!("{}…{more}", short.trim_end())
+    // The same statement can be a transaction of its own elsewhere.
+    if cost.is_explicit { format!("BEGIN; {text}{more}; COMMIT") } else { text + &more }
 }
 
 /// One sentence on the most expensive statement; nothing without one.
@@ -54,8 +55,9 @@ pub(super) fn answer(sqlite: &Sqlite) -> Option<String> {
         costs.push(format!("{} blocked on storage", Unit::Ns.format(blocked as f64)));
     }
     let transactions = if cost.transactions == 1 { "transaction" } else { "transactions" };
+    let what = if cost.is_explicit { "transaction" } else { "statement" };
     Some(format!(
-        "The most expensive statement is {}: {} {transactions}, {}.",
+        "The most expensive {what} is {}: {} {transactions}, {}.",
         shown(cost, SENTENCE_CHARS),
         count(cost.transactions),
         costs.join(", ")
@@ -85,7 +87,7 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
     });
     let mut columns = vec![Column::noted(
         "Statements",
-        "What made the transaction, with ? instead of values; of a transaction with BEGIN, the statements that ran for longest.",
+        "What made the transaction, with ? instead of values; between BEGIN and COMMIT, the statements that ran for longest.",
     ).wordy()];
     if has_several {
         columns.push(Column::new("Database"));
@@ -189,6 +191,10 @@ mod tests {
         of_two.more = 3;
         assert_eq!(shown(&of_two, 10), "xxxxxxxxx…; and 3 more");
         assert_eq!(shown(&cost(&["a", "b"], 1, 1), 10), "a; b");
+        let explicit = StatementCost { is_explicit: true, ..of_two };
+        assert_eq!(shown(&explicit, 10), "BEGIN; xxxxxxxxx…; and 3 more; COMMIT");
+        let told = answer(&of(vec![StatementCost { is_explicit: true, ..cost(&["a"], 2, 1) }])).unwrap();
+        assert!(told.starts_with("The most expensive transaction is BEGIN; a; COMMIT: 2"), "{told}");
     }
 
     #[test]

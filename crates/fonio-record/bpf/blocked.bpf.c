@@ -1,8 +1,8 @@
 // Records every interval in which a thread is blocked uninterruptibly, and those in which it waits for a thread that is.
 //
 // `left` runs at each context switch. If the thread that leaves the processor is blocked uninterruptibly, it notes the
-// time in `open_waits`. `woken` runs before each wake-up and takes the time out again, so `open_waits` holds the waits
-// that have not ended. The kernel leaves out a wake-up if it comes in an interrupt of `woken` itself; then `left` takes the
+// time (open.bpf.h). `woken` runs before each wake-up and takes the time out again, so what is noted are the waits that
+// have not ended. The kernel leaves out a wake-up if it comes in an interrupt of `woken` itself; then `left` takes the
 // time out when the thread gets a processor.
 //
 // Most threads sleep interruptibly, and most of them wait for work and not for an answer. Such a sleep is recorded only
@@ -43,7 +43,7 @@ struct settings {
 	u32 own_tgid;
 };
 
-// In the lowest bit of a time in `open_waits`: another processor may have been waking the thread when it left. If no
+// In the lowest bit of the time at which a wait began: another processor may have been waking the thread when it left. If no
 // wake-up follows, it came before the note, and there was no wait.
 #define MAYBE_WOKEN 1ULL
 
@@ -58,6 +58,8 @@ struct counters {
 	u64 long_waits;
 	// Long sleeps for which the ring buffer had no room.
 	u64 sleeps_lost;
+	// The open waits that are in the hash table.
+	u64 open_beyond;
 };
 
 struct short_key {
@@ -130,13 +132,6 @@ struct {
 	TYPE(value, struct counters);
 } counters SEC(".maps");
 
-struct {
-	UINT(type, MAP_HASH);
-	UINT(max_entries, 32768);
-	TYPE(key, u32);
-	TYPE(value, u64);
-} open_waits SEC(".maps");
-
 // Threads that ended fall out of it.
 struct {
 	UINT(type, MAP_LRU_HASH);
@@ -184,6 +179,8 @@ INLINE void add(u64 *to, u64 number)
 {
 	__sync_fetch_and_add(to, number);
 }
+
+#include "open.bpf.h"
 
 // Whether a processor holds the lock under which threads are woken. Where spinlocks look different, the answer is yes.
 INLINE int is_locked(struct task_struct *task)
@@ -530,12 +527,12 @@ INLINE int end(u64 *ctx, struct task_struct *task, u64 began, u64 now, u32 flags
 // Ends the wait of a thread that gets a processor, if its wake-up was not seen.
 INLINE void end_if_missed(u64 *ctx, struct task_struct *next)
 {
-	u32 zero = 0, tid = next->pid;
-	u64 *noted = map_lookup(&open_waits, &tid);
-	if (!noted)
+	u32 zero = 0;
+	struct counters *count = all_counters();
+	u64 began = count ? take_open(count, next->pid) : 0;
+	if (!began)
 		return;
-	u64 began = *noted, now = now_ns();
-	map_delete(&open_waits, &tid);
+	u64 now = now_ns();
 	struct settings *set = map_lookup(&settings, &zero);
 	if (set && !(began & MAYBE_WOKEN) && next->tgid != set->own_tgid)
 		end(ctx, next, began, now, NO_WAKER);
@@ -566,23 +563,19 @@ int left(u64 *ctx)
 	if (!count)
 		return 0;
 	u64 now = now_ns() & ~MAYBE_WOKEN;
-	u64 *began = map_lookup(&open_waits, &tid);
-	if (began && !(*began & MAYBE_WOKEN))
+	u64 earlier = take_open(count, tid);
+	if (earlier && !(earlier & MAYBE_WOKEN))
 		add(&count->end_missed, 1);
-	if (map_update(&open_waits, &tid, &now, UPDATE_ANY)) {
+	if (!note_open(count, tid, now)) {
 		add(&count->not_noted, 1);
 		return 0;
 	}
 	// Another processor can wake the thread while it is leaving, and `woken` can have looked before the time was noted.
-	// Then the lock is still held, or the state has changed. The atomic operation is the memory barrier between the note
-	// and these two reads; its result is used so that it is not compiled to one without a barrier.
-	if (__sync_fetch_and_add(&count->not_noted, 0) == ~0ULL)
-		return 0;
+	// Then the lock is still held, or the state has changed. The note is the memory barrier before these two reads.
 	if (is_locked(prev)) {
-		now |= MAYBE_WOKEN;
-		map_update(&open_waits, &tid, &now, UPDATE_EXIST);
+		change_open(tid, now, now | MAYBE_WOKEN);
 	} else if (!is_blocked(*(volatile u32 *)&prev->__state)) {
-		map_delete(&open_waits, &tid);
+		take_open(count, tid);
 	}
 	return 0;
 }
@@ -601,11 +594,8 @@ int woken(u64 *ctx)
 	struct counters *count = all_counters();
 	if (!set || !count || task->tgid == set->own_tgid)
 		return 0;
-	u64 began, now = now_ns();
-	u64 *noted = map_lookup(&open_waits, &tid);
-	if (noted) {
-		began = *noted;
-		map_delete(&open_waits, &tid);
+	u64 now = now_ns(), began = take_open(count, tid);
+	if (began) {
 		// A thread that did not leave the processor was not blocked: the note is an old one.
 		if (is_running(task) && !is_leaving(task)) {
 			if (!(began & MAYBE_WOKEN))

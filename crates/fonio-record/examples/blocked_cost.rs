@@ -3,9 +3,10 @@
 //!
 //! Three loads run under a recording: fio with 10,000 requests a second on a loop device over a file in memory, two
 //! threads that hand a byte to and fro, and threads that are blocked for more than a millisecond about 2,000 times a
-//! second. The kernel measures the run time of the BPF programs (`BPF_ENABLE_STATS`, which ends with this process). The
-//! table also shows the recorder's processor time while the capture ran, with the programs, without BPF by tracefs, and
-//! without waits. What tracefs costs the kernel is seen by how often the two threads can switch.
+//! second. In one recording, the kernel measures the run time of the BPF programs (`BPF_ENABLE_STATS`); its own clock costs some
+//! of that time. In others, the table shows the recorder's processor time while the capture ran, with the programs, without
+//! BPF by tracefs, and without waits. What a recording of nothing takes, once, is shown apart and not in these shares. What
+//! tracefs costs the kernel is seen by how often the two threads can switch.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -42,8 +43,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let own = std::env::current_exe()?.display().to_string();
     let rounds = dir.path().join(ROUNDS).display().to_string();
     let again = |load: &str| vec![own.clone(), load.to_owned(), time.as_secs().to_string(), rounds.clone()];
-    // The measurement ends when this is closed.
-    let _stats = enable_stats(Stats::RunTime)?;
     for (title, command) in [
         ("10,000 requests a second", fio(&device.0, time)),
         ("two threads that switch", again("switch")),
@@ -156,27 +155,14 @@ fn statistics(before: &[u32]) -> Runs {
     named.filter(|(name, _)| ["left", "woken"].contains(&name.as_str())).collect()
 }
 
-fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result<(), Box<dyn Error>> {
+/// Runs a recording while the kernel measures the programs that it loads. Whoever looks at them takes processor time of this
+/// process, so the recorder's own is not known of this recording.
+fn counted(
+    record: impl FnOnce() -> Result<RecordSummary, Box<dyn Error>>,
+) -> Result<(RecordSummary, Runs), Box<dyn Error>> {
     let before: Vec<u32> = loaded_programs().filter_map(Result::ok).map(|program| program.id()).collect();
-    let recorded = |blocked: BlockedBy| -> Result<RecordSummary, Box<dyn Error>> {
-        let options = RecordOptions {
-            select: vec![Selector::Device(device.into())],
-            command: Some(command.iter().map(Into::into).collect()),
-            overwrite: true,
-            blocked,
-            ..RecordOptions::new(dir.join("recording"))
-        };
-        Ok(record(&options, &mut |_| {})?)
-    };
-    let rounds_per_s = || {
-        let rounds = std::fs::read_to_string(dir.join(ROUNDS)).ok()?.parse::<f64>().ok();
-        let _ = std::fs::remove_file(dir.join(ROUNDS));
-        rounds
-    };
-    let plain = recorded(BlockedBy::No)?;
-    let plain_rounds = rounds_per_s();
-    let traced = recorded(BlockedBy::Tracefs)?;
-    let traced_rounds = rounds_per_s();
+    // The measurement ends when this is closed.
+    let _stats = enable_stats(Stats::RunTime)?;
     let ended = AtomicBool::new(false);
     let (summary, runs) = std::thread::scope(|scope| {
         let watch = scope.spawn(|| {
@@ -190,12 +176,38 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
             }
             last
         });
-        let summary = recorded(BlockedBy::Bpf).map_err(|error| error.to_string());
+        let summary = record().map_err(|error| error.to_string());
         ended.store(true, Ordering::Relaxed);
         watch.join().map(|runs| (summary, runs))
     })
     .map_err(|_| "the watching thread panicked")?;
-    let summary = summary?;
+    Ok((summary?, runs))
+}
+
+fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result<(), Box<dyn Error>> {
+    let nothing = ["true".to_owned()];
+    let record_beside = |blocked: BlockedBy, command: &[String]| -> Result<RecordSummary, Box<dyn Error>> {
+        let options = RecordOptions {
+            select: vec![Selector::Device(device.into())],
+            command: Some(command.iter().map(Into::into).collect()),
+            overwrite: true,
+            blocked,
+            ..RecordOptions::new(dir.join("recording"))
+        };
+        Ok(record(&options, &mut |_| {})?)
+    };
+    let recorded = |blocked: BlockedBy| record_beside(blocked, command);
+    let rounds_per_s = || {
+        let rounds = std::fs::read_to_string(dir.join(ROUNDS)).ok()?.parse::<f64>().ok();
+        let _ = std::fs::remove_file(dir.join(ROUNDS));
+        rounds
+    };
+    let plain = recorded(BlockedBy::No)?;
+    let plain_rounds = rounds_per_s();
+    let traced = recorded(BlockedBy::Tracefs)?;
+    let traced_rounds = rounds_per_s();
+    let by_bpf = recorded(BlockedBy::Bpf)?;
+    let (counted, runs) = counted(|| recorded(BlockedBy::Bpf))?;
     let span_s = |summary: &RecordSummary| (summary.ended.0 - summary.began.0) as f64 / 1e9;
     println!("\n{title}:");
     let mut names: Vec<&String> = runs.keys().collect();
@@ -204,20 +216,34 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
         let (count, time) = runs[name];
         println!(
             "  {name:<6} {:>9.0} runs a second, {:>6.0} ns each, {:.2} % of one processor",
-            count as f64 / span_s(&summary),
+            count as f64 / span_s(&counted),
             time.as_nanos() as f64 / count.max(1) as f64,
-            time.as_secs_f64() / span_s(&summary) * 100.0
+            time.as_secs_f64() / span_s(&counted) * 100.0
         );
     }
-    let share = |summary: &RecordSummary| summary.capture_cpu.as_secs_f64() / span_s(summary) * 100.0;
-    let rows = |table: &str| summary.rows.get(table).copied().unwrap_or(0);
+    let once = |blocked: BlockedBy| -> Result<(f64, f64), Box<dyn Error>> {
+        let nothing = record_beside(blocked, &nothing)?;
+        Ok((nothing.capture_cpu.as_secs_f64(), span_s(&nothing)))
+    };
+    let (once_bpf, once_tracefs, once_plain) =
+        (once(BlockedBy::Bpf)?, once(BlockedBy::Tracefs)?, once(BlockedBy::No)?);
+    let share = |summary: &RecordSummary, (once, span): (f64, f64)| {
+        (summary.capture_cpu.as_secs_f64() - once) / (span_s(summary) - span) * 100.0
+    };
+    let rows = |table: &str| by_bpf.rows.get(table).copied().unwrap_or(0);
     println!(
-        "  recorder {:.2} % of one processor, without the programs {:.2} %",
-        share(&summary),
-        share(&plain)
+        "  recorder {:.2} % of one processor, without the programs {:.2} %; once {:.0} ms, without {:.0} ms",
+        share(&by_bpf, once_bpf),
+        share(&plain, once_plain),
+        once_bpf.0 * 1e3,
+        once_plain.0 * 1e3
     );
     println!("  {} rows in waits, {} in blocked_counts", rows("waits"), rows("blocked_counts"));
-    println!("  by tracefs: recorder {:.2} % of one processor", share(&traced));
+    println!(
+        "  by tracefs: recorder {:.2} % of one processor; once {:.0} ms",
+        share(&traced, once_tracefs),
+        once_tracefs.0 * 1e3
+    );
     if let (Some(plain_rounds), Some(traced_rounds)) = (plain_rounds, traced_rounds) {
         let ns = |rounds: f64| span_s(&plain) * 1e9 / rounds / 2.0;
         println!(
@@ -227,6 +253,6 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
         );
     }
     traced.notes.iter().for_each(|note| println!("  by tracefs: note: {note}"));
-    summary.notes.iter().for_each(|note| println!("  note: {note}"));
+    by_bpf.notes.iter().for_each(|note| println!("  note: {note}"));
     Ok(())
 }

@@ -44,6 +44,17 @@ pub(super) struct Counters {
     pub end_missed: u64,
     pub long_waits: u64,
     pub sleeps_lost: u64,
+    pub open_beyond: u64,
+}
+
+/// A place for an open wait (`bpf/open.bpf.h`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub tid: u32,
+    pub zero: u32,
+    /// When the wait began; 0 if there is none.
+    pub began_ns: u64,
 }
 
 /// Short waits that are counted together.
@@ -91,7 +102,7 @@ pub(super) struct LongWait {
     waker_stack: [u64; WAKER_STACK_MAX],
 }
 
-const _: () = assert!(size_of::<Settings>() == 24 && size_of::<Counters>() == 48);
+const _: () = assert!(size_of::<Settings>() == 24 && size_of::<Counters>() == 56 && size_of::<Slot>() == 16);
 const _: () = assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 40);
 const _: () = assert!(size_of::<LongWait>() == 80 + 8 * (STACK_MAX + WAKER_STACK_MAX));
 const _: () = assert!(offset_of!(LongWait, stack) == 80);
@@ -104,6 +115,8 @@ unsafe impl aya::Pod for Counters {}
 unsafe impl aya::Pod for ShortKey {}
 // SAFETY: as above.
 unsafe impl aya::Pod for ShortSum {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Slot {}
 
 impl LongWait {
     /// Reads a record of the ring buffer; `None` if it has another size.

@@ -34,7 +34,7 @@ use rustc_hash::FxHashMap;
 use crate::bpf::{self, Unavailable};
 use crate::machine::{Machine, read_text};
 use crate::names::ThreadNames;
-use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum};
+use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum, Slot};
 use place::{Place, Places};
 pub(crate) use probe::{NotRecorded, Probe};
 pub(crate) use recorded::{BlockedCapture, CapturedWaits};
@@ -111,7 +111,8 @@ pub(crate) struct BlockedProbe {
     links: Vec<BtfTracePointLink>,
     settings: Array<MapData, Settings>,
     counters: Array<MapData, Counters>,
-    open_waits: HashMap<MapData, u32, u64>,
+    open_slots: Array<MapData, Slot>,
+    open_beyond: HashMap<MapData, u32, u64>,
     started_by: HashMap<MapData, u32, u32>,
     short_waits: HashMap<MapData, ShortKey, ShortSum>,
     long_waits: RingBuf<MapData>,
@@ -142,7 +143,8 @@ impl BlockedProbe {
         let mut programs = bpf::load(OBJECT, &PROGRAMS, &[("switch_has_state", switch_has_state)])?;
         let settings = bpf::map(&mut programs, "settings", Array::try_from)?;
         let counters = bpf::map(&mut programs, "counters", Array::try_from)?;
-        let open_waits = bpf::map(&mut programs, "open_waits", HashMap::try_from)?;
+        let open_slots = bpf::map(&mut programs, "open_slots", Array::try_from)?;
+        let open_beyond = bpf::map(&mut programs, "open_beyond", HashMap::try_from)?;
         let started_by = bpf::map(&mut programs, "started_by", HashMap::try_from)?;
         let short_waits = bpf::map(&mut programs, "short_waits", HashMap::try_from)?;
         let long_waits = bpf::map(&mut programs, "long_waits", RingBuf::try_from)?;
@@ -151,7 +153,8 @@ impl BlockedProbe {
             links: Vec::new(),
             settings,
             counters,
-            open_waits,
+            open_slots,
+            open_beyond,
             started_by,
             short_waits,
             long_waits,
@@ -309,7 +312,10 @@ impl BlockedProbe {
 
     /// The threads that are blocked, and since when.
     fn noted(&self) -> FxHashMap<u32, u64> {
-        self.open_waits.iter().filter_map(Result::ok).collect()
+        let slots = self.open_slots.iter().filter_map(Result::ok);
+        let in_slots =
+            slots.filter(|slot| slot.tid != 0 && slot.began_ns != 0).map(|slot| (slot.tid, slot.began_ns));
+        in_slots.chain(self.open_beyond.iter().filter_map(Result::ok)).collect()
     }
 }
 

@@ -313,9 +313,36 @@ fn every_long_fsync_has_its_waits() {
     }
 }
 
+/// Gives all slots for open waits to a thread that does not exist.
+fn take_slots(probe: &mut BlockedProbe) {
+    for at in 0..probe.open_slots.len() {
+        probe.open_slots.set(at, Slot { tid: u32::MAX, ..Slot::default() }, 0).unwrap();
+    }
+}
+
 #[test]
 fn waits_before_the_beginning_and_after_the_end_are_marked() {
+    let Some(probe) = loaded() else { return };
+    see_waits_at_both_ends(probe);
+}
+
+#[test]
+fn waits_whose_slot_is_taken_are_seen() {
     let Some(mut probe) = loaded() else { return };
+    take_slots(&mut probe);
+    see_waits_at_both_ends(probe);
+    let Some(mut probe) = loaded() else { return };
+    take_slots(&mut probe);
+    probe.attach(now()).unwrap();
+    without_threshold(&mut probe);
+    run("blocks 50");
+    assert!(probe.counters().long_waits >= 50);
+    let mut given = 0;
+    let finished = probe.finish(now(), &Machine::here(), &mut |_| given += 1);
+    assert!(given >= 50 && finished.lost.missing == 0, "{given} given, {:?}", finished.lost);
+}
+
+fn see_waits_at_both_ends(mut probe: BlockedProbe) {
     let start = || {
         let other = Other::start(Other::command("blocked"));
         let tid = other.blocked_thread();

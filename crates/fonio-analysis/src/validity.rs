@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use fonio_core::meta::SOURCE_PROCFS;
 use fonio_core::{Diagnostic, EventKind, Meta, Request, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -184,7 +185,8 @@ impl ValidityTally {
         let missing = without_completion.saturating_sub(in_flight_at_end);
         let mut problems = Vec::new();
         // A live recording without any activity is a valid answer; a trace without requests usually lacks the events.
-        let idle = self.requests == 0 && meta.source.format == LIVE && lost.gaps == 0 && lost.events == 0;
+        let is_live = [LIVE, SOURCE_PROCFS].contains(&meta.source.format.as_str());
+        let idle = self.requests == 0 && is_live && lost.gaps == 0 && lost.events == 0;
         if self.requests == 0 {
             if !idle {
                 problems.push("There are no requests to analyse.".to_owned());

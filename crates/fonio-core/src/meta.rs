@@ -69,6 +69,13 @@ pub const SHOWS_BLOCKED: &str = "blocked";
 /// program, or for asynchronous I/O, because it was made without BPF.
 pub const BLOCKED_PARTLY: &str = "blocked_partly";
 
+/// In [`Source::shows`], beside [`SHOWS_BLOCKED`]: the waits were sampled from procfs. Their times are estimates, and there are
+/// no requests.
+pub const BLOCKED_SAMPLED: &str = "blocked_sampled";
+
+/// The [`Source::format`] of a recording that was sampled from procfs.
+pub const SOURCE_PROCFS: &str = "procfs";
+
 /// In [`Source::shows`]: the recording has the file-system calls of the followed processes.
 pub const SHOWS_CALLS: &str = "calls";
 

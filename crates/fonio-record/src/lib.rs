@@ -2,7 +2,8 @@
 //!
 //! [`record()`] makes a recording. It switches the kernel's block tracepoints on in its own tracefs instance. During
 //! the capture it keeps the raw ring-buffer pages in memory and thus writes nothing to the disks that it watches; at
-//! the end it writes the recording. [`status()`] reads sysfs and procfs for less than a second, needs no root and
+//! the end it writes the recording. Where the kernel does not trace, [`record_sampled()`] looks at procfs for who is
+//! blocked. [`status()`] reads sysfs and procfs for less than a second, needs no root and
 //! writes nothing.
 
 mod blocked;
@@ -24,6 +25,7 @@ mod out;
 mod pace;
 mod pages;
 mod record;
+mod sampled;
 mod scope;
 mod select;
 mod spill;
@@ -44,5 +46,6 @@ pub use options::{
     Selector, StopReason,
 };
 pub use record::{Beside, record, record_with};
+pub use sampled::record_sampled;
 pub use status::{Status, status};
 pub use units::units_now;

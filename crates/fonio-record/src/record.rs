@@ -262,7 +262,7 @@ fn kernel_buffer(machine: &Machine, options: &RecordOptions) -> ByteCount {
 }
 
 /// Fails before the capture if the recording could not be written after it.
-fn check_out(out: &Path, overwrite: bool) -> Result<(), RecordError> {
+pub(crate) fn check_out(out: &Path, overwrite: bool) -> Result<(), RecordError> {
     let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
     if !overwrite && out.symlink_metadata().is_ok() && !is_empty(out) {
         return Err(RecordingError::Exists { path: out.to_owned() }.into());

@@ -340,6 +340,40 @@ fn manual_pages_and_completions_are_made() {
     assert!(stdout(&fonio(&[&"completions", &"bash"])).contains("fonio"));
 }
 
+/// Where fonio may not trace, it looks at `/proc`, and says so.
+#[test]
+fn a_user_without_rights_gets_a_verdict_from_samples() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::process::CommandExt;
+    if !fonio_testing::has(&[fonio_testing::Need::Root]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).expect("the folder of the user");
+    // The user may not enter the folder of the program, but may run the open file.
+    let program = fs::File::open(env!("CARGO_BIN_EXE_fonio")).expect("the program");
+    let check = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
+        command.args(["check", "--for", "1s"]).args(arguments).current_dir(dir.path()).uid(65534).gid(65534);
+        command.output().expect("fonio runs")
+    };
+    let output = check(&["--output", "recording", "--json"]);
+    let (said, json) = (stderr(&output), stdout(&output));
+    assert_eq!(code(&output), 0, "{said}{json}");
+    assert!(said.contains("sampled from /proc, because tracing block I/O needs root"), "{said}");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["analysis"]["blocked"]["is_sampled"], true);
+    let verdict = json["verdict"].as_str().expect("a sentence");
+    assert!(verdict.ends_with("bulk work such as a copy looks like any other program."), "{verdict}");
+    let report = stdout(&fonio(&[&"report", &dir.path().join("recording"), &"--all"]));
+    assert!(report.contains("As estimates: the threads were sampled"), "{report}");
+    assert!(!report.contains("requests in"), "{report}");
+    // What was asked for by name is not replaced by something else.
+    let output = check(&["--blocked", "tracefs"]);
+    assert_eq!(code(&output), 2, "{}", stdout(&output));
+    assert!(stderr(&output).contains("run the same command with sudo"), "{}", stderr(&output));
+}
+
 #[test]
 fn a_command_is_recorded_and_explained() {
     let dir = tempfile::tempdir().expect("a temporary folder");

@@ -46,6 +46,9 @@ pub struct Blocked {
     pub threads_beyond_cap: u64,
     /// The recording was made without BPF: waits for another thread of a program, and for asynchronous I/O, are missing.
     pub is_partial: bool,
+    /// The waits were sampled from procfs: times are estimates, and there are no requests.
+    #[serde(default)]
+    pub is_sampled: bool,
 }
 
 /// The role of a program in the verdict.

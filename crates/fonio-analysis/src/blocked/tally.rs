@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED};
+use fonio_core::meta::{BLOCKED_PARTLY, BLOCKED_SAMPLED, SHOWS_BLOCKED};
 use fonio_core::{BlockedCount, BlockedIn, Meta, Thread, Wait};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -474,6 +474,7 @@ impl BlockedTally {
             intervals_beyond_cap,
             threads_beyond_cap: self.beyond + self.chains.beyond,
             is_partial: shows(BLOCKED_PARTLY),
+            is_sampled: shows(BLOCKED_SAMPLED),
         })
     }
 

@@ -238,6 +238,7 @@ const SINGLE: &[(&str, &str)] = &[
     ("validity.errors", "requests with an error"),
     ("validity.without_completion", "requests without completion"),
     ("validity.without_completion_share", "requests without completion, share"),
+    ("source.requests", "the source shows requests"),
     ("filter.present", "a filter is set"),
     ("filter.partial", "the filter leaves requests out"),
     ("flushes.count", "flushes"),

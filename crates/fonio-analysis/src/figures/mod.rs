@@ -165,6 +165,8 @@ fn of_validity(facts: &mut Facts, analysis: &Analysis) {
     facts.count("command.recorded", u64::from(analysis.has_command));
     facts.put("span.duration", analysis.span.duration_ns as f64, Unit::Ns);
     let filter = analysis.filter.as_ref();
+    let is_sampled = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled);
+    facts.count("source.requests", u64::from(!is_sampled));
     facts.count("filter.present", u64::from(filter.is_some_and(|filter| !filter.is_empty())));
     facts.count("filter.partial", u64::from(filter.is_some_and(crate::FilterOptions::is_partial)));
     if let Some(problem) = validity.problems.first() {

@@ -61,6 +61,9 @@ const NO_WAITS: &str = "This is inferred from requests: the recording does not s
 const WAITED: [&str; 2] = ["storage.waited", "blocked.worst"];
 const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does not show waits for other threads of a program, nor for asynchronous I/O.";
 
+/// What a verdict says of waits that were sampled.
+const SAMPLED: &str = "This is sampled from /proc, without requests: times are estimates, and bulk work such as a copy looks like any other program.";
+
 /// The rules, as data.
 const RULES: &str = include_str!("../findings.toml");
 
@@ -199,9 +202,12 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     let is_low = |condition: &Condition| {
         WAITED.contains(&condition.figure.as_str()) && condition.relation == Relation::Less
     };
+    let is_sampled = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled);
     let is_partial = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_partial);
     analysis.verdict = if is_inferred && !has_waits {
         format!("{sentence} {NO_WAITS}")
+    } else if is_sampled {
+        format!("{sentence} {SAMPLED}")
     } else if is_partial && verdict.when.iter().any(is_low) {
         format!("{sentence} {NO_WAITS_FOR_THREADS}")
     } else {

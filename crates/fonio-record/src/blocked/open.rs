@@ -3,12 +3,17 @@
 //! The BPF program knows when they began. The call and the stack come from `/proc/TID/syscall` and `/proc/TID/stack`, a
 //! moment later. The file is not known.
 
-use super::layout::{KERNEL_THREAD, NO_CALL};
+use fonio_core::BlockedIn;
+
+use super::calls;
+use super::layout::KERNEL_THREAD;
 use super::place::{Place, Places, operation_of_call};
 use crate::machine::{Machine, read_text};
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
 const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
+/// In place of a system call's number, where it may not be read or the thread runs again.
+const UNREADABLE: i32 = -5;
 
 /// The state of a thread in `/proc/TID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +38,15 @@ pub(super) fn blocked_threads(machine: &Machine) -> Vec<u32> {
     threads.filter(|tid| is_blocked(machine, *tid)).collect()
 }
 
-/// What a blocked thread waits for.
-pub(super) fn place(machine: &Machine, tid: u32) -> Place {
+/// What a blocked thread waits for, and whether the first argument of its call is the descriptor of the file.
+pub(crate) fn place(machine: &Machine, tid: u32) -> Place {
     let is_kernel_thread = state(machine, tid).is_some_and(|state| state.is_kernel_thread);
     let text = |name: &str| read_text(&machine.proc(format!("{tid}/{name}"))).unwrap_or_default();
     let call = match is_kernel_thread {
         true => KERNEL_THREAD,
+        // In a page fault, it is -1.
         false => {
-            text("syscall").split_ascii_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(NO_CALL)
+            text("syscall").split_ascii_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(UNREADABLE)
         }
     };
     let (stack, innermost) = (text("stack"), text("wchan"));
@@ -51,7 +57,10 @@ pub(super) fn place(machine: &Machine, tid: u32) -> Place {
     }
     let place = Places::of_names(&names, call);
     // Without permission for the stack, the call alone must do.
-    if names.is_empty() { Place { blocked_in: operation_of_call(call), ..place } } else { place }
+    let blocked_in = if names.is_empty() { operation_of_call(call) } else { place.blocked_in };
+    let is_fault = matches!(blocked_in, BlockedIn::PageFault | BlockedIn::SwapIn);
+    let is_of_file = !is_fault && calls::call(call).is_some_and(|call| call.has_file);
+    Place { blocked_in, is_of_file, ..place }
 }
 
 fn state(machine: &Machine, tid: u32) -> Option<State> {
@@ -75,7 +84,7 @@ fn function(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{BlockedIn, WaitReason};
+    use fonio_core::WaitReason;
 
     use super::*;
 
@@ -97,9 +106,10 @@ mod tests {
         thread(6, "S", 0, "0 0x3", "");
         thread(7, "D", KERNEL_THREAD_FLAG, "0", "[<0>] io_schedule+0x1/0x2\n");
         thread(8, "D", 0, "-1 0x7f 0x7f", "");
+        thread(9, "D", 0, "running", "");
         let mut blocked = blocked_threads(&machine);
         blocked.sort_unstable();
-        assert_eq!(blocked, [5, 7, 8]);
+        assert_eq!(blocked, [5, 7, 8, 9]);
         let found = |tid| {
             let place = place(&machine, tid);
             (place.blocked_in, place.reason)
@@ -108,6 +118,7 @@ mod tests {
         assert_eq!(found(5), (BlockedIn::Fsync, WaitReason::Storage));
         assert_eq!(found(7), (BlockedIn::KernelThread, WaitReason::Storage));
         assert_eq!(found(8), (BlockedIn::PageFault, WaitReason::Unknown));
+        assert_eq!(found(9), (BlockedIn::Unknown, WaitReason::Unknown));
         assert!(!is_blocked(&machine, 4));
     }
 }

@@ -108,7 +108,7 @@ pub(super) struct Places {
 
 /// What a wait was for, and what ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
     /// The file's descriptor is the call's first argument, and the wait was for that file.

@@ -52,7 +52,7 @@ impl Default for ShortWaits {
 
 impl ShortWaits {
     /// Begins a period. Periods are numbered from 0 without gaps.
-    pub(super) fn begin(&mut self, period: u32, at: Timestamp) {
+    pub(crate) fn begin(&mut self, period: u32, at: Timestamp) {
         if period.is_multiple_of(self.width) {
             self.slots.push(at);
         }
@@ -66,7 +66,7 @@ impl ShortWaits {
     }
 
     /// Adds one wait of a period.
-    pub(super) fn add_wait(
+    pub(crate) fn add_wait(
         &mut self,
         period: u32,
         (tid, blocked_in, reason): (u32, BlockedIn, WaitReason),
@@ -104,6 +104,13 @@ impl ShortWaits {
             joined.count += sum.count;
             joined.total_ns = joined.total_ns.saturating_add(sum.total_ns);
         }
+    }
+
+    /// The number of waits of a thread, and their time in nanoseconds.
+    #[cfg(test)]
+    pub(crate) fn sum_of(&self, tid: u32) -> (u64, u64) {
+        let sums = self.sums.iter().filter(|(key, _)| key.tid == tid).map(|(_, sum)| sum);
+        sums.fold((0, 0), |(count, time), sum| (count + sum.count, time + sum.total_ns))
     }
 
     /// The waits for which there was no place.

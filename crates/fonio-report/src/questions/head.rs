@@ -68,19 +68,25 @@ fn severity_tone(severity: Severity) -> Tone {
 pub fn facts(about: &About<'_>) -> Vec<Fact> {
     let analysis = about.analysis;
     let totals = &analysis.totals;
-    let mut facts = vec![
+    let recorded =
         Fact::new("Recorded", Cell::Number(about.length_s(), Unit::S)).note(match analysis.span.source {
             SpanSource::Recording => "",
             SpanSource::Filter => "the filter's range",
             SpanSource::Requests => "first to last request; the recording may have been longer",
-        }),
-        Fact::new("Requests", Cell::count(totals.requests, Unit::Count))
-            .note(rate_note(totals.requests_per_s, Unit::PerS)),
-        Fact::new("Read", Cell::count(totals.read_bytes, Unit::Bytes))
-            .note(rate_note(totals.read_bytes_per_s, Unit::BytesPerS)),
-        Fact::new("Written", Cell::count(totals.write_bytes, Unit::Bytes))
-            .note(rate_note(totals.write_bytes_per_s, Unit::BytesPerS)),
-    ];
+        });
+    let mut facts = vec![recorded];
+    if about.is_sampled() {
+        facts.extend(busiest_disk(about));
+    } else {
+        facts.extend([
+            Fact::new("Requests", Cell::count(totals.requests, Unit::Count))
+                .note(rate_note(totals.requests_per_s, Unit::PerS)),
+            Fact::new("Read", Cell::count(totals.read_bytes, Unit::Bytes))
+                .note(rate_note(totals.read_bytes_per_s, Unit::BytesPerS)),
+            Fact::new("Written", Cell::count(totals.write_bytes, Unit::Bytes))
+                .note(rate_note(totals.write_bytes_per_s, Unit::BytesPerS)),
+        ]);
+    }
     facts.extend(super::blocked::facts(analysis));
     if let (Some(waited), None) = (&analysis.outstanding.waited, &analysis.blocked) {
         facts.push(
@@ -120,6 +126,21 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         );
     }
     facts
+}
+
+/// The disk that was busy for longest, by the kernel's counters.
+fn busiest_disk(about: &About<'_>) -> Option<Fact> {
+    let disks = about.analysis.machine.disks.iter().filter(|disk| disk.busy_share.is_some());
+    let disk =
+        disks.max_by(|a, b| a.busy_share.partial_cmp(&b.busy_share).unwrap_or(std::cmp::Ordering::Equal))?;
+    let bytes = |bytes: Option<u64>| Cell::known(bytes.map(|bytes| bytes as f64), Unit::Bytes).text();
+    let moved = format!(
+        "of the time ({}; {} read, {} written)",
+        disk.name,
+        bytes(disk.read_bytes),
+        bytes(disk.write_bytes)
+    );
+    Some(Fact::new("Busiest disk", Cell::known(disk.busy_share, Unit::Share)).note(moved))
 }
 
 fn rate_note(rate: Option<f64>, unit: Unit) -> String {

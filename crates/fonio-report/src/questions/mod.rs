@@ -88,6 +88,11 @@ impl About<'_> {
         }
     }
 
+    /// Whether who waited was sampled, so that there are no requests.
+    fn is_sampled(&self) -> bool {
+        self.analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled)
+    }
+
     /// Whether the recording shows queueing. If not, the response time is unknown, and the report uses service time.
     fn shows_response(&self) -> bool {
         let outstanding = &self.analysis.outstanding;

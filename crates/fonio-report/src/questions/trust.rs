@@ -8,7 +8,9 @@ use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let validity = &about.analysis.validity;
-    let answer = if validity.ok {
+    let answer = if about.is_sampled() {
+        "As estimates: the threads were sampled, and no requests were recorded.".to_owned()
+    } else if validity.ok {
         let seen = format!(
             "{} of {} requests have a service time.",
             Unit::Count.format(validity.with_service as f64),
@@ -69,14 +71,16 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         question: "Can this be trusted?".into(),
         answer,
         figures: Vec::new(),
-        tables: std::iter::once(Table {
-            caption: "Complete and incomplete requests".into(),
-            columns: ["What", "Count", ""].map(Column::new).into(),
-            rows,
-            ..Table::default()
-        })
-        .chain(places(validity))
-        .collect(),
+        tables: (!about.is_sampled())
+            .then(|| Table {
+                caption: "Complete and incomplete requests".into(),
+                columns: ["What", "Count", ""].map(Column::new).into(),
+                rows,
+                ..Table::default()
+            })
+            .into_iter()
+            .chain(places(validity))
+            .collect(),
         notes,
         hints: Vec::new(),
     })

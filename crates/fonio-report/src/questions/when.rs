@@ -6,7 +6,7 @@ use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let series = &about.analysis.series;
-    if series.requests.is_empty() {
+    if series.requests.is_empty() || about.is_sampled() {
         return None;
     }
     let per_second = |values: &[u64]| -> Vec<f64> {

@@ -97,6 +97,7 @@ pub fn blocked(dice: &mut Dice) -> Blocked {
             .collect(),
         intervals_beyond_cap: 812,
         is_partial: false,
+        is_sampled: false,
         threads_beyond_cap: 0,
     }
 }

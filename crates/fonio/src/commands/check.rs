@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use fonio_record::{RecordOptions, Selector};
+use fonio_record::{RecordError, RecordOptions, Selector};
 use fonio_system::Task;
 
 use crate::cli::{Blocked, Check, Colour};
@@ -78,8 +78,19 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
         )
         .into_iter()
         .collect();
-    let summary = record::capture(&options)?;
+    let summary = match record::capture(&options) {
+        Err(error) if can_be_sampled(arguments, &error) => record::sample(&options, &error)?,
+        outcome => outcome?,
+    };
     Ok((summary.out, temporary))
+}
+
+/// Whether looks at `/proc` can stand in for the events that the kernel does not give. Calls and a chosen way of recording
+/// cannot be had so.
+fn can_be_sampled(arguments: &Check, error: &anyhow::Error) -> bool {
+    let beside = &arguments.beside;
+    let is_about_tracing = error.downcast_ref::<RecordError>().is_some_and(RecordError::is_about_tracing);
+    is_about_tracing && beside.calls_of.is_empty() && beside.blocked == Blocked::Auto
 }
 
 /// Prefix of a temporary recording's name; the id of the process that made it follows.

@@ -80,10 +80,25 @@ pub fn set_beside(options: &mut RecordOptions, beside: &Beside) {
 
 /// Records with progress on standard error.
 pub fn capture(options: &RecordOptions) -> Result<RecordSummary> {
+    with_progress(options, |progress| Ok(fonio_record::record(options, progress)?))
+}
+
+/// Samples who is blocked, with progress on standard error. `instead` is the error of [`capture`].
+pub fn sample(options: &RecordOptions, instead: &anyhow::Error) -> Result<RecordSummary> {
+    let Some(instead) = instead.downcast_ref::<RecordError>() else {
+        anyhow::bail!("{instead:#}");
+    };
+    with_progress(options, |progress| Ok(fonio_record::record_sampled(options, instead, progress)?))
+}
+
+fn with_progress(
+    options: &RecordOptions,
+    record: impl FnOnce(&mut dyn FnMut(Progress<'_>)) -> Result<RecordSummary>,
+) -> Result<RecordSummary> {
     let terminal = std::io::stderr().is_terminal();
     // A recorded command may use the terminal itself, so the progress line is not shown then.
     let live = terminal && options.command.is_none();
-    let summary = fonio_record::record(options, &mut |progress| match progress {
+    let summary = record(&mut |progress| match progress {
         Progress::Note(note) => eprintln!("{}{note}", if live { "\r\x1b[Knote: " } else { "note: " }),
         Progress::Started { devices } if terminal => {
             let names: Vec<&str> = devices.iter().filter_map(|device| device.name.as_deref()).collect();
@@ -96,8 +111,11 @@ pub fn capture(options: &RecordOptions) -> Result<RecordSummary> {
         Progress::Running { elapsed, trace_bytes, blocked, .. } if live => {
             let of = options.duration.map(|all| format!(" of {}", all.as_secs())).unwrap_or_default();
             let blocked = blocked.as_ref().map(blocked_so_far).unwrap_or_default();
-            let line =
-                format!("{}{of} s, {:.1} MiB of trace{blocked}", elapsed.as_secs(), mib(trace_bytes.0));
+            let trace = match trace_bytes.0 {
+                0 => String::new(),
+                bytes => format!(", {:.1} MiB of trace", mib(bytes)),
+            };
+            let line = format!("{}{of} s{trace}{blocked}", elapsed.as_secs());
             // A line that wraps could not be replaced by the next one.
             let columns =
                 terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));

@@ -1,0 +1,154 @@
+//! One look at procfs: which threads are blocked uninterruptibly now, and in what.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use fonio_core::{BlockedIn, DeviceId, WaitReason};
+use fonio_system::{Task, device};
+
+use crate::blocked::{Place, place_in_procfs};
+use crate::machine::{Machine, read_text};
+
+/// A thread that was blocked at a look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Blocked {
+    pub tid: u32,
+    pub pid: u32,
+    /// How often it had left a processor. While this stays the same, it is the same wait. `None` if the kernel does not
+    /// count it (`CONFIG_SCHED_INFO`).
+    pub switches: Option<u64>,
+    pub blocked_in: BlockedIn,
+    pub reason: WaitReason,
+    pub file: Option<OpenFile>,
+}
+
+/// The file of a system call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OpenFile {
+    pub device: DeviceId,
+    pub inode: u64,
+    pub path: PathBuf,
+}
+
+/// Looks again and again. Keeps what it reads each time open.
+#[derive(Debug)]
+pub(super) struct Looker {
+    machine: Machine,
+    own_pid: u32,
+    stat: Vec<u8>,
+}
+
+impl Looker {
+    pub(super) fn new(machine: &Machine) -> Looker {
+        Looker { machine: machine.clone(), own_pid: std::process::id(), stat: Vec::new() }
+    }
+
+    /// The threads that wait for I/O now, as the kernel counts them (`procs_blocked`). Threads that wait for those, such as
+    /// the ones that wait for a commit of the journal, are not among them. `None` if the kernel does not show it.
+    fn waiting_for_io(&self) -> Option<u64> {
+        let text = read_text(&self.machine.proc("stat"))?;
+        text.lines().rev().find_map(|line| line.strip_prefix("procs_blocked "))?.trim().parse().ok()
+    }
+
+    /// The threads of all processes but this one that are blocked now.
+    ///
+    /// Whether somebody is must not decide whether to look: it would have changed until the thread is reached, and short
+    /// waits would hardly ever be seen.
+    pub(super) fn blocked(&mut self) -> Vec<Blocked> {
+        let mut found = Vec::new();
+        for pid in Task::all_below(&self.machine.proc("")) {
+            if pid == self.own_pid {
+                continue;
+            }
+            let threads = std::fs::read_dir(self.machine.proc(format!("{pid}/task")));
+            let numbers = threads.into_iter().flatten().flatten();
+            for tid in numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+                if self.is_blocked(pid, tid) {
+                    found.push(self.describe(pid, tid));
+                }
+            }
+        }
+        found
+    }
+
+    /// Reads the state of a thread. A thread that ended meanwhile is not blocked.
+    fn is_blocked(&mut self, pid: u32, tid: u32) -> bool {
+        self.stat.clear();
+        let Ok(mut file) = File::open(self.machine.proc(format!("{pid}/task/{tid}/stat"))) else {
+            return false;
+        };
+        if file.read_to_end(&mut self.stat).is_err() {
+            return false;
+        }
+        // The name can contain anything; the state is the first letter after its end.
+        let after_name = self.stat.iter().rposition(|byte| *byte == b')');
+        after_name.is_some_and(|at| self.stat.get(at + 2) == Some(&b'D'))
+    }
+
+    fn describe(&self, pid: u32, tid: u32) -> Blocked {
+        let text = |name: &str| read_text(&self.machine.proc(format!("{pid}/task/{tid}/{name}")));
+        let switches = text("schedstat").and_then(|text| text.split_ascii_whitespace().nth(2)?.parse().ok());
+        let Place { blocked_in, reason, is_of_file, .. } = place_in_procfs(&self.machine, tid);
+        // What others wait for, only root may see. The kernel tells everybody whether somebody waits for I/O.
+        let is_hidden = reason == WaitReason::Unknown && blocked_in == BlockedIn::Unknown;
+        let is_io = is_hidden && self.waiting_for_io().is_some_and(|threads| threads > 0);
+        let reason = if is_io { WaitReason::Storage } else { reason };
+        let descriptor = text("syscall").filter(|_| is_of_file);
+        let descriptor = descriptor.and_then(|text| {
+            let word = text.split_ascii_whitespace().nth(1)?;
+            u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+        });
+        let file = descriptor.and_then(|descriptor| self.open_file(pid, descriptor));
+        Blocked { tid, pid, switches, blocked_in, reason, file }
+    }
+
+    fn open_file(&self, pid: u32, descriptor: u64) -> Option<OpenFile> {
+        let link = self.machine.proc(format!("{pid}/fd/{descriptor}"));
+        let path = std::fs::read_link(&link).ok()?;
+        let metadata = std::fs::metadata(&link).ok().filter(std::fs::Metadata::is_file)?;
+        Some(OpenFile { device: device::from_dev(metadata.dev()), inode: metadata.ino(), path })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocked_threads_are_found_with_what_may_be_read() {
+        let root = tempfile::tempdir().unwrap();
+        let thread = |pid: u32, tid: u32, state: &str, more: &[(&str, &str)]| {
+            let dir = root.path().join(format!("proc/{pid}/task/{tid}"));
+            let own = root.path().join(format!("proc/{tid}"));
+            let stat = format!("{tid} (a ) D b) {state} 1 1 0 0 -1 0 0 0");
+            for dir in [&dir, &own] {
+                std::fs::create_dir_all(dir).unwrap();
+                std::fs::write(dir.join("stat"), &stat).unwrap();
+                more.iter().for_each(|(name, text)| std::fs::write(dir.join(name), text).unwrap());
+            }
+        };
+        thread(5, 5, "S", &[]);
+        thread(5, 6, "D", &[("schedstat", "100 200 17"), ("wchan", "0")]);
+        thread(8, 8, "D", &[("schedstat", "1 2 3"), ("wchan", "wait_for_vfork_done")]);
+        std::fs::write(
+            root.path().join("proc/stat"),
+            "cpu 1 2\nprocs_running 1\nprocs_blocked 2\nsoftirq 1\n",
+        )
+        .unwrap();
+        let mut looker = Looker::new(&Machine::at(root.path()));
+        let mut found = looker.blocked();
+        found.sort_unstable_by_key(|blocked| blocked.tid);
+        let told: Vec<_> = found
+            .iter()
+            .map(|blocked| (blocked.pid, blocked.tid, blocked.switches, blocked.reason))
+            .collect();
+        let storage = (5, 6, Some(17), WaitReason::Storage);
+        assert_eq!(told, [storage, (8, 8, Some(3), WaitReason::Thread)]);
+        std::fs::write(root.path().join("proc/stat"), "procs_blocked 0\n").unwrap();
+        let nobody = looker.blocked();
+        let hidden = nobody.iter().find(|blocked| blocked.tid == 6).unwrap();
+        assert_eq!(hidden.reason, WaitReason::Unknown, "nobody waits for I/O");
+    }
+}

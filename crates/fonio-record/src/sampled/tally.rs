@@ -1,0 +1,207 @@
+//! Makes waits from looks. Contains decisions only: no clock and no procfs.
+//!
+//! A thread that is blocked at two looks and left no processor in between was blocked all the time between them. Such a wait
+//! has a row: from half an interval before the first look until half an interval after the last one, which on average is as
+//! long as the wait. Of a thread that is blocked at a single look, nothing is known but that, so it is counted for one interval.
+//! Both together estimate the time without a bias: the time between two looks counts as often as somebody is seen in it.
+
+use fonio_core::{BlockedIn, Nanos, Timestamp, Wait, WaitReason};
+use rustc_hash::FxHashMap;
+
+use super::look::{Blocked, OpenFile};
+use crate::blocked::ShortWaits;
+
+/// The most waits with rows of their own.
+const WAITS_MAX: usize = 1 << 18;
+/// The most files.
+const FILES_MAX: usize = 1 << 16;
+
+/// A wait that was seen at the last look.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    switches: Option<u64>,
+    /// Where the first look's interval began, in the middle between it and the look before.
+    began: u64,
+    /// The last look at which it was seen.
+    last: u64,
+    looks: u32,
+    /// The time for which the first look stands.
+    first_interval: u64,
+    blocked_in: BlockedIn,
+    reason: WaitReason,
+    file: Option<u32>,
+}
+
+/// The waits so far.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    open: FxHashMap<u32, Open>,
+    pub waits: Vec<Wait>,
+    pub counts: ShortWaits,
+    /// The files, each at the place of its number.
+    pub files: Vec<(OpenFile, Timestamp)>,
+    numbers: FxHashMap<OpenFile, u32>,
+    pub looks: u64,
+    /// The instant of the last look.
+    last: Option<u64>,
+    period: u32,
+    period_began: u64,
+}
+
+impl Tally {
+    /// Begins at `began`.
+    pub(super) fn new(began: Timestamp) -> Tally {
+        let mut tally = Tally { period_began: began.0, last: Some(began.0), ..Tally::default() };
+        tally.counts.begin(0, began);
+        tally
+    }
+
+    /// Takes the threads that are blocked at `at`.
+    pub(super) fn look(&mut self, at: Timestamp, blocked: Vec<Blocked>) {
+        let before = self.last.replace(at.0).unwrap_or(at.0);
+        let interval = at.0.saturating_sub(before);
+        self.looks += 1;
+        if at.0.saturating_sub(self.period_began) >= 1_000_000_000 {
+            self.period += 1;
+            self.period_began = at.0;
+            self.counts.begin(self.period, at);
+        }
+        let mut open = std::mem::take(&mut self.open);
+        for thread in blocked {
+            let same = open.remove(&thread.tid);
+            let file = thread.file.and_then(|file| self.number(file, at));
+            let still = same.filter(|open| open.switches.is_some() && open.switches == thread.switches);
+            let now = match still {
+                Some(open) => Open { last: at.0, looks: open.looks + 1, file: open.file.or(file), ..open },
+                None => {
+                    same.into_iter().for_each(|ended| self.close(thread.tid, &ended, before + interval / 2));
+                    Open {
+                        switches: thread.switches,
+                        began: at.0 - interval / 2,
+                        last: at.0,
+                        looks: 1,
+                        first_interval: interval,
+                        blocked_in: thread.blocked_in,
+                        reason: thread.reason,
+                        file,
+                    }
+                }
+            };
+            self.open.insert(thread.tid, now);
+        }
+        for (tid, ended) in open {
+            self.close(tid, &ended, before + interval / 2);
+        }
+    }
+
+    /// Ends at `ended`. A wait that was seen at the last look goes on.
+    pub(super) fn finish(&mut self, ended: Timestamp) {
+        for (tid, open) in std::mem::take(&mut self.open) {
+            self.close(tid, &open, ended.0);
+        }
+        self.waits.sort_unstable_by_key(|wait| (wait.began, wait.tid));
+    }
+
+    fn close(&mut self, tid: u32, open: &Open, until: u64) {
+        if open.looks < 2 || self.waits.len() >= WAITS_MAX {
+            let lasted = if open.looks < 2 { open.first_interval } else { until.saturating_sub(open.began) };
+            self.counts.add_wait(self.period, (tid, open.blocked_in, open.reason), Nanos(lasted));
+            return;
+        }
+        self.waits.push(Wait {
+            tid,
+            began: Timestamp(open.began),
+            ended: Some(Timestamp(until.max(open.last))),
+            reason: open.reason,
+            request_id: None,
+            waker_tid: None,
+            blocked_in: Some(open.blocked_in),
+            file_id: open.file,
+        });
+    }
+
+    fn number(&mut self, file: OpenFile, at: Timestamp) -> Option<u32> {
+        if let Some(known) = self.numbers.get(&file) {
+            return Some(*known);
+        }
+        let number = u32::try_from(self.files.len()).ok().filter(|number| (*number as usize) < FILES_MAX)?;
+        self.files.push((file.clone(), at));
+        self.numbers.insert(file, number);
+        Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn thread(tid: u32, switches: u64) -> Blocked {
+        Blocked {
+            tid,
+            pid: tid,
+            switches: Some(switches),
+            blocked_in: BlockedIn::Fsync,
+            reason: WaitReason::Storage,
+            file: None,
+        }
+    }
+
+    #[test]
+    fn looks_become_waits() {
+        let mut tally = Tally::new(Timestamp(0));
+        // At 20 ms nobody, then one long wait of 7, two short ones of 9, and 7 again at the end.
+        let looks: [&[(u32, u64)]; 7] =
+            [&[], &[(7, 1)], &[(7, 1), (9, 5)], &[(7, 1), (9, 6)], &[], &[], &[(7, 2)]];
+        for (step, seen) in looks.iter().enumerate() {
+            let at = Timestamp((step as u64 + 1) * 20 * MS);
+            tally.look(at, seen.iter().map(|&(tid, switches)| thread(tid, switches)).collect());
+        }
+        tally.finish(Timestamp(150 * MS));
+        let rows: Vec<_> = tally
+            .waits
+            .iter()
+            .map(|wait| (wait.tid, wait.began.0 / MS, wait.ended.unwrap().0 / MS))
+            .collect();
+        assert_eq!(rows, [(7, 30, 90)], "seen at 40, 60 and 80 ms");
+        assert_eq!(tally.counts.threads(), [7, 9]);
+        assert_eq!(tally.counts.sum_of(9), (2, 40 * MS));
+        assert_eq!(tally.counts.sum_of(7), (1, 20 * MS));
+    }
+
+    #[test]
+    fn without_counts_of_switches_no_wait_is_longer_than_a_look() {
+        let mut tally = Tally::new(Timestamp(0));
+        for step in 1..=3 {
+            tally.look(Timestamp(step * 50 * MS), vec![Blocked { switches: None, ..thread(7, 0) }]);
+        }
+        tally.finish(Timestamp(160 * MS));
+        assert_eq!((tally.waits.len(), tally.counts.sum_of(7)), (0, (3, 150 * MS)));
+    }
+
+    /// On average, the time is right: here of waits of all lengths and distances, against their true sum.
+    #[test]
+    fn the_time_is_estimated_without_bias() {
+        let mut random = fonio_core::Random::new(7);
+        let mut tally = Tally::new(Timestamp(0));
+        let (mut at, mut look, mut switches, mut truth) = (0_u64, 20 * MS, 0, 0);
+        while at < 200_000 * MS {
+            at += random.below(60 * MS);
+            let lasts = random.below(90 * MS);
+            while look < at + lasts {
+                let seen = if look >= at { vec![thread(7, switches)] } else { Vec::new() };
+                tally.look(Timestamp(look), seen);
+                look += 20 * MS;
+            }
+            truth += lasts;
+            at += lasts;
+            switches += 1;
+        }
+        tally.finish(Timestamp(look));
+        let rows: u64 = tally.waits.iter().map(|wait| wait.ended.unwrap().0 - wait.began.0).sum();
+        let found = rows + tally.counts.sum_of(7).1;
+        let error = (found as f64 - truth as f64) / truth as f64;
+        assert!(error.abs() < 0.02, "{found} ns found, {truth} ns true");
+    }
+}

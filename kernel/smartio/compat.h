@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What differs between the kernels that the module is built for: Linux 6.1, 6.12 and 7.3, as Debian has them. Kernels
- * between them have interfaces that nobody has tried; the build refuses them (see Makefile and kernels.list).
+ * between them have interfaces that nobody has tried; the build refuses them (see kernels.list).
  */
 #ifndef SMARTIO_COMPAT_H
 #define SMARTIO_COMPAT_H

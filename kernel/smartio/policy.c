@@ -220,8 +220,8 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 	list_append(&policy->queues[item->queue].lists[item->list][is_random(item->kind)], &item->link);
 	if (!item->is_write && policy->read_done_ns[class] && policy->reads_queued[class] == 0 &&
 	    policy->reads_in_flight[class] == 0) {
-		/* A long pause says only that it was longer than any anticipation. */
-		u64 gap = since(now, policy->read_done_ns[class]), most = 4 * policy->settings.hold_max_ns;
+		/* A long pause says only that it was longer than any anticipation; one of them must not end it. */
+		u64 gap = since(now, policy->read_done_ns[class]), most = policy->settings.hold_max_ns;
 
 		average(&policy->gap_ns[class], gap < most ? gap : most);
 		policy->read_done_ns[class] = 0;

@@ -67,6 +67,7 @@ struct sio_item {
 	/* The device's time with writes, so far, when the request came and when it was issued. */
 	u64 writing_came_ns, writing_issued_ns;
 	u8 state, kind, list, queue;
+	u8 is_after_write;	/* a read that was issued as the first one after a write */
 };
 
 /* All can be changed at any time. */
@@ -76,9 +77,9 @@ struct sio_settings {
 	u64 class_bound_ns;	/* how long a class waits for higher ones before one of its requests goes */
 	u64 hold_max_ns;	/* the longest anticipation after a read; 0: none */
 	u32 quantum;		/* requests in flight of a queue while another one has requests (algorithm 6.2) */
-	u32 limits[SIO_KINDS];	/* requests in flight of a kind */
+	u32 limits[SIO_KINDS];	/* requests in flight of a kind; 0: no limit */
 	u32 in_flight_max;	/* requests in flight altogether: what the device takes; 0: no limit */
-	u32 read_percent;	/* reads may take so much of their time without writes: 125; 0: no budget for writes */
+	u32 read_percent;	/* reads may take so much of their time without writes: 120; 0: no budget for writes */
 };
 
 struct sio_queue {
@@ -133,8 +134,13 @@ struct sio_policy {
 
 	/* Budget: the time that reads may still lose; negative after a write until reads have earned it. */
 	s64 budget_ns;
-	/* A write went beside reads, and what it cost is not known yet. */
+	/* A write went beside reads at this instant, and what it cost is not known yet. */
 	bool is_unsettled;
+	u64 unsettled_ns;
+	/* So many writes may be in flight beside reads. It grows while they cost reads little. */
+	u32 window;
+	/* A write was issued since the last read was. */
+	bool has_written;
 	/* The time with at least one write in flight: the sum of past ones, and the start of the present one. */
 	u32 writes_in_flight;
 	u64 writing_ns, writing_since_ns;
@@ -162,6 +168,11 @@ void sio_resize(struct sio_policy *policy, struct sio_item *item, u64 sector, u3
  * next instant at which one may go without another call, or SIO_NEVER: then a completion is due.
  */
 struct sio_item *sio_dispatch(struct sio_policy *policy, u64 now, u64 *wake_ns);
+/*
+ * The earliest instant at which a request may go without another call: `now` if one may go at once, SIO_NEVER if a completion
+ * is due first. Cheaper than a dispatch that gives nothing. It may be too early, and is never too late.
+ */
+u64 sio_next(const struct sio_policy *policy, u64 now);
 void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now);
 /* An issued request is no longer in flight, without having completed. */
 void sio_withdraw(struct sio_policy *policy, struct sio_item *item, u64 now);

@@ -30,6 +30,8 @@ struct smartio {
 	struct hrtimer timer;
 	/* The last dispatch gave nothing although requests wait. */
 	bool is_withholding;
+	/* A completion lets a request go that any of the queues may have withheld. */
+	bool is_other_due;
 	unsigned int word_depth;
 	u64 bypassed, merged, without_item;
 };
@@ -58,7 +60,18 @@ static enum hrtimer_restart smartio_timer(struct hrtimer *timer)
 {
 	struct smartio *sio = container_of(timer, struct smartio, timer);
 
-	blk_mq_run_hw_queues(sio->queue, true);
+	unsigned long flags;
+	u64 now, next;
+
+	spin_lock_irqsave(&sio->lock, flags);
+	now = ktime_get_ns();
+	next = sio_next(&sio->policy, now);
+	/* Under the lock, as every start of the timer: another processor may start it at the same time. */
+	if (next > now && next != SIO_NEVER)
+		hrtimer_start(timer, ns_to_ktime(next), HRTIMER_MODE_ABS);
+	spin_unlock_irqrestore(&sio->lock, flags);
+	if (next <= now)
+		blk_mq_run_hw_queues(sio->queue, true);
 	return HRTIMER_NORESTART;
 }
 
@@ -187,13 +200,6 @@ static void smartio_prepare_request(struct request *rq)
 	rq->elv.priv[0] = data;
 }
 
-/* Runs the queues if one of them withheld requests because of another one's; the block layer restarts only its own. */
-static void run_others(struct smartio *sio, bool is_withholding)
-{
-	if (is_withholding && sio->queue->nr_hw_queues > 1)
-		blk_mq_run_hw_queues(sio->queue, true);
-}
-
 static void smartio_completed_request(struct request *rq, u64 now)
 {
 	struct smartio *sio = smartio_of(rq->q);
@@ -208,41 +214,69 @@ static void smartio_completed_request(struct request *rq, u64 now)
 	spin_unlock_irqrestore(&sio->lock, flags);
 }
 
-/* In flight no more, without a completion. */
-static bool withdraw(struct smartio *sio, struct smartio_request *data)
+/*
+ * A request of `hctx` is no longer in flight. If that lets one go that was withheld, the block layer runs this queue when it
+ * has freed the tag; otherwise the timer does when time lets one go. Most reads hold writes back until the next read, and
+ * then need neither: running the queue for nothing would cost a switch to a worker for each read.
+ */
+static void continue_after(struct smartio *sio, struct blk_mq_hw_ctx *hctx)
 {
-	unsigned long flags;
-	bool is_withholding;
+	u64 now = ktime_get_ns(), next;
 
-	spin_lock_irqsave(&sio->lock, flags);
+	lockdep_assert_held(&sio->lock);
+	if (!sio->is_withholding)
+		return;
+	next = sio_next(&sio->policy, now);
+	if (next <= now) {
+		blk_mq_sched_mark_restart_hctx(hctx);
+		/* Another queue may have withheld the request. */
+		sio->is_other_due = sio->queue->nr_hw_queues > 1;
+	} else if (next != SIO_NEVER) {
+		hrtimer_start(&sio->timer, ns_to_ktime(next), HRTIMER_MODE_ABS);
+	}
+}
+
+/* In flight no more, without a completion. */
+static void withdraw(struct smartio *sio, struct smartio_request *data)
+{
+	lockdep_assert_held(&sio->lock);
 	if (data->item.state == SIO_ISSUED)
 		sio_withdraw(&sio->policy, &data->item, ktime_get_ns());
-	is_withholding = sio->is_withholding;
-	spin_unlock_irqrestore(&sio->lock, flags);
-	return is_withholding;
 }
 
 static void smartio_requeue_request(struct request *rq)
 {
 	struct smartio *sio = smartio_of(rq->q);
 	struct smartio_request *data = data_of(rq);
+	unsigned long flags;
 
-	if (data)
-		run_others(sio, withdraw(sio, data));
+	if (!data)
+		return;
+	/* The block layer inserts it again, and runs the queue. */
+	spin_lock_irqsave(&sio->lock, flags);
+	withdraw(sio, data);
+	spin_unlock_irqrestore(&sio->lock, flags);
 }
 
 static void smartio_finish_request(struct request *rq)
 {
 	struct smartio *sio = smartio_of(rq->q);
 	struct smartio_request *data = data_of(rq);
-	bool is_withholding;
+	bool is_other_due;
+	unsigned long flags;
 
 	if (!data)
 		return;
-	is_withholding = withdraw(sio, data);
+	spin_lock_irqsave(&sio->lock, flags);
+	withdraw(sio, data);
+	continue_after(sio, rq->mq_hctx);
+	is_other_due = sio->is_other_due;
+	sio->is_other_due = false;
+	spin_unlock_irqrestore(&sio->lock, flags);
 	rq->elv.priv[0] = NULL;
 	kmem_cache_free(smartio_requests, data);
-	run_others(sio, is_withholding);
+	if (is_other_due)
+		blk_mq_run_hw_queues(sio->queue, true);
 }
 
 /* ---- waiting requests ---- */
@@ -353,11 +387,9 @@ static struct request *smartio_dispatch_request(struct blk_mq_hw_ctx *hctx)
 	if (item) {
 		rq = container_of(item, struct smartio_request, item)->rq;
 		remove_for_merging(sio, rq);
-	} else if (sio->is_withholding) {
-		/* Under the lock: a completion that comes now sees it, and runs this queue again. */
-		blk_mq_sched_mark_restart_hctx(hctx);
-		if (wake_ns != SIO_NEVER)
-			hrtimer_start(&sio->timer, ns_to_ktime(wake_ns), HRTIMER_MODE_ABS);
+	} else if (sio->is_withholding && wake_ns != SIO_NEVER) {
+		/* Otherwise a completion lets one go (continue_after). It comes after this one has released the lock. */
+		hrtimer_start(&sio->timer, ns_to_ktime(wake_ns), HRTIMER_MODE_ABS);
 	}
 unlock:
 	if (rq)

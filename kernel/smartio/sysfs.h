@@ -55,10 +55,10 @@ SETTING(class_wait_ms_max, class_bound_ns, NSEC_PER_MSEC, 1, 100000)
 SETTING(hold_us_max, hold_max_ns, NSEC_PER_USEC, 0, 100000)
 SETTING(quantum_requests, quantum, 1, 1, 10000)
 SETTING(device_requests_max, in_flight_max, 1, 0, 10000)
-SETTING(seq_read_requests_max, limits[SIO_SEQ_READ], 1, 1, 10000)
-SETTING(rand_read_requests_max, limits[SIO_RAND_READ], 1, 1, 10000)
-SETTING(seq_write_requests_max, limits[SIO_SEQ_WRITE], 1, 1, 10000)
-SETTING(rand_write_requests_max, limits[SIO_RAND_WRITE], 1, 1, 10000)
+SETTING(seq_read_requests_max, limits[SIO_SEQ_READ], 1, 0, 10000)
+SETTING(rand_read_requests_max, limits[SIO_RAND_READ], 1, 0, 10000)
+SETTING(seq_write_requests_max, limits[SIO_SEQ_WRITE], 1, 0, 10000)
+SETTING(rand_write_requests_max, limits[SIO_RAND_WRITE], 1, 0, 10000)
 SETTING(read_time_percent_max, read_percent, 1, 0, 10000)
 
 STATISTICS_OF_KIND(seq_read, SIO_SEQ_READ)
@@ -67,6 +67,7 @@ STATISTICS_OF_KIND(seq_write, SIO_SEQ_WRITE)
 STATISTICS_OF_KIND(rand_write, SIO_RAND_WRITE)
 STATISTIC(reads_lost_ns_sum, sio->policy.statistics.reads_lost_ns, "%llu")
 STATISTIC(read_budget_ns, sio->policy.budget_ns, "%lld")
+STATISTIC(writes_beside_reads_max, sio->policy.window, "%u")
 STATISTIC(read_gap_ns_mean, sio->policy.gap_ns[SIO_BE], "%llu")
 STATISTIC(held_dispatches, sio->policy.statistics.held, "%llu")
 STATISTIC(writes_by_budget_requests, sio->policy.statistics.writes_by_budget, "%llu")
@@ -102,6 +103,7 @@ SIO_ATTRIBUTES smartio_attributes[] = {
 	RO_OF_KIND(rand_write),
 	RO(reads_lost_ns_sum),
 	RO(read_budget_ns),
+	RO(writes_beside_reads_max),
 	RO(read_gap_ns_mean),
 	RO(held_dispatches),
 	RO(writes_by_budget_requests),

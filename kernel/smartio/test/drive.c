@@ -11,6 +11,7 @@
  *   withdraw NOW_NS id=N                        the driver gave the request back
  *   remove NOW_NS id=N                          the request was merged into another one
  *   timer NOW_NS                                -> the instant at which a request may go without another event, or none
+ *   next NOW_NS                                 -> when a dispatch may give something at the earliest, or none
  *   state NOW_NS                                -> the budget, and what reads lost
  *
  * `timer` repeats the answer of the last `dispatch`, as it is the dispatch that finds it.
@@ -202,6 +203,13 @@ int main(void)
 				printf(" -> none");
 			else
 				printf(" -> %" PRIu64, wake);
+		} else if (!strcmp(words[0], "next")) {
+			u64 next = sio_next(&policy, now);
+
+			if (next == SIO_NEVER)
+				printf(" -> none");
+			else
+				printf(" -> %" PRIu64, next);
 		} else if (!strcmp(words[0], "state")) {
 			printf(" -> budget_ns=%" PRId64 " reads_lost_ns=%" PRIu64, policy.budget_ns,
 			       policy.statistics.reads_lost_ns);

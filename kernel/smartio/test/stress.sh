@@ -100,7 +100,7 @@ done
 if mkfs.ext4 -q -F /dev/soft && mkdir -p /mnt/soft && mount -o discard /dev/soft /mnt/soft; then
     fio --name=fsync --directory=/mnt/soft --rw=randwrite --bs=4k --size=4m --fsync=4 --verify=crc32c --do_verify=1 >/dev/null 2>&1
     check "soft: ext4 with fsync" $?
-    rm -f /mnt/soft/*
+    rm -f /mnt/soft/fsync*
     umount /mnt/soft
     check "soft: unmounted" $?
 fi

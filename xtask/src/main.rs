@@ -70,6 +70,8 @@ cargo xtask COMMAND
               (root, 25 minutes for each case): [same] [bursts] [effect] [--runs N] [--slices, which prints their times]
               `bench fuse`: mounts in every mode, beside bindfs (root): [--quick] [--over DIR] [MODE…]; on an emulated device,
               with the daemon on a share of a processor: --on PROFILE [--cpu PERCENT|study]
+              `bench schedulers`: reads beside writes under SmartIO and the kernel's schedulers, in guests (root): [--quick]
+              [--fonio PROGRAM] [WORD in the cell's name…]
   paper       print tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--on DEVICE] [--cpu SHARE] [--json]
               [--in lab:KERNEL] [--html FILE, with charts]; tables and figures that need workloads on emulated devices only run when they are
               named (root, about two minutes each); --full runs all devices and workloads at full scale, and also what is

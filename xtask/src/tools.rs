@@ -105,7 +105,8 @@ pub const SYSTEM_GUEST: &[Tool] = &[
 ];
 
 /// All groups.
-pub const ALL: &[&[Tool]] = &[BUILD, ASSETS, BPF, DIST, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, KERNEL, SYSTEM_GUEST];
+pub const ALL: &[&[Tool]] =
+    &[BUILD, ASSETS, BPF, DIST, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, KERNEL, SYSTEM_GUEST];
 
 /// Installs missing programs with apt as root; otherwise fails with the exact command line that would install them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {

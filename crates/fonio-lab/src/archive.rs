@@ -184,12 +184,7 @@ impl Archive {
     /// # Errors
     ///
     /// If the archive lacks a package or cannot be reached.
-    pub fn unpack(
-        &self,
-        packages: &[&str],
-        root: &Path,
-        announce: &dyn Fn(&str),
-    ) -> Result<(), LabError> {
+    pub fn unpack(&self, packages: &[&str], root: &Path, announce: &dyn Fn(&str)) -> Result<(), LabError> {
         // One empty file for each package that was asked for, and each that was unpacked.
         let (asked, there) = (root.join("asked"), root.join("unpacked"));
         let new: Vec<&str> =

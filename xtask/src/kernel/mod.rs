@@ -1,5 +1,6 @@
 //! `cargo xtask kernel`: the SmartIO module (`kernel/smartio`), built and tested on Debian's kernels.
 
+pub mod bench;
 mod build;
 mod guest;
 #[cfg(test)]

@@ -189,16 +189,19 @@ static u8 kind_of(struct sio_policy *policy, const struct sio_item *item)
 {
 	struct sio_streams *streams = &policy->streams[item->is_write];
 	u64 end = item->sector + (item->bytes >> 9);
+	bool is_sequential;
 	int stream;
 
-	for (stream = 0; stream < SIO_STREAMS; stream++) {
-		if (streams->ends[stream] == item->sector) {
-			streams->ends[stream] = end;
-			return item->is_write ? SIO_SEQ_WRITE : SIO_SEQ_READ;
-		}
-	}
-	streams->ends[streams->next] = end;
-	streams->next = (streams->next + 1) % SIO_STREAMS;
+	for (stream = 0; stream < SIO_STREAMS - 1; stream++)
+		if (streams->ends[stream] == item->sector)
+			break;
+	is_sequential = streams->ends[stream] == item->sector;
+	/* The latest one first; a new one drives out the one that was idle for longest. */
+	for (; stream > 0; stream--)
+		streams->ends[stream] = streams->ends[stream - 1];
+	streams->ends[0] = end;
+	if (is_sequential)
+		return item->is_write ? SIO_SEQ_WRITE : SIO_SEQ_READ;
 	return item->is_write ? SIO_RAND_WRITE : SIO_RAND_READ;
 }
 
@@ -214,6 +217,7 @@ static void count_queued(struct sio_policy *policy, const struct sio_item *item,
 
 void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 {
+	const struct sio_settings *settings = &policy->settings;
 	u8 class = item->class;
 
 	item->came_ns = now;
@@ -221,7 +225,10 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 	item->writing_came_ns = writing(policy, now);
 	item->queue = queue_of(class, item->level);
 	item->kind = kind_of(policy, item);
-	item->list = !item->is_write ? SIO_READS : item->is_sync ? SIO_SYNC_WRITES : SIO_ASYNC_WRITES;
+	item->list = SIO_READS;
+	if (item->is_write)
+		/* With the same bound for both, as in the study, they are one list in the order of insertion. */
+		item->list = item->is_sync && settings->sync_bound_ns < settings->slice_ns ? SIO_SYNC_WRITES : SIO_ASYNC_WRITES;
 	item->state = SIO_QUEUED;
 	list_append(&policy->queues[item->queue].lists[item->list][is_random(item->kind)], &item->link);
 	if (!item->is_write && policy->read_done_ns[class] && policy->reads_queued[class] == 0 &&
@@ -271,10 +278,15 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 	policy->kind_in_flight[kind]++;
 	policy->class_served_ns[class] = now;
 	if (item->is_write) {
+		u64 *served = &policy->write_served_ns[class][item->list];
+		u64 late = since(now, later(item->came_ns, *served) + bound_of(policy, item->list));
+
 		if (policy->writes_in_flight++ == 0)
 			policy->writing_since_ns = now;
+		if (class != SIO_IDLE)
+			policy->statistics.write_late_ns_max = later(policy->statistics.write_late_ns_max, late);
 		policy->has_written = true;
-		policy->write_served_ns[class][item->list] = now;
+		*served = now;
 		policy->sync_writes_in_a_row = item->list == SIO_SYNC_WRITES ? policy->sync_writes_in_a_row + 1 : 0;
 	} else {
 		item->is_after_write = policy->has_written;

@@ -73,7 +73,7 @@ struct sio_item {
 /* All can be changed at any time. */
 struct sio_settings {
 	u64 slice_ns;		/* of a queue; also the bound of async writes (default 100 ms, section 5) */
-	u64 sync_bound_ns;	/* the bound of sync writes */
+	u64 sync_bound_ns;	/* the bound of sync writes; if not below the slice, they are like others */
 	u64 class_bound_ns;	/* how long a class waits for higher ones before one of its requests goes */
 	u64 hold_max_ns;	/* the longest anticipation after a read; 0: none */
 	u32 quantum;		/* requests in flight of a queue while another one has requests (algorithm 6.2) */
@@ -88,8 +88,7 @@ struct sio_queue {
 };
 
 struct sio_streams {
-	u64 ends[SIO_STREAMS];
-	u32 next;
+	u64 ends[SIO_STREAMS];	/* of the latest requests, the latest first */
 };
 
 /* Counters since the policy was initialised; nothing decides by them. */
@@ -103,6 +102,7 @@ struct sio_statistics {
 	u64 held;			/* dispatches that gave nothing because writes were held back */
 	u64 writes_by_budget;		/* went although programs were reading, because the budget allowed it */
 	u64 writes_by_bound;		/* went because the bound was reached */
+	u64 write_late_ns_max;		/* how long after its bound a write went, at most; not of the idle class */
 	u64 classes_by_bound;		/* requests that went before those of a higher class */
 };
 

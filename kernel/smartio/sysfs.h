@@ -72,6 +72,7 @@ STATISTIC(read_gap_ns_mean, sio->policy.gap_ns[SIO_BE], "%llu")
 STATISTIC(held_dispatches, sio->policy.statistics.held, "%llu")
 STATISTIC(writes_by_budget_requests, sio->policy.statistics.writes_by_budget, "%llu")
 STATISTIC(writes_by_bound_requests, sio->policy.statistics.writes_by_bound, "%llu")
+STATISTIC(write_late_ns_max, sio->policy.statistics.write_late_ns_max, "%llu")
 STATISTIC(classes_by_bound_requests, sio->policy.statistics.classes_by_bound, "%llu")
 STATISTIC(bypassed_requests, sio->bypassed, "%llu")
 STATISTIC(without_memory_requests, sio->without_item, "%llu")
@@ -108,6 +109,7 @@ SIO_ATTRIBUTES smartio_attributes[] = {
 	RO(held_dispatches),
 	RO(writes_by_budget_requests),
 	RO(writes_by_bound_requests),
+	RO(write_late_ns_max),
 	RO(classes_by_bound_requests),
 	RO(bypassed_requests),
 	RO(without_memory_requests),

@@ -2,6 +2,8 @@
 
 pub mod bench;
 mod build;
+#[cfg(test)]
+mod equal;
 mod guest;
 #[cfg(test)]
 mod policy;

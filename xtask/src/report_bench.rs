@@ -51,6 +51,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "fuse" => return crate::bench_fuse::run(rest),
             "live" => return crate::live_bench::run(rest),
             "receipt" => return crate::receipt::run(rest),
+            "schedulers" => return crate::kernel::bench::run(rest),
             "verdicts" => return crate::verdicts::run(rest),
             #[cfg(feature = "results")]
             "compare" => return crate::compare_bench::run(rest),

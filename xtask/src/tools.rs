@@ -90,6 +90,13 @@ pub const GUEST: &[Tool] = &[
     tool("strip", "binutils", "the programs of guests"),
 ];
 
+/// For the kernel module, which is built with a compiler of its kernel's Debian.
+pub const KERNEL: &[Tool] = &[
+    tool("qemu-system-x86_64", "qemu-system-x86", "guests that test the kernel module"),
+    tool("unshare", "util-linux", "building the kernel module"),
+    tool("chroot", "coreutils", "building the kernel module"),
+];
+
 /// For guests with a whole Debian.
 pub const SYSTEM_GUEST: &[Tool] = &[
     tool("qemu-system-x86_64", "qemu-system-x86", "amd64 guests"),
@@ -98,7 +105,8 @@ pub const SYSTEM_GUEST: &[Tool] = &[
 ];
 
 /// All groups.
-pub const ALL: &[&[Tool]] = &[BUILD, ASSETS, BPF, DIST, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, SYSTEM_GUEST];
+pub const ALL: &[&[Tool]] =
+    &[BUILD, ASSETS, BPF, DIST, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, KERNEL, SYSTEM_GUEST];
 
 /// Installs missing programs with apt as root; otherwise fails with the exact command line that would install them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {

@@ -174,12 +174,23 @@ impl Archive {
             other => format!("userland-{suite}-{other}"),
         };
         let root = self.folder.join(root);
+        self.unpack(packages, &root, announce)?;
+        Ok(Userland { root })
+    }
+
+    /// Unpacks `packages` and everything that they depend on into the folder `root`, without installing anything; fetches
+    /// only what earlier calls did not unpack there. A package can be given with its version: `linux-source-6.12=6.12.117-1`.
+    ///
+    /// # Errors
+    ///
+    /// If the archive lacks a package or cannot be reached.
+    pub fn unpack(&self, packages: &[&str], root: &Path, announce: &dyn Fn(&str)) -> Result<(), LabError> {
         // One empty file for each package that was asked for, and each that was unpacked.
         let (asked, there) = (root.join("asked"), root.join("unpacked"));
         let new: Vec<&str> =
             packages.iter().filter(|package| !asked.join(package).exists()).copied().collect();
         if new.is_empty() {
-            return Ok(Userland { root });
+            return Ok(());
         }
         let _lock = self.lock()?;
         for folder in [&asked, &there] {
@@ -189,16 +200,15 @@ impl Archive {
         let missing: Vec<PackageFile> =
             self.resolve(packages)?.into_iter().filter(|file| !there.join(&file.name).exists()).collect();
         let mebibytes = missing.iter().map(|file| file.bytes).sum::<u64>() >> 20;
-        announce(&format!("fetching programs for guests: {} ({mebibytes} MiB) …", new.join(", ")));
+        announce(&format!("fetching programs of Debian: {} ({mebibytes} MiB) …", new.join(", ")));
         let scratch = self.scratch()?;
         self.download(&missing, scratch.path())?;
         for file in missing {
             let archive = scratch.path().join(&file.name);
-            programs::output(Command::new("dpkg").arg("-x").args([&archive, &root]), "dpkg")?;
+            programs::output(Command::new("dpkg").arg("-x").args([archive.as_path(), root]), "dpkg")?;
             touch(&there.join(&file.name))?;
         }
-        new.iter().try_for_each(|package| touch(&asked.join(package)))?;
-        Ok(Userland { root })
+        new.iter().try_for_each(|package| touch(&asked.join(package)))
     }
 
     /// Debian's release from which programs for guests come.

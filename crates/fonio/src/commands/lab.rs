@@ -327,6 +327,8 @@ impl OwnProgram {
                 }
             }
             let scratch = tempfile::Builder::new().prefix("fonio-").tempfile_in(archive.folder())?;
+            // Another process that looks for earlier versions must not remove it.
+            scratch.as_file().lock().with_context(|| format!("cannot lock {}", scratch.path().display()))?;
             stripped(&program, scratch.path())?;
             scratch.persist(&path)?;
         }

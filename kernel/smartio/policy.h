@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * SmartIO's policy: which waiting request goes to the device next, and when none does.
+ *
+ * The policy knows neither the kernel nor a clock: the caller gives every instant, in nanoseconds, and instants never go
+ * backwards. It allocates nothing and takes no lock; the caller serialises all calls for one `struct sio_policy`.
+ * `smartio.c` calls it in the kernel, `test/drive.c` in user space.
+ *
+ * A request's life: sio_insert, then either sio_remove (it was merged into another one), or sio_dispatch returns it; then
+ * sio_complete, or sio_withdraw (the driver gave it back, or it ends without a completion).
+ *
+ * The policy follows Nguyen et al. 2015, sections 5 and 6: 17 queues, slices, the quantum of algorithm 6.2, reads before
+ * writes within a class, and four limits of requests in flight. It adds three things, each of which can be switched off
+ * (`sio_settings_study`):
+ *
+ * - It holds writes back while a read is in flight, and for a moment after one has completed (anticipation). A program that
+ *   reads has one read at a time; without this, the device has no read at the only moment at which a write can go.
+ * - Reads may lose a given share of their time to writes. What they lose is measured: the time that writes were in flight
+ *   while a read waited, or was slower than reads are without writes.
+ * - A write that a program waits for (sync) goes before one of write-back, and has a shorter bound.
+ *
+ * Each write has a bound. When the oldest write of a class has been the oldest one for that time, it goes before reads.
+ */
+#ifndef SMARTIO_POLICY_H
+#define SMARTIO_POLICY_H
+
+#include "shim.h"
+
+/* 8 queues of the real-time class, 8 of the best-effort class, 1 of the idle class (section 3.1). */
+#define SIO_LEVELS 8
+#define SIO_QUEUES 17
+#define SIO_NEVER (~0ULL)
+
+enum sio_class { SIO_RT, SIO_BE, SIO_IDLE, SIO_CLASSES };
+
+/* The kinds of requests that have a limit each (section 4.5). */
+enum sio_kind { SIO_SEQ_READ, SIO_RAND_READ, SIO_SEQ_WRITE, SIO_RAND_WRITE, SIO_KINDS };
+
+/* The lists of a queue. A program waits for sync writes; nobody waits for async ones. */
+enum sio_list { SIO_READS, SIO_SYNC_WRITES, SIO_ASYNC_WRITES, SIO_LISTS };
+
+enum sio_state { SIO_NEW, SIO_QUEUED, SIO_ISSUED };
+
+/* The ends of recent requests of one direction: so many interleaved streams count as sequential (our choice; the
+ * experiments of the study have up to four of each direction). */
+#define SIO_STREAMS 8
+/* Sizes of reads whose service times are learnt apart: up to 4 KiB, 16, 64, 256 KiB, and larger ones. */
+#define SIO_SIZES 5
+
+struct sio_link {
+	struct sio_link *prev, *next;
+};
+
+/* A request, as the policy sees it. The caller sets the first group before sio_insert. */
+struct sio_item {
+	u64 sector;
+	u32 bytes;
+	u8 is_write;
+	u8 is_sync;	/* a program waits for it; all reads are */
+	u8 class;	/* enum sio_class */
+	u8 level;	/* 0, the highest, to 7; without meaning in the idle class */
+
+	struct sio_link link;
+	u64 order;	/* of insertion */
+	u64 came_ns;
+	u64 issued_ns;
+	/* The device's time with writes, so far, when the request came and when it was issued. */
+	u64 writing_came_ns, writing_issued_ns;
+	u8 state, kind, list, queue;
+	u8 is_after_write;	/* a read that was issued as the first one after a write */
+};
+
+/* All can be changed at any time. */
+struct sio_settings {
+	u64 slice_ns;		/* of a queue; also the bound of async writes (default 100 ms, section 5) */
+	u64 sync_bound_ns;	/* the bound of sync writes; if not below the slice, they are like others */
+	u64 class_bound_ns;	/* how long a class waits for higher ones before one of its requests goes */
+	u64 hold_max_ns;	/* the longest anticipation after a read; 0: none */
+	u32 quantum;		/* requests in flight of a queue while another one has requests (algorithm 6.2) */
+	u32 limits[SIO_KINDS];	/* requests in flight of a kind; 0: no limit */
+	u32 in_flight_max;	/* requests in flight altogether: what the device takes; 0: no limit */
+	u32 read_percent;	/* reads may take so much of their time without writes: 120; 0: no budget for writes */
+};
+
+struct sio_queue {
+	struct sio_link lists[SIO_LISTS][2];	/* sequential, random */
+	u32 queued, in_flight;
+};
+
+struct sio_streams {
+	u64 ends[SIO_STREAMS];	/* of the latest requests, the latest first */
+};
+
+/* Counters since the policy was initialised; nothing decides by them. */
+struct sio_statistics {
+	u64 dispatched[SIO_KINDS];
+	u64 completed[SIO_KINDS];
+	u64 service_ns[SIO_KINDS];	/* sum over completed ones */
+	u64 wait_ns[SIO_KINDS];		/* sum over dispatched ones, from insertion */
+	u64 wait_ns_max[SIO_KINDS];
+	u64 reads_lost_ns;		/* time that reads lost to writes */
+	u64 held;			/* dispatches that gave nothing because writes were held back */
+	u64 writes_by_budget;		/* went although programs were reading, because the budget allowed it */
+	u64 writes_by_bound;		/* went because the bound was reached */
+	u64 write_late_ns_max;		/* how long after its bound a write went, at most; not of the idle class */
+	u64 classes_by_bound;		/* requests that went before those of a higher class */
+};
+
+struct sio_policy {
+	struct sio_settings settings;
+	struct sio_queue queues[SIO_QUEUES];
+	struct sio_streams streams[2];	/* reads, writes */
+	u64 inserted;
+	u32 queued;
+	u32 reads_queued[SIO_CLASSES], writes_queued[SIO_CLASSES];
+	u32 in_flight;
+	u32 kind_in_flight[SIO_KINDS];
+	u32 reads_in_flight[SIO_CLASSES];
+	u32 class_in_flight[SIO_CLASSES];
+
+	/* The queue that is served, and the end of its slice. */
+	int current_queue;
+	u64 slice_end_ns;
+	/* When a request of the class last went, and a write of each list. */
+	u64 class_served_ns[SIO_CLASSES];
+	u64 write_served_ns[SIO_CLASSES][SIO_LISTS];
+	u32 sync_writes_in_a_row;
+
+	/* Anticipation, by class: when its last read completed, how long its readers take until the next one on average, and
+	 * until when writes are held back. */
+	u64 read_done_ns[SIO_CLASSES];
+	u64 gap_ns[SIO_CLASSES];
+	u64 hold_until_ns[SIO_CLASSES];
+
+	/* Budget: the time that reads may still lose; negative after a write until reads have earned it. */
+	s64 budget_ns;
+	/* A write went beside reads at this instant, and what it cost is not known yet. */
+	bool is_unsettled;
+	u64 unsettled_ns;
+	/* So many writes may be in flight beside reads. It grows while they cost reads little. */
+	u32 window;
+	/* A write was issued since the last read was. */
+	bool has_written;
+	/* The time with at least one write in flight: the sum of past ones, and the start of the present one. */
+	u32 writes_in_flight;
+	u64 writing_ns, writing_since_ns;
+
+	/* Learnt: the service time of reads without a write in flight, and of writes. 0: not known. */
+	u64 read_alone_ns[2][SIO_SIZES];
+	u64 write_service_ns;
+
+	struct sio_statistics statistics;
+};
+
+/* The settings of the study alone: neither anticipation nor budget, and sync writes like others. */
+void sio_settings_study(struct sio_settings *settings);
+/* The settings for a device that takes `depth` requests at once. */
+void sio_settings_default(struct sio_settings *settings, u32 depth);
+
+void sio_init(struct sio_policy *policy, const struct sio_settings *settings, u64 now);
+void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now);
+/* Takes a queued request out. */
+void sio_remove(struct sio_policy *policy, struct sio_item *item);
+/* A queued request has grown by a merge. */
+void sio_resize(struct sio_policy *policy, struct sio_item *item, u64 sector, u32 bytes);
+/*
+ * Returns the request that goes to the device now, or NULL. If it returns NULL while requests are queued, `*wake_ns` is the
+ * next instant at which one may go without another call, or SIO_NEVER: then a completion is due.
+ */
+struct sio_item *sio_dispatch(struct sio_policy *policy, u64 now, u64 *wake_ns);
+/*
+ * The earliest instant at which a request may go without another call: `now` if one may go at once, SIO_NEVER if a completion
+ * is due first. Cheaper than a dispatch that gives nothing. It may be too early, and is never too late.
+ */
+u64 sio_next(const struct sio_policy *policy, u64 now);
+void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now);
+/* An issued request is no longer in flight, without having completed. */
+void sio_withdraw(struct sio_policy *policy, struct sio_item *item, u64 now);
+
+static inline bool sio_has_work(const struct sio_policy *policy)
+{
+	return policy->queued > 0;
+}
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the policy needs of the kernel, in user space too. */
+#ifndef SMARTIO_SHIM_H
+#define SMARTIO_SHIM_H
+
+#ifdef __KERNEL__
+#include <linux/math64.h>
+#include <linux/string.h>
+#include <linux/types.h>
+#else
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef uint64_t u64;
+typedef int64_t s64;
+typedef uint32_t u32;
+typedef uint8_t u8;
+
+/* 32-bit kernels divide 64-bit numbers only with this. */
+static inline u64 div_u64(u64 dividend, u32 divisor)
+{
+	return dividend / divisor;
+}
+#endif
+
+#endif

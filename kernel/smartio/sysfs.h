@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Settings and statistics below /sys/block/DEVICE/queue/iosched. Each name ends with its unit. Part of smartio.c.
+ */
+#ifndef SMARTIO_SYSFS_H
+#define SMARTIO_SYSFS_H
+
+/* A setting of one field, shown as FIELD / UNIT, between LEAST and MOST of that unit. */
+#define SETTING(name, field, unit, least, most)								\
+static ssize_t name##_show(struct elevator_queue *eq, char *page)					\
+{													\
+	struct smartio *sio = eq->elevator_data;							\
+													\
+	return sysfs_emit(page, "%llu\n", div_u64(READ_ONCE(sio->policy.settings.field), unit));	\
+}													\
+static ssize_t name##_store(struct elevator_queue *eq, const char *page, size_t count)		\
+{													\
+	struct smartio *sio = eq->elevator_data;							\
+	unsigned long flags;										\
+	u64 value;											\
+	int error = kstrtoull(page, 10, &value);							\
+													\
+	if (error)											\
+		return error;										\
+	if (value < (least) || value > (most))								\
+		return -ERANGE;										\
+	spin_lock_irqsave(&sio->lock, flags);								\
+	sio->policy.settings.field = value * (unit);							\
+	spin_unlock_irqrestore(&sio->lock, flags);							\
+	return count;											\
+}
+
+#define STATISTIC(name, expression, format)								\
+static ssize_t name##_show(struct elevator_queue *eq, char *page)					\
+{													\
+	struct smartio *sio = eq->elevator_data;							\
+	unsigned long flags;										\
+	ssize_t length;											\
+													\
+	spin_lock_irqsave(&sio->lock, flags);								\
+	length = sysfs_emit(page, format "\n", (expression));						\
+	spin_unlock_irqrestore(&sio->lock, flags);							\
+	return length;											\
+}
+
+#define STATISTICS_OF_KIND(kind, number)								\
+STATISTIC(kind##_dispatched_requests, sio->policy.statistics.dispatched[number], "%llu")		\
+STATISTIC(kind##_service_ns_sum, sio->policy.statistics.service_ns[number], "%llu")			\
+STATISTIC(kind##_wait_ns_sum, sio->policy.statistics.wait_ns[number], "%llu")				\
+STATISTIC(kind##_wait_ns_max, sio->policy.statistics.wait_ns_max[number], "%llu")
+
+SETTING(slice_ms, slice_ns, NSEC_PER_MSEC, 1, 10000)
+SETTING(sync_write_wait_ms_max, sync_bound_ns, NSEC_PER_MSEC, 1, 10000)
+SETTING(class_wait_ms_max, class_bound_ns, NSEC_PER_MSEC, 1, 100000)
+SETTING(hold_us_max, hold_max_ns, NSEC_PER_USEC, 0, 100000)
+SETTING(quantum_requests, quantum, 1, 1, 10000)
+SETTING(device_requests_max, in_flight_max, 1, 0, 10000)
+SETTING(seq_read_requests_max, limits[SIO_SEQ_READ], 1, 0, 10000)
+SETTING(rand_read_requests_max, limits[SIO_RAND_READ], 1, 0, 10000)
+SETTING(seq_write_requests_max, limits[SIO_SEQ_WRITE], 1, 0, 10000)
+SETTING(rand_write_requests_max, limits[SIO_RAND_WRITE], 1, 0, 10000)
+SETTING(read_time_percent_max, read_percent, 1, 0, 10000)
+
+STATISTICS_OF_KIND(seq_read, SIO_SEQ_READ)
+STATISTICS_OF_KIND(rand_read, SIO_RAND_READ)
+STATISTICS_OF_KIND(seq_write, SIO_SEQ_WRITE)
+STATISTICS_OF_KIND(rand_write, SIO_RAND_WRITE)
+STATISTIC(reads_lost_ns_sum, sio->policy.statistics.reads_lost_ns, "%llu")
+STATISTIC(read_budget_ns, sio->policy.budget_ns, "%lld")
+STATISTIC(writes_beside_reads_max, sio->policy.window, "%u")
+STATISTIC(read_gap_ns_mean, sio->policy.gap_ns[SIO_BE], "%llu")
+STATISTIC(held_dispatches, sio->policy.statistics.held, "%llu")
+STATISTIC(writes_by_budget_requests, sio->policy.statistics.writes_by_budget, "%llu")
+STATISTIC(writes_by_bound_requests, sio->policy.statistics.writes_by_bound, "%llu")
+STATISTIC(write_late_ns_max, sio->policy.statistics.write_late_ns_max, "%llu")
+STATISTIC(classes_by_bound_requests, sio->policy.statistics.classes_by_bound, "%llu")
+STATISTIC(bypassed_requests, sio->bypassed, "%llu")
+STATISTIC(without_memory_requests, sio->without_item, "%llu")
+STATISTIC(merged_requests, sio->merged, "%llu")
+STATISTIC(waiting_requests, sio->policy.queued, "%u")
+STATISTIC(in_flight_requests, sio->policy.in_flight, "%u")
+
+#define RW(name) __ATTR(name, 0644, name##_show, name##_store)
+#define RO(name) __ATTR(name, 0444, name##_show, NULL)
+#define RO_OF_KIND(kind)										\
+	RO(kind##_dispatched_requests), RO(kind##_service_ns_sum),					\
+	RO(kind##_wait_ns_sum), RO(kind##_wait_ns_max)
+
+SIO_ATTRIBUTES smartio_attributes[] = {
+	RW(slice_ms),
+	RW(sync_write_wait_ms_max),
+	RW(class_wait_ms_max),
+	RW(hold_us_max),
+	RW(quantum_requests),
+	RW(device_requests_max),
+	RW(seq_read_requests_max),
+	RW(rand_read_requests_max),
+	RW(seq_write_requests_max),
+	RW(rand_write_requests_max),
+	RW(read_time_percent_max),
+	RO_OF_KIND(seq_read),
+	RO_OF_KIND(rand_read),
+	RO_OF_KIND(seq_write),
+	RO_OF_KIND(rand_write),
+	RO(reads_lost_ns_sum),
+	RO(read_budget_ns),
+	RO(writes_beside_reads_max),
+	RO(read_gap_ns_mean),
+	RO(held_dispatches),
+	RO(writes_by_budget_requests),
+	RO(writes_by_bound_requests),
+	RO(write_late_ns_max),
+	RO(classes_by_bound_requests),
+	RO(bypassed_requests),
+	RO(without_memory_requests),
+	RO(merged_requests),
+	RO(waiting_requests),
+	RO(in_flight_requests),
+	{},
+};
+
+#endif

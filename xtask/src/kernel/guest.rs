@@ -1,0 +1,43 @@
+//! Tests the module in a guest: `kernel/smartio/test/stress.sh`, with the kernel's own test device (null_blk).
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use fonio_lab::{Archive, Guest, Initramfs, Shape, Task};
+
+use super::build::{Built, sources};
+use crate::process;
+
+const MEMORY_MIB: u64 = 2048;
+/// Where the script finds the module.
+const FOLDER: &str = "/root/smartio";
+
+/// Runs the test in a guest with two processors. Returns whether everything held.
+pub fn test(built: &Built, rounds: u32, seconds: u32) -> Result<bool> {
+    let announce = |text: &str| eprintln!("{text}");
+    let archive = Archive::open()?;
+    let userland = archive.userland(&["busybox-static", "fio", "e2fsprogs", "mount"], &announce)?;
+    let mut files = Initramfs::new(&userland)?;
+    for tool in ["fio", "mkfs.ext4", "mount", "umount"] {
+        files.add_tool(tool)?;
+    }
+    let place = PathBuf::from(FOLDER);
+    files.add_copy(&built.module, &place.join("module/smartio-iosched.ko"))?;
+    files.add_copy(&sources().join("test/stress.sh"), &place.join("stress.sh"))?;
+    let guest = Guest {
+        kernel: built.files.clone(),
+        shape: Shape::Test,
+        memory_mib: MEMORY_MIB,
+        modules: vec!["ext4", "null_blk", "mq-deadline"],
+        wishes: vec!["crc32c_generic", "crc32c"],
+        files,
+        disks: Vec::new(),
+    };
+    let words = ["sh", "stress.sh", &rounds.to_string(), &seconds.to_string()].map(str::to_owned);
+    let task = Task { words: &words, folder: &place, bring: &[], to: Path::new("/") };
+    println!("SmartIO on Linux {} (Debian's {}):", built.files.release, built.kernel.version);
+    let stop = process::outlive_signals()?;
+    let ended = guest.run(&archive, &task, &stop, &announce)?;
+    println!("  {:.0} s in the guest, {:.0} s here\n", ended.took_s, ended.host_s);
+    Ok(ended.code == 0)
+}

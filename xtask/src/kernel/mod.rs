@@ -1,0 +1,57 @@
+//! `cargo xtask kernel`: the SmartIO module (`kernel/smartio`), built and tested on Debian's kernels.
+
+pub mod bench;
+mod build;
+#[cfg(test)]
+mod equal;
+mod guest;
+#[cfg(test)]
+mod policy;
+
+use anyhow::{Result, bail};
+
+use crate::{process, tools};
+
+/// The kernels that the module is built for, as the laboratory names them.
+const KERNELS: [&str; 3] = ["6.1", "6.12", "newest"];
+
+/// `cargo xtask kernel build|test [6.1] [6.12] [newest] [--rounds N] [--seconds N]`.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let [what, rest @ ..] = arguments else { bail!("write `cargo xtask kernel build` or `… test`") };
+    let (mut kernels, mut rounds, mut seconds) = (Vec::new(), 100, 10);
+    let mut rest = rest.iter();
+    while let Some(word) = rest.next() {
+        let mut number = || -> Result<u32> {
+            let value = rest.next().and_then(|value| value.parse().ok());
+            value.ok_or_else(|| anyhow::anyhow!("{word} needs a number"))
+        };
+        match word.as_str() {
+            "--rounds" if what == "test" => rounds = number()?,
+            "--seconds" if what == "test" => seconds = number()?,
+            name if KERNELS.contains(&name) => kernels.push(name),
+            unknown => bail!("unknown word `{unknown}`; name kernels: {}", KERNELS.join(", ")),
+        }
+    }
+    if kernels.is_empty() {
+        kernels = KERNELS.to_vec();
+    }
+    tools::ensure(&[tools::KERNEL])?;
+    process::outlive_signals()?;
+    let mut broken = Vec::new();
+    for name in kernels {
+        match what.as_str() {
+            "build" => {
+                let built = build::module(name)?;
+                println!("Linux {}: {}", built.files.release, built.module.display());
+            }
+            "test" => {
+                let built = build::module(name)?;
+                if !guest::test(&built, rounds, seconds)? {
+                    broken.push(built.files.release);
+                }
+            }
+            _ => bail!("there is only `cargo xtask kernel build` and `cargo xtask kernel test`"),
+        }
+    }
+    if broken.is_empty() { Ok(()) } else { bail!("SmartIO failed on Linux {}", broken.join(", ")) }
+}

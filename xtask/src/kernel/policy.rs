@@ -1,0 +1,459 @@
+//! Tests the module's policy in user space: `kernel/smartio/policy.c` with the driver `test/drive.c`, compiled with the
+//! sanitizers, against vectors and against rules that hold for every sequence of events.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+
+use fonio_core::Random;
+use fonio_testing::{Need, has};
+
+use super::build::sources;
+
+/// Compiles the driver once for all tests.
+pub(super) fn driver() -> &'static Path {
+    static DRIVER: OnceLock<PathBuf> = OnceLock::new();
+    DRIVER.get_or_init(|| {
+        let folder = crate::process::scratch("kernel/policy").expect("a folder");
+        // Tests of several processes may compile at the same time.
+        let program = folder.join(format!("drive-{}", std::process::id()));
+        let mut cc = Command::new("cc");
+        cc.args(["-Wall", "-Wextra", "-Werror", "-g", "-O1", "-fsanitize=address,undefined"]);
+        cc.arg("-fno-sanitize-recover=all").arg("-o").arg(&program);
+        let out = cc.args(["policy.c", "test/drive.c"]).current_dir(sources()).output().expect("cc starts");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        program
+    })
+}
+
+/// A policy that answers line by line.
+pub(super) struct Driver {
+    child: Child,
+    events: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    /// The events with their answers.
+    pub said: Vec<String>,
+}
+
+impl Driver {
+    pub fn start(scheduler: &str) -> Driver {
+        let mut command = Command::new(driver());
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the driver starts");
+        let events = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut started = Driver { child, events, answers, said: Vec::new() };
+        started.event(scheduler);
+        started
+    }
+
+    /// Gives an event, and returns the answer.
+    pub fn event(&mut self, event: &str) -> Option<String> {
+        writeln!(self.events.as_mut().expect("open"), "{event}").expect("the driver reads");
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("the driver answers");
+        self.said.push(line.trim_end().to_owned());
+        assert!(line.starts_with(event), "the driver ended:\n{}", self.tail());
+        line.trim_end().split_once(" -> ").map(|(_, answer)| answer.to_owned())
+    }
+
+    fn tail(&self) -> String {
+        self.said[self.said.len().saturating_sub(40)..].join("\n")
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        drop(self.events.take());
+        let status = self.child.wait().expect("the driver ends");
+        assert!(status.success() || std::thread::panicking(), "the driver failed: {status}\n{}", self.tail());
+    }
+}
+
+#[test]
+fn vectors_give_their_answers() {
+    if !has(&[Need::Cc]) {
+        return;
+    }
+    let folder = sources().join("test/vectors");
+    let mut names: Vec<PathBuf> =
+        std::fs::read_dir(&folder).expect("vectors").map(|entry| entry.expect("a file").path()).collect();
+    names.sort();
+    assert!(!names.is_empty());
+    for path in names {
+        let vector = std::fs::read(&path).expect("a vector");
+        let mut child = Command::new(driver())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the driver starts");
+        let mut events = child.stdin.take().expect("a pipe");
+        let copy = vector.clone();
+        let writer = std::thread::spawn(move || events.write_all(&copy).expect("the driver reads"));
+        let out = child.wait_with_output().expect("the driver ends");
+        writer.join().expect("written");
+        assert!(out.status.success(), "{}: the driver failed", path.display());
+        expect_test::expect_file![&path].assert_eq(&String::from_utf8(out.stdout).expect("text"));
+    }
+}
+
+/// What a request is, for the rules.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    came: u64,
+    is_write: bool,
+    is_sync: bool,
+    class: usize,
+    level: u64,
+    sector: u64,
+    sectors: u64,
+    kind: usize,
+}
+
+impl Request {
+    /// The list in which it waits in the order of insertion.
+    fn list(&self) -> (usize, u64, usize, bool) {
+        (self.class, if self.class == 2 { 0 } else { self.level }, self.kind, self.is_write && self.is_sync)
+    }
+}
+
+/// The settings of a sequence, as the rules need them.
+struct Rules {
+    line: String,
+    limits: [u64; 4],
+    in_flight_max: u64,
+    quantum: u64,
+    slice: u64,
+    sync_bound: u64,
+    is_study: bool,
+}
+
+fn rules(random: &mut Random) -> Rules {
+    let is_study = random.below(3) == 0;
+    // 0: no limit.
+    let limits = [0; 4].map(|_| random.below(6));
+    let in_flight_max = [0, 1, 2, 8][random.below(4) as usize];
+    let quantum = 1 + random.below(8);
+    let (slice, sync_bound) = (
+        [1_000_000, 10_000_000, 100_000_000][random.below(3) as usize],
+        1_000_000 + random.below(25_000_000),
+    );
+    let sync_bound = if is_study { slice } else { sync_bound };
+    let mut line = format!(
+        "scheduler smartio {}seq_read={} rand_read={} seq_write={} rand_write={} in_flight_max={in_flight_max} \
+         quantum={quantum} slice_ns={slice} sync_bound_ns={sync_bound}",
+        if is_study { "study " } else { "" },
+        limits[0],
+        limits[1],
+        limits[2],
+        limits[3]
+    );
+    if !is_study {
+        line += &format!(" hold_max_ns={} read_percent={}", random.below(2_000_000), 100 + random.below(200));
+    }
+    Rules { line, limits, in_flight_max, quantum, slice, sync_bound, is_study }
+}
+
+/// The naive model: what waits, what is in flight, and when a write of a class and list last became the oldest.
+struct Model {
+    rules: Rules,
+    waiting: BTreeMap<u64, Request>,
+    in_flight: BTreeMap<u64, Request>,
+    ends: [Vec<u64>; 2],
+    /// By class, and whether sync.
+    served: [[u64; 2]; 3],
+}
+
+impl Model {
+    /// Sequential: begins where one of the last eight streams of its direction ended.
+    fn kind(&mut self, is_write: bool, sector: u64, sectors: u64) -> usize {
+        let direction = usize::from(is_write);
+        let ends = &mut self.ends[direction];
+        let known = ends.iter().position(|end| *end == sector);
+        ends.remove(known.unwrap_or(0));
+        ends.push(sector + sectors);
+        direction * 2 + usize::from(known.is_none())
+    }
+
+    fn of_kind(&self, kind: usize) -> u64 {
+        self.in_flight.values().filter(|request| request.kind == kind).count() as u64
+    }
+
+    /// Checks a request that goes now.
+    fn check_dispatch(&self, id: u64, now: u64) -> Result<(), String> {
+        let request = self.waiting.get(&id).ok_or("it does not wait")?;
+        let rules = &self.rules;
+        let limit = rules.limits[request.kind];
+        if limit > 0 && self.of_kind(request.kind) >= limit {
+            return Err("the limit of its kind is reached".to_owned());
+        }
+        if rules.in_flight_max > 0 && self.in_flight.len() as u64 >= rules.in_flight_max {
+            return Err("the device is full".to_owned());
+        }
+        let same_queue = |other: &&Request| {
+            other.class == request.class && (other.class == 2 || other.level == request.level)
+        };
+        let of_queue = self.in_flight.values().filter(same_queue).count() as u64;
+        let is_alone = self.waiting.values().filter(same_queue).count() == self.waiting.len();
+        if of_queue >= rules.quantum && !is_alone {
+            return Err("the quantum is used up".to_owned());
+        }
+        if let Some((first, _)) = self.waiting.iter().find(|(_, other)| other.list() == request.list())
+            && *first != id
+        {
+            return Err(format!("request {first} of the same list came before"));
+        }
+        let reads = self.waiting.values().any(|other| !other.is_write && other.class == request.class);
+        if rules.is_study && request.is_write && reads {
+            let bound = if request.is_sync { rules.sync_bound } else { rules.slice };
+            let since = self.head_since(request.class, request.is_sync);
+            if since.is_none_or(|since| now < since + bound) {
+                return Err("a read of its class waits, and the write is not due".to_owned());
+            }
+        }
+        let higher =
+            self.waiting.values().chain(self.in_flight.values()).any(|other| other.class < request.class);
+        // The oldest one has waited for the bound; a limit can let another one go in its place.
+        let first = self.waiting.values().find(|other| other.class == request.class).expect("this one");
+        if request.class == 2 && higher && now < first.came + 1_000_000_000 {
+            return Err("the idle class goes although others use the device".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Since when the oldest write of a class and list is the oldest one.
+    fn head_since(&self, class: usize, is_sync: bool) -> Option<u64> {
+        let mut writes = self
+            .waiting
+            .values()
+            .filter(|request| request.is_write && request.class == class && request.is_sync == is_sync);
+        writes.next().map(|first| first.came.max(self.served[class][usize::from(is_sync)]))
+    }
+
+    /// Checks that nothing goes now. `timer` is the policy's next instant.
+    fn check_none(&self, now: u64, timer: Option<u64>) -> Result<(), String> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        if let Some(timer) = timer
+            && timer <= now
+        {
+            return Err("the next instant has passed".to_owned());
+        }
+        if self.in_flight.is_empty() && timer.is_none() {
+            return Err("requests wait for nothing".to_owned());
+        }
+        if !self.in_flight.is_empty() {
+            return Ok(());
+        }
+        // Nothing is in flight, so no limit applies: then reads go, and writes that are due.
+        // The idle class waits for all others.
+        let others = self.waiting.values().any(|request| request.class < 2);
+        if self.waiting.values().any(|request| !request.is_write && (request.class < 2 || !others)) {
+            return Err("a read waits although nothing is in flight".to_owned());
+        }
+        for class in 0..3 {
+            for (is_sync, bound) in [(true, self.rules.sync_bound), (false, self.rules.slice)] {
+                let higher = self.waiting.values().any(|request| request.class < class);
+                if self.head_since(class, is_sync).is_some_and(|since| now >= since + bound) && !higher {
+                    return Err(format!("a write waits beyond its bound of {bound} ns"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Random events, until all requests have completed. Returns the number of requests.
+fn sequence(seed: u64, events: u64) -> u64 {
+    let mut random = Random::new(seed);
+    let rules = rules(&mut random);
+    let mut driver = Driver::start(&rules.line);
+    let mut model = Model {
+        rules,
+        waiting: BTreeMap::new(),
+        in_flight: BTreeMap::new(),
+        ends: [vec![u64::MAX; 8], vec![u64::MAX; 8]],
+        served: [[0; 2]; 3],
+    };
+    let (mut now, mut next, mut event) = (0_u64, 0_u64, 0_u64);
+    let classes = [1, 1, 1, 1, 0, 2];
+    let mut streams = [1_000_u64, 2_000_000, 3_000_000];
+    while event < events || !model.waiting.is_empty() || !model.in_flight.is_empty() {
+        event += 1;
+        assert!(event < events * 50, "seed {seed}: requests remain\n{}", driver.tail());
+        let is_over = event >= events;
+        match random.below(10) {
+            0..=3 if !is_over => {
+                let is_write = random.below(2) == 0;
+                let is_sync = !is_write || random.below(2) == 0;
+                let class = classes[random.below(6) as usize];
+                let sectors = 8 << random.below(6);
+                let stream = random.below(6) as usize;
+                let sector = streams.get(stream).copied().unwrap_or_else(|| random.below(1 << 30) * 8);
+                if let Some(end) = streams.get_mut(stream) {
+                    *end += sectors;
+                }
+                let level = random.below(8);
+                let kind = model.kind(is_write, sector, sectors);
+                // Without a bound of their own, sync writes are like others.
+                let is_apart = !is_write || is_sync && model.rules.sync_bound < model.rules.slice;
+                let request = Request {
+                    came: now,
+                    is_write,
+                    is_sync: is_sync && is_apart,
+                    class,
+                    level,
+                    sector,
+                    sectors,
+                    kind,
+                };
+                let priority = [format!("rt{level}"), format!("be{level}"), "idle".to_owned()][class].clone();
+                driver.event(&format!(
+                    "insert {now} id={next} {} {} sector={} bytes={} process=1 {priority}",
+                    if is_write { "write" } else { "read" },
+                    if is_sync { "sync" } else { "async" },
+                    request.sector,
+                    request.sectors * 512
+                ));
+                model.waiting.insert(next, request);
+                next += 1;
+            }
+            4..=6 => {
+                // Without a dispatch, it may only be too early: nothing else would run the queue.
+                let next =
+                    driver.event(&format!("next {now}")).expect("an answer").parse().unwrap_or(u64::MAX);
+                let answer = driver.event(&format!("dispatch {now}")).expect("an answer");
+                let timer: Option<u64> =
+                    driver.event(&format!("timer {now}")).expect("an answer").parse().ok();
+                let is_late = match answer.parse::<u64>() {
+                    Ok(_) => next > now,
+                    Err(_) => timer.is_some_and(|timer| next > timer),
+                };
+                assert!(!is_late, "seed {seed}: `next` is too late\n{}", driver.tail());
+                let fail = |what: String| panic!("seed {seed}: {what}\n{}", driver.tail());
+                let Ok(id) = answer.parse::<u64>() else {
+                    model.check_none(now, timer).unwrap_or_else(fail);
+                    // Nothing but time helps.
+                    if model.in_flight.is_empty()
+                        && let Some(timer) = timer
+                    {
+                        now = now.max(timer);
+                    }
+                    continue;
+                };
+                model.check_dispatch(id, now).unwrap_or_else(fail);
+                let request = model.waiting.remove(&id).expect("checked");
+                if request.is_write {
+                    model.served[request.class][usize::from(request.is_sync)] = now;
+                }
+                model.in_flight.insert(id, request);
+            }
+            7..=8 => {
+                let at = random.below(model.in_flight.len().max(1) as u64) as usize;
+                let Some(id) = model.in_flight.keys().nth(at).copied() else { continue };
+                model.in_flight.remove(&id);
+                let verb = if random.below(20) == 0 { "withdraw" } else { "complete" };
+                driver.event(&format!("{verb} {now} id={id}"));
+            }
+            _ if random.below(20) == 0 => {
+                let at = random.below(model.waiting.len().max(1) as u64) as usize;
+                let Some(id) = model.waiting.keys().nth(at).copied() else { continue };
+                model.waiting.remove(&id);
+                driver.event(&format!("remove {now} id={id}"));
+            }
+            _ => now += 1 << random.below(26),
+        }
+    }
+    next
+}
+
+#[test]
+fn random_sequences_keep_the_rules() {
+    if !has(&[Need::Cc]) {
+        return;
+    }
+    let requests: u64 = (0..60).map(|seed| sequence(seed, 2_000)).sum();
+    assert!(requests > 10_000, "only {requests} requests");
+}
+
+/// A reader and a writer, each with one request at a time, on a device that serves one request at a time. Returns how much
+/// longer reads and writes took, by the study's protocol: both have the same number of requests, and the time until the last
+/// one counts.
+fn slowdowns(scheduler: &str, read_ns: u64, write_ns: u64, gap_ns: u64) -> [f64; 2] {
+    const REQUESTS: u64 = 2_000;
+    let mut driver = Driver::start(scheduler);
+    let (mut now, mut id) = (0, 0);
+    // When each process queues its next request, how many it has had, and when its last one ended.
+    let mut due = [Some(0), Some(0)];
+    let (mut done, mut ended) = ([0, 0], [0, 0]);
+    let mut serving: Option<(u64, u64, usize)> = None;
+    let service = [read_ns, write_ns];
+    let mut owner = BTreeMap::new();
+    while done.iter().any(|done| *done < REQUESTS) {
+        for process in 0..2 {
+            if due[process].is_some_and(|due| due <= now) {
+                due[process] = None;
+                let op = ["read", "write"][process];
+                let sector = process as u64 * 100_000_000 + done[process] * 8;
+                driver.event(&format!(
+                    "insert {now} id={id} {op} sync sector={sector} bytes=4096 process={process} be4"
+                ));
+                owner.insert(id, process);
+                id += 1;
+            }
+        }
+        let mut timer = None;
+        if serving.is_none() {
+            let answer = driver.event(&format!("dispatch {now}")).expect("an answer");
+            match answer.parse::<u64>() {
+                Ok(id) => serving = Some((id, now + service[owner[&id]], owner[&id])),
+                Err(_) => timer = driver.event(&format!("timer {now}")).and_then(|timer| timer.parse().ok()),
+            }
+        }
+        let ends = serving.map(|(_, end, _)| end);
+        now = due.into_iter().flatten().chain(ends).chain(timer).min().expect("something happens").max(now);
+        if let Some((id, end, process)) = serving
+            && end <= now
+        {
+            driver.event(&format!("complete {now} id={id}"));
+            serving = None;
+            done[process] += 1;
+            ended[process] = now;
+            due[process] = (done[process] < REQUESTS).then_some(now + gap_ns);
+        }
+    }
+    [0, 1].map(|process| ended[process] as f64 / (REQUESTS * (service[process] + gap_ns)) as f64)
+}
+
+#[test]
+fn slowdowns_on_a_serial_device() {
+    if !has(&[Need::Cc]) {
+        return;
+    }
+    // The device of the study's Galaxy S5 with 10 µs of overhead; virtual time, so these are exact.
+    let cases = [("sequential", 72_000, 190_000), ("random", 187_000, 410_000)];
+    let policies = [
+        ("the study alone", "scheduler smartio study in_flight_max=1"),
+        ("with anticipation, without budget", "scheduler smartio in_flight_max=1 read_percent=0"),
+        ("as it comes", "scheduler smartio in_flight_max=1"),
+    ];
+    let mut table = String::new();
+    for (name, scheduler) in policies {
+        for (what, read, write) in cases {
+            let [reads, writes] = slowdowns(scheduler, read, write, 10_000);
+            table += &format!("{name:<36} {what:<10}  reads {reads:.2}  writes {writes:.2}\n");
+        }
+    }
+    expect_test::expect![[r#"
+        the study alone                      sequential  reads 3.19  writes 1.31
+        the study alone                      random      reads 3.03  writes 1.42
+        with anticipation, without budget    sequential  reads 1.01  writes 1.41
+        with anticipation, without budget    random      reads 1.02  writes 1.47
+        as it comes                          sequential  reads 1.18  writes 1.40
+        as it comes                          random      reads 1.19  writes 1.46
+    "#]]
+    .assert_eq(&table);
+}

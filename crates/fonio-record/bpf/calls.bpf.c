@@ -18,7 +18,8 @@ enum { S_IFMT = 0170000, S_IFDIR = 0040000, S_IFBLK = 0060000, S_IFREG = 0100000
 enum { HEAD_MAX = 32, PATH_MAX = 256, CALLS_MAX = 512 };
 enum { HAS_FILE = 1, HAS_OFFSET = 2, HAS_BYTES = 4, IS_WAL = 8, IS_JOURNAL = 16 };
 
-// What a process in `followed` is: its calls are recorded, or only those of the children that it makes.
+// What a number in `followed` is: a process whose calls are recorded, or a thread of which only the processes that it starts
+// are followed.
 enum { FOLLOWED = 1, ONLY_CHILDREN = 2 };
 
 // The arguments of a call; 0 stands for a call that is not recorded.
@@ -438,8 +439,13 @@ int forked(u64 *ctx)
 	// A thread has the process of the thread that made it.
 	if (from == to)
 		return 0;
-	if (!map_lookup(&followed, &from))
-		return 0;
+	u8 *known = map_lookup(&followed, &from);
+	if (!known || *known != FOLLOWED) {
+		u32 starter = parent->pid;
+		known = map_lookup(&followed, &starter);
+		if (!known || *known != ONLY_CHILDREN)
+			return 0;
+	}
 	u8 how = FOLLOWED;
 	struct counters *count = all_counters();
 	if (map_update(&followed, &to, &how, UPDATE_ANY) && count)

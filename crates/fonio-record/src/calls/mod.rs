@@ -4,8 +4,8 @@
 //!
 //! 1. [`CallsProbe::load`] makes the maps and has the kernel verify the programs.
 //! 2. [`CallsProbe::attach`] begins, and follows the named processes.
-//! 3. [`CallsProbe::follow_children`] follows the processes that this one starts, for the time in which it starts the
-//!    command.
+//! 3. [`CallsProbe::follow_children`] follows the processes that this thread starts, for the time in which it starts
+//!    the command.
 //! 4. [`CallsProbe::drain`] at each wake-up of the recorder takes the calls that ended.
 //! 5. [`CallsProbe::finish`] detaches, and finds the calls that have not ended.
 //!
@@ -123,9 +123,9 @@ impl CallsProbe {
         self.followed.insert(process, how, 0).map_err(|error| Unavailable::from_map(&error))
     }
 
-    /// Follows the processes that this process starts, from their first instant; or ends that.
+    /// Follows the processes that this thread starts, from their first instant; or ends that.
     pub(crate) fn follow_children(&mut self, follow: bool) -> Result<(), Unavailable> {
-        let own = std::process::id();
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         if follow {
             return self.follow(own, layout::ONLY_CHILDREN);
         }

@@ -32,7 +32,7 @@ pub(super) struct OpenFile {
     pub path: PathBuf,
 }
 
-/// Looks again and again. Keeps what it reads each time open.
+/// Looks at the threads of the machine.
 #[derive(Debug)]
 pub(super) struct Looker {
     machine: Machine,

@@ -43,6 +43,7 @@ impl FileSystem {
     }
 }
 
+#[allow(dead_code, reason = "not every test that has a file system records with this")]
 /// Records; or reports why this machine cannot.
 pub fn recording(options: &RecordOptions, progress: &mut dyn FnMut(Progress<'_>)) -> Option<Recording> {
     match record(options, progress) {

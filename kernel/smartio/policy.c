@@ -295,6 +295,7 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 		policy->hold_until_ns[class] = 0;
 	}
 	policy->statistics.dispatched[kind]++;
+	policy->statistics.class_dispatched[class]++;
 	policy->statistics.wait_ns[kind] += waited;
 	if (waited > policy->statistics.wait_ns_max[kind])
 		policy->statistics.wait_ns_max[kind] = waited;

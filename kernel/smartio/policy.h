@@ -94,6 +94,7 @@ struct sio_streams {
 /* Counters since the policy was initialised; nothing decides by them. */
 struct sio_statistics {
 	u64 dispatched[SIO_KINDS];
+	u64 class_dispatched[SIO_CLASSES];
 	u64 completed[SIO_KINDS];
 	u64 service_ns[SIO_KINDS];	/* sum over completed ones */
 	u64 wait_ns[SIO_KINDS];		/* sum over dispatched ones, from insertion */

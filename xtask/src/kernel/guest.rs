@@ -33,7 +33,8 @@ pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<b
         files,
         disks: Vec::new(),
     };
-    let words = ["sh", "stress.sh", &rounds.to_string(), &seconds.to_string(), &requests.to_string()].map(str::to_owned);
+    let words = ["sh", "stress.sh", &rounds.to_string(), &seconds.to_string(), &requests.to_string()]
+        .map(str::to_owned);
     let task = Task { words: &words, folder: &place, bring: &[], to: Path::new("/") };
     println!("SmartIO on Linux {} (Debian's {}):", built.files.release, built.kernel.version);
     let stop = process::outlive_signals()?;

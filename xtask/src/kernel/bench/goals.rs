@@ -33,7 +33,14 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
                 );
             }
         }
-        let cases = [("seq", "1x1"), ("rand", "1x1"), ("seq", "4x4"), ("rand", "4x4"), ("deep", "beside"), ("files", "copy")];
+        let cases = [
+            ("seq", "1x1"),
+            ("rand", "1x1"),
+            ("seq", "4x4"),
+            ("rand", "4x4"),
+            ("deep", "beside"),
+            ("files", "copy"),
+        ];
         for (part, run) in cases {
             let alone = match part {
                 "deep" => "one-alone read",

@@ -104,7 +104,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     ensure!(!cells.is_empty(), "no cell has {} in its name", options.words.join(" or "));
     let versions = |cell: &Cell| {
         let release = &built.files.release;
-        let module = if cell.variant.scheduler == "smartio" { &format!("{release}-{module}") } else { release };
+        let module =
+            if cell.variant.scheduler == "smartio" { &format!("{release}-{module}") } else { release };
         format!("{module}-{script}")
     };
     let started = Instant::now();

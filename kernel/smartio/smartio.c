@@ -206,6 +206,30 @@ static void smartio_prepare_request(struct request *rq)
 	rq->elv.priv[0] = data;
 }
 
+/*
+ * A request of `hctx` is no longer in flight. If that lets one go that was withheld, the block layer runs this queue when it
+ * has freed the tag; otherwise the timer does when time lets one go. Most reads hold writes back until the next read, and
+ * then need neither: running the queue for nothing would cost a switch to a worker for each read.
+ */
+static void continue_after(struct smartio *sio, struct blk_mq_hw_ctx *hctx)
+{
+	u64 now, next;
+
+	lockdep_assert_held(&sio->lock);
+	if (!sio->is_withholding)
+		return;
+	now = ktime_get_ns();
+	next = sio_next(&sio->policy, now);
+	if (next <= now) {
+		blk_mq_sched_mark_restart_hctx(hctx);
+		/* Another queue may have withheld the request. */
+		if (sio->queue->nr_hw_queues > 1)
+			WRITE_ONCE(sio->is_other_due, true);
+	} else if (next != SIO_NEVER) {
+		hrtimer_start(&sio->timer, ns_to_ktime(next), HRTIMER_MODE_ABS);
+	}
+}
+
 static void smartio_completed_request(struct request *rq, u64 now)
 {
 	struct smartio *sio = smartio_of(rq->q);
@@ -217,29 +241,8 @@ static void smartio_completed_request(struct request *rq, u64 now)
 	spin_lock_irqsave(&sio->lock, flags);
 	if (data->item.state == SIO_ISSUED)
 		sio_complete(&sio->policy, &data->item, ktime_get_ns());
+	continue_after(sio, rq->mq_hctx);
 	spin_unlock_irqrestore(&sio->lock, flags);
-}
-
-/*
- * A request of `hctx` is no longer in flight. If that lets one go that was withheld, the block layer runs this queue when it
- * has freed the tag; otherwise the timer does when time lets one go. Most reads hold writes back until the next read, and
- * then need neither: running the queue for nothing would cost a switch to a worker for each read.
- */
-static void continue_after(struct smartio *sio, struct blk_mq_hw_ctx *hctx)
-{
-	u64 now = ktime_get_ns(), next;
-
-	lockdep_assert_held(&sio->lock);
-	if (!sio->is_withholding)
-		return;
-	next = sio_next(&sio->policy, now);
-	if (next <= now) {
-		blk_mq_sched_mark_restart_hctx(hctx);
-		/* Another queue may have withheld the request. */
-		sio->is_other_due = sio->queue->nr_hw_queues > 1;
-	} else if (next != SIO_NEVER) {
-		hrtimer_start(&sio->timer, ns_to_ktime(next), HRTIMER_MODE_ABS);
-	}
 }
 
 /* In flight no more, without a completion. */
@@ -268,21 +271,23 @@ static void smartio_finish_request(struct request *rq)
 {
 	struct smartio *sio = smartio_of(rq->q);
 	struct smartio_request *data = data_of(rq);
-	bool is_other_due;
 	unsigned long flags;
 
 	if (!data)
 		return;
-	spin_lock_irqsave(&sio->lock, flags);
-	withdraw(sio, data);
-	continue_after(sio, rq->mq_hctx);
-	is_other_due = sio->is_other_due;
-	sio->is_other_due = false;
-	spin_unlock_irqrestore(&sio->lock, flags);
+	/* Nothing is left to do after a completion; this saves the lock. */
+	if (data->item.state == SIO_ISSUED) {
+		spin_lock_irqsave(&sio->lock, flags);
+		withdraw(sio, data);
+		continue_after(sio, rq->mq_hctx);
+		spin_unlock_irqrestore(&sio->lock, flags);
+	}
 	rq->elv.priv[0] = NULL;
 	kmem_cache_free(smartio_requests, data);
-	if (is_other_due)
+	if (READ_ONCE(sio->is_other_due)) {
+		WRITE_ONCE(sio->is_other_due, false);
 		blk_mq_run_hw_queues(sio->queue, true);
+	}
 }
 
 /* ---- waiting requests ---- */

@@ -149,8 +149,13 @@ if device zoned 2 1 8 1 2>/dev/null && test -e /sys/block/zoned; then
     code=$?
     ! grep -q "\[smartio\]" /sys/block/zoned/queue/scheduler && test $code != 0
     check "zoned: refused (exit code $code; ${said##*: })" $?
-    dmesg | grep -q "smartio: zoned devices need their writes in order; use mq-deadline"
-    check "zoned: the kernel's log says why" $?
+    case $(uname -r) in
+    6.1.*) echo "skipped zoned: the kernel's log says why: this kernel refuses by itself, without a word" ;;
+    *)
+        dmesg | grep -q "smartio: zoned devices need their writes in order; use mq-deadline"
+        check "zoned: the kernel's log says why" $?
+        ;;
+    esac
     echo 0 >/config/nullb/zoned/power; rmdir /config/nullb/zoned
 fi
 

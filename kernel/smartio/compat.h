@@ -62,7 +62,7 @@ static inline void sio_timer_setup(struct hrtimer *timer, enum hrtimer_restart (
 }
 
 /*
- * The share of a queue's tags that requests other than synchronous reads can have: three quarters. Up to 6.12, a depth is that
+ * The share of a queue's tags that requests other than synchronous reads can have. Up to 6.12, a depth is that
  * of one word of the bitmap of tags; in 7.3 it is one of all tags, and the queue has it as a setting.
  */
 #if SIO_LINUX_7_3
@@ -71,9 +71,9 @@ static inline unsigned int sio_tag_depth(struct request_queue *q)
 	return q->async_depth;
 }
 #else
-static inline unsigned int sio_word_depth(struct blk_mq_hw_ctx *hctx)
+static inline unsigned int sio_word_depth(struct blk_mq_hw_ctx *hctx, unsigned int part, unsigned int parts)
 {
-	return max(1U, (1U << hctx->sched_tags->bitmap_tags.sb.shift) * 3 / 4);
+	return max(1U, (1U << hctx->sched_tags->bitmap_tags.sb.shift) * part / parts);
 }
 #endif
 

@@ -239,6 +239,9 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 		average(&policy->gap_ns[class], gap < most ? gap : most);
 		policy->read_done_ns[class] = 0;
 	}
+	/* The program has gone on with a write. */
+	if (item->is_write && policy->hold_process[class] == item->process)
+		policy->hold_until_ns[class] = 0;
 	count_queued(policy, item, 1);
 }
 
@@ -295,6 +298,7 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 		policy->hold_until_ns[class] = 0;
 	}
 	policy->statistics.dispatched[kind]++;
+	policy->statistics.class_dispatched[class]++;
 	policy->statistics.wait_ns[kind] += waited;
 	if (waited > policy->statistics.wait_ns_max[kind])
 		policy->statistics.wait_ns_max[kind] = waited;
@@ -416,6 +420,7 @@ static void settle_read(struct sio_policy *policy, const struct sio_item *item, 
 void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now)
 {
 	u64 service = since(now, item->issued_ns), hold;
+	const struct sio_item *next;
 	u8 class = item->class;
 
 	leave(policy, item, now);
@@ -429,6 +434,12 @@ void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now)
 	if (policy->reads_in_flight[class] || policy->reads_queued[class])
 		return;
 	policy->read_done_ns[class] = now;
+	policy->hold_process[class] = item->process;
+	next = oldest(policy, class, write_list(policy, class));
+	if (next && next->process == item->process) {
+		policy->hold_until_ns[class] = 0;
+		return;
+	}
 	/* Readers that think for longer than the longest anticipation are not waited for. */
 	hold = HOLD_GAPS * policy->gap_ns[class];
 	if (hold < HOLD_MIN_NS)

@@ -59,6 +59,7 @@ struct sio_item {
 	u8 is_sync;	/* a program waits for it; all reads are */
 	u8 class;	/* enum sio_class */
 	u8 level;	/* 0, the highest, to 7; without meaning in the idle class */
+	u32 process;	/* the thread that sent it; its own writes need not wait for its next read */
 
 	struct sio_link link;
 	u64 order;	/* of insertion */
@@ -94,6 +95,7 @@ struct sio_streams {
 /* Counters since the policy was initialised; nothing decides by them. */
 struct sio_statistics {
 	u64 dispatched[SIO_KINDS];
+	u64 class_dispatched[SIO_CLASSES];
 	u64 completed[SIO_KINDS];
 	u64 service_ns[SIO_KINDS];	/* sum over completed ones */
 	u64 wait_ns[SIO_KINDS];		/* sum over dispatched ones, from insertion */
@@ -131,6 +133,7 @@ struct sio_policy {
 	u64 read_done_ns[SIO_CLASSES];
 	u64 gap_ns[SIO_CLASSES];
 	u64 hold_until_ns[SIO_CLASSES];
+	u32 hold_process[SIO_CLASSES];
 
 	/* Budget: the time that reads may still lose; negative after a write until reads have earned it. */
 	s64 budget_ns;

@@ -32,7 +32,7 @@ struct smartio {
 	bool is_withholding;
 	/* A completion lets a request go that any of the queues may have withheld. */
 	bool is_other_due;
-	unsigned int word_depth;
+	unsigned int word_depth, async_word_depth;
 	u64 bypassed, merged, without_item;
 };
 
@@ -96,7 +96,7 @@ static struct smartio *smartio_new(struct request_queue *q)
 	INIT_LIST_HEAD(&sio->bypassing);
 	sio->sorted[READ] = sio->sorted[WRITE] = RB_ROOT;
 	sio_timer_setup(&sio->timer, smartio_timer);
-	sio->word_depth = 1;
+	sio->word_depth = sio->async_word_depth = 1;
 	sio_settings_default(&settings, device_depth(q));
 	sio_init(&sio->policy, &settings, ktime_get_ns());
 	return sio;
@@ -115,7 +115,7 @@ static bool is_refused(const struct request_queue *q)
 static void smartio_depth_updated(struct request_queue *q)
 {
 	q->async_depth = max(1U, (unsigned int)q->nr_requests * 3 / 4);
-	blk_mq_set_min_shallow_depth(q, q->async_depth);
+	blk_mq_set_min_shallow_depth(q, max(1U, (unsigned int)q->nr_requests / 8));
 }
 
 static int smartio_init_sched(struct request_queue *q, struct elevator_queue *eq)
@@ -136,8 +136,9 @@ static void smartio_depth_updated(struct blk_mq_hw_ctx *hctx)
 {
 	struct smartio *sio = smartio_of(hctx->queue);
 
-	sio->word_depth = sio_word_depth(hctx);
-	sbitmap_queue_min_shallow_depth(&hctx->sched_tags->bitmap_tags, sio->word_depth);
+	sio->word_depth = sio_word_depth(hctx, 3, 4);
+	sio->async_word_depth = sio_word_depth(hctx, 1, 8);
+	sbitmap_queue_min_shallow_depth(&hctx->sched_tags->bitmap_tags, sio->async_word_depth);
 }
 
 static int smartio_init_hctx(struct blk_mq_hw_ctx *hctx, unsigned int index)
@@ -180,13 +181,16 @@ static void smartio_exit_sched(struct elevator_queue *eq)
 
 static void smartio_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 {
-	/* A quarter of the tags is for reads, however many writes wait. */
+	/*
+	 * A quarter of the tags is for reads, however many writes wait. Write-back has an eighth: an fsync often waits for all of
+	 * it that is in the queue, for the journal orders data of other files too.
+	 */
 	if (op_is_sync(opf) && !op_is_write(opf))
 		return;
 #if SIO_LINUX_7_3
-	data->shallow_depth = sio_tag_depth(data->q);
+	data->shallow_depth = op_is_sync(opf) ? sio_tag_depth(data->q) : max(1U, (unsigned int)data->q->nr_requests / 8);
 #else
-	data->shallow_depth = smartio_of(data->q)->word_depth;
+	data->shallow_depth = op_is_sync(opf) ? smartio_of(data->q)->word_depth : smartio_of(data->q)->async_word_depth;
 #endif
 }
 
@@ -194,10 +198,36 @@ static void smartio_prepare_request(struct request *rq)
 {
 	struct smartio_request *data = kmem_cache_zalloc(smartio_requests, GFP_ATOMIC | __GFP_NOWARN);
 
-	if (data)
+	if (data) {
 		data->rq = rq;
+		data->item.process = current->pid;
+	}
 	/* Without memory, the request bypasses the policy. */
 	rq->elv.priv[0] = data;
+}
+
+/*
+ * A request of `hctx` is no longer in flight. If that lets one go that was withheld, the block layer runs this queue when it
+ * has freed the tag; otherwise the timer does when time lets one go. Most reads hold writes back until the next read, and
+ * then need neither: running the queue for nothing would cost a switch to a worker for each read.
+ */
+static void continue_after(struct smartio *sio, struct blk_mq_hw_ctx *hctx)
+{
+	u64 now, next;
+
+	lockdep_assert_held(&sio->lock);
+	if (!sio->is_withholding)
+		return;
+	now = ktime_get_ns();
+	next = sio_next(&sio->policy, now);
+	if (next <= now) {
+		blk_mq_sched_mark_restart_hctx(hctx);
+		/* Another queue may have withheld the request. */
+		if (sio->queue->nr_hw_queues > 1)
+			WRITE_ONCE(sio->is_other_due, true);
+	} else if (next != SIO_NEVER) {
+		hrtimer_start(&sio->timer, ns_to_ktime(next), HRTIMER_MODE_ABS);
+	}
 }
 
 static void smartio_completed_request(struct request *rq, u64 now)
@@ -211,29 +241,8 @@ static void smartio_completed_request(struct request *rq, u64 now)
 	spin_lock_irqsave(&sio->lock, flags);
 	if (data->item.state == SIO_ISSUED)
 		sio_complete(&sio->policy, &data->item, ktime_get_ns());
+	continue_after(sio, rq->mq_hctx);
 	spin_unlock_irqrestore(&sio->lock, flags);
-}
-
-/*
- * A request of `hctx` is no longer in flight. If that lets one go that was withheld, the block layer runs this queue when it
- * has freed the tag; otherwise the timer does when time lets one go. Most reads hold writes back until the next read, and
- * then need neither: running the queue for nothing would cost a switch to a worker for each read.
- */
-static void continue_after(struct smartio *sio, struct blk_mq_hw_ctx *hctx)
-{
-	u64 now = ktime_get_ns(), next;
-
-	lockdep_assert_held(&sio->lock);
-	if (!sio->is_withholding)
-		return;
-	next = sio_next(&sio->policy, now);
-	if (next <= now) {
-		blk_mq_sched_mark_restart_hctx(hctx);
-		/* Another queue may have withheld the request. */
-		sio->is_other_due = sio->queue->nr_hw_queues > 1;
-	} else if (next != SIO_NEVER) {
-		hrtimer_start(&sio->timer, ns_to_ktime(next), HRTIMER_MODE_ABS);
-	}
 }
 
 /* In flight no more, without a completion. */
@@ -262,21 +271,23 @@ static void smartio_finish_request(struct request *rq)
 {
 	struct smartio *sio = smartio_of(rq->q);
 	struct smartio_request *data = data_of(rq);
-	bool is_other_due;
 	unsigned long flags;
 
 	if (!data)
 		return;
-	spin_lock_irqsave(&sio->lock, flags);
-	withdraw(sio, data);
-	continue_after(sio, rq->mq_hctx);
-	is_other_due = sio->is_other_due;
-	sio->is_other_due = false;
-	spin_unlock_irqrestore(&sio->lock, flags);
+	/* Nothing is left to do after a completion; this saves the lock. */
+	if (data->item.state == SIO_ISSUED) {
+		spin_lock_irqsave(&sio->lock, flags);
+		withdraw(sio, data);
+		continue_after(sio, rq->mq_hctx);
+		spin_unlock_irqrestore(&sio->lock, flags);
+	}
 	rq->elv.priv[0] = NULL;
 	kmem_cache_free(smartio_requests, data);
-	if (is_other_due)
+	if (READ_ONCE(sio->is_other_due)) {
+		WRITE_ONCE(sio->is_other_due, false);
 		blk_mq_run_hw_queues(sio->queue, true);
+	}
 }
 
 /* ---- waiting requests ---- */

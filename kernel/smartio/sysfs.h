@@ -65,6 +65,9 @@ STATISTICS_OF_KIND(seq_read, SIO_SEQ_READ)
 STATISTICS_OF_KIND(rand_read, SIO_RAND_READ)
 STATISTICS_OF_KIND(seq_write, SIO_SEQ_WRITE)
 STATISTICS_OF_KIND(rand_write, SIO_RAND_WRITE)
+STATISTIC(realtime_dispatched_requests, sio->policy.statistics.class_dispatched[SIO_RT], "%llu")
+STATISTIC(best_effort_dispatched_requests, sio->policy.statistics.class_dispatched[SIO_BE], "%llu")
+STATISTIC(idle_dispatched_requests, sio->policy.statistics.class_dispatched[SIO_IDLE], "%llu")
 STATISTIC(reads_lost_ns_sum, sio->policy.statistics.reads_lost_ns, "%llu")
 STATISTIC(read_budget_ns, sio->policy.budget_ns, "%lld")
 STATISTIC(writes_beside_reads_max, sio->policy.window, "%u")
@@ -102,6 +105,9 @@ SIO_ATTRIBUTES smartio_attributes[] = {
 	RO_OF_KIND(rand_read),
 	RO_OF_KIND(seq_write),
 	RO_OF_KIND(rand_write),
+	RO(realtime_dispatched_requests),
+	RO(best_effort_dispatched_requests),
+	RO(idle_dispatched_requests),
 	RO(reads_lost_ns_sum),
 	RO(read_budget_ns),
 	RO(writes_beside_reads_max),

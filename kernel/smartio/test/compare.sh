@@ -99,8 +99,12 @@ while test $start -lt $starts; do
         ;;
     files) files ;;
     cost)
-        raw --name=serial --rw=randrw --ioengine=psync --number_ios=$((ios * 100))
-        raw --name=deep --rw=randrw --ioengine=libaio --iodepth=16 --number_ios=$((ios * 100))
+        for op in read write; do
+            raw --name=serial --rw=rand$op --ioengine=psync --number_ios=$((ios * 100))
+            raw --name=deep --rw=rand$op --ioengine=libaio --iodepth=16 --number_ios=$((ios * 100))
+        done
+        # One program that reads and writes by turns; its time includes waits.
+        raw --name=turns --rw=randrw --ioengine=psync --number_ios=$((ios * 100))
         ;;
     esac
 done

@@ -128,6 +128,7 @@ static void insert(char **words, u64 now)
 	items[id] = item;
 	item->sector = valued(words, "sector");
 	item->bytes = valued(words, "bytes");
+	item->process = valued(words, "process");
 	item->class = SIO_BE;
 	item->level = 4;
 	for (word = words; *word; word++) {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # In a guest: loads the module, serves I/O on blk-mq devices with it, and switches, reloads, removes. Prints one line for each
-# check, `ok` or `FAILED` first; the kernel's complaints last. Arguments: the rounds of reloading, the seconds of load.
-rounds=$1 seconds=$2
+# check, `ok` or `FAILED` first; the kernel's complaints last. Arguments: the rounds of reloading, the seconds of load, and how
+# many requests mixed load makes at the end (0: none).
+rounds=$1 seconds=$2 requests=$3
 failed=0
 
 check() {
@@ -75,6 +76,20 @@ done
 wait $load
 check "deep: switched $switched times while it was read and written" $?
 
+# A new number of requests freezes the queue.
+use deep smartio
+verify deep $seconds &
+load=$!
+changed=0
+while kill -0 $load 2>/dev/null; do
+    for number in 4 256 32 64; do
+        echo $number >/sys/block/deep/queue/nr_requests && changed=$((changed + 1))
+        sleep 0.2
+    done
+done
+wait $load
+check "deep: nr_requests changed $changed times while it was read and written" $?
+
 # A processor leaves and returns while the device is used.
 if test -e /sys/devices/system/cpu/cpu1/online; then
     use deep smartio
@@ -95,6 +110,29 @@ for class in 1 2 3; do
         --randseed=$class >/dev/null 2>&1
     check "serial: I/O class $class" $?
 done
+for class in realtime best_effort idle; do
+    test "$(cat /sys/block/serial/queue/iosched/${class}_dispatched_requests)" -gt 0
+    check "serial: requests of the class $class are known as such" $?
+done
+# The class of a control group, which the block layer gives to its requests.
+if mkdir -p /groups && mount -t cgroup2 none /groups 2>/dev/null && echo +io >/groups/cgroup.subtree_control &&
+    mkdir /groups/backup && test -e /groups/backup/io.prio.class; then
+    echo idle >/groups/backup/io.prio.class
+    before=$(cat /sys/block/serial/queue/iosched/idle_dispatched_requests)
+    sh -c 'echo $$ >/groups/backup/cgroup.procs && exec dd if=/dev/serial of=/dev/null bs=4k count=50 iflag=direct 2>/dev/null'
+    test "$(cat /sys/block/serial/queue/iosched/idle_dispatched_requests)" -ge $((before + 50))
+    check "serial: the class of a control group (io.prio.class)" $?
+else
+    echo "skipped serial: the class of a control group: this kernel has no io.prio.class (CONFIG_BLK_CGROUP_IOPRIO)"
+fi
+
+# Readers that never end leave something to a writer.
+before=$(cat /sys/block/serial/queue/iosched/rand_write_dispatched_requests)
+fio --filename=/dev/serial --direct=1 --bs=4k --size=64m --time_based --runtime=$seconds --name=read --rw=randread \
+    --ioengine=libaio --iodepth=8 --numjobs=2 --name=write --rw=randwrite --ioengine=psync >/tmp/fio.out 2>&1
+written=$(($(cat /sys/block/serial/queue/iosched/rand_write_dispatched_requests) - before))
+test $written -gt 0
+check "serial: $written writes in $seconds s beside readers that never end" $?
 
 # A file system, with flushes and FUA writes.
 if mkfs.ext4 -q -F /dev/soft && mkdir -p /mnt/soft && mount -o discard /dev/soft /mnt/soft; then
@@ -107,8 +145,17 @@ fi
 
 # A zoned device needs the order of its writes.
 if device zoned 2 1 8 1 2>/dev/null && test -e /sys/block/zoned; then
-    ! use zoned smartio
-    check "zoned: refused" $?
+    said=$( (echo smartio >/sys/block/zoned/queue/scheduler) 2>&1)
+    code=$?
+    ! grep -q "\[smartio\]" /sys/block/zoned/queue/scheduler && test $code != 0
+    check "zoned: refused (exit code $code; ${said##*: })" $?
+    case $(uname -r) in
+    6.1.*) echo "skipped zoned: the kernel's log says why: this kernel refuses by itself, without a word" ;;
+    *)
+        dmesg | grep -q "smartio: zoned devices need their writes in order; use mq-deadline"
+        check "zoned: the kernel's log says why" $?
+        ;;
+    esac
     echo 0 >/config/nullb/zoned/power; rmdir /config/nullb/zoned
 fi
 
@@ -140,6 +187,20 @@ while test $at -lt $rounds; do
 done
 test $lost = 0
 check "loaded, used and removed $rounds times" $?
+
+if test $requests -gt 0; then
+    insmod module/smartio-iosched.ko && use deep smartio
+    fio --name=mixed --filename=/dev/deep --direct=1 --bsrange=4k-64k --size=256m --rw=randrw --ioengine=libaio --iodepth=8 \
+        --numjobs=4 --randrepeat=0 --norandommap --number_ios=$((requests / 4)) >/tmp/fio.out 2>&1 || tail -n 5 /tmp/fio.out
+    of_kinds=0
+    for kind in seq_read rand_read seq_write rand_write; do
+        of_kinds=$((of_kinds + $(cat /sys/block/deep/queue/iosched/${kind}_dispatched_requests)))
+    done
+    merged=$(cat /sys/block/deep/queue/iosched/merged_requests)
+    test $((of_kinds + merged)) -ge $requests
+    check "deep: $of_kinds requests of mixed load, and $merged merged" $?
+    use deep none && rmmod smartio-iosched
+fi
 
 for name in serial deep; do echo 0 >/config/nullb/$name/power; rmdir /config/nullb/$name; done
 complaints=$(dmesg | grep -E "WARNING|BUG|Call Trace|refcount|hung|RCU|rcu_|Oops|stall|UBSAN|objects remaining" | grep -v "rcu: .*offload")

@@ -13,7 +13,7 @@ const MEMORY_MIB: u64 = 2048;
 const FOLDER: &str = "/root/smartio";
 
 /// Runs the test in a guest with two processors. Returns whether everything held.
-pub fn test(built: &Built, rounds: u32, seconds: u32) -> Result<bool> {
+pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<bool> {
     let announce = |text: &str| eprintln!("{text}");
     let archive = Archive::open()?;
     let userland = archive.userland(&["busybox-static", "fio", "e2fsprogs", "mount"], &announce)?;
@@ -33,7 +33,8 @@ pub fn test(built: &Built, rounds: u32, seconds: u32) -> Result<bool> {
         files,
         disks: Vec::new(),
     };
-    let words = ["sh", "stress.sh", &rounds.to_string(), &seconds.to_string()].map(str::to_owned);
+    let words = ["sh", "stress.sh", &rounds.to_string(), &seconds.to_string(), &requests.to_string()]
+        .map(str::to_owned);
     let task = Task { words: &words, folder: &place, bring: &[], to: Path::new("/") };
     println!("SmartIO on Linux {} (Debian's {}):", built.files.release, built.kernel.version);
     let stop = process::outlive_signals()?;

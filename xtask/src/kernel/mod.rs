@@ -15,10 +15,11 @@ use crate::{process, tools};
 /// The kernels that the module is built for, as the laboratory names them.
 const KERNELS: [&str; 3] = ["6.1", "6.12", "newest"];
 
-/// `cargo xtask kernel build|test [6.1] [6.12] [newest] [--rounds N] [--seconds N]`.
+/// `cargo xtask kernel build|test [6.1] [6.12] [newest] [--rounds N] [--seconds N]
+/// [--requests N]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [what, rest @ ..] = arguments else { bail!("write `cargo xtask kernel build` or `… test`") };
-    let (mut kernels, mut rounds, mut seconds) = (Vec::new(), 100, 10);
+    let (mut kernels, mut rounds, mut seconds, mut requests) = (Vec::new(), 100, 10, 0);
     let mut rest = rest.iter();
     while let Some(word) = rest.next() {
         let mut number = || -> Result<u32> {
@@ -27,6 +28,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         };
         match word.as_str() {
             "--rounds" if what == "test" => rounds = number()?,
+            "--requests" if what == "test" => requests = number()?,
             "--seconds" if what == "test" => seconds = number()?,
             name if KERNELS.contains(&name) => kernels.push(name),
             unknown => bail!("unknown word `{unknown}`; name kernels: {}", KERNELS.join(", ")),
@@ -46,7 +48,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             }
             "test" => {
                 let built = build::module(name)?;
-                if !guest::test(&built, rounds, seconds)? {
+                if !guest::test(&built, rounds, seconds, requests)? {
                     broken.push(built.files.release);
                 }
             }

@@ -33,9 +33,20 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
                 );
             }
         }
-        let cases = [("seq", "1x1"), ("rand", "1x1"), ("seq", "4x4"), ("rand", "4x4"), ("deep", "beside")];
+        let cases = [
+            ("seq", "1x1"),
+            ("rand", "1x1"),
+            ("seq", "4x4"),
+            ("rand", "4x4"),
+            ("deep", "beside"),
+            ("files", "copy"),
+        ];
         for (part, run) in cases {
-            let alone = if part == "deep" { "one-alone read" } else { "read-alone read" };
+            let alone = match part {
+                "deep" => "one-alone read",
+                "files" => "paced read",
+                _ => "read-alone read",
+            };
             let times = |variant| Some(slowdown(of(variant, part)?, &format!("{run} read"), alone)?[1]);
             let best = stocks().filter_map(|variant| Some((times(variant.name)?, variant.name)));
             let best = best.min_by(|one, other| one.0.total_cmp(&other.0));

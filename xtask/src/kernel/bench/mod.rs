@@ -1,7 +1,7 @@
 //! `cargo xtask bench schedulers`: SmartIO beside the kernel's schedulers, in guests whose clock counts instructions.
 //!
 //! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. A finished cell is kept, so that a run
-//! that was stopped goes on where it was; a cell counts again when the module, the script or fonio changes. The goals
+//! that was stopped goes on where it was; a cell counts again when the module, the script or the kernel changes. The goals
 //! (`goals.rs`) come last.
 
 mod cell;
@@ -103,8 +103,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let cells: Vec<Cell> = cells(&options);
     ensure!(!cells.is_empty(), "no cell has {} in its name", options.words.join(" or "));
     let versions = |cell: &Cell| {
-        let version = if cell.variant.scheduler == "smartio" { &module } else { &built.files.release };
-        format!("{version}-{script}")
+        let release = &built.files.release;
+        let module =
+            if cell.variant.scheduler == "smartio" { &format!("{release}-{module}") } else { release };
+        format!("{module}-{script}")
     };
     let started = Instant::now();
     let missing: Vec<&Cell> =

@@ -36,6 +36,11 @@ fn settings() -> Vec<Applied> {
     let device = || "mmcblk0".to_owned();
     vec![
         applied(Target::Queue { device: device(), of: QueueSetting::Requests }, "64", "8"),
+        applied(
+            Target::Concurrency { device: device() },
+            "seq_read=2 rand_read=4 seq_write=4 rand_write=2",
+            "seq_read=1 rand_read=8 seq_write=1 rand_write=3",
+        ),
         applied(Target::Scheduler { device: device() }, "none", "bfq"),
         applied(Target::AccessTimes { dir: "/data".into() }, "relatime", "noatime"),
         applied(Target::CommitInterval { dir: "/data".into() }, "5", "30"),

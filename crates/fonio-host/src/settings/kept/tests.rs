@@ -100,6 +100,10 @@ fn kept_settings_are_in_these_files() {
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/scheduler}="bfq"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/nr_requests}="8"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/seq_read_requests_max", ATTR{queue/iosched/seq_read_requests_max}="1"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/rand_read_requests_max", ATTR{queue/iosched/rand_read_requests_max}="8"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/seq_write_requests_max", ATTR{queue/iosched/seq_write_requests_max}="1"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/rand_write_requests_max", ATTR{queue/iosched/rand_write_requests_max}="3"
     "#]]
     .assert_eq(&fs::read_to_string(&files.udev_rules).expect("rules"));
     expect_test::expect![[r#"

@@ -112,6 +112,14 @@ mod tests {
         let said = not_in_kernel("scheduler smartio").to_string();
         assert!(said.contains("has no scheduler smartio; smartio is a module"), "{said}");
         assert!(said.contains("dkms install") && said.contains("6.1, 6.12 and 7.3"), "{said}");
+        let version = include_str!("../../../kernel/smartio/dkms.conf");
+        let version =
+            version.lines().find_map(|line| line.strip_prefix("PACKAGE_VERSION=")).expect("a version");
+        assert!(said.contains(&format!("dkms install smartio/{}`", version.trim_matches('"'))), "{said}");
+        let kernels = include_str!("../../../kernel/smartio/kernels.list");
+        for kernel in kernels.lines().filter(|line| !line.starts_with('#')) {
+            assert!(said.contains(kernel), "{kernel}: {said}");
+        }
         let said = not_in_kernel("scheduler no-such").to_string();
         assert!(said.ends_with("has no scheduler no-such"), "{said}");
         assert!(!has_scheduler("no-such") && !has_scheduler("../smartio"));

@@ -155,6 +155,18 @@ mod tests {
     }
 
     #[test]
+    fn the_module_has_these_files_and_this_range() {
+        let source = include_str!("../../../../kernel/smartio/sysfs.h");
+        let (least, most) = (Concurrency::RANGE.start(), Concurrency::RANGE.end());
+        for kind in KINDS {
+            let line =
+                source.lines().find(|line| line.starts_with(&format!("SETTING({kind}_requests_max, ")));
+            let line = line.unwrap_or_else(|| panic!("{kind} is not a setting of the module"));
+            assert!(line.ends_with(&format!(", {least}, {most})")), "{line}");
+        }
+    }
+
+    #[test]
     fn a_device_that_is_not_there_has_none() {
         assert_eq!(current("no-such-disk").expect("nothing to read"), None);
     }

@@ -136,8 +136,11 @@ fn what_does_not_exist_is_named() {
         (&["fix", "wal-full", "--apply", "/etc/passwd"], "it is not a database of SQLite"),
         (&["fix", "bfq", "--prove", "--", "true"], "name a directory on the disk to change with --on"),
         (&["fix", "bfq=1", "--apply", "."], "it takes no value"),
-        (&["fix", "concurrency=2,4", "--apply", "."], "write four whole numbers from 1 to 10000"),
-        (&["fix", "concurrency=2,4,0,1", "--apply", "."], "write four whole numbers from 1 to 10000"),
+        (&["fix", "concurrency=2,4", "--apply", "."], "write four whole numbers from 0 (no limit) to 10000"),
+        (
+            &["fix", "concurrency=2,4,x,1", "--apply", "."],
+            "write four whole numbers from 0 (no limit) to 10000",
+        ),
         (&["fix", "concurrency", "--apply", "/proc"], "it is on no block device"),
         (&["fix", "device=kingston", "--keep", "."], "it has to be replaced"),
         (&["fix", "bfq", "--prove"], "a command after `--`"),

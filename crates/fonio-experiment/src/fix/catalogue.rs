@@ -173,7 +173,7 @@ pub const FIXES: &[Fix] = &[
     Fix {
         name: "concurrency",
         changes: Group::Scheduler,
-        does: "the scheduler SmartIO has at most 2 sequential reads, 4 random reads, 4 sequential writes and 2 random writes in flight, or as many as `fonio bench concurrency` finds, with concurrency=2,4,4,2 in this order",
+        does: "the scheduler SmartIO has at most 2 sequential reads, 4 random reads, 4 sequential writes and 2 random writes in flight, or as many as `fonio bench concurrency` finds, with concurrency=2,4,4,2 in this order; 0 is no limit",
         loses: Loss::Nothing,
         source: "Nguyen et al. (MobiSys 2015)",
         needs_hardware: false,

@@ -13,7 +13,7 @@ pub const SMARTIO: &str = "smartio";
 /// The kinds of requests in the order of a value, as in the names of their files in the folder `queue/iosched` of sysfs.
 const KINDS: [&str; 4] = ["seq_read", "rand_read", "seq_write", "rand_write"];
 
-/// How many requests of each kind are in flight at most.
+/// How many requests of each kind are in flight at most; 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concurrency {
     /// Sequential reads.
@@ -27,15 +27,14 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// Those of the Samsung S5 (Nguyen et al. 2015, section 4.5), with which the scheduler begins.
+    /// Those of the Samsung S5 (Nguyen et al. 2015, section 4.5).
     pub const STUDY: Concurrency = Concurrency { seq_read: 2, rand_read: 4, seq_write: 4, rand_write: 2 };
 
-    /// No limit for any device.
-    pub const UNLIMITED: Concurrency =
-        Concurrency { seq_read: 10_000, rand_read: 10_000, seq_write: 10_000, rand_write: 10_000 };
+    /// No limits, as the scheduler begins.
+    pub const UNLIMITED: Concurrency = Concurrency { seq_read: 0, rand_read: 0, seq_write: 0, rand_write: 0 };
 
     /// What the scheduler takes.
-    pub const RANGE: RangeInclusive<u32> = 1..=10_000;
+    pub const RANGE: RangeInclusive<u32> = 0..=10_000;
 
     /// The largest of the four numbers.
     pub fn greatest(self) -> u32 {
@@ -74,7 +73,7 @@ impl FromStr for Concurrency {
                 Ok(Concurrency { seq_read, rand_read, seq_write, rand_write })
             }
             _ => Err(format!(
-                "write four whole numbers from {} to {}: of sequential reads, random reads, sequential writes and random writes, such as {}",
+                "write four whole numbers from {} (no limit) to {}: of sequential reads, random reads, sequential writes and random writes, such as {}",
                 Concurrency::RANGE.start(),
                 Concurrency::RANGE.end(),
                 Concurrency::STUDY
@@ -134,12 +133,10 @@ mod tests {
         assert_eq!("2,4,4,2".parse(), Ok(Concurrency::STUDY));
         assert_eq!(Concurrency::STUDY.to_string().parse(), Ok(Concurrency::STUDY));
         assert_eq!(Concurrency::STUDY.greatest(), 4);
-        for wrong in
-            ["", "2", "2,4,4", "2,4,4,2,1", "0,1,1,1", "1,1,1,10001", "a,b,c,d", "-1,1,1,1", "1;2;3;4"]
-        {
+        for wrong in ["", "2", "2,4,4", "2,4,4,2,1", "1,1,1,10001", "a,b,c,d", "-1,1,1,1", "1;2;3;4"] {
             assert_eq!(
                 wrong.parse::<Concurrency>(),
-                Err("write four whole numbers from 1 to 10000: of sequential reads, random reads, sequential writes and random writes, such as 2,4,4,2".to_owned()),
+                Err("write four whole numbers from 0 (no limit) to 10000: of sequential reads, random reads, sequential writes and random writes, such as 2,4,4,2".to_owned()),
                 "{wrong}"
             );
         }

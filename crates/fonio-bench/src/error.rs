@@ -80,6 +80,14 @@ pub enum BenchError {
     /// The time for the whole benchmark ended before the first test was complete.
     #[error("the time ended before the first measurement; allow more with --for")]
     TimeOver,
+    /// The device does not answer any more.
+    #[error("{} does not answer any more ({reason}); look at `dmesg`, connect it again, and repeat", path.display())]
+    Gone {
+        /// The directory or device.
+        path: PathBuf,
+        /// The error of reading it.
+        reason: String,
+    },
     /// The user interrupted the benchmark.
     #[error("interrupted; the benchmark's file is removed")]
     Interrupted,

@@ -7,7 +7,7 @@ use fonio_sim::profile::{Profile, ProfileError};
 
 use crate::plan::{Access, Test};
 use crate::result::{Benchmark, Run, SCHEMA, TestResult};
-use crate::{interference, verdict};
+use crate::{concurrency, interference, verdict};
 
 /// Number of requests of a process beside another, as a multiple of that one's: enough to run longer.
 const BESIDE_FACTOR: u64 = 64;
@@ -111,11 +111,13 @@ pub fn benchmark(
         place: None,
         verdict: String::new(),
         slowdowns: Vec::new(),
+        concurrency: Vec::new(),
         warnings: Vec::new(),
         written_bytes,
         tests: results,
     };
     benchmark.slowdowns = interference::slowdowns(&benchmark);
+    benchmark.concurrency = concurrency::parameters(&benchmark);
     benchmark.verdict = verdict::sentence(&benchmark);
     Ok(benchmark)
 }

@@ -7,6 +7,8 @@ use fonio_core::{ByteCount, Op};
 use fonio_sim::measure::Order;
 use serde::{Deserialize, Serialize};
 
+use crate::concurrency;
+
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
 
@@ -65,6 +67,9 @@ pub enum Set {
     Response,
     /// Nguyen et al., section 4.5: 1, 2, 4 and 8 processes.
     Concurrency,
+    /// The concurrency parameters of Nguyen et al., section 5: 1 to 32 processes that share a range, measured in rounds
+    /// ([`crate::concurrency`]). `fonio bench concurrency` has this set alone, so it is not one of those to select.
+    ConcurrencyParameters,
     /// Throughput of 4 KiB random writes over growing ranges (Kim et al., section 5.3).
     AddressRange,
     /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and 1 and 4 of each beside each other.
@@ -80,7 +85,7 @@ pub enum Set {
 }
 
 impl Set {
-    /// All sets with their names on the command line.
+    /// The sets with their names on the command line.
     pub const ALL: [(Set, &'static str); 9] = [
         (Set::Four, "four"),
         (Set::Response, "response"),
@@ -134,6 +139,10 @@ impl Test {
     /// Whether the preparation precedes every run. Reads do not change their range, and sequential writes hardly depend on
     /// its state once it has been written.
     pub fn is_prepared_each_time(&self) -> bool {
+        if self.set == Set::ConcurrencyParameters {
+            // Once in each round, before the tests of its kind.
+            return false;
+        }
         let beside_writes = self.beside.is_some_and(|access| access.writes());
         let alone_in_order = self.access == Access::SeqWrite && self.processes == 1;
         beside_writes || (self.access.writes() && !alone_in_order)
@@ -198,6 +207,7 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
             .into_iter()
             .flat_map(|access| [1u32, 2, 4, 8].map(|processes| concurrent(access, processes, size / 4)))
             .collect(),
+        Set::ConcurrencyParameters => concurrency::tests(&concurrency::AT_ONCE, size),
         Set::Interference => [(Access::SeqRead, Access::SeqWrite), (Access::RandRead, Access::RandWrite)]
             .into_iter()
             .flat_map(|(read, write)| {
@@ -325,12 +335,19 @@ pub struct Volume {
 /// The amount that `tests` write if each runs between `runs_min` and `runs_max` times.
 pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
     let extent_bytes = tests.iter().map(Test::extent_bytes).max().unwrap_or(0);
+    // Measured in rounds, each kind of writes is prepared once in a round.
+    let of_round = |access: Access| {
+        let in_rounds =
+            tests.iter().filter(|test| test.set == Set::ConcurrencyParameters && test.access == access);
+        in_rounds.map(|test| test.prepare_bytes).max().unwrap_or(0)
+    };
+    let prepared: u64 = Access::ALL.into_iter().filter(|access| access.writes()).map(of_round).sum();
     // Ranges that are not prepared each time are written once.
     let layout =
         tests.iter().filter(|test| !test.is_prepared_each_time()).map(|test| test.prepare_bytes).max();
     let writes = |runs: u32| {
         let each = |test: &Test| test.run_writes_bytes() * u64::from(repeats(test, runs));
-        tests.iter().map(each).sum::<u64>() + layout.unwrap_or(0)
+        tests.iter().map(each).sum::<u64>() + layout.unwrap_or(0) + prepared * u64::from(runs)
     };
     Volume { extent_bytes, writes_min_bytes: writes(runs_min), writes_max_bytes: writes(runs_max) }
 }

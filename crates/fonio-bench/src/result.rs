@@ -33,7 +33,10 @@ pub struct Benchmark {
     /// How much reads and writes slow each other down, if that was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slowdowns: Vec<Slowdown>,
-    /// All tests, in the order of execution.
+    /// How many requests at once are enough, if that was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub concurrency: Vec<Parameter>,
+    /// All tests, in the order of execution; tests that were measured in rounds, in the order of the plan.
     pub tests: Vec<TestResult>,
 }
 
@@ -60,6 +63,26 @@ pub struct Slowdown {
     pub alone_mb_s: f64,
     /// Throughput of all processes of this pattern together, beside the others, in 10⁶ bytes per second.
     pub beside_mb_s: f64,
+}
+
+/// A concurrency parameter: how many requests of a kind at once are enough.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// The kind of I/O.
+    pub access: Access,
+    /// The smallest number of requests at once whose throughput no other number was shown to exceed by more than 2 %. Also the
+    /// lower end of its interval of 95 %.
+    pub requests: u32,
+    /// The upper end of its interval; `None` if each test ran only once.
+    pub requests_high: Option<u32>,
+    /// The largest number that was measured.
+    pub measured_max: u32,
+    /// Throughput with [`Parameter::requests`] at once, in 10⁶ bytes per second.
+    pub mb_s: f64,
+    /// Throughput with one request at a time, in 10⁶ bytes per second.
+    pub one_mb_s: f64,
+    /// `mb_s` over `one_mb_s`.
+    pub speedup: f64,
 }
 
 /// A test with its runs.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::BenchError;
+use crate::concurrency::{self, rounds};
 use crate::fio::{Fio, Limit};
 use crate::plan::{Set, Test, repeats};
 use crate::result::{Benchmark, Run, SCHEMA, TestResult};
@@ -51,6 +52,13 @@ impl Effort {
         time_max: Duration::from_secs(3 * 60),
         ..Effort::FULL
     };
+
+    /// Of the concurrency parameters: many short runs in rounds, since they compare numbers of requests within rounds.
+    pub const ROUNDS: Effort =
+        Effort { runs_min: 5, run_time_max: Duration::from_millis(500), ..Effort::FULL };
+
+    /// One round of short runs.
+    pub const QUICK_ROUND: Effort = Effort { run_time_max: Duration::from_millis(500), ..Effort::QUICK };
 }
 
 /// Pause after a preparation, as in the model's preparation.
@@ -76,10 +84,15 @@ pub fn run(
         Session { fio, target, effort, stop, until, laid_out: 0, written: 0, seed: effort.seed };
     let mut results = Vec::new();
     let mut left_out = Vec::new();
-    for test in tests {
-        match session.test(test, &mut progress)? {
-            Some(result) => results.push(result),
-            None => left_out.push(test.name.as_str()),
+    let explain = |error| target.explain(error);
+    if tests.iter().all(|test| test.set == Set::ConcurrencyParameters) {
+        results = rounds::measure(&mut session, tests, &mut progress).map_err(explain)?;
+    } else {
+        for test in tests {
+            match session.test(test, &mut progress).map_err(explain)? {
+                Some(result) => results.push(result),
+                None => left_out.push(test.name.as_str()),
+            }
         }
     }
     if results.is_empty() {
@@ -94,6 +107,7 @@ pub fn run(
         place: Some(target.place().clone()),
         verdict: String::new(),
         slowdowns: Vec::new(),
+        concurrency: Vec::new(),
         warnings: target.place().warnings(),
         written_bytes: session.written,
         tests: results,
@@ -105,13 +119,15 @@ pub fn run(
             effort.time_max.as_secs().div_ceil(60) * 2
         ));
     }
-    benchmark.warnings.extend(warnings(&benchmark, effort));
     benchmark.slowdowns = interference::slowdowns(&benchmark);
+    benchmark.concurrency = concurrency::parameters(&benchmark);
+    benchmark.warnings.extend(warnings(&benchmark, effort));
     benchmark.verdict = verdict::sentence(&benchmark);
     Ok(benchmark)
 }
 
-struct Session<'a> {
+/// A target that is being measured.
+pub(crate) struct Session<'a> {
     fio: &'a Fio,
     target: &'a Target,
     effort: &'a Effort,
@@ -147,11 +163,29 @@ impl Session<'_> {
         Ok((!runs.is_empty()).then(|| TestResult::new(test.clone(), runs, stable)))
     }
 
+    pub(crate) fn effort(&self) -> &Effort {
+        self.effort
+    }
+
     fn prepare(&mut self, test: &Test) -> Result<(), BenchError> {
         let bytes = test.prepare_bytes;
         if bytes == 0 || (!test.is_prepared_each_time() && bytes <= self.laid_out) {
             return Ok(());
         }
+        self.write_in_order(bytes)
+    }
+
+    /// Prepares for all tests of one kind of I/O: before writes, writes the range; before reads, waits until the device has
+    /// finished earlier writes.
+    pub(crate) fn prepare_kind(&mut self, first: &Test) -> Result<(), BenchError> {
+        if first.access.writes() || first.prepare_bytes > self.laid_out {
+            self.write_in_order(first.prepare_bytes)
+        } else {
+            self.rest()
+        }
+    }
+
+    fn write_in_order(&mut self, bytes: u64) -> Result<(), BenchError> {
         self.fio.prepare(self.target.file(), bytes, Limit { stop: self.stop, until: self.until })?;
         self.laid_out = self.laid_out.max(bytes);
         self.written += bytes;
@@ -169,7 +203,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn measure(&mut self, test: &Test) -> Result<Run, BenchError> {
+    pub(crate) fn measure(&mut self, test: &Test) -> Result<Run, BenchError> {
         let time_max = match test.set {
             Set::Sustained => self.effort.sustained_time_max,
             _ => self.effort.run_time_max,
@@ -213,7 +247,9 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
         ));
     }
     if effort.runs_max > 1
-        && let Some(names) = names(&|result| repeats(&result.test, 2) > 1 && !result.stable)
+        && let Some(names) = names(&|result| {
+            repeats(&result.test, 2) > 1 && !result.stable && result.test.set != Set::ConcurrencyParameters
+        })
     {
         warnings.push(format!(
             "After {} runs the mean is not known to {} % in {names}. Repeat with --runs {}.",
@@ -230,6 +266,30 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
         warnings.push(format!(
             "Fewer than {REQUESTS_MIN} requests were done in the time in {names}. Repeat with --run-time {}s.",
             effort.run_time_max.as_secs() * 4
+        ));
+    }
+    if let Some(rounds) = benchmark.of(Set::ConcurrencyParameters).map(|result| result.runs.len()).min()
+        && (rounds as u32) < effort.runs_min
+    {
+        warnings.push(format!(
+            "The time ended after {rounds} of at least {} rounds. Repeat with --for {}min.",
+            effort.runs_min,
+            effort.time_max.as_secs().div_ceil(60) * 2
+        ));
+    }
+    let uncertain: Vec<String> = benchmark
+        .concurrency
+        .iter()
+        .filter_map(|found| {
+            let high = found.requests_high.filter(|high| *high > found.requests)?;
+            Some(format!("{} {} to {high}", found.access.name(), found.requests))
+        })
+        .collect();
+    if !uncertain.is_empty() {
+        warnings.push(format!(
+            "The runs differ too much to tell numbers of requests apart: {}. Repeat with --runs {} on an idle device.",
+            uncertain.join(", "),
+            effort.runs_max * 2
         ));
     }
     warnings

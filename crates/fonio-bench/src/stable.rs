@@ -15,10 +15,16 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
     if values.is_empty() {
         return None;
     }
-    let mean = values.iter().sum::<f64>() / count;
+    let mean = mean(values.iter().copied());
     let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
     let sigma = if values.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 };
     Some(Spread { mean, sigma })
+}
+
+/// The arithmetic mean of at least one value.
+pub(crate) fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len() as f64;
+    values.sum::<f64>() / count
 }
 
 /// Whether the mean is known precisely enough: its standard error is at most the share `relative` of it.

@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 
 use crate::BenchError;
 use crate::place::Place;
+use crate::throughput;
 
 /// Prefix of the names of our files.
 const PREFIX: &str = ".fonio-bench-";
@@ -60,6 +61,15 @@ impl Target {
     /// Describes where it is.
     pub fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// Explains why fio failed: [`BenchError::Gone`] if the target cannot be read any more.
+    pub(crate) fn explain(&self, error: BenchError) -> BenchError {
+        let BenchError::FioFailed { .. } = error else { return error };
+        match throughput::read_device(&self.file, throughput::RECORD_BYTES as u64) {
+            Ok(_) => error,
+            Err(reason) => BenchError::Gone { path: self.place.path.clone(), reason: reason.to_string() },
+        }
     }
 
     /// Number of bytes that can be written.

@@ -1,5 +1,6 @@
 //! The verdict of a benchmark, and the SD classes for comparison.
 
+use crate::concurrency;
 use crate::plan::{Access, Set};
 use crate::result::{Benchmark, Slowdown, TestResult};
 
@@ -66,6 +67,7 @@ pub fn sentence(benchmark: &Benchmark) -> String {
     let mut sentences = Vec::new();
     sentences.extend(against_a1(benchmark));
     sentences.extend(interference(&benchmark.slowdowns));
+    sentences.extend(concurrency::sentence(&benchmark.concurrency));
     sentences.extend(cliff(benchmark));
     sentences.extend(sustained(benchmark));
     if sentences.is_empty() {

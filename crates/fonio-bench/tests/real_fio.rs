@@ -1,13 +1,14 @@
 //! Short real runs of fio in a temporary directory.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use fonio_bench::BenchError;
 use fonio_bench::fio::Fio;
 use fonio_bench::plan::{self, Access, Scope, Set};
 use fonio_bench::result::Benchmark;
 use fonio_bench::run::{Effort, run};
 use fonio_bench::target::Target;
+use fonio_bench::{BenchError, concurrency};
 use fonio_core::ByteCount;
 use fonio_testing::{Need, has, skip};
 
@@ -55,7 +56,7 @@ fn every_set_runs_and_nothing_is_left() {
             || (test.access == Access::RandWrite && test.set == Set::Four)
             || test.processes == 4
     });
-    let effort = Effort { run_time_max: std::time::Duration::from_millis(300), ..Effort::QUICK };
+    let effort = Effort { run_time_max: Duration::from_millis(300), ..Effort::QUICK };
     let benchmark =
         run(&fio, &target, &tests, &effort, &AtomicBool::new(false), |_, _| {}).expect("fio runs");
     drop(target);
@@ -70,6 +71,30 @@ fn every_set_runs_and_nothing_is_left() {
     let json = serde_json::to_string(&benchmark).expect("it can be written");
     let again: Benchmark = serde_json::from_str(&json).expect("it can be read");
     assert_eq!(again.tests.len(), benchmark.tests.len());
+}
+
+#[test]
+fn every_number_of_requests_is_measured_in_every_round() {
+    let Some((fio, folder, target)) = fio_and_folder() else { return };
+    let tests = concurrency::tests(&[1, 3, 32], 4 * MIB);
+    let effort =
+        Effort { runs_min: 2, runs_max: 2, run_time_max: Duration::from_millis(100), ..Effort::ROUNDS };
+    let benchmark =
+        run(&fio, &target, &tests, &effort, &AtomicBool::new(false), |_, _| {}).expect("fio runs");
+    drop(target);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    assert_eq!(benchmark.tests.len(), 12);
+    for result in &benchmark.tests {
+        assert!(result.runs.len() == 2 && result.mb_s > 0.0, "{}", result.test.name);
+    }
+    assert_eq!(benchmark.concurrency.len(), 4);
+    for found in &benchmark.concurrency {
+        assert!(found.requests_high >= Some(found.requests) && found.measured_max == 32, "{found:?}");
+    }
+    assert!(
+        benchmark.written_bytes >= 4 * 4 * MIB,
+        "the range is written before each kind of writes in each round"
+    );
 }
 
 #[test]

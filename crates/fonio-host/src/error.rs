@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use fonio_core::ByteCount;
 use fonio_system::SystemError;
 
+use crate::kernel::way_to;
+
 /// An error of the test bed. Each message says which action failed on which object and, if possible, what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -42,7 +44,7 @@ pub enum HostError {
         remedy: &'static str,
     },
     /// The running kernel has no such file system or scheduler, and no module of it.
-    #[error("this kernel ({release}) has no {what}")]
+    #[error("this kernel ({release}) has no {what}{}", way_to(what.strip_prefix("scheduler ").unwrap_or_default()))]
     NotInKernel {
         /// The kernel's release, such as `6.18.0`.
         release: String,
@@ -88,7 +90,7 @@ pub enum HostError {
         to: u32,
     },
     /// The kernel does not offer a scheduler of this name for this device.
-    #[error("{device} has no scheduler `{wanted}`; it has {}", offered.join(", "))]
+    #[error("{device} has no scheduler `{wanted}`; it has {}{}", offered.join(", "), way_to(wanted))]
     NoScheduler {
         /// The device's name.
         device: String,

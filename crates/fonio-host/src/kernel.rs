@@ -5,7 +5,7 @@ use std::fs;
 use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, fsopen};
 
-use crate::{HostError, program, scheduler_names};
+use crate::{HostError, SMARTIO, program, scheduler_names};
 
 /// Checks that the kernel has the file system `name`. Asks the kernel to open it, as a mount would: the kernel then loads
 /// the module if there is one. Where this is not allowed or not possible (without root; before Linux 5.2), the mount
@@ -33,6 +33,23 @@ pub fn check_scheduler(name: &str) -> Result<(), HostError> {
     }
     load_scheduler(name);
     if offers(&offered(), name) { Ok(()) } else { Err(not_in_kernel(&format!("scheduler {name}"))) }
+}
+
+/// Whether a device here offers the scheduler `name`, or the kernel has a module of it. Nothing is loaded.
+pub fn has_scheduler(name: &str) -> bool {
+    offered().iter().flatten().any(|offered| offered == name) || can_load_scheduler(name)
+}
+
+/// How to get the scheduler `name`, if it is not part of Linux: a sentence without its full stop.
+pub fn how_to_get(name: &str) -> Option<&'static str> {
+    (name == SMARTIO).then_some(
+        "smartio is a module that comes with fonio's sources, for Linux 6.1, 6.12 and 7.3: install dkms and linux-headers-$(uname -r), copy kernel/smartio to /usr/src/smartio-0.1.0, and run `dkms install smartio/0.1.0`",
+    )
+}
+
+/// [`how_to_get`] at the end of an error.
+pub(crate) fn way_to(name: &str) -> String {
+    how_to_get(name).map(|how| format!("; {how}")).unwrap_or_default()
 }
 
 /// Loads the module of the scheduler `name`, if there is one: the kernel lists only schedulers that it has loaded.
@@ -88,6 +105,24 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    #[test]
+    fn a_scheduler_that_is_not_part_of_linux_comes_with_its_way() {
+        let said = not_in_kernel("scheduler smartio").to_string();
+        assert!(said.contains("has no scheduler smartio; smartio is a module"), "{said}");
+        assert!(said.contains("dkms install") && said.contains("6.1, 6.12 and 7.3"), "{said}");
+        let version = include_str!("../../../kernel/smartio/dkms.conf");
+        let version =
+            version.lines().find_map(|line| line.strip_prefix("PACKAGE_VERSION=")).expect("a version");
+        assert!(said.contains(&format!("dkms install smartio/{}`", version.trim_matches('"'))), "{said}");
+        let kernels = include_str!("../../../kernel/smartio/kernels.list");
+        for kernel in kernels.lines().filter(|line| !line.starts_with('#')) {
+            assert!(said.contains(kernel), "{kernel}: {said}");
+        }
+        let said = not_in_kernel("scheduler no-such").to_string();
+        assert!(said.ends_with("has no scheduler no-such"), "{said}");
+        assert!(!has_scheduler("no-such") && !has_scheduler("../smartio"));
     }
 
     #[test]

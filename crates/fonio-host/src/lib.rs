@@ -41,7 +41,7 @@ pub use control_group::{Confined, Limits};
 pub use cpu_share::CpuShare;
 pub use error::HostError;
 pub use filesystem::{Confirmation, Filesystem, check_empty, claim};
-pub use kernel::check_scheduler;
+pub use kernel::{check_scheduler, has_scheduler, how_to_get};
 pub use ledger::{Entry, Ledger, Recovery, Step};
 pub use link::{Link, LinkRates};
 pub use loop_device::{LoopDevice, LoopOptions};
@@ -51,7 +51,7 @@ pub use opened::{OpenWatch, Opened};
 pub use program::run;
 pub use queue::{Queue, borrow_scheduler, scheduler_names};
 pub use settings::{
-    Applied, IoClass, JournalKey, Keeper, Kept, KeptFiles, OnlyChanger, QueueSetting, Scope, Setting,
-    Settings, Target, Trim, Undone, UnitKey, WriteBack, borrow_setting, trim, trim_plan,
+    Applied, Concurrency, IoClass, JournalKey, Keeper, Kept, KeptFiles, OnlyChanger, QueueSetting, SMARTIO,
+    Scope, Setting, Settings, Target, Trim, Undone, UnitKey, WriteBack, borrow_setting, trim, trim_plan,
 };
 pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};

@@ -49,6 +49,43 @@ fn what_cannot_be_measured_is_said() {
 }
 
 #[test]
+fn concurrency_says_the_bytes_of_its_rounds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().to_str().expect("its name is text");
+    let said = fonio(&["bench", "concurrency", at, "--size", "4MiB", "--runs", "2", "--dry-run", "--json"]);
+    assert!(said.status.success(), "{said:?}");
+    let volume: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    // The range once, then in each round it is written before each of the two kinds of writes, and ten numbers of processes
+    // make up to 16,384 requests of 4 KiB; 3, 6, 12 and 24 processes cannot share them evenly.
+    let requests = [16384, 16384, 16383, 16384, 16380, 16384, 16380, 16384, 16368, 16384].iter().sum::<u64>();
+    assert_eq!(volume["writes_max_bytes"], (4 << 20) + 2 * 2 * ((4 << 20) + requests * 4096));
+    assert_eq!(volume["extent_bytes"], 4 << 20);
+    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+}
+
+#[test]
+fn concurrency_is_not_measured_where_nothing_could_follow_from_it() {
+    let shm = fs::read_to_string("/proc/self/mounts").is_ok_and(|text| text.contains(" /dev/shm tmpfs "));
+    for (arguments, says) in [
+        (&[".", "--size", "1MiB"][..], "write at least 4MiB"),
+        (&["ridata", "--apply"], "an emulated device, which is gone after the benchmark"),
+        (&["ridata", "--apply", "--in", "lab:6.12"], "an emulated device, which is gone after the benchmark"),
+        (&[".", "--apply", "--quick"], "leave out --quick"),
+        (&[".", "--apply", "--runs", "1"], "let --runs be 2 or more"),
+        (&["/proc", "--apply", "--dry-run"], "name a device, or a folder on one"),
+        (&["/dev/shm"], "is in memory (tmpfs), so it has no device to measure"),
+    ] {
+        if arguments == ["/dev/shm"] && !shm {
+            continue;
+        }
+        let said = fonio(&[&["bench", "concurrency"][..], arguments].concat());
+        assert_eq!(said.status.code(), Some(2), "{arguments:?}");
+        let text = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(text.contains(says), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
 fn a_fit_needs_a_benchmark() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("x.json");

@@ -86,7 +86,10 @@ fn lists_name_what_there_is() {
             && text(&fonio(&["fix", "--help"]).stdout).contains("io-class")
     );
     let needs = text(&fonio(&["fix", "io-class", "--dry-run"]).stdout);
-    assert!(needs.contains("bfq or mq-deadline") && needs.contains("--apply backup.service"), "{needs}");
+    assert!(
+        needs.contains("bfq, mq-deadline or smartio") && needs.contains("--apply backup.service"),
+        "{needs}"
+    );
     let json: serde_json::Value = serde_json::from_slice(&fonio(&["fix", "--json"]).stdout).expect("JSON");
     assert!(json["fixes"].as_array().is_some_and(|fixes| fixes.iter().any(|fix| fix["of"] == "unit")));
     let safe = text(&fonio(&["fix", "--safe"]).stdout);
@@ -133,6 +136,12 @@ fn what_does_not_exist_is_named() {
         (&["fix", "wal-full", "--apply", "/etc/passwd"], "it is not a database of SQLite"),
         (&["fix", "bfq", "--prove", "--", "true"], "name a directory on the disk to change with --on"),
         (&["fix", "bfq=1", "--apply", "."], "it takes no value"),
+        (&["fix", "concurrency=2,4", "--apply", "."], "write four whole numbers from 0 (no limit) to 10000"),
+        (
+            &["fix", "concurrency=2,4,x,1", "--apply", "."],
+            "write four whole numbers from 0 (no limit) to 10000",
+        ),
+        (&["fix", "concurrency", "--apply", "/proc"], "it is on no block device"),
         (&["fix", "device=kingston", "--keep", "."], "it has to be replaced"),
         (&["fix", "bfq", "--prove"], "a command after `--`"),
         (

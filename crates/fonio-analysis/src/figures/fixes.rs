@@ -7,9 +7,14 @@ use crate::{Analysis, DeviceInfo};
 
 /// Schedulers that put reads and synchronous writes before other writes.
 const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
+/// The scheduler that also holds writes back for a moment after a read, since another one often follows. It is not part of
+/// Linux, so a recording must say that the machine has it.
+const ISOLATES_READS: &str = "smartio";
 /// Schedulers that heed the class of a unit's I/O, and the one that heeds its weight.
-const HEED_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
+const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
+/// What to do where the scheduler is not known.
+const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
 /// From this read-ahead on, more is hardly of use.
 const READ_AHEAD_KB: u32 = 512;
 /// Of files that belong to a database of SQLite in a rollback mode.
@@ -24,13 +29,29 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let command = |fix: &str, of: &str| format!("`fonio fix {fix} --apply {}`", quoted(of));
     let can_have =
         |name: &&&str| device.schedulers.is_empty() || device.schedulers.iter().any(|has| has == **name);
-    match (&node, device.scheduler.as_deref(), PREFER_READS.iter().find(can_have)) {
-        (_, Some(now), _) if PREFER_READS.contains(&now) => {}
-        (_, _, None) => {}
-        (Some(node), Some(now), Some(best)) => {
-            facts.word("fix.scheduler", &format!("{} (it has {now} now)", command(best, node)));
+    let best = PREFER_READS.iter().find(can_have);
+    let another = |name: &str| match (&node, device.scheduler.as_deref()) {
+        (Some(node), Some(now)) => format!("{} (it has {now} now)", command(name, node)),
+        _ => "bfq or mq-deadline".to_owned(),
+    };
+    let now = device.scheduler.as_deref();
+    let scheduler = match (now, best) {
+        (Some(now), _) if PREFER_READS.contains(&now) || now == ISOLATES_READS => None,
+        (_, best) => best.map(|best| another(best)),
+    };
+    if let Some(words) = &scheduler {
+        facts.word("fix.scheduler", words);
+    }
+    let isolates = device.schedulers.iter().any(|name| name == ISOLATES_READS);
+    match now {
+        Some(ISOLATES_READS) => {}
+        Some(_) if isolates && node.is_some() => facts.word("fix.read_scheduler", &another(ISOLATES_READS)),
+        _ => {
+            if let Some(words) = &scheduler {
+                facts.word("fix.read_scheduler", words);
+            }
+            writers_class(facts, now, best.copied());
         }
-        _ => facts.word("fix.scheduler", "bfq or mq-deadline"),
     }
     match (&node, device.read_ahead_kb) {
         (_, Some(READ_AHEAD_KB..)) => {}
@@ -62,22 +83,21 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     }
     // The unit whose requests were in the way, if it can be slowed down.
     let unit = facts.words.get("blocked.behind_unit").filter(|unit| unit.ends_with(".service")).cloned();
-    let scheduler = device.scheduler.as_deref();
-    match scheduler {
+    match now {
         Some(name) if HEED_CLASSES.contains(&name) => facts.word("fix.ionice", "`ionice -c idle`"),
         Some(_) => {}
-        None => facts.word("fix.ionice", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
+        None => facts.word("fix.ionice", HEEDED),
     }
     if !facts.words.contains_key("blocked.program") {
         facts.word("fix.find_writer", "see the process table");
     }
     if let Some(unit) = &unit
-        && scheduler.is_some_and(|name| HEED_CLASSES.contains(&name))
+        && now.is_some_and(|name| HEED_CLASSES.contains(&name))
     {
         facts.word("fix.unit_class", &command("io-class=idle", unit));
     }
     if let Some(unit) = &unit
-        && scheduler == Some(HEEDS_WEIGHTS)
+        && now == Some(HEEDS_WEIGHTS)
     {
         facts.word("fix.unit_weight", &command("io-weight=50", unit));
     }
@@ -86,6 +106,20 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let database = waits_for.and_then(|file| file.strip_suffix(JOURNAL)).map(str::to_owned);
     if let Some(database) = database {
         facts.word("fix.database", &command("wal-full", &database));
+    }
+}
+
+/// The class of the programs that write, which is what keeps their writes away from reads without [`ISOLATES_READS`]. `now`
+/// is the scheduler, `best` the one that is offered.
+fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
+    let heeds = |name: &str| HEED_CLASSES.contains(&name);
+    match now {
+        Some(now) if heeds(now) => facts.word("fix.writers_class", "`ionice -c idle`"),
+        Some(now) if !PREFER_READS.contains(&now) && best.is_some_and(heeds) => {
+            facts.word("fix.writers_class", "`ionice -c idle`, after the change of the scheduler");
+        }
+        Some(_) => {}
+        None => facts.word("fix.writers_class", HEEDED),
     }
 }
 
@@ -169,6 +203,37 @@ mod tests {
     }
 
     #[test]
+    fn smartio_is_offered_where_the_kernel_has_it_and_else_the_class_of_writers() {
+        let told = |schedulers: &[&str], now: Option<&str>| {
+            let device = DeviceInfo {
+                name: Some("sda".to_owned()),
+                scheduler: now.map(str::to_owned),
+                schedulers: schedulers.iter().map(|name| (*name).to_owned()).collect(),
+                requests: 1,
+                ..DeviceInfo::default()
+            };
+            let words = words(device, "x");
+            ["fix.read_scheduler", "fix.writers_class"]
+                .map(|wanted| words.iter().find(|(name, _)| name == wanted).map(|(_, word)| word.clone()))
+        };
+        let fix =
+            |name: &str, now: &str| Some(format!("`fonio fix {name} --apply /dev/sda` (it has {now} now)"));
+        let class = |after: &str| Some(format!("`ionice -c idle`{after}"));
+        assert_eq!(told(&["none", "bfq", "smartio"], Some("none")), [fix("smartio", "none"), None]);
+        assert_eq!(told(&["none", "bfq", "smartio"], Some("bfq")), [fix("smartio", "bfq"), None]);
+        assert_eq!(told(&["none", "bfq", "smartio"], Some("smartio")), [None, None]);
+        let after = class(", after the change of the scheduler");
+        assert_eq!(told(&["none", "bfq"], Some("none")), [fix("bfq", "none"), after.clone()]);
+        assert_eq!(told(&[], Some("none")), [fix("bfq", "none"), after]);
+        assert_eq!(told(&["none", "bfq"], Some("mq-deadline")), [None, class("")]);
+        assert_eq!(told(&["none", "kyber"], Some("none")), [fix("kyber", "none"), None]);
+        assert_eq!(told(&["none", "bfq", "kyber"], Some("kyber")), [None, None]);
+        assert_eq!(told(&["none"], Some("none")), [None, None]);
+        let heeded = class(", which the schedulers bfq and mq-deadline heed");
+        assert_eq!(told(&["none", "smartio"], None), [None, heeded]);
+    }
+
+    #[test]
     fn commands_name_the_device_the_mount_and_the_database() {
         let card = DeviceInfo {
             name: Some("mmcblk0".to_owned()),
@@ -196,9 +261,11 @@ mod tests {
                 ("database", "`fonio fix wal-full --apply /data/notes.db`"),
                 limit,
                 ("read_ahead", "`fonio fix read-ahead=512KiB --apply /dev/mmcblk0` (now 128 KiB)"),
+                ("read_scheduler", "`fonio fix bfq --apply /dev/mmcblk0` (it has none now)"),
                 ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`"),
                 ("scheduler", "`fonio fix bfq --apply /dev/mmcblk0` (it has none now)"),
                 swap,
+                ("writers_class", "`ionice -c idle`, after the change of the scheduler"),
             ])
         );
         let cases = [("/data", "/data"), ("/media/My Card", "'/media/My Card'"), ("/a';x", "'/a'\\'';x'")];
@@ -211,6 +278,7 @@ mod tests {
                 ("ionice", "`ionice -c idle`"),
                 ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`"),
                 swap,
+                ("writers_class", "`ionice -c idle`"),
             ])
         );
         let zram = DeviceInfo { name: Some("zram0".to_owned()), requests: 1, ..DeviceInfo::default() };
@@ -222,9 +290,11 @@ mod tests {
                 limit,
                 ("ionice", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
                 ("read_ahead", "512 KiB or more in /sys/block/DEVICE/queue/read_ahead_kb"),
+                ("read_scheduler", "bfq or mq-deadline"),
                 ("requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
                 ("scheduler", "bfq or mq-deadline"),
                 swap,
+                ("writers_class", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
             ])
         );
     }

@@ -330,6 +330,8 @@ mod tests {
             "blocked.long.doing",
             "blocked.long.behind",
             "fix.scheduler",
+            "fix.read_scheduler",
+            "fix.writers_class",
             "fix.read_ahead",
             "fix.requests",
             "fix.dirty_limit",
@@ -406,7 +408,17 @@ mod tests {
             assert!(known.contains(name), "no analysis has the figure {name}");
         }
         // Which fixes are offered depends on the machine.
-        let offered = ["commit", "database", "unit_class", "unit_weight", "access_times", "trim", "swap"];
+        let offered = [
+            "read_scheduler",
+            "writers_class",
+            "commit",
+            "database",
+            "unit_class",
+            "unit_weight",
+            "access_times",
+            "trim",
+            "swap",
+        ];
         let is_offered = |name: &str| name.strip_prefix("fix.").is_some_and(|fix| offered.contains(&fix));
         let is_known = |name: &str| known.contains(name) || is_offered(name);
         let fixes = rules.rule.iter().flat_map(|rule| rule.fixes.iter().chain(&rule.flash_fixes));

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::BenchError;
-use crate::plan::{Access, Test};
+use crate::plan::{Access, Set, Test};
 use crate::result::Run;
 
 /// The installed fio.
@@ -92,9 +92,12 @@ impl Fio {
         let size = format!("--size={}", test.range_bytes);
         let request = format!("--bs={}", test.request_bytes);
         arguments.extend(words(&[&runtime, &size, &request]));
-        if test.beside.is_some() {
+        let in_rounds = test.set == Set::ConcurrencyParameters;
+        // A process that has ended early would leave the others with fewer requests at once.
+        if test.beside.is_some() || in_rounds {
             arguments.extend(words(&["--exitall"]));
-        } else {
+        }
+        if test.beside.is_none() {
             arguments.extend(words(&["--group_reporting"]));
         }
         arguments.extend(words(&[
@@ -116,7 +119,7 @@ impl Fio {
             ]));
         }
         let scratch = scratch()?;
-        let rates = test.set == crate::plan::Set::Sustained;
+        let rates = test.set == Set::Sustained;
         if rates {
             let prefix = scratch.path().join("rate");
             arguments.extend(words(&[

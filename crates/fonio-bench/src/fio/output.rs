@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::BenchError;
-use crate::plan::Test;
+use crate::plan::{Set, Test};
 use crate::result::Run;
 
 #[derive(Deserialize)]
@@ -76,10 +76,14 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     }
     let (mean, sigma) = together(&sides, requests);
     // For one process with one request in flight, the duration is the sum of its response times, which is more precise than
-    // fio's milliseconds. For several processes it is their common run time.
+    // fio's milliseconds. For several processes it is their common run time, and so it is for one that is compared with
+    // several: the sum leaves out the time between two requests.
     let runtime = sides.iter().map(|side| side.runtime).max().unwrap_or(0);
-    let span_ns =
-        if test.processes == 1 { (mean * requests as f64) as u64 } else { runtime.max(1) * 1_000_000 };
+    let span_ns = if test.processes == 1 && test.set != Set::ConcurrencyParameters {
+        (mean * requests as f64) as u64
+    } else {
+        runtime.max(1) * 1_000_000
+    };
     // Percentiles of several jobs cannot be joined.
     let percentile = |of: fn(&Percentiles) -> Option<u64>| match sides[..] {
         [only] => of(&only.clat_ns.percentile),
@@ -129,7 +133,7 @@ pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Access, Set};
+    use crate::plan::Access;
     use expect_test::{Expect, expect};
 
     fn test(access: Access, processes: u32) -> Test {

@@ -1,7 +1,7 @@
 //! The list of fixes.
 
 use fonio_core::ByteCount;
-use fonio_host::{Filesystem, Setting};
+use fonio_host::{Concurrency, Filesystem, SMARTIO, Setting};
 use fonio_workload::definition::{Journal, Synchronous};
 
 use super::changes::*;
@@ -159,6 +159,28 @@ pub const FIXES: &[Fix] = &[
         change: |setup, _| {
             mount_option(setup, "noatime", Filesystem::has_access_times, Setting::NoAccessTimes)
         },
+    },
+    Fix {
+        name: "smartio",
+        changes: Group::Scheduler,
+        does: "the scheduler SmartIO, a module that comes with fonio's sources: reads go before writes, and writes wait for a bounded time",
+        loses: Loss::Nothing,
+        source: "Nguyen et al. (MobiSys 2015)",
+        needs_hardware: false,
+        real: Real::Setting(|value| fixed(Setting::Scheduler(SMARTIO.to_owned()), value)),
+        change: |setup, _| scheduler(setup, SMARTIO),
+    },
+    Fix {
+        name: "concurrency",
+        changes: Group::Scheduler,
+        does: "the scheduler SmartIO has at most 2 sequential reads, 4 random reads, 4 sequential writes and 2 random writes in flight, or as many as `fonio bench concurrency` finds, with concurrency=2,4,4,2 in this order; 0 is no limit",
+        loses: Loss::Nothing,
+        source: "Nguyen et al. (MobiSys 2015)",
+        needs_hardware: false,
+        real: Real::Setting(|value| {
+            value.map_or(Ok(Concurrency::STUDY), str::parse).map(Setting::Concurrency)
+        }),
+        change: |setup, _| setting(setup, Setting::Concurrency(Concurrency::STUDY)),
     },
     Fix {
         name: "bfq",

@@ -218,7 +218,7 @@ pub(super) fn measure(
 /// The devices to watch: that of the setting; for a setting of the machine, all.
 fn watched(target: &Target) -> Vec<Selector> {
     match target {
-        Target::Scheduler { .. } | Target::Queue { .. } => {
+        Target::Scheduler { .. } | Target::Queue { .. } | Target::Concurrency { .. } => {
             vec![Selector::Device(target.path().into_os_string())]
         }
         Target::AccessTimes { .. } | Target::CommitInterval { .. } => vec![Selector::Path(target.path())],

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use fonio_core::ByteCount;
 
+use super::concurrency::SMARTIO;
 use super::drop_in::UnitKey;
 use crate::{HostError, scheduler_names};
 
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// The schedulers that read the class of a request (`block/bfq-iosched.c`, `block/mq-deadline.c`).
-const WITH_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
+/// The schedulers that read the class of a request (`block/bfq-iosched.c`, `block/mq-deadline.c`, and fonio's own module).
+const WITH_CLASSES: [&str; 3] = ["bfq", "mq-deadline", SMARTIO];
 
 /// Checks that a setting of units has an effect on this machine; the error is the reason why not.
 pub(super) fn check_of_machine(of: UnitKey) -> Result<(), String> {
@@ -28,7 +29,7 @@ fn check(of: UnitKey, groups: &Path, sys_block: &Path) -> Result<(), String> {
             Ok(())
         } else {
             Err(format!(
-                "only the schedulers bfq and mq-deadline heed it, and {}: `fonio fix bfq --apply DISK`",
+                "only the schedulers bfq, mq-deadline and smartio heed it, and {}: `fonio fix bfq --apply DISK`",
                 has()
             ))
         };
@@ -125,8 +126,7 @@ mod tests {
     fn what_would_have_no_effect_is_refused() {
         use UnitKey::{Class, Limit, Weight};
         let needs_bfq = "only the scheduler bfq and the controller io.cost heed it, and sda has none: `fonio fix bfq --apply DISK`";
-        let needs_either =
-            "only the schedulers bfq and mq-deadline heed it, and sda has none: `fonio fix bfq --apply DISK`";
+        let needs_either = "only the schedulers bfq, mq-deadline and smartio heed it, and sda has none: `fonio fix bfq --apply DISK`";
         let v2 = "it needs control groups v2, which are not mounted on /sys/fs/cgroup here";
         let io = "the kernel's control groups have no controller io here (CONFIG_BLK_CGROUP)";
         for (controllers, cost, scheduler, of, expected) in [

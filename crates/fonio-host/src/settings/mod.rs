@@ -5,6 +5,7 @@
 //! are restored only on request. [`Keeper`] keeps settings across reboots.
 
 mod cgroup;
+mod concurrency;
 mod database;
 mod drop_in;
 mod files;
@@ -26,6 +27,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::{Entry, HostError, Ledger, Step};
+pub use concurrency::{Concurrency, SMARTIO};
 pub use drop_in::{JournalKey, UnitKey};
 pub use kept::{Keeper, Kept, KeptFiles};
 pub use only::OnlyChanger;

@@ -7,10 +7,11 @@ use std::path::Path;
 use fonio_core::ByteCount;
 use fonio_system::MountPoint;
 
+use super::concurrency::{Concurrency, SMARTIO};
 use super::drop_in::{JournalKey, UnitKey};
 use super::places::{disk_of, mount_of, mounted_at};
 use super::target::{QueueSetting, Target, mount_flags};
-use super::{cgroup, database, systemd, trim, zram};
+use super::{cgroup, concurrency, database, systemd, trim, zram};
 use crate::kernel::can_load_scheduler;
 use crate::{HostError, Queue};
 
@@ -23,6 +24,8 @@ pub enum Setting {
     ReadAhead(ByteCount),
     /// How many requests of a device, of each direction, the kernel holds before it makes programs wait.
     QueueRequests(u32),
+    /// At most how many requests of each kind the scheduler smartio has in flight.
+    Concurrency(Concurrency),
     /// Reading a file does not update its access time.
     NoAccessTimes,
     /// Changed times of a file are kept in memory until the file is synced or a day has passed.
@@ -92,7 +95,10 @@ impl Setting {
     /// What the setting applies to.
     pub fn scope(&self) -> Scope {
         match self {
-            Setting::Scheduler(_) | Setting::ReadAhead(_) | Setting::QueueRequests(_) => Scope::Disk,
+            Setting::Scheduler(_)
+            | Setting::ReadAhead(_)
+            | Setting::QueueRequests(_)
+            | Setting::Concurrency(_) => Scope::Disk,
             Setting::NoAccessTimes | Setting::LazyTimes | Setting::CommitInterval(_) => Scope::Mount,
             Setting::DirtyLimit(_)
             | Setting::Swappiness(_)
@@ -108,6 +114,8 @@ impl Setting {
     /// What the machine must have for the setting.
     pub fn needs(&self) -> &'static str {
         match self {
+            Setting::Scheduler(name) if name == SMARTIO => "a disk, and the kernel module smartio-iosched",
+            Setting::Concurrency(_) => "a disk with the scheduler smartio",
             Setting::Scheduler(_) => "a disk whose kernel has the scheduler",
             Setting::ReadAhead(_) | Setting::QueueRequests(_) => "a disk",
             Setting::NoAccessTimes | Setting::LazyTimes => "a mount on a device",
@@ -120,7 +128,7 @@ impl Setting {
             }
             Setting::IoLimit(_) => "systemd, and control groups v2 with the controller io",
             Setting::IoClass(_) => {
-                "systemd, and the scheduler bfq or mq-deadline on a disk; a restart of the unit"
+                "systemd, and the scheduler bfq, mq-deadline or smartio on a disk; a restart of the unit"
             }
             Setting::SwapInRam(_) => "the kernel's module zram; to keep it, systemd",
             Setting::WriteAheadLog => "a database of SQLite that no other program uses meanwhile",
@@ -157,6 +165,7 @@ impl Setting {
     pub(super) fn value(&self) -> String {
         match self {
             Setting::Scheduler(name) => name.clone(),
+            Setting::Concurrency(numbers) => numbers.value(),
             Setting::ReadAhead(bytes) => (bytes.0 / 1024).to_string(),
             Setting::NoAccessTimes => "noatime".to_owned(),
             Setting::LazyTimes => "lazytime".to_owned(),
@@ -184,6 +193,7 @@ impl Setting {
             (Setting::Scheduler(_), Target::Scheduler { .. })
                 | (Setting::ReadAhead(_), Target::Queue { of: QueueSetting::ReadAhead, .. })
                 | (Setting::QueueRequests(_), Target::Queue { of: QueueSetting::Requests, .. })
+                | (Setting::Concurrency(_), Target::Concurrency { .. })
                 | (Setting::LazyTimes, Target::LazyTimes { .. })
                 | (Setting::TrimTimer, Target::TrimTimer)
                 | (Setting::SwapInRam(_), Target::SwapInRam)
@@ -220,6 +230,13 @@ impl Setting {
             Setting::Scheduler(_) => Ok(Target::Scheduler { device: disk_of(path, self)? }),
             Setting::ReadAhead(_) => queue(QueueSetting::ReadAhead),
             Setting::QueueRequests(_) => queue(QueueSetting::Requests),
+            Setting::Concurrency(_) => {
+                let device = disk_of(path, self)?;
+                let target = Target::Concurrency { device };
+                let device = target.disk().expect("it is of a disk");
+                concurrency::check(device).map_err(|reason| self.refused(&target.path(), reason))?;
+                Ok(target)
+            }
             Setting::DirtyLimit(_) => Ok(Target::DirtyLimits),
             Setting::Swappiness(_) => Ok(Target::Swappiness),
             Setting::TrimTimer => {
@@ -292,6 +309,7 @@ impl Setting {
             | Target::Database { .. }
             | Target::Journal { .. }
             | Target::Queue { .. }
+            | Target::Concurrency { .. }
             | Target::DirtyLimits
             | Target::Swappiness => Ok(()),
         }
@@ -315,6 +333,7 @@ impl fmt::Display for Setting {
             Setting::Scheduler(name) => write!(f, "the scheduler {name}"),
             Setting::ReadAhead(bytes) => write!(f, "a read-ahead of {}", bytes.to_exact_text()),
             Setting::QueueRequests(number) => write!(f, "a queue of {number} requests"),
+            Setting::Concurrency(numbers) => write!(f, "the concurrency parameters {numbers}"),
             Setting::NoAccessTimes => f.write_str("noatime"),
             Setting::LazyTimes => f.write_str("lazytime"),
             Setting::TrimTimer => f.write_str("the weekly trimming"),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::drop_in::{DropIn, JournalKey, UnitKey};
 use super::places::mounted_at;
-use super::{Setting, cgroup, database, trim, zram};
+use super::{Setting, cgroup, concurrency, database, trim, zram};
 use crate::{HostError, Queue};
 
 /// ext4's default interval between journal commits (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
@@ -44,6 +44,11 @@ pub enum Target {
         device: String,
         /// Which one.
         of: QueueSetting,
+    },
+    /// The concurrency parameters of the scheduler smartio, as assignments.
+    Concurrency {
+        /// The device's name in `/sys/block`.
+        device: String,
     },
     /// How access times are updated: `relatime`, `noatime` or `strictatime`.
     AccessTimes {
@@ -120,7 +125,9 @@ impl Target {
     /// The device's node, the mount point, or the folder of the machine's settings.
     pub fn path(&self) -> PathBuf {
         match self {
-            Target::Scheduler { device } | Target::Queue { device, .. } => Path::new("/dev").join(device),
+            Target::Scheduler { device } | Target::Queue { device, .. } | Target::Concurrency { device } => {
+                Path::new("/dev").join(device)
+            }
             Target::AccessTimes { dir }
             | Target::LazyTimes { dir }
             | Target::CommitInterval { dir }
@@ -151,10 +158,12 @@ impl Target {
         }
     }
 
-    /// The name of the disk, if it is a setting of one.
-    pub(super) fn disk(&self) -> Option<&str> {
+    /// The name of the disk in `/sys/block`, if it is a setting of one.
+    pub fn disk(&self) -> Option<&str> {
         match self {
-            Target::Scheduler { device } | Target::Queue { device, .. } => Some(device),
+            Target::Scheduler { device } | Target::Queue { device, .. } | Target::Concurrency { device } => {
+                Some(device)
+            }
             _ => None,
         }
     }
@@ -176,6 +185,7 @@ impl Target {
             Target::Scheduler { device } | Target::Queue { device, .. } if !is_there(device) => Ok(None),
             Target::Scheduler { device } => Ok(Some(Queue::of(device).schedulers()?.0)),
             Target::Queue { device, of } => Ok(Some(Queue::of(device).read(of.attribute())?)),
+            Target::Concurrency { device } => concurrency::current(device),
             Target::AccessTimes { dir } => Ok(mounted(dir)?.map(|mounted| access_times(&mounted.options))),
             Target::CommitInterval { dir } => Ok(mounted(dir)?.map(|mounted| {
                 let mut options = mounted.filesystem_options.iter();
@@ -213,6 +223,7 @@ impl Target {
         match self {
             Target::Scheduler { device } => Queue::of(device).set_scheduler(value),
             Target::Queue { device, of } => Queue::of(device).write(of.attribute(), value),
+            Target::Concurrency { device } => concurrency::set(device, value),
             Target::AccessTimes { dir } => {
                 let flags = mount_flags(&mounted_at(dir)?.options).map_err(|option| {
                     let setting = value.to_owned();
@@ -302,6 +313,7 @@ impl fmt::Display for Target {
             Target::Scheduler { .. } => "the scheduler",
             Target::Queue { of: QueueSetting::ReadAhead, .. } => "read-ahead in KiB",
             Target::Queue { of: QueueSetting::Requests, .. } => "the number of requests",
+            Target::Concurrency { .. } => "the concurrency parameters",
             Target::AccessTimes { .. } => "access times",
             Target::CommitInterval { .. } => "ext4's commit interval in seconds",
             Target::DirtyLimits => return f.write_str("the machine's limits for dirty pages"),

@@ -3,11 +3,16 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use fonio_record::{Progress, RecordError, RecordOptions, record};
 use fonio_recording::Recording;
 use fonio_testing::{Need, has, skip};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+/// How long a file system may be busy after its test.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A file system on a loop device; unmounted and detached when dropped.
 pub struct FileSystem {
@@ -58,7 +63,15 @@ pub fn recording(options: &RecordOptions, progress: &mut dyn FnMut(Progress<'_>)
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
-        let _ = unmount(self.dir.path(), UnmountFlags::empty());
+        // Another recorder on this machine can be looking for the names of its files.
+        let began = Instant::now();
+        while unmount(self.dir.path(), UnmountFlags::empty()) == Err(Errno::BUSY) {
+            if began.elapsed() > PATIENCE {
+                let _ = unmount(self.dir.path(), UnmountFlags::DETACH);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let _ = Command::new("losetup").args(["--detach", &self.device]).status();
     }
 }

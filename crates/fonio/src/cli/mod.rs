@@ -388,8 +388,17 @@ pub enum BenchWhat {
     },
     /// Measure 4 KiB random writes over growing address ranges, which shows how the device maps addresses.
     AddressRange(Measurement),
-    /// Measure with 1, 2, 4 and 8 concurrent processes.
-    Concurrency(Measurement),
+    /// Find how many reads and writes at once, sequential and random, give the device's full throughput. Example: fonio bench
+    /// concurrency /mnt/card
+    Concurrency {
+        /// How the device is measured.
+        #[command(flatten)]
+        measurement: Measurement,
+        /// Set what was found, until the next boot (root): the concurrency parameters of the scheduler smartio or, under another
+        /// scheduler, the number of requests of the device's queue. `fonio fix --undo` takes it back.
+        #[arg(long)]
+        apply: bool,
+    },
     /// Measure how much reads and writes slow each other down: one of each and four of each beside each other, sequential
     /// and random, over one alone.
     Interference(Measurement),
@@ -482,7 +491,8 @@ pub struct Bench {
     /// Confirm that this device may be overwritten.
     #[arg(long, alias = "yes-destroy", value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
-    /// Run each test once, for a short time, and only two of the concurrency tests (1 and 4 processes).
+    /// Run each test once, for a short time, with fewer numbers of processes (1 and 4; in `bench concurrency` 1, 2, 4, 8, 16 and
+    /// 32).
     #[arg(long)]
     pub quick: bool,
     /// Print what would be written, then exit.
@@ -500,7 +510,7 @@ pub struct Bench {
     /// The most runs of a test; it ends earlier when its mean is known to 2 %.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
     pub runs: Option<u32>,
-    /// The longest time of a run, without its preparation [default: 10s].
+    /// The longest time of a run, without its preparation [default: 10s; of `bench concurrency` 500ms].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub run_time: Option<Duration>,
     /// Start no further run after this time [default: 15min].

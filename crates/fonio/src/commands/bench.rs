@@ -6,6 +6,7 @@ use std::path::Path;
 use std::slice;
 
 use anyhow::{Context, Result};
+use fonio_bench::concurrency::AT_ONCE_QUICK;
 use fonio_bench::fio::Fio;
 use fonio_bench::plan::{self, Scope, Set, Test, Volume};
 use fonio_bench::result::{Benchmark, TestResult};
@@ -16,8 +17,8 @@ use fonio_core::ByteCount;
 
 use crate::cli::{Bench, BenchWhat, Colour, Measurement};
 use crate::commands::bench_target::{self, Subject};
-use crate::commands::lab;
 use crate::commands::run::begin;
+use crate::commands::{concurrency, lab};
 use crate::exit::Exit;
 use crate::output;
 use crate::signals;
@@ -27,7 +28,9 @@ pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
     let (Measurement { bench, out }, sets) = match what {
         BenchWhat::Device { measurement, sets } => (measurement, sets.clone()),
         BenchWhat::AddressRange(measurement) => (measurement, vec![Set::AddressRange]),
-        BenchWhat::Concurrency(measurement) => (measurement, vec![Set::Concurrency]),
+        BenchWhat::Concurrency { measurement, apply } => {
+            return concurrency::run(measurement, *apply, colour);
+        }
         BenchWhat::Interference(measurement) => (measurement, vec![Set::Interference]),
         BenchWhat::Layers(layers) => return super::layers::run(layers, colour),
     };
@@ -54,7 +57,7 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
         Subject::Profile(_) => bench.emulated.capacity,
     };
     let tests = tests(bench, sets, room);
-    let effort = effort(bench);
+    let effort = effort(bench, sets);
     let volume = plan::volume(&tests, effort.runs_min, effort.runs_max);
     let mut err = io::stderr();
     if bench.dry_run {
@@ -85,7 +88,7 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
     let live = err.is_terminal();
     let benchmark = run_plan(&fio, &target, &tests, &effort, &stop, |name, number| {
         if live {
-            eprint!("\r\x1b[K{name}, run {number} …");
+            eprint!("\r\x1b[K{name}, run {number} of at most {} …", effort.runs_max);
         }
     });
     if live {
@@ -118,13 +121,22 @@ fn tests(bench: &Bench, sets: &[Set], room: u64) -> Vec<Test> {
     };
     let mut tests = plan::tests(&scope);
     if bench.quick {
-        tests.retain(|test| test.set != Set::Concurrency || QUICK_CONCURRENCY.contains(&test.processes));
+        tests.retain(|test| match test.set {
+            Set::Concurrency => QUICK_CONCURRENCY.contains(&test.processes),
+            Set::ConcurrencyParameters => AT_ONCE_QUICK.contains(&test.processes),
+            _ => true,
+        });
     }
     tests
 }
 
-fn effort(bench: &Bench) -> Effort {
-    let mut effort = if bench.quick { Effort::QUICK } else { Effort::FULL };
+fn effort(bench: &Bench, sets: &[Set]) -> Effort {
+    let mut effort = match (sets, bench.quick) {
+        ([Set::ConcurrencyParameters], false) => Effort::ROUNDS,
+        ([Set::ConcurrencyParameters], true) => Effort::QUICK_ROUND,
+        (_, false) => Effort::FULL,
+        (_, true) => Effort::QUICK,
+    };
     effort.seed = bench.seed;
     if let Some(runs) = bench.runs {
         effort.runs_max = runs;
@@ -155,33 +167,14 @@ fn save(benchmark: &Benchmark, path: &Path) -> Result<()> {
     writeln!(file).and_then(|()| file.flush()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Result<()> {
+/// Prints the verdict, the tests, and where they ran.
+pub fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Result<()> {
     let (bold, dim, plain) = if colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
     writeln!(out, "{bold}{}{plain}\n", benchmark.verdict)?;
-    writeln!(
-        out,
-        "{dim}{:<30} {:>12} {:>8} {:>9}  {:>9} {:>9}  runs{plain}",
-        "test", "mean", "± σ", "IOPS", "p50 ms", "p99 ms"
-    )?;
-    for result in &benchmark.tests {
-        let spread = if result.runs.len() > 1 {
-            format!("{:.1} %", 100.0 * result.sigma_mb_s / result.mb_s)
-        } else {
-            "-".to_owned()
-        };
-        let (p50, p99) = match result.percentiles_ms() {
-            Some((p50, p99)) => (format!("{p50:.3}"), format!("{p99:.3}")),
-            None => ("-".to_owned(), "-".to_owned()),
-        };
-        writeln!(
-            out,
-            "{:<30} {:>12} {spread:>8} {:>9.1}  {p50:>9} {p99:>9}  {}{}",
-            result.test.name,
-            verdict::rate(result.mb_s),
-            result.iops,
-            result.runs.len(),
-            if result.stable || result.runs.len() == 1 { "" } else { ", not stable" }
-        )?;
+    if benchmark.concurrency.is_empty() {
+        tests_table(benchmark, dim, plain, out)?;
+    } else {
+        concurrency::table(benchmark, dim, plain, out)?;
     }
     speedups(benchmark, out)?;
     slowdowns(benchmark, out)?;
@@ -214,6 +207,36 @@ fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Result
     writeln!(out, "{dim}{} written{plain}", output::bytes(ByteCount(benchmark.written_bytes)))?;
     for warning in &benchmark.warnings {
         writeln!(out, "warning: {warning}")?;
+    }
+    Ok(())
+}
+
+/// Prints a line for each test.
+fn tests_table(benchmark: &Benchmark, dim: &str, plain: &str, out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{dim}{:<30} {:>12} {:>8} {:>9}  {:>9} {:>9}  runs{plain}",
+        "test", "mean", "± σ", "IOPS", "p50 ms", "p99 ms"
+    )?;
+    for result in &benchmark.tests {
+        let spread = if result.runs.len() > 1 {
+            format!("{:.1} %", 100.0 * result.sigma_mb_s / result.mb_s)
+        } else {
+            "-".to_owned()
+        };
+        let (p50, p99) = match result.percentiles_ms() {
+            Some((p50, p99)) => (format!("{p50:.3}"), format!("{p99:.3}")),
+            None => ("-".to_owned(), "-".to_owned()),
+        };
+        writeln!(
+            out,
+            "{:<30} {:>12} {spread:>8} {:>9.1}  {p50:>9} {p99:>9}  {}{}",
+            result.test.name,
+            verdict::rate(result.mb_s),
+            result.iops,
+            result.runs.len(),
+            if result.stable || result.runs.len() == 1 { "" } else { ", not stable" }
+        )?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use self::fstab::NoEntry;
 use self::own::{OwnFile, OwnFiles};
-use super::{Applied, Target, Undone, files, zram};
+use super::{Applied, Target, Undone, concurrency, files, zram};
 use crate::HostError;
 
 /// The first line of files that are fonio's own.
@@ -243,7 +243,7 @@ impl Keeper {
             path: applied.target.path(),
             reason,
         };
-        let rule = |device: &str, attribute: &str| {
+        let rule = |device: &str, attributes: &[(String, String)]| {
             if !self.files.udev_control.exists() {
                 return Err(refused("it would be a rule of udev, which does not run here".to_owned()));
             }
@@ -252,14 +252,22 @@ impl Keeper {
                 Some(serial) => format!("ENV{{DEVTYPE}}==\"disk\", ENV{{ID_SERIAL}}==\"{serial}\""),
                 None => format!("KERNEL==\"{device}\""),
             };
-            let new = &applied.new;
+            let line = |(attribute, new): &(String, String)| {
+                // A scheduler's own files are there only with that scheduler.
+                let there = match attribute.contains('/') {
+                    true => format!("TEST==\"queue/{attribute}\", "),
+                    false => String::new(),
+                };
+                format!(
+                    "ACTION==\"add|change\", SUBSYSTEM==\"block\", {of}, {there}ATTR{{queue/{attribute}}}=\"{new}\""
+                )
+            };
             Ok(Change::Lines {
                 file: self.files.udev_rules.clone(),
-                lines: vec![format!(
-                    "ACTION==\"add|change\", SUBSYSTEM==\"block\", {of}, ATTR{{queue/{attribute}}}=\"{new}\""
-                )],
+                lines: attributes.iter().map(line).collect(),
             })
         };
+        let one = |attribute: &str| [(attribute.to_owned(), applied.new.clone())];
         let option = |dir: &Path, option: String| -> Result<Change, HostError> {
             let dir = dir.to_string_lossy().into_owned();
             let text = files::read(&self.files.fstab)?;
@@ -289,8 +297,9 @@ impl Keeper {
             Change::Files(OwnFiles::plan(files, others))
         };
         let change = match &applied.target {
-            Target::Scheduler { device } => rule(device, "scheduler")?,
-            Target::Queue { device, of } => rule(device, of.attribute())?,
+            Target::Scheduler { device } => rule(device, &one("scheduler"))?,
+            Target::Queue { device, of } => rule(device, &one(of.attribute()))?,
+            Target::Concurrency { device } => rule(device, &concurrency::attributes(&applied.new))?,
             Target::AccessTimes { dir } => option(dir, applied.new.clone())?,
             Target::LazyTimes { dir } => option(dir, applied.new.clone())?,
             Target::CommitInterval { dir } => option(dir, format!("commit={}", applied.new))?,

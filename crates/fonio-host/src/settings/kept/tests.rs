@@ -36,6 +36,11 @@ fn settings() -> Vec<Applied> {
     let device = || "mmcblk0".to_owned();
     vec![
         applied(Target::Queue { device: device(), of: QueueSetting::Requests }, "64", "8"),
+        applied(
+            Target::Concurrency { device: device() },
+            "seq_read=2 rand_read=4 seq_write=4 rand_write=2",
+            "seq_read=1 rand_read=8 seq_write=1 rand_write=3",
+        ),
         applied(Target::Scheduler { device: device() }, "none", "bfq"),
         applied(Target::AccessTimes { dir: "/data".into() }, "relatime", "noatime"),
         applied(Target::CommitInterval { dir: "/data".into() }, "5", "30"),
@@ -95,6 +100,10 @@ fn kept_settings_are_in_these_files() {
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/scheduler}="bfq"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/nr_requests}="8"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/seq_read_requests_max", ATTR{queue/iosched/seq_read_requests_max}="1"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/rand_read_requests_max", ATTR{queue/iosched/rand_read_requests_max}="8"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/seq_write_requests_max", ATTR{queue/iosched/seq_write_requests_max}="1"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/rand_write_requests_max", ATTR{queue/iosched/rand_write_requests_max}="3"
     "#]]
     .assert_eq(&fs::read_to_string(&files.udev_rules).expect("rules"));
     expect_test::expect![[r#"

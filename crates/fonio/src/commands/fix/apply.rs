@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use fonio_experiment::{Candidate, Real};
-use fonio_host::{Applied, Keeper, Kept, Scope, Settings, Trim};
+use fonio_host::{Applied, Keeper, Kept, Scope, Setting, Settings, Trim};
 use serde::Serialize;
 
 use super::{Done, Place, hint, json, list, only, open, open_keeper, places, setting};
@@ -144,6 +144,19 @@ fn apply_and_keep(
             let _ = settings.undo(planned);
         }
     })
+}
+
+/// Applies a setting until the next boot, unless it is in force already: `old` and `new` are then equal.
+pub fn apply_now(setting: &Setting, path: &Path) -> Result<Applied> {
+    run::recover()?;
+    let planned = Settings::plan_or_current(setting, path)?;
+    if planned.old != planned.new {
+        let _only = only(&planned.target)?;
+        // A test may have ended between the plan and the lock.
+        planned.expect_old()?;
+        open()?.apply(&planned).with_context(hint)?;
+    }
+    Ok(planned)
 }
 
 fn trim(path: &Path, arguments: &Fix) -> Result<Exit> {

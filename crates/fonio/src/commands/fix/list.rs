@@ -4,7 +4,10 @@ use std::io::{self, ErrorKind, Write};
 
 use anyhow::Result;
 use fonio_experiment::{Candidate, Fix as Listed, Group, Loss, Real};
-use fonio_host::{Applied, HostError, Keeper, KeptFiles, Ledger, Scope, Settings};
+use fonio_host::{
+    Applied, HostError, Keeper, KeptFiles, Ledger, SMARTIO, Scope, Setting, Settings, has_scheduler,
+    how_to_get,
+};
 use serde::Serialize;
 
 use super::{Place, json, places, setting, wanted};
@@ -83,12 +86,26 @@ pub(super) fn needs(change: &Candidate) -> Result<Exit> {
         _ => writeln!(out, "It changes one {}.", object(scope).0)?,
     }
     writeln!(out, "It needs {}.", setting.needs())?;
+    if let Some(how) = missing_here(fix) {
+        writeln!(out, "{how}")?;
+    }
     writeln!(out, "{}", fix.loses.sentence())?;
     writeln!(out, "--keep keeps it across reboots by {}.", setting.kept_in())?;
     let of = object(scope).1;
     let of = if of.is_empty() { String::new() } else { format!(" {of}") };
     writeln!(out, "Next: `fonio fix {name} --dry-run --apply{of}` prints what would change.")?;
     Ok(Exit::Fine)
+}
+
+/// How to get the scheduler of a fix, if it is not part of Linux and this kernel does not have it.
+fn missing_here(fix: &Listed) -> Option<String> {
+    let name = match fix.real.setting()? {
+        Setting::Scheduler(name) => name,
+        Setting::Concurrency(_) => SMARTIO.to_owned(),
+        _ => return None,
+    };
+    let how = how_to_get(&name).filter(|_| !has_scheduler(&name))?;
+    Some(format!("This kernel does not have it: {how}."))
 }
 
 /// A record; `None` if this user may not read it.
@@ -143,6 +160,9 @@ pub(super) fn list(arguments: &Fix) -> Result<Exit> {
             if one.is_some() {
                 writeln!(out, "  {:<15} {} Source: {}.", "", fix.loses.sentence(), fix.source)?;
                 if let Real::ByHand(how) = fix.real {
+                    writeln!(out, "  {:<15} {how}", "")?;
+                }
+                if let Some(how) = missing_here(fix) {
                     writeln!(out, "  {:<15} {how}", "")?;
                 }
             } else if fix.loses != Loss::Nothing {

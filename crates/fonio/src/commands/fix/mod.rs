@@ -20,6 +20,7 @@ use crate::cli::run::Fix;
 use crate::commands::{live, run};
 use crate::exit::Exit;
 use apply::apply;
+pub use apply::apply_now;
 pub use list::groups;
 pub use offered::offered;
 use undo::undo;
@@ -119,7 +120,7 @@ fn open_keeper() -> Result<Keeper> {
     Keeper::open(KeptFiles::of_machine()).with_context(hint)
 }
 
-pub(super) fn hint() -> String {
+pub(in crate::commands) fn hint() -> String {
     if rustix::process::geteuid().is_root() {
         "the setting could not be changed".to_owned()
     } else {

@@ -111,9 +111,18 @@ static u8 first_queue(u8 class)
 	return class * SIO_LEVELS;
 }
 
-static u8 end_queue(u8 class)
+/* The queues of a class in which a list is not empty. */
+static u32 waiting_in(const struct sio_policy *policy, u8 class, u8 list)
 {
-	return class == SIO_IDLE ? SIO_QUEUES : first_queue(class) + SIO_LEVELS;
+	u32 levels = class == SIO_IDLE ? 1 : (1 << SIO_LEVELS) - 1;
+
+	return policy->waiting[list] & levels << first_queue(class);
+}
+
+/* The first of these queues; there is one. */
+static int lowest(u32 queues)
+{
+	return __builtin_ctz(queues);
 }
 
 static u8 size_of(u32 bytes)
@@ -231,6 +240,7 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 		item->list = item->is_sync && settings->sync_bound_ns < settings->slice_ns ? SIO_SYNC_WRITES : SIO_ASYNC_WRITES;
 	item->state = SIO_QUEUED;
 	list_append(&policy->queues[item->queue].lists[item->list][is_random(item->kind)], &item->link);
+	policy->waiting[item->list] |= 1U << item->queue;
 	if (!item->is_write && policy->read_done_ns[class] && policy->reads_queued[class] == 0 &&
 	    policy->reads_in_flight[class] == 0) {
 		/* A long pause says only that it was longer than any anticipation; one of them must not end it. */
@@ -245,10 +255,20 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 	count_queued(policy, item, 1);
 }
 
-void sio_remove(struct sio_policy *policy, struct sio_item *item)
+/* Takes a request out of its list. */
+static void take_out(struct sio_policy *policy, struct sio_item *item)
 {
+	const struct sio_link *lists = policy->queues[item->queue].lists[item->list];
+
 	list_take(&item->link);
 	count_queued(policy, item, -1);
+	if (is_empty(&lists[0]) && is_empty(&lists[1]))
+		policy->waiting[item->list] &= ~(1U << item->queue);
+}
+
+void sio_remove(struct sio_policy *policy, struct sio_item *item)
+{
+	take_out(policy, item);
 	item->state = SIO_NEW;
 }
 
@@ -270,8 +290,7 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 	u8 class = item->class, kind = item->kind;
 	u64 waited = since(now, item->came_ns);
 
-	list_take(&item->link);
-	count_queued(policy, item, -1);
+	take_out(policy, item);
 	item->state = SIO_ISSUED;
 	item->issued_ns = now;
 	item->writing_issued_ns = writing(policy, now);
@@ -324,13 +343,11 @@ static void leave(struct sio_policy *policy, struct sio_item *item, u64 now)
 static struct sio_item *oldest(const struct sio_policy *policy, u8 class, u8 list)
 {
 	struct sio_item *found = NULL, *item;
-	u8 queue;
+	u32 queues;
 
-	for (queue = first_queue(class); queue < end_queue(class); queue++) {
-		if (!policy->queues[queue].queued)
-			continue;
-		item = front(policy, queue, list, false);
-		if (item && (!found || item->order < found->order))
+	for (queues = waiting_in(policy, class, list); queues; queues &= queues - 1) {
+		item = front(policy, lowest(queues), list, false);
+		if (!found || item->order < found->order)
 			found = item;
 	}
 	return found;
@@ -363,9 +380,9 @@ static bool has_aged_write(const struct sio_policy *policy, u64 now)
 
 static u8 write_list(const struct sio_policy *policy, u8 class)
 {
-	if (!oldest(policy, class, SIO_SYNC_WRITES))
+	if (!waiting_in(policy, class, SIO_SYNC_WRITES))
 		return SIO_ASYNC_WRITES;
-	if (policy->sync_writes_in_a_row < SYNC_WRITES_IN_A_ROW || !oldest(policy, class, SIO_ASYNC_WRITES))
+	if (policy->sync_writes_in_a_row < SYNC_WRITES_IN_A_ROW || !waiting_in(policy, class, SIO_ASYNC_WRITES))
 		return SIO_SYNC_WRITES;
 	return SIO_ASYNC_WRITES;
 }
@@ -461,17 +478,17 @@ void sio_withdraw(struct sio_policy *policy, struct sio_item *item, u64 now)
 /* Chooses the queue of a class from whose `list` the next request comes (algorithm 6.1). Returns it, or -1. */
 static int choose_queue(struct sio_policy *policy, u8 class, u8 list, u64 now)
 {
-	int current = policy->current_queue, chosen = -1;
-	bool has_current = current >= first_queue(class) && current < end_queue(class) &&
-			   front(policy, current, list, false);
-	u8 queue;
+	int current = policy->current_queue;
+	u32 others = waiting_in(policy, class, list);
+	bool has_current = current >= 0 && (others >> current & 1);
 
 	if (has_current && now < policy->slice_end_ns)
 		return current;
-	for (queue = first_queue(class); chosen < 0 && queue < end_queue(class); queue++)
-		if (queue != current && front(policy, queue, list, false))
-			chosen = queue;
-	return chosen < 0 && has_current ? current : chosen;
+	if (has_current)
+		others &= ~(1U << current);
+	if (others)
+		return lowest(others);
+	return has_current ? current : -1;
 }
 
 /* Algorithm 6.2: a queue with `quantum` requests in flight gives more only if it is the only one. */
@@ -590,12 +607,31 @@ static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 n
 	return item;
 }
 
+static u32 queued_in(const struct sio_policy *policy, u8 class)
+{
+	return policy->reads_queued[class] + policy->writes_queued[class];
+}
+
+/* Whether requests wait of a class below one that is busy. */
+static bool has_lower_class(const struct sio_policy *policy)
+{
+	bool is_busy = queued_in(policy, SIO_RT) || policy->class_in_flight[SIO_RT];
+
+	if (is_busy && queued_in(policy, SIO_BE))
+		return true;
+	is_busy |= queued_in(policy, SIO_BE) || policy->class_in_flight[SIO_BE];
+	return is_busy && queued_in(policy, SIO_IDLE);
+}
+
 /* A request of a class that has waited for higher classes for too long. */
 static struct sio_item *take_of_waiting_class(struct sio_policy *policy, u64 now, u64 *wake_ns)
 {
 	bool is_higher_busy = false;
 	u8 class, list;
 
+	/* Mostly there is one class. */
+	if (!has_lower_class(policy))
+		return NULL;
 	for (class = 0; class < SIO_CLASSES; class++) {
 		u64 came = SIO_NEVER, instant;
 		u8 chosen = SIO_READS;

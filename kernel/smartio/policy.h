@@ -111,6 +111,8 @@ struct sio_statistics {
 struct sio_policy {
 	struct sio_settings settings;
 	struct sio_queue queues[SIO_QUEUES];
+	/* For each list, the queues in which it is not empty: bit 0 is queue 0. */
+	u32 waiting[SIO_LISTS];
 	struct sio_streams streams[2];	/* reads, writes */
 	u64 inserted;
 	u32 queued;

@@ -196,10 +196,12 @@ static void smartio_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 
 static void smartio_prepare_request(struct request *rq)
 {
-	struct smartio_request *data = kmem_cache_zalloc(smartio_requests, GFP_ATOMIC | __GFP_NOWARN);
+	struct smartio_request *data = kmem_cache_alloc(smartio_requests, GFP_ATOMIC | __GFP_NOWARN);
 
+	/* sio_insert and describe set the rest. */
 	if (data) {
 		data->rq = rq;
+		data->item.state = SIO_NEW;
 		data->item.process = current->pid;
 	}
 	/* Without memory, the request bypasses the policy. */
@@ -211,14 +213,13 @@ static void smartio_prepare_request(struct request *rq)
  * has freed the tag; otherwise the timer does when time lets one go. Most reads hold writes back until the next read, and
  * then need neither: running the queue for nothing would cost a switch to a worker for each read.
  */
-static void continue_after(struct smartio *sio, struct blk_mq_hw_ctx *hctx)
+static void continue_after(struct smartio *sio, struct blk_mq_hw_ctx *hctx, u64 now)
 {
-	u64 now, next;
+	u64 next;
 
 	lockdep_assert_held(&sio->lock);
 	if (!sio->is_withholding)
 		return;
-	now = ktime_get_ns();
 	next = sio_next(&sio->policy, now);
 	if (next <= now) {
 		blk_mq_sched_mark_restart_hctx(hctx);
@@ -230,18 +231,21 @@ static void continue_after(struct smartio *sio, struct blk_mq_hw_ctx *hctx)
 	}
 }
 
-static void smartio_completed_request(struct request *rq, u64 now)
+static void smartio_completed_request(struct request *rq, u64 completed_ns)
 {
 	struct smartio *sio = smartio_of(rq->q);
 	struct smartio_request *data = data_of(rq);
 	unsigned long flags;
+	u64 now;
 
 	if (!data)
 		return;
 	spin_lock_irqsave(&sio->lock, flags);
+	/* Not `completed_ns`: the policy needs instants in the order of the lock. */
+	now = ktime_get_ns();
 	if (data->item.state == SIO_ISSUED)
-		sio_complete(&sio->policy, &data->item, ktime_get_ns());
-	continue_after(sio, rq->mq_hctx);
+		sio_complete(&sio->policy, &data->item, now);
+	continue_after(sio, rq->mq_hctx, now);
 	spin_unlock_irqrestore(&sio->lock, flags);
 }
 
@@ -279,7 +283,7 @@ static void smartio_finish_request(struct request *rq)
 	if (data->item.state == SIO_ISSUED) {
 		spin_lock_irqsave(&sio->lock, flags);
 		withdraw(sio, data);
-		continue_after(sio, rq->mq_hctx);
+		continue_after(sio, rq->mq_hctx, ktime_get_ns());
 		spin_unlock_irqrestore(&sio->lock, flags);
 	}
 	rq->elv.priv[0] = NULL;

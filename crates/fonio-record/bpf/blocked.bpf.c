@@ -594,6 +594,8 @@ int woken(u64 *ctx)
 	struct counters *count = all_counters();
 	if (!set || !count || task->tgid == set->own_tgid)
 		return 0;
+	// Read before the note is looked for: a thread that was not running then has left, and what it noted is visible.
+	int was_running = is_running(task);
 	u64 now = now_ns(), began = take_open(count, tid);
 	if (began) {
 		// A thread that did not leave the processor was not blocked: the note is an old one.
@@ -603,8 +605,9 @@ int woken(u64 *ctx)
 			return 0;
 		}
 	} else {
-		// It did not leave the processor, or it left before the program was attached.
-		if (is_running(task) || count->not_noted)
+		// It did not leave the processor, it was preempted on its way to sleep and can still run, or it left before the program
+		// was attached.
+		if (was_running || !is_leaving(task) || count->not_noted)
 			return 0;
 		began = set->began_ns;
 		flags |= BEGAN_BEFORE;

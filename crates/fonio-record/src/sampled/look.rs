@@ -1,14 +1,12 @@
 //! One look at procfs: which threads are blocked uninterruptibly now, and in what.
 
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use fonio_core::{BlockedIn, DeviceId, WaitReason};
 use fonio_system::{Task, device};
 
-use crate::blocked::{Place, place_in_procfs};
+use crate::blocked::place_in_procfs;
 use crate::machine::{Machine, read_text};
 
 /// A thread that was blocked at a look.
@@ -37,12 +35,11 @@ pub(super) struct OpenFile {
 pub(super) struct Looker {
     machine: Machine,
     own_pid: u32,
-    stat: Vec<u8>,
 }
 
 impl Looker {
     pub(super) fn new(machine: &Machine) -> Looker {
-        Looker { machine: machine.clone(), own_pid: std::process::id(), stat: Vec::new() }
+        Looker { machine: machine.clone(), own_pid: std::process::id() }
     }
 
     /// The threads that wait for I/O now, as the kernel counts them (`procs_blocked`). Threads that wait for those, such as
@@ -56,7 +53,7 @@ impl Looker {
     ///
     /// Whether somebody is must not decide whether to look: it would have changed until the thread is reached, and short
     /// waits would hardly ever be seen.
-    pub(super) fn blocked(&mut self) -> Vec<Blocked> {
+    pub(super) fn blocked(&self) -> Vec<Blocked> {
         let mut found = Vec::new();
         for pid in Task::all_below(&self.machine.proc("")) {
             if pid == self.own_pid {
@@ -74,34 +71,42 @@ impl Looker {
     }
 
     /// Reads the state of a thread. A thread that ended meanwhile is not blocked.
-    fn is_blocked(&mut self, pid: u32, tid: u32) -> bool {
-        self.stat.clear();
-        let Ok(mut file) = File::open(self.machine.proc(format!("{pid}/task/{tid}/stat"))) else {
+    fn is_blocked(&self, pid: u32, tid: u32) -> bool {
+        let Ok(stat) = std::fs::read(self.machine.proc(format!("{pid}/task/{tid}/stat"))) else {
             return false;
         };
-        if file.read_to_end(&mut self.stat).is_err() {
-            return false;
-        }
         // The name can contain anything; the state is the first letter after its end.
-        let after_name = self.stat.iter().rposition(|byte| *byte == b')');
-        after_name.is_some_and(|at| self.stat.get(at + 2) == Some(&b'D'))
+        let after_name = stat.iter().rposition(|byte| *byte == b')');
+        after_name.is_some_and(|at| stat.get(at + 2) == Some(&b'D'))
     }
 
     fn describe(&self, pid: u32, tid: u32) -> Blocked {
         let text = |name: &str| read_text(&self.machine.proc(format!("{pid}/task/{tid}/{name}")));
-        let switches = text("schedstat").and_then(|text| text.split_ascii_whitespace().nth(2)?.parse().ok());
-        let Place { blocked_in, reason, is_of_file, .. } = place_in_procfs(&self.machine, tid);
-        // What others wait for, only root may see. The kernel tells everybody whether somebody waits for I/O.
-        let is_hidden = reason == WaitReason::Unknown && blocked_in == BlockedIn::Unknown;
-        let is_io = is_hidden && self.waiting_for_io().is_some_and(|threads| threads > 0);
-        let reason = if is_io { WaitReason::Storage } else { reason };
-        let descriptor = text("syscall").filter(|_| is_of_file);
+        let switches =
+            || text("schedstat").and_then(|text| text.split_ascii_whitespace().nth(2)?.parse().ok());
+        let (began, place) = (switches(), place_in_procfs(&self.machine, tid));
+        let descriptor = text("syscall").filter(|_| place.is_of_file);
         let descriptor = descriptor.and_then(|text| {
             let word = text.split_ascii_whitespace().nth(1)?;
             u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
         });
         let file = descriptor.and_then(|descriptor| self.open_file(pid, descriptor));
-        Blocked { tid, pid, switches, blocked_in, reason, file }
+        let blocked =
+            Blocked { tid, pid, switches: began, blocked_in: place.blocked_in, reason: place.reason, file };
+        if !self.is_blocked(pid, tid) || switches() != began {
+            // The wait was over before all that was read, and this shows what the thread did next. Most waits that are so
+            // short are for I/O.
+            return Blocked {
+                blocked_in: BlockedIn::Unknown,
+                reason: WaitReason::Storage,
+                file: None,
+                ..blocked
+            };
+        }
+        // What others wait for, only root may see. The kernel tells everybody whether somebody waits for I/O.
+        let is_hidden = place.reason == WaitReason::Unknown && place.blocked_in == BlockedIn::Unknown;
+        let is_io = is_hidden && self.waiting_for_io().is_some_and(|threads| threads > 0);
+        Blocked { reason: if is_io { WaitReason::Storage } else { place.reason }, ..blocked }
     }
 
     fn open_file(&self, pid: u32, descriptor: u64) -> Option<OpenFile> {
@@ -137,7 +142,7 @@ mod tests {
             "cpu 1 2\nprocs_running 1\nprocs_blocked 2\nsoftirq 1\n",
         )
         .unwrap();
-        let mut looker = Looker::new(&Machine::at(root.path()));
+        let looker = Looker::new(&Machine::at(root.path()));
         let mut found = looker.blocked();
         found.sort_unstable_by_key(|blocked| blocked.tid);
         let told: Vec<_> = found

@@ -128,6 +128,7 @@ pub fn run(packages: &[(Architecture, PathBuf)]) -> Result<()> {
         drop(card);
     }
     ensure!(broken == 0, "{broken} steps were not as promised");
+    println!("\nEvery step was as promised.");
     Ok(())
 }
 

@@ -180,7 +180,7 @@ pub const FIXES: &[Fix] = &[
         real: Real::Setting(|value| {
             value.map_or(Ok(Concurrency::STUDY), str::parse).map(Setting::Concurrency)
         }),
-        change: |setup, _| setting(setup, Setting::Concurrency(Concurrency::STUDY)),
+        change: |setup, _| concurrency(setup),
     },
     Fix {
         name: "bfq",

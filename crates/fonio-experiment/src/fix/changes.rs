@@ -1,6 +1,6 @@
 //! What fixes change in a setup, so that they can be tried.
 
-use fonio_host::{Filesystem, Setting};
+use fonio_host::{Concurrency, Filesystem, SMARTIO, Setting};
 use fonio_workload::definition::{Journal, Synchronous, Workload};
 
 use crate::setup::{Medium, Setup, Storage};
@@ -84,6 +84,14 @@ pub(super) fn scheduler(setup: &mut Setup, name: &str) -> Result<(), &'static st
 pub(super) fn setting(setup: &mut Setup, setting: Setting) -> Result<(), &'static str> {
     setup.settings.push(setting);
     Ok(())
+}
+
+/// Sets the limits of the scheduler smartio, which an emulated device must have for that.
+pub(super) fn concurrency(setup: &mut Setup) -> Result<(), &'static str> {
+    if setup.owns_filesystem() && setup.scheduler.as_deref() != Some(SMARTIO) {
+        return Err("only the scheduler smartio has these limits; choose it with --scheduler smartio");
+    }
+    setting(setup, Setting::Concurrency(Concurrency::STUDY))
 }
 
 pub(super) fn another_filesystem(setup: &mut Setup, filesystem: Filesystem) -> Result<(), &'static str> {

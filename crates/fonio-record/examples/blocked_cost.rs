@@ -155,8 +155,8 @@ fn statistics(before: &[u32]) -> Runs {
     named.filter(|(name, _)| ["left", "woken"].contains(&name.as_str())).collect()
 }
 
-/// Runs a recording while the kernel measures the programs that it loads. Whoever looks at them takes processor time of this
-/// process, so the recorder's own is not known of this recording.
+/// Runs a recording while the kernel measures the programs that it loads. Reading their statistics takes
+/// processor time of this process, so this recording does not show what the recorder takes.
 fn counted(
     record: impl FnOnce() -> Result<RecordSummary, Box<dyn Error>>,
 ) -> Result<(RecordSummary, Runs), Box<dyn Error>> {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_STATEMENTS};
 use fonio_core::{DeviceId, Diagnostic, Meta, RowSink, Severity};
-use fonio_recording::{RecordingError, Writer, WriterOptions};
 use fonio_system::signals::{Listener, Signal};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
@@ -21,7 +20,7 @@ use crate::calls::RecordedCall;
 use crate::capture::Captured;
 use crate::lost::Losses;
 use crate::machine::{Machine, read_text};
-use crate::out::Out;
+use crate::out::{self, Out};
 use crate::pace::cpu_time;
 use crate::pages::Pages;
 use crate::record::Beside;
@@ -75,7 +74,7 @@ impl FinishedCapture<'_> {
     ) -> Result<RecordSummary, RecordError> {
         wait_for_command(&mut self.captured, &self.signals)?;
         let cpu_began = cpu_time();
-        let mut writer = self.writer().map_err(|error| self.not_finished(error))?;
+        let mut writer = Out::create(self.options)?;
         self.write_what_was_beside(beside, &mut writer).map_err(|source| self.not_written(source))?;
         let completions = match &self.captured.blocked {
             Some(Ok(blocked)) => Some(RefCell::new(Completions::before_wake_ups(blocked.wake_ups()))),
@@ -108,17 +107,11 @@ impl FinishedCapture<'_> {
             self.remark(remark, &mut writer, progress).map_err(|source| self.not_written(source))?;
         }
         complete_meta(&mut assembled.meta, self.options, &self.machine, &self.captured);
-        let finished = writer.install(assembled.meta).map_err(|error| self.not_finished(error))?;
-        if finished.path != self.options.out {
-            let (named, path) = (self.options.out.display(), finished.path.display());
-            let note = format!("{named} was made by another program meanwhile, so this recording is {path}");
+        let notes = &mut self.notes;
+        let finished = writer.install(assembled.meta, &self.options.out, &mut |note| {
             progress(Progress::Note(&note));
-            self.notes.push(note);
-        }
-        if !finished.incomplete.is_empty() {
-            let missing: Vec<String> = finished.incomplete.iter().map(ToString::to_string).collect();
-            return Err(RecordError::DiskFull { out: finished.path, missing: missing.join(", ") });
-        }
+            notes.push(note);
+        })?;
         let (captured, meta) = (self.captured, finished.meta);
         Ok(RecordSummary {
             out: finished.path,
@@ -138,32 +131,8 @@ impl FinishedCapture<'_> {
         })
     }
 
-    /// Creates the writer. It keeps the rows that fit, because the captured events cannot be had again.
-    fn writer(&self) -> Result<Out, RecordingError> {
-        let overwrite = self.options.overwrite;
-        let options = WriterOptions {
-            overwrite,
-            keep_what_fits: true,
-            beside_if_taken: true,
-            ..WriterOptions::default()
-        };
-        Ok(Out::new(Writer::create(&self.options.out, options)?, self.options.redact.as_ref()))
-    }
-
     fn not_written(&self, source: io::Error) -> RecordError {
-        match source.downcast::<RecordingError>() {
-            Ok(error) => self.not_finished(error),
-            Err(source) => RecordError::Write { out: self.options.out.clone(), source },
-        }
-    }
-
-    /// Makes the error for a recording that could not be finished. The path in the system's error is of a file that is
-    /// removed with the recording.
-    fn not_finished(&self, error: RecordingError) -> RecordError {
-        match error {
-            RecordingError::Io { source, .. } => RecordError::Write { out: self.options.out.clone(), source },
-            other => other.into(),
-        }
+        out::not_written(&self.options.out, source)
     }
 
     /// Writes the rows that do not come from the trace: the monitor's samples, the command's mark, and the caller's

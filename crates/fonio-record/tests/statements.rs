@@ -163,7 +163,7 @@ fn the_statements_of_the_shell_are_recorded_without_values() {
                 .all(|row| row.connection == Some(0) && rows.threads.contains_key(&row.tid))
         );
     }
-    // Without the option, there is no row.
+    // With `statements` off, no statement is recorded.
     let database = system.dir.path().join("off.db");
     let command = words(&["sqlite3", database.to_str().unwrap(), &script("DELETE")]);
     let off = RecordOptions { command, statements: false, ..options(scratch.path()) };

@@ -2,7 +2,7 @@
 //!
 //! A [`device::Device`] takes commands at instants that its driver chooses and says when each completes; it does no
 //! I/O, reads no clock and uses no random number that its seed does not give. The simulator drives it with virtual
-//! time, the emulator with the wall clock; there is no second model. A [`scheduler::Scheduler`] decides which waiting
+//! time, the emulator drives the same model with the wall clock. A [`scheduler::Scheduler`] decides which waiting
 //! request a device gets next; [`engine::run`] runs workloads through both.
 
 pub mod device;

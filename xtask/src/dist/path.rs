@@ -72,7 +72,7 @@ fn measured(line: &str) -> Option<(String, String)> {
     Some((fix.to_owned(), rest.split(' ').next()?.to_owned()))
 }
 
-/// Where the steps are told, and how many were not as promised.
+/// The guest in which the steps run, and how many of them failed.
 struct Steps<'a, 'b> {
     system: &'a mut System<'b>,
     broken: u32,

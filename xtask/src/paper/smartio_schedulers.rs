@@ -376,7 +376,7 @@ fn slice_of_full_queue() -> String {
     }
     scheduler.insert(read(MANY, Class::BestEffort, 5), Timestamp(0));
     let in_flight = dispatched(&mut scheduler, Timestamp(0)).len() as u32;
-    let Some(at) = scheduler.next_timer(Timestamp(0)) else { return "no time".to_owned() };
+    let Some(at) = scheduler.next_timer(Timestamp(0)) else { return "no timer".to_owned() };
     let before = scheduler.dispatch(Timestamp(at.0 - 1), in_flight);
     let after = scheduler.dispatch(at, in_flight);
     match (before, after) {

@@ -173,12 +173,12 @@ pub const FIXES: &[Fix] = &[
     Fix {
         name: "concurrency",
         changes: Group::Scheduler,
-        does: "the scheduler SmartIO has at most 2 sequential reads, 4 random reads, 4 sequential writes and 2 random writes in flight, or as many as `fonio bench concurrency` finds, with concurrency=2,4,4,2 in this order; 0 is no limit",
+        does: "limits how many requests of each kind the scheduler SmartIO has in flight: `concurrency=2,4,4,2` for sequential reads, random reads, sequential writes and random writes; `fonio bench concurrency` finds the numbers, and without them there is no limit",
         loses: Loss::Nothing,
         source: "Nguyen et al. (MobiSys 2015)",
         needs_hardware: false,
         real: Real::Setting(|value| {
-            value.map_or(Ok(Concurrency::STUDY), str::parse).map(Setting::Concurrency)
+            value.map_or(Ok(Concurrency::UNLIMITED), str::parse).map(Setting::Concurrency)
         }),
         change: |setup, _| concurrency(setup),
     },

@@ -91,7 +91,7 @@ pub(super) fn concurrency(setup: &mut Setup) -> Result<(), &'static str> {
     if setup.owns_filesystem() && setup.scheduler.as_deref() != Some(SMARTIO) {
         return Err("only the scheduler smartio has these limits; choose it with --scheduler smartio");
     }
-    setting(setup, Setting::Concurrency(Concurrency::STUDY))
+    setting(setup, Setting::Concurrency(Concurrency::UNLIMITED))
 }
 
 pub(super) fn another_filesystem(setup: &mut Setup, filesystem: Filesystem) -> Result<(), &'static str> {

@@ -1,4 +1,4 @@
-//! The concurrency parameters of the scheduler smartio: at most how many requests of each kind are in flight.
+//! The concurrency parameters of the scheduler smartio: the most requests of each kind in flight.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ pub const SMARTIO: &str = "smartio";
 /// The kinds of requests in the order of a value, as in the names of their files in the folder `queue/iosched` of sysfs.
 const KINDS: [&str; 4] = ["seq_read", "rand_read", "seq_write", "rand_write"];
 
-/// How many requests of each kind are in flight at most; 0 is no limit.
+/// The most requests of each kind in flight; 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concurrency {
     /// Sequential reads.

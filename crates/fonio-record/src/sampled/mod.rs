@@ -9,15 +9,16 @@ mod tally;
 use std::time::Duration;
 
 use fonio_core::meta::{BLOCKED_SAMPLED, Clock, SCHEMA_VERSION, SHOWS_BLOCKED, SOURCE_PROCFS, Source};
-use fonio_core::{ByteCount, Content, Diagnostic, File, Meta, RowSink, Severity, Thread, Timestamp};
-use fonio_recording::{RecordingError, Writer, WriterOptions};
+use fonio_core::{
+    ByteCount, Content, DeviceId, Diagnostic, File, Meta, RowSink, Severity, Thread, Timestamp,
+};
 use fonio_system::signals::{Listener, Signal};
 use rustix::time::ClockId;
 
 use crate::machine::Machine;
 use crate::monitor::Monitor;
 use crate::names::NewThread;
-use crate::out::Out;
+use crate::out::{Out, not_written};
 use crate::pace::{after, clock, cpu_time, now, until};
 use crate::record::check_out;
 use crate::select;
@@ -29,9 +30,8 @@ use tally::Tally;
 
 /// The shortest time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A look at all threads may take one part in so many of the time until the next one, so that all of them take at most 2 % of
-/// one processor.
-const LOOK_SHARE: u32 = 50;
+/// The pause after a look, in multiples of the time that the look took: sampling uses at most 2 % of one processor.
+const PAUSE_PER_LOOK: u32 = 50;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 impl RecordError {
@@ -77,7 +77,7 @@ pub fn record_sampled(
     progress(Progress::Note(&note));
     let mut sampled = Sampled::begin(machine, options);
     let stopped_by = sampled.watch(&signals, progress)?;
-    sampled.write(options, stopped_by, (devices, note))
+    sampled.write(options, stopped_by, (devices, note), progress)
 }
 
 /// A recording that runs.
@@ -137,7 +137,7 @@ impl Sampled {
                 });
             }
             let took = self.look();
-            let pause = LOOK_EVERY.max(took * LOOK_SHARE);
+            let pause = LOOK_EVERY.max(took * PAUSE_PER_LOOK);
             let left = policy.deadline().map_or(pause, |end| until(now(), end));
             std::thread::sleep(pause.min(left));
             let seen = Seen {
@@ -172,7 +172,8 @@ impl Sampled {
         mut self,
         options: &RecordOptions,
         stopped_by: StopReason,
-        (devices, note): (Vec<fonio_core::DeviceId>, String),
+        (devices, note): (Vec<DeviceId>, String),
+        progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<RecordSummary, RecordError> {
         let ended = now();
         self.tally.finish(ended);
@@ -181,29 +182,17 @@ impl Sampled {
         }
         let capture_cpu = cpu_time().saturating_sub(self.cpu_began);
         let write_began = cpu_time();
-        let not_finished = |error| match error {
-            RecordingError::Io { source, .. } => RecordError::Write { out: options.out.clone(), source },
-            other => other.into(),
-        };
-        let settings = WriterOptions {
-            overwrite: options.overwrite,
-            keep_what_fits: true,
-            beside_if_taken: true,
-            ..WriterOptions::default()
-        };
-        let writer = Writer::create(&options.out, settings).map_err(not_finished)?;
-        let mut out = Out::new(writer, options.redact.as_ref());
+        let mut out = Out::create(options)?;
         let rate =
             self.tally.looks as f64 / ended.since(self.began).unwrap_or_default().as_secs_f64().max(1e-9);
         let message =
             format!("{note}; {rate:.0} looks a second show who was blocked, and estimate for how long");
-        self.rows(ended, &message, &mut out)
-            .map_err(|source| RecordError::Write { out: options.out.clone(), source })?;
-        let finished = out.install(self.meta(ended, &devices)).map_err(not_finished)?;
-        if !finished.incomplete.is_empty() {
-            let missing: Vec<String> = finished.incomplete.iter().map(ToString::to_string).collect();
-            return Err(RecordError::DiskFull { out: finished.path, missing: missing.join(", ") });
-        }
+        self.rows(ended, &message, &mut out).map_err(|source| not_written(&options.out, source))?;
+        let mut notes = vec![note];
+        let finished = out.install(self.meta(ended, &devices), &options.out, &mut |note| {
+            progress(Progress::Note(&note));
+            notes.push(note);
+        })?;
         Ok(RecordSummary {
             out: finished.path,
             began: self.began,
@@ -218,7 +207,7 @@ impl Sampled {
             lost: finished.meta.lost,
             capture_cpu,
             write_cpu: cpu_time().saturating_sub(write_began),
-            notes: vec![note],
+            notes,
         })
     }
 
@@ -265,7 +254,7 @@ impl Sampled {
         })
     }
 
-    fn meta(&self, ended: Timestamp, devices: &[fonio_core::DeviceId]) -> Meta {
+    fn meta(&self, ended: Timestamp, devices: &[DeviceId]) -> Meta {
         Meta {
             schema_version: SCHEMA_VERSION,
             writer: concat!("fonio ", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -27,7 +27,7 @@ fn all(sqlite: &Sqlite) -> Vec<(&Database, &StatementCost)> {
     all
 }
 
-/// The statements in one line, with at most so many characters of them.
+/// The statements on one line, cut to `chars` characters.
 fn shown(cost: &StatementCost, chars: usize) -> String {
     let more = if cost.more > 0 { format!("; and {} more", count(cost.more)) } else { String::new() };
     let mut text = cost.statements.join("; ");

@@ -9,7 +9,7 @@ pub(super) struct ThinkTime {
     completed: Option<Timestamp>,
 }
 
-/// The share of a new think time in the mean: one in this many.
+/// A new think time moves the mean by one part in this many of the difference.
 const SHARE: u64 = 8;
 
 impl ThinkTime {

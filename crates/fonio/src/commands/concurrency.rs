@@ -180,7 +180,7 @@ fn refuse_memory(target: &Path) -> Result<()> {
     }
 }
 
-/// The disk whose queue is to be changed.
+/// The disk to change.
 struct Disk {
     /// Its name in `/sys/block`.
     name: String,

@@ -20,8 +20,16 @@ pub struct Variant {
     pub scheduler: &'static str,
     /// Settings, and fio's options for I/O classes, as `compare.sh` takes them.
     pub words: &'static [&'static str],
-    /// Whether it competes: it is the kernel's, with the settings that it has without anybody's doing.
+    /// Whether it is the kernel's with its default settings.
     pub is_stock: bool,
+}
+
+impl Variant {
+    /// Whether SmartIO's reads are compared with its reads: it is the kernel's, tuned or not, without I/O classes, which
+    /// somebody would have to set for each program.
+    pub fn is_rival(&self) -> bool {
+        self.scheduler != SMARTIO && !self.words.iter().any(|word| CLASSES.contains(word))
+    }
 }
 
 const fn stock(name: &'static str) -> Variant {

@@ -19,7 +19,6 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
     println!("\nGoals, medians of the starts:");
     for profile in profiles {
         let of = |variant: &'static str, part: &'static str| results.get(&(profile, variant, part));
-        let stocks = || VARIANTS.iter().filter(|variant| variant.is_stock);
         for (part, study) in STUDY {
             let times = |op: &str| {
                 Some(slowdown(of(SMARTIO, part)?, &format!("1x1 {op}"), &format!("{op}-alone {op}"))?[1])
@@ -48,7 +47,8 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
                 _ => "read-alone read",
             };
             let times = |variant| Some(slowdown(of(variant, part)?, &format!("{run} read"), alone)?[1]);
-            let best = stocks().filter_map(|variant| Some((times(variant.name)?, variant.name)));
+            let rivals = VARIANTS.iter().filter(|variant| variant.is_rival());
+            let best = rivals.filter_map(|variant| Some((times(variant.name)?, variant.name)));
             let best = best.min_by(|one, other| one.0.total_cmp(&other.0));
             if let (Some(own), Some((best, name))) = (times(SMARTIO), best) {
                 println!(

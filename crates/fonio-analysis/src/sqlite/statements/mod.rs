@@ -18,7 +18,7 @@ const RUNS_MAX: usize = 1 << 20;
 const TEXTS_MAX: usize = 4096;
 /// How far back BEGIN is looked for, in runs of statements.
 const BACK_MAX: usize = 4096;
-/// The most statements by which transactions are told apart.
+/// The most statements of a transaction that are listed. Transactions with the same list are one group.
 const NAMED_MAX: usize = 4;
 /// The most groups of transactions of a database.
 const GROUPS_MAX: usize = 256;

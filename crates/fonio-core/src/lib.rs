@@ -5,6 +5,7 @@
 //! any trace format, does no I/O and reads no clock.
 
 pub mod event;
+mod file_flags;
 pub mod meta;
 mod names;
 pub mod op;
@@ -19,6 +20,7 @@ mod unit_name;
 pub mod units;
 
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
+pub use file_flags::FileFlags;
 pub use meta::Meta;
 pub use op::{Flags, Op, parse_rwbs};
 pub use quantity::{Quantity, QuantityError, Unit};

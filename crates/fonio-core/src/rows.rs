@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
+use crate::file_flags::FileFlags;
 use crate::op::{Flags, Op};
 use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 
@@ -212,7 +213,7 @@ pub struct Call {
     pub tid: u32,
     /// The file; of two, the first.
     pub file_id: Option<u32>,
-    /// The offset in the file; for `ftruncate`, its new length.
+    /// The offset in the file; for `ftruncate`, its new length; for `open`, its length once it is open.
     pub offset: Option<u64>,
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
@@ -221,6 +222,8 @@ pub struct Call {
     pub result: Option<i64>,
     /// What a write to an SQLite journal or WAL begins with.
     pub sqlite_write: Option<SqliteWrite>,
+    /// How the file was opened, of a call on an open file.
+    pub file_flags: Option<FileFlags>,
 }
 
 /// `statements.parquet`: consecutive steps (`sqlite3_step`) of one thread with one SQL statement on one connection of SQLite.

@@ -16,7 +16,7 @@ use fonio_system::ProcessId;
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::recorded::{Notes, record_command};
-use crate::replay::{self, Plan as Accesses};
+use crate::replay::{Plan as Accesses, Replayed, What};
 use crate::series::{RunFigures, Series, Variation, results};
 use crate::setup::{Conditions, Setup, Storage};
 use crate::test_bed::{Roles, TestBed};
@@ -24,6 +24,9 @@ use crate::trial::{Arm, Plan, Rounds, Trial, check_stop};
 
 /// The mark that the recorder sets while a command runs.
 const COMMAND_MARK: &str = "command";
+
+/// The file, beside the devices under test, in which a replay leaves what it did.
+const RESULT: &str = "replayed.json";
 
 /// A command to be measured.
 #[derive(Clone, Debug)]
@@ -54,24 +57,25 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Makes the file in `dir`, which goes with the test bed, and returns the command that replays on it.
+    /// Makes the file or folder in `dir`, which goes with the test bed, and returns the command that replays on it.
     fn prepare(
         &self,
         bed: &mut TestBed,
         dir: &Path,
         roles: &Roles,
     ) -> Result<Vec<OsString>, ExperimentError> {
-        let file = dir.join(replay::FILE);
+        let file = dir.join(self.plan.name());
         if file.exists() {
             let exists = io::ErrorKind::AlreadyExists.into();
             return Err(ExperimentError::system("make", &file)(exists));
         }
-        bed.ledger().begin(Step::File { path: file.clone() })?;
-        replay::prepare(self.plan, &file)?;
+        bed.ledger().begin(self.plan.step(&file))?;
+        self.plan.prepare(&file)?;
         let mut words = vec![roles.program.clone().into_os_string()];
         words.extend(roles.replay.iter().map(Into::into));
         words.extend([self.recording.into(), file.into_os_string()]);
-        words.extend(self.fast.then(|| "--fast".into()));
+        words.extend(self.options().map(Into::into));
+        words.extend(["--result".into(), bed.scratch().join(RESULT).into_os_string()]);
         Ok(words)
     }
 
@@ -79,8 +83,13 @@ impl Replay<'_> {
     fn told(&self) -> Vec<String> {
         let mut words = ["fonio", "run", "--recording"].map(str::to_owned).to_vec();
         words.push(self.recording.display().to_string());
-        words.extend(self.fast.then(|| "--fast".to_owned()));
+        words.extend(self.options().map(str::to_owned));
         words
+    }
+
+    fn options(&self) -> impl Iterator<Item = &'static str> {
+        let calls = (self.plan.what() == What::Calls).then_some("--calls");
+        calls.into_iter().chain(self.fast.then_some("--fast"))
     }
 }
 
@@ -121,7 +130,7 @@ pub fn run_command_series(
     let mut notes = Notes::default();
     // On a device of the user, the first run would be the only one that finds the page cache without its files.
     let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
-    // A replay does not use the page cache.
+    // A replay begins without its files in the page cache.
     if let Some(arm) = in_folder.filter(|_| options.replay.is_none()) {
         eprintln!("Running the command once without measuring it …");
         let unmeasured = out.join("unmeasured");
@@ -196,15 +205,26 @@ fn run_once(
         };
         return Err(ExperimentError::CommandFailed { command: options.line(), status });
     }
+    // A replay reads its recording before it begins.
+    let replayed =
+        options.replay.as_ref().map(|_| Replayed::load(&bed.scratch().join(RESULT))).transpose()?;
     bed.close()?;
-    let mut took = Took::default();
-    Recording::open(out)?.replay(&mut took, Tables::NONE.with(Table::Marks))?;
     let analysed = Analysed::of(out)?;
-    let wall_s = took.0.ok_or_else(|| ExperimentError::NotSeen {
+    let wall_s = match replayed {
+        Some(replayed) => replayed.took.as_secs_f64(),
+        None => command_took(out, options)?,
+    };
+    Ok((RunFigures::of_recording(&analysed.analysis, wall_s, out), analysed))
+}
+
+/// How long a recorded command took, in seconds.
+fn command_took(recording: &Path, options: &CommandOptions<'_>) -> Result<f64, ExperimentError> {
+    let mut took = Took::default();
+    Recording::open(recording)?.replay(&mut took, Tables::NONE.with(Table::Marks))?;
+    took.0.ok_or_else(|| ExperimentError::NotSeen {
         command: options.line(),
         reason: "the recording does not show when it ended",
-    })?;
-    Ok((RunFigures::of_recording(&analysed.analysis, wall_s, out), analysed))
+    })
 }
 
 /// Runs a line of the shell, which ends with us.

@@ -86,6 +86,15 @@ pub enum ExperimentError {
         /// The recording.
         recording: PathBuf,
     },
+    /// A recording has no file-system calls that can be replayed.
+    #[error(
+        "{} has no file-system calls to replay: record again with --calls, or leave out --calls to replay the I/O of its disk",
+        recording.display()
+    )]
+    NoCalls {
+        /// The recording.
+        recording: PathBuf,
+    },
     /// The places that a recording accesses do not fit.
     #[error(
         "the recording accesses {}, and {} has {} free: use another place, or --size for an emulated device",

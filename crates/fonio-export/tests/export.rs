@@ -215,6 +215,7 @@ fn perfetto_json() {
             exited: Some(Timestamp(2_600_000)),
             result: Some(0),
             sqlite_write: None,
+            file_flags: None,
         })?;
         export.wait(&Wait {
             tid: 7,

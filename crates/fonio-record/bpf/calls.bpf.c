@@ -16,7 +16,10 @@ enum { S_IFMT = 0170000, S_IFDIR = 0040000, S_IFBLK = 0060000, S_IFREG = 0100000
 
 // The layout of all that follows is repeated in src/calls/layout.rs.
 enum { HEAD_MAX = 32, PATH_MAX = 256, CALLS_MAX = 512 };
-enum { HAS_FILE = 1, HAS_OFFSET = 2, HAS_BYTES = 4, IS_WAL = 8, IS_JOURNAL = 16 };
+enum { HAS_FILE = 1, HAS_OFFSET = 2, HAS_BYTES = 4, IS_WAL = 8, IS_JOURNAL = 16, MADE_FILE = 32, IS_FOLDER = 64 };
+
+// include/linux/fs.h: the opening of this file made it.
+enum { FMODE_CREATED = 1 << 20 };
 
 // What a number in `followed` is: a process whose calls are recorded, or a thread of which only the processes that it starts
 // are followed.
@@ -86,6 +89,9 @@ struct call {
 	s32 number;
 	u32 flags;
 	u32 head_bytes;
+	// The flags with which the file was opened.
+	u32 file_flags;
+	u32 zero;
 	char comm[COMM_MAX];
 	u8 head[HEAD_MAX];
 };
@@ -217,6 +223,9 @@ INLINE int note_file(struct file *file, struct call *call)
 	if (!read_identity(inode, &call->inode, &call->device))
 		return 0;
 	call->flags |= HAS_FILE;
+	if (mode == S_IFDIR)
+		call->flags |= IS_FOLDER;
+	READ(call->file_flags, file->f_flags);
 	return 1;
 }
 
@@ -343,6 +352,8 @@ INLINE void begin_call(struct call *call, struct open_call *open, u64 ids, s64 r
 	call->number = open->number;
 	call->flags = 0;
 	call->head_bytes = 0;
+	call->file_flags = 0;
+	call->zero = 0;
 	current_comm(call->comm, sizeof(call->comm));
 	__builtin_memset(call->head, 0, sizeof(call->head));
 }
@@ -357,6 +368,8 @@ INLINE int give_path_call(struct open_call *open, u64 ids, s64 result, u8 kind, 
 	struct dentry *dentry = 0, *folder = 0;
 	struct inode *inode = 0;
 	unsigned long number = 0;
+	u32 mode = 0;
+	s64 size = 0;
 
 	begin_call(call, open, ids, result);
 	record->folder = 0;
@@ -376,6 +389,12 @@ INLINE int give_path_call(struct open_call *open, u64 ids, s64 result, u8 kind, 
 		if (!READ(dentry, file->f_path.dentry) && !READ(folder, dentry->d_parent) &&
 		    !READ(inode, folder->d_inode) && !READ(number, inode->i_ino))
 			record->folder = number;
+		if (!READ(mode, file->f_mode) && mode & FMODE_CREATED)
+			call->flags |= MADE_FILE;
+		if (!(call->flags & IS_FOLDER) && !READ(inode, file->f_inode) && !READ(size, inode->i_size)) {
+			call->offset = size;
+			call->flags |= HAS_OFFSET;
+		}
 	}
 	ring_submit(record, RINGBUF_NO_WAKEUP);
 	return 1;

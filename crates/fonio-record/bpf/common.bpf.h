@@ -48,6 +48,7 @@ struct inode {
 	u16 i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	s64 i_size;
 } KERNEL;
 struct qstr {
 	u64 hash_len;
@@ -65,6 +66,8 @@ struct file {
 	struct path f_path;
 	struct inode *f_inode;
 	s64 f_pos;
+	u32 f_flags;
+	u32 f_mode;
 } KERNEL;
 struct fdtable {
 	u32 max_fds;

@@ -82,6 +82,7 @@ fn write_recording(dir: &Path) {
                 exited,
                 result,
                 sqlite_write: None,
+                file_flags: None,
             })
             .unwrap();
         let reason = WaitReason::Storage;

@@ -8,9 +8,9 @@ use std::io;
 
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
-    Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, Diagnostic, File, Flags, Link, LinkEnd,
-    LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity, SqliteWrite,
-    Statement, Thread, Timestamp, Wait, WaitReason, ignore_rows,
+    Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, Diagnostic, File, FileFlags, Flags,
+    Link, LinkEnd, LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity,
+    SqliteWrite, Statement, Thread, Timestamp, Wait, WaitReason, ignore_rows,
 };
 use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
 use generated::{Checked, Generated};
@@ -187,8 +187,9 @@ prop_compose! {
         exited in of(time()),
         result: Option<i64>,
         sqlite_write in of(select(SqliteWrite::ALL)),
+        file_flags in of(any::<u32>().prop_map(FileFlags)),
     ) -> Call {
-        Call { call_id, name, tid, file_id, offset, bytes, entered, exited, result, sqlite_write }
+        Call { call_id, name, tid, file_id, offset, bytes, entered, exited, result, sqlite_write, file_flags }
     }
 }
 

@@ -674,3 +674,68 @@ fn a_recording_is_replayed_in_a_directory_and_leaves_nothing() {
     let nothing = fonio(&["run", "--recording", &place, "--on", &place]);
     assert_eq!(nothing.status.code(), Some(2), "{}", text(&nothing.stderr));
 }
+
+#[test]
+fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
+    if !can_emulate() {
+        return;
+    }
+    let (dir, place, out) = place_and_results();
+    let recording = dir.path().join("recording");
+    let recording = recording.to_str().unwrap();
+    let data = dir.path().join("data");
+    // Four writes of 64 KiB in two files, each synced; one of the files is renamed, the other deleted.
+    let script = "for n in 1 2; do dd if=/dev/zero of=$0.$n bs=64k count=2 oflag=append conv=notrunc,fsync status=none || exit; done; mv $0.1 $0.3; rm $0.2";
+    let recorded =
+        fonio(&["record", "--calls", "-o", recording, "--", "sh", "-c", script, data.to_str().unwrap()]);
+    assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+    let diagnostics = fs::read_to_string(Path::new(recording).join("diagnostics.jsonl")).unwrap();
+    if diagnostics.contains("no-calls") {
+        return skip(Need::Bpf, diagnostics);
+    }
+    let replay =
+        ["run", "--recording", recording, "--calls", "--fast", "--repeat", "1", "--json", "--on", &place];
+    let run = fonio(&[&replay[..], &["-o", &out]].concat());
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{}", text(&run.stderr));
+    assert!(text(&run.stderr).contains("at most 1 at a time"), "{}", text(&run.stderr));
+    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let figures = &series["variations"][0]["runs"][0];
+    assert!(figures["write_bytes"].as_u64().unwrap() >= 4 * 65536, "{figures}");
+    assert!(fs::read_dir(&place).unwrap().next().is_none(), "the folder is gone");
+    // The sample was recorded without calls.
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sample/webbench-on-ridata");
+    let nothing = fonio(&["run", "--recording", sample, "--calls", "--on", &place]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(text(&nothing.stderr).contains("record again with --calls"), "{}", text(&nothing.stderr));
+}
+
+/// Every fix of the list that loses nothing is tried; only the list as a whole shows that a fix does not fit a place.
+#[test]
+fn the_safe_fixes_are_tried_one_after_another() {
+    if !can_emulate() {
+        return;
+    }
+    let (_dir, _place, out) = place_and_results();
+    let tried = fonio(&[
+        "fix",
+        "--safe",
+        "--no-hardware",
+        "--prove",
+        "webbench",
+        "--on",
+        "sd_a2",
+        "--scale",
+        "0.01",
+        "--pace",
+        "0",
+        "--repeat",
+        "1",
+        "--json",
+        "-o",
+        &out,
+    ]);
+    assert!(tried.status.success(), "{}", text(&tried.stderr));
+    let series: serde_json::Value = serde_json::from_slice(&tried.stdout).unwrap();
+    let variations = series["variations"].as_array().unwrap();
+    assert!(variations.len() >= 4, "{}", text(&tried.stderr));
+}

@@ -109,6 +109,7 @@ fn call(at: u64, name: &str, file: u32, sqlite_write: Option<SqliteWrite>) -> Ca
         exited: Some(Timestamp(at + 5000)),
         result: Some(sqlite_write.map_or(0, |_| 24)),
         sqlite_write,
+        file_flags: None,
     }
 }
 

@@ -39,6 +39,7 @@ fn call(text: &str) -> Call {
         exited: Some(Timestamp(entered + 1000)),
         result: Some(0),
         sqlite_write: None,
+        file_flags: None,
     };
     for word in &words[4..] {
         if let Some((offset, bytes)) = word.split_once('+') {
@@ -415,6 +416,7 @@ proptest! {
                 exited: (*result < 2).then_some(Timestamp(entered.0 + 500)),
                 result: Some(*result * 4096),
                 sqlite_write: marks.get(*mark as usize + *place as usize).copied(),
+                file_flags: None,
             });
         }
         for at in 0..steps.len() as u64 {

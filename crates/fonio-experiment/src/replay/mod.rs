@@ -1,77 +1,200 @@
-//! Replays the block I/O of a recording on any storage, so that a user's own load is a workload.
+//! Replays a recording on any storage, so that a user's own load is a workload.
 //!
-//! The replay works on one file that holds every accessed place; it bypasses the page cache. Each thread of the recording
-//! becomes a thread. An access that began after the thread's previous one had ended waits for that one here too, and begins
-//! as long after it as in the recording: on a faster device, the thread goes on earlier. Write-back, for which nobody waits,
-//! keeps its times.
+//! [`What::Blocks`] are its reads, writes and flushes of the device, past the page cache, on one file that holds every
+//! accessed place. [`What::Calls`] are its file-system calls, through the page cache and the file system, on files of the
+//! recorded lengths.
+//!
+//! Each thread of the recording is a thread. What began after the thread's previous access had ended waits for that one here
+//! too, and begins as long after it as in the recording: on a faster device, the thread goes on earlier.
 
-mod plan;
-mod play;
+pub mod blocks;
+pub mod calls;
+mod memory;
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use fonio_core::ByteCount;
+use fonio_core::{ByteCount, Timestamp};
+use fonio_host::Step;
 use fonio_recording::{Recording, Table, Tables};
+use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 use crate::filling::Space;
-pub use plan::{Access, Begins, Kind, Plan};
 
-/// The name of the file on which a replay works.
-pub const FILE: &str = "fonio-replay.dat";
-
-/// Reads what the recording in `dir` did, on the device with the most accesses.
-///
-/// # Errors
-///
-/// [`ExperimentError::Recording`], or [`ExperimentError::NothingToReplay`].
-pub fn plan(dir: &Path) -> Result<Plan, ExperimentError> {
-    let mut collected = plan::Collected::default();
-    let tables = Tables::NONE.with(Table::Threads).with(Table::Bios).with(Table::Requests);
-    Recording::open(dir)?.replay(&mut collected, tables)?;
-    let plan = collected.plan();
-    if plan.is_empty() {
-        return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
-    }
-    Ok(plan)
+/// What of a recording is replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum What {
+    /// The I/O of the device.
+    #[default]
+    Blocks,
+    /// The file-system calls.
+    Calls,
 }
 
-/// Writes the file on which a replay works, and makes it durable: an access to a hole would be no access.
+/// What a replay does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// The I/O of the device.
+    Blocks(blocks::Plan),
+    /// The file-system calls.
+    Calls(calls::Plan),
+}
+
+/// When an access begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// This long after the beginning of the replay: nobody waited.
+    At(Duration),
+    /// This long after the end of the thread's previous access: it had waited for that one.
+    AfterEnd(Duration),
+    /// This long after the beginning of the thread's previous access: it did not wait.
+    AfterBegin(Duration),
+}
+
+impl Begins {
+    /// The instant, for a replay that began at `replay` and a previous access from `began` to `ended`.
+    fn due(self, replay: Instant, (began, ended): (Instant, Instant)) -> Instant {
+        match self {
+            Begins::At(time) => replay + time,
+            Begins::AfterEnd(time) => ended + time,
+            Begins::AfterBegin(time) => began + time,
+        }
+    }
+}
+
+fn since(later: Timestamp, earlier: Timestamp) -> Duration {
+    Duration::from_nanos(later.since(earlier).unwrap_or_default().0)
+}
+
+/// The unit in which accessed places are kept and filled.
+const CHUNK: u64 = 1 << 20;
+
+/// Reads what the recording in `dir` did.
 ///
 /// # Errors
 ///
-/// [`ExperimentError::NoRoom`], or a system call failed.
-pub fn prepare(plan: &Plan, file: &Path) -> Result<(), ExperimentError> {
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let free = Space::of(parent)?.free;
-    if plan.file_bytes >= free {
-        return Err(ExperimentError::NoRoom { wanted: plan.file_bytes, free, place: parent.to_owned() });
+/// [`ExperimentError::Recording`], [`ExperimentError::NothingToReplay`], or [`ExperimentError::NoCalls`].
+pub fn plan(dir: &Path, what: What) -> Result<Plan, ExperimentError> {
+    let recording = Recording::open(dir)?;
+    match what {
+        What::Blocks => {
+            let mut collected = blocks::Collected::default();
+            let tables = Tables::NONE.with(Table::Threads).with(Table::Bios).with(Table::Requests);
+            recording.replay(&mut collected, tables)?;
+            let plan = collected.plan();
+            if plan.is_empty() {
+                return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
+            }
+            Ok(Plan::Blocks(plan))
+        }
+        What::Calls => {
+            let mut collected = calls::Collected::default();
+            recording.replay(&mut collected, Tables::NONE.with(Table::Calls).with(Table::Files))?;
+            let plan = collected.plan();
+            if plan.is_empty() {
+                return Err(ExperimentError::NoCalls { recording: dir.to_owned() });
+            }
+            Ok(Plan::Calls(plan))
+        }
     }
-    let failed = || ExperimentError::system("write", file);
-    let mut out = File::create(file).map_err(failed())?;
-    let chunk: Vec<u8> = (0..plan::CHUNK).map(|at| (at * 31 % 251) as u8).collect();
-    for _ in 0..plan.file_bytes.0 / plan::CHUNK {
-        out.write_all(&chunk).map_err(failed())?;
+}
+
+impl Plan {
+    /// What it replays.
+    pub fn what(&self) -> What {
+        match self {
+            Plan::Blocks(_) => What::Blocks,
+            Plan::Calls(_) => What::Calls,
+        }
     }
-    out.sync_all().map_err(failed())
+
+    /// The name of the file or folder on which it works.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Plan::Blocks(_) => "fonio-replay.dat",
+            Plan::Calls(_) => "fonio-replay",
+        }
+    }
+
+    /// The step of the ledger that removes that file or folder.
+    pub(crate) fn step(&self, at: &Path) -> Step {
+        match self {
+            Plan::Blocks(_) => Step::File { path: at.to_owned() },
+            Plan::Calls(_) => Step::Tree { path: at.to_owned() },
+        }
+    }
+
+    /// The most room that it takes.
+    pub fn room(&self) -> ByteCount {
+        match self {
+            Plan::Blocks(plan) => plan.file_bytes,
+            Plan::Calls(plan) => plan.room(),
+        }
+    }
+
+    /// Makes the file or folder on which it works, and makes it durable and cold: an access to a hole would be no access, and
+    /// one to the page cache none to the device.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::NoRoom`], or a system call failed.
+    pub fn prepare(&self, at: &Path) -> Result<(), ExperimentError> {
+        let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (wanted, free) = (self.room(), Space::of(parent)?.free);
+        if wanted >= free {
+            return Err(ExperimentError::NoRoom { wanted, free, place: parent.to_owned() });
+        }
+        let made = match self {
+            Plan::Blocks(plan) => blocks::prepare(plan, at),
+            Plan::Calls(plan) => calls::prepare(plan, at),
+        };
+        made.map_err(ExperimentError::system("write", at))
+    }
+
+    /// Replays on what [`Plan::prepare`] made; `fast` leaves out all pauses.
+    ///
+    /// # Errors
+    ///
+    /// The first access that failed.
+    pub fn replay(&self, at: &Path, fast: bool) -> Result<Replayed, ExperimentError> {
+        let began = Instant::now();
+        let done = match self {
+            Plan::Blocks(plan) => blocks::play(plan, at, fast),
+            Plan::Calls(plan) => calls::play(plan, at, fast),
+        };
+        let done = done.map_err(ExperimentError::system("replay on", at))?;
+        Ok(Replayed { took: began.elapsed(), ..done })
+    }
 }
 
 /// What a replay did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replayed {
-    /// Accesses.
+    /// From the beginning of the first access to the end of the last one.
+    pub took: Duration,
+    /// Accesses, or calls.
     pub accesses: u64,
     /// Bytes read and written.
     pub bytes: ByteCount,
+    /// Reads that got less than in the recording, because the file was shorter here.
+    pub short_reads: u64,
 }
 
-/// Replays on `file`; `fast` leaves out all pauses.
-///
-/// # Errors
-///
-/// The first access that failed.
-pub fn replay(plan: &Plan, file: &Path, fast: bool) -> Result<Replayed, ExperimentError> {
-    play::play(plan, file, fast).map_err(ExperimentError::system("replay on", file))
+impl Replayed {
+    /// Writes it into a file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn save(&self, file: &Path) -> Result<(), ExperimentError> {
+        let text = serde_json::to_vec(self).expect("numbers are JSON");
+        std::fs::write(file, text).map_err(ExperimentError::system("write", file))
+    }
+
+    pub(crate) fn load(file: &Path) -> Result<Replayed, ExperimentError> {
+        let text = std::fs::read(file).map_err(ExperimentError::system("read", file))?;
+        serde_json::from_slice(&text)
+            .map_err(|error| ExperimentError::system("understand", file)(error.into()))
+    }
 }

@@ -24,6 +24,8 @@ pub(super) const HAS_OFFSET: u32 = 2;
 pub(super) const HAS_BYTES: u32 = 4;
 pub(super) const IS_WAL: u32 = 8;
 pub(super) const IS_JOURNAL: u32 = 16;
+pub(super) const MADE_FILE: u32 = 32;
+pub(super) const IS_FOLDER: u32 = 64;
 
 /// What the program counts.
 #[repr(C)]
@@ -60,6 +62,8 @@ pub(super) struct RawCall {
     pub number: i32,
     pub flags: u32,
     head_bytes: u32,
+    pub file_flags: u32,
+    zero: u32,
     pub comm: [u8; COMM_MAX],
     head: [u8; HEAD_MAX],
 }
@@ -76,8 +80,8 @@ struct RawPathCall {
 }
 
 const _: () = assert!(size_of::<Counters>() == 32 && size_of::<OpenCall>() == 16);
-const _: () = assert!(size_of::<RawCall>() == 120 && offset_of!(RawCall, comm) == 72);
-const _: () = assert!(size_of::<RawPathCall>() == 136 + PATH_MAX && offset_of!(RawPathCall, path) == 136);
+const _: () = assert!(size_of::<RawCall>() == 128 && offset_of!(RawCall, comm) == 80);
+const _: () = assert!(size_of::<RawPathCall>() == 144 + PATH_MAX && offset_of!(RawPathCall, path) == 144);
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for Counters {}
@@ -136,17 +140,17 @@ pub(super) mod tests {
     #[test]
     fn records_are_told_apart_by_their_size() {
         let mut bytes = vec![0; size_of::<RawPathCall>()];
-        bytes[120..128].copy_from_slice(&77_u64.to_ne_bytes());
-        bytes[128..132].copy_from_slice(&5_i32.to_ne_bytes());
-        bytes[136..141].copy_from_slice(b"/a/b\0");
+        bytes[128..136].copy_from_slice(&77_u64.to_ne_bytes());
+        bytes[136..140].copy_from_slice(&5_i32.to_ne_bytes());
+        bytes[144..149].copy_from_slice(b"/a/b\0");
         let path = |bytes: &[u8]| RawCall::read(bytes).and_then(|(_, path)| path);
         assert_eq!(path(&bytes), Some(RawPath { bytes: b"/a/b".to_vec(), folder: 77 }));
         for (length, expected) in [(-14, 0), (300, 4), (3, 3)] {
-            bytes[128..132].copy_from_slice(&i32::to_ne_bytes(length));
+            bytes[136..140].copy_from_slice(&i32::to_ne_bytes(length));
             assert_eq!(path(&bytes).map(|path| path.bytes.len()), Some(expected), "{length}");
         }
-        assert!(RawCall::read(&bytes[..120]).is_some_and(|(_, path)| path.is_none()));
-        assert_eq!(RawCall::read(&bytes[..119]), None);
+        assert!(RawCall::read(&bytes[..128]).is_some_and(|(_, path)| path.is_none()));
+        assert_eq!(RawCall::read(&bytes[..127]), None);
         assert_eq!(RawCall::read(&[]), None);
     }
 

@@ -20,13 +20,13 @@ mod table;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLink;
-use fonio_core::{DeviceId, SqliteWrite, Timestamp};
+use fonio_core::{DeviceId, FileFlags, SqliteWrite, Timestamp};
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 
 use crate::bpf::{self, Unavailable};
 use crate::statements::StatementsProbe;
-use layout::{Counters, HAS_BYTES, HAS_FILE, HAS_OFFSET, OpenCall, RawCall, RawPath};
+use layout::{Counters, HAS_BYTES, HAS_FILE, HAS_OFFSET, IS_FOLDER, MADE_FILE, OpenCall, RawCall, RawPath};
 pub(crate) use recorded::{CallsCapture, CapturedCalls};
 
 /// The compiled program. `cargo xtask assets` makes it.
@@ -53,6 +53,8 @@ pub(crate) struct RecordedCall {
     /// When it returned, and what; `None` if it had not when the recording ended.
     pub ended: Option<(Timestamp, i64)>,
     pub sqlite_write: Option<SqliteWrite>,
+    /// How the file was opened, of a call with an open file.
+    pub file_flags: Option<FileFlags>,
 }
 
 /// A call as the probe gives it.
@@ -162,6 +164,7 @@ impl CallsProbe {
                 entered: Timestamp(call.entered_ns),
                 ended: None,
                 sqlite_write: None,
+                file_flags: None,
             };
             give(Given { call, path: None, process: 0, comm: [0; 16] });
         }
@@ -177,6 +180,29 @@ impl CallsProbe {
 /// The header of each record in a ring buffer (`BPF_RINGBUF_HDR_SZ`).
 pub(crate) const RING_HEADER_BYTES: u64 = 8;
 
+/// The machine's flags of an open file, with fonio's bits.
+fn file_flags(raw: &RawCall) -> FileFlags {
+    // `O_SYNC` is `O_DSYNC` and another bit.
+    const KNOWN: [(libc::c_int, FileFlags); 4] = [
+        (libc::O_APPEND, FileFlags::APPEND),
+        (libc::O_DIRECT, FileFlags::DIRECT),
+        (libc::O_DSYNC, FileFlags::DSYNC),
+        (libc::O_SYNC, FileFlags::SYNC),
+    ];
+    let mut flags = FileFlags::NONE;
+    for (bits, flag) in KNOWN {
+        if raw.file_flags & bits as u32 == bits as u32 {
+            flags |= flag;
+        }
+    }
+    for (bit, flag) in [(MADE_FILE, FileFlags::MADE), (IS_FOLDER, FileFlags::FOLDER)] {
+        if raw.has(bit) {
+            flags |= flag;
+        }
+    }
+    flags
+}
+
 fn given(raw: &RawCall, path: Option<RawPath>) -> Given {
     // The kernel's `dev_t` has 20 bits for the minor number.
     let fs = DeviceId::new(raw.device >> 20, raw.device & 0xf_ffff);
@@ -189,6 +215,7 @@ fn given(raw: &RawCall, path: Option<RawPath>) -> Given {
         entered: Timestamp(raw.entered_ns),
         ended: Some((Timestamp(raw.exited_ns), raw.result)),
         sqlite_write: sqlite::sqlite_write(raw),
+        file_flags: raw.has(HAS_FILE).then(|| file_flags(raw)),
     };
     Given { call, path, process: raw.tgid, comm: raw.comm }
 }

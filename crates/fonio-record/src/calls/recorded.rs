@@ -219,6 +219,7 @@ impl CapturedCalls {
                 exited: call.ended.map(|(at, _)| at),
                 result: call.ended.map(|(_, result)| result),
                 sqlite_write: call.sqlite_write,
+                file_flags: call.file_flags,
             })?;
         }
         match &self.statements {
@@ -287,6 +288,7 @@ mod tests {
             entered: Timestamp(1),
             ended: Some((Timestamp(2), result)),
             sqlite_write: None,
+            file_flags: None,
         };
         let path = RawPath { bytes: path.as_bytes().to_vec(), folder: 3 };
         Given { call, path: Some(path), process, comm: [0; 16] }

@@ -14,7 +14,7 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int32Type, Int64Type, UInt16Type, UInt32Type};
 use fonio_core::{
-    BlockedIn, ByteCount, Content, DeviceId, Flags, LinkEnd, LinkKind, Metric, Nanos, Op, Sector,
+    BlockedIn, ByteCount, Content, DeviceId, FileFlags, Flags, LinkEnd, LinkKind, Metric, Nanos, Op, Sector,
     SqliteWrite, Timestamp, WaitReason,
 };
 
@@ -137,6 +137,7 @@ numbers! {
     ByteCount, Int64Type, |value| value.0 as i64, |stored| ByteCount(stored as u64);
     u32, UInt32Type, |value| value, |stored| stored;
     Flags, UInt32Type, |value| value.0, |stored| Flags(stored);
+    FileFlags, UInt32Type, |value| value.0, |stored| FileFlags(stored);
     u16, UInt16Type, |value| value, |stored| stored;
     i32, Int32Type, |value| value, |stored| stored;
 }

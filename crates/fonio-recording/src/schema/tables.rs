@@ -6,9 +6,9 @@
 
 use arrow::array::ArrayRef;
 use fonio_core::{
-    Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, File, Flags, Link, LinkEnd, LinkKind,
-    Mark, Metric, Nanos, Op, Request, Sample, Sector, SqliteWrite, Statement, Thread, Timestamp, Wait,
-    WaitReason,
+    Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, File, FileFlags, Flags, Link, LinkEnd,
+    LinkKind, Mark, Metric, Nanos, Op, Request, Sample, Sector, SqliteWrite, Statement, Thread, Timestamp,
+    Wait, WaitReason,
 };
 
 use super::cell::{self, Cell};
@@ -112,6 +112,7 @@ tables! {
         exited: Option<Timestamp> => "exited_ns" Near,
         result: Option<i64> => "result" Few,
         sqlite_write: Option<SqliteWrite> => "sqlite_write" Few added,
+        file_flags: Option<FileFlags> => "file_flags" Few added,
     }
     Statement => Statements {
         tid: u32 => "tid" Few,

@@ -30,6 +30,10 @@ pub struct Run {
     /// for has ended. Compare places with --on, settings with --fix.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["workload", "mobigen", "arguments", "launch"])]
     pub recording: Option<PathBuf>,
+    /// With --recording: replay its file-system calls (`fonio record --calls`), through the page cache and the file system of
+    /// each place.
+    #[arg(long, requires = "recording")]
+    pub calls: bool,
     /// With --recording: without pauses, as fast as it goes.
     #[arg(long, requires = "recording")]
     pub fast: bool,

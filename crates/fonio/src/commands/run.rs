@@ -50,11 +50,17 @@ pub enum Role {
     Replay {
         /// The recording.
         recording: PathBuf,
-        /// The file, with room for all that the recording accesses.
+        /// The file or folder that was prepared for it.
         file: PathBuf,
+        /// Replay file-system calls, not the I/O of the disk.
+        #[arg(long)]
+        calls: bool,
         /// Without pauses.
         #[arg(long)]
         fast: bool,
+        /// Write what was done into this file.
+        #[arg(long)]
+        result: PathBuf,
     },
     /// Start a prepared workload, and end with it.
     Start {
@@ -68,9 +74,13 @@ pub fn play(role: &Role) -> Result<Exit> {
     match role {
         Role::Http { address } => serve_http(*address)?,
         Role::Task { file } => do_task(file)?,
-        Role::Replay { recording, file, fast } => {
-            let done = replay::replay(&replay::plan(recording)?, file, *fast)?;
+        Role::Replay { recording, file, calls, fast, result } => {
+            let done = replay::plan(recording, what(*calls))?.replay(file, *fast)?;
+            done.save(result)?;
             eprintln!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
+            if done.short_reads > 0 {
+                eprintln!("{} reads got less than in the recording", done.short_reads);
+            }
         }
         Role::Start { socket } => start_task(socket)?,
     }
@@ -124,19 +134,8 @@ fn replay_recording(recording: &Path, arguments: &Run, colour: Colour) -> Result
     let stop = begin()?;
     let recording = fs::canonicalize(recording)
         .with_context(|| format!("cannot find the recording {}", recording.display()))?;
-    let plan = replay::plan(&recording)?;
-    eprintln!(
-        "Replaying {} reads, writes and flushes of {} threads on {} …",
-        plan.len(),
-        plan.threads.len(),
-        output::bytes(plan.file_bytes)
-    );
-    if plan.left_out + plan.of_other_devices > 0 {
-        eprintln!(
-            "left out: {} discards and other operations, {} accesses of other devices",
-            plan.left_out, plan.of_other_devices
-        );
-    }
+    let plan = replay::plan(&recording, what(arguments.calls))?;
+    tell(&plan);
     let setups = setups(at)?;
     let arms = variations(&setups, &arguments.fix, None, &Setup::check_kernel, &mut Err)
         .map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))?;
@@ -150,6 +149,44 @@ fn replay_recording(recording: &Path, arguments: &Run, colour: Colour) -> Result
         stop: &stop,
     };
     run_and_publish(&arms, &options, at, colour)
+}
+
+fn what(calls: bool) -> replay::What {
+    if calls { replay::What::Calls } else { replay::What::Blocks }
+}
+
+/// Says what is replayed, and what is not.
+fn tell(plan: &replay::Plan) {
+    let room = output::bytes(plan.room());
+    match plan {
+        replay::Plan::Blocks(plan) => {
+            let (accesses, threads) = (plan.len(), plan.threads.len());
+            eprintln!("Replaying {accesses} reads, writes and flushes of {threads} threads on {room} …");
+            if plan.left_out + plan.of_other_devices > 0 {
+                eprintln!(
+                    "left out: {} discards and other operations, {} accesses of other devices",
+                    plan.left_out, plan.of_other_devices
+                );
+            }
+        }
+        replay::Plan::Calls(plan) => {
+            let (calls, files, threads) = (plan.len(), plan.files.len(), plan.threads.len());
+            eprintln!("Replaying {calls} calls on {files} files, at most {threads} at a time, in {room} …");
+            for (reason, count) in &plan.left_out {
+                let why = match reason {
+                    replay::calls::LeftOut::Failed => "failed in the recording",
+                    replay::calls::LeftOut::Elsewhere => {
+                        "are on other file systems than most of its writes and syncs"
+                    }
+                    replay::calls::LeftOut::Unknown => {
+                        "have a file or a place that the recording does not show"
+                    }
+                    replay::calls::LeftOut::Kind => "are of a kind that is not replayed, such as msync",
+                };
+                eprintln!("left out: {count} calls that {why}");
+            }
+        }
+    }
 }
 
 /// Runs a series of commands, and shows it.

@@ -140,6 +140,7 @@ fn with_commits(rows: &[String], commits: &[(u32, u64, u64)]) -> Sqlite {
             exited: Some(Timestamp(exited)),
             result: Some(result),
             sqlite_write,
+            file_flags: None,
         };
         tally.call(&call("pwrite64", from, from + 10, Some(SqliteWrite::WalCommit), 24));
         tally.call(&call("fdatasync", from + (until - from) / 2, until, None, 0));

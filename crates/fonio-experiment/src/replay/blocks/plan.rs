@@ -10,8 +10,8 @@ use fonio_core::{
 };
 use rustc_hash::FxHashMap;
 
-/// The unit in which addresses are moved together: places within one keep their distance.
-pub const CHUNK: u64 = 1 << 20;
+use super::super::{Begins, CHUNK, since};
+
 /// Direct I/O needs whole blocks of the file system.
 const BLOCK: u64 = 4096;
 /// The largest single access; the kernel splits larger ones anyway.
@@ -28,17 +28,6 @@ pub enum Kind {
     DurableWrite,
     /// Makes earlier writes durable.
     Flush,
-}
-
-/// When an access begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begins {
-    /// This long after the beginning of the replay: nobody waited.
-    At(Duration),
-    /// This long after the end of the thread's previous access: it had waited for that one.
-    AfterEnd(Duration),
-    /// This long after the beginning of the thread's previous access: it did not wait.
-    AfterBegin(Duration),
 }
 
 /// One access.
@@ -81,7 +70,7 @@ impl Plan {
 
 /// Collects the rows of a recording. Requests, bios and threads may come in any order.
 #[derive(Debug, Default)]
-pub(super) struct Collected {
+pub(in crate::replay) struct Collected {
     began: Option<Timestamp>,
     bios: Vec<Row>,
     requests: Vec<Row>,
@@ -159,7 +148,7 @@ impl RowSink for Collected {
 
 impl Collected {
     /// Makes the plan for the device with the most accesses.
-    pub(super) fn plan(mut self) -> Plan {
+    pub(in crate::replay) fn plan(mut self) -> Plan {
         // Another device merges and flushes differently, so that bios are better; not every source shows them.
         let mut rows = if self.bios.is_empty() {
             std::mem::take(&mut self.requests)
@@ -215,10 +204,6 @@ fn after(previous: &Row, row: &Row) -> Begins {
     }
 }
 
-fn since(later: Timestamp, earlier: Timestamp) -> Duration {
-    Duration::from_nanos(later.since(earlier).unwrap_or_default().0)
-}
-
 /// The accesses of a row: kind, offset and bytes.
 fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
     let has = |flag: Flags| row.flags.0 & flag.0 != 0;
@@ -250,7 +235,7 @@ fn blocks(sector: Sector, bytes: u64) -> (u64, u64) {
     (from / BLOCK * BLOCK, (from + bytes).div_ceil(BLOCK) * BLOCK)
 }
 
-/// The accessed chunks of the device, moved together in the order of their addresses.
+/// The accessed chunks of the device, moved together in the order of their addresses. Places within one keep their distance.
 #[derive(Debug)]
 struct Places(BTreeMap<u64, u64>);
 

@@ -14,15 +14,16 @@ use fonio_core::ByteCount;
 use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
 
-use super::{Access, Begins, Kind, Plan, Replayed};
+use super::super::memory::Buffer;
+use super::super::{Begins, Replayed};
+use super::{Access, Kind, Plan};
 
 /// The most accesses in flight for which no thread waits.
 const POOL: usize = 32;
 /// Threads of a plan that run at once; the accesses of further ones are made by one more thread, in the order of time.
 const THREADS_MAX: usize = 128;
-const ALIGNMENT: usize = 4096;
 
-pub(super) fn play(plan: &Plan, path: &Path, fast: bool) -> io::Result<Replayed> {
+pub(in crate::replay) fn play(plan: &Plan, path: &Path, fast: bool) -> io::Result<Replayed> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).expect("flags are an int");
     let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path)?;
     let shared = Shared {
@@ -53,7 +54,12 @@ pub(super) fn play(plan: &Plan, path: &Path, fast: bool) -> io::Result<Replayed>
         return Err(error);
     }
     let bytes = plan.threads.iter().flatten().map(|access| access.bytes).sum();
-    Ok(Replayed { accesses: plan.len() as u64, bytes: ByteCount(bytes) })
+    Ok(Replayed {
+        accesses: plan.len() as u64,
+        bytes: ByteCount(bytes),
+        short_reads: 0,
+        ..Replayed::default()
+    })
 }
 
 struct Shared<'a> {
@@ -74,11 +80,7 @@ impl Shared<'_> {
                 return;
             }
             if !self.fast {
-                let due = match access.begins {
-                    Begins::At(time) => self.began + time,
-                    Begins::AfterEnd(time) => previous_ended + time,
-                    Begins::AfterBegin(time) => previous_began + time,
-                };
+                let due = access.begins.due(self.began, (previous_began, previous_ended));
                 thread::sleep(due.saturating_duration_since(Instant::now()));
             }
             previous_began = Instant::now();
@@ -133,21 +135,6 @@ impl Shared<'_> {
     }
 }
 
-/// Memory that begins at a multiple of a block, as direct I/O needs it.
-#[derive(Default)]
-struct Buffer(Vec<u8>);
-
-impl Buffer {
-    fn of(&mut self, bytes: u64) -> &mut [u8] {
-        let bytes = bytes as usize;
-        if self.0.len() < bytes + ALIGNMENT {
-            self.0 = vec![0x5a; bytes + ALIGNMENT];
-        }
-        let from = self.0.as_ptr().align_offset(ALIGNMENT);
-        &mut self.0[from..from + bytes]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use fonio_testing::{Need, has};
@@ -186,7 +173,10 @@ mod tests {
         let began = Instant::now();
         let done = play(&plan, &file, false).expect("it replays");
         assert!(began.elapsed() >= pause, "no access begins before its time");
-        assert_eq!(done, Replayed { accesses: 5, bytes: ByteCount(4 * 8192) });
+        assert_eq!(
+            done,
+            Replayed { accesses: 5, bytes: ByteCount(4 * 8192), short_reads: 0, ..Replayed::default() }
+        );
         let after = std::fs::read(&file).expect("it is there");
         let changed: Vec<usize> = (0..after.len() / 4096)
             .filter(|block| before[block * 4096..][..4096] != after[block * 4096..][..4096])

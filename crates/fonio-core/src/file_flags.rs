@@ -1,0 +1,57 @@
+//! How a file was opened.
+
+use std::ops::{BitOr, BitOrAssign};
+
+use serde::{Deserialize, Serialize};
+
+/// A set of properties of an open file, with the meaning of the flags of `open(2)`.
+///
+/// The bits are fonio's own, because the kernel's differ between architectures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FileFlags(pub u32);
+
+impl FileFlags {
+    /// None.
+    pub const NONE: FileFlags = FileFlags(0);
+    /// Writes go to the end of the file (`O_APPEND`).
+    pub const APPEND: FileFlags = FileFlags(1);
+    /// Reads and writes bypass the page cache (`O_DIRECT`).
+    pub const DIRECT: FileFlags = FileFlags(1 << 1);
+    /// The data of a write are durable when it ends (`O_DSYNC`).
+    pub const DSYNC: FileFlags = FileFlags(1 << 2);
+    /// The data and all metadata of a write are durable when it ends (`O_SYNC`).
+    pub const SYNC: FileFlags = FileFlags(1 << 3);
+    /// This `open` made the file. Other calls on it do not have this flag.
+    pub const MADE: FileFlags = FileFlags(1 << 4);
+    /// It is a folder.
+    pub const FOLDER: FileFlags = FileFlags(1 << 5);
+
+    /// Each flag with its name, from the lowest bit.
+    pub const NAMES: [(FileFlags, &'static str); 6] = [
+        (FileFlags::APPEND, "append"),
+        (FileFlags::DIRECT, "direct"),
+        (FileFlags::DSYNC, "dsync"),
+        (FileFlags::SYNC, "sync"),
+        (FileFlags::MADE, "made"),
+        (FileFlags::FOLDER, "folder"),
+    ];
+
+    /// Whether this set contains every flag of `other`.
+    pub fn contains(self, other: FileFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for FileFlags {
+    type Output = FileFlags;
+    fn bitor(self, other: FileFlags) -> FileFlags {
+        FileFlags(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for FileFlags {
+    fn bitor_assign(&mut self, other: FileFlags) {
+        self.0 |= other.0;
+    }
+}

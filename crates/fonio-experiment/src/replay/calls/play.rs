@@ -1,0 +1,331 @@
+//! Makes the calls of a plan.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use fonio_core::{ByteCount, FileFlags};
+use rustc_hash::FxHashMap;
+use rustix::fs::{FallocateFlags, OFlags, fallocate, syncfs};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use super::super::Replayed;
+use super::super::memory::Buffer;
+use super::{Act, Call, Plan, file_name};
+
+/// The flags of an open file that change what a call costs.
+const COSTLY: [(FileFlags, OFlags); 3] =
+    [(FileFlags::DIRECT, OFlags::DIRECT), (FileFlags::DSYNC, OFlags::DSYNC), (FileFlags::SYNC, OFlags::SYNC)];
+/// The most files that a thread keeps open.
+const OPEN_MAX: usize = 256;
+const STACK_BYTES: usize = 256 << 10;
+
+pub(in crate::replay) fn play(plan: &Plan, folder: &Path, fast: bool) -> io::Result<Replayed> {
+    raise_open_files();
+    let shared = Shared {
+        folder,
+        files: plan.files.iter().map(|_| Shown::default()).collect(),
+        fast,
+        began: Instant::now(),
+        has_failed: AtomicBool::new(false),
+        failure: Mutex::new(None),
+    };
+    let done = thread::scope(|scope| {
+        let mut handles = Vec::new();
+        for calls in &plan.threads {
+            let shared = &shared;
+            let thread = thread::Builder::new().stack_size(STACK_BYTES);
+            handles.push(thread.spawn_scoped(scope, move || shared.follow(calls))?);
+        }
+        let each = handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        io::Result::Ok(each.fold(Replayed::default(), |sum, one| Replayed {
+            accesses: sum.accesses + one.accesses,
+            bytes: ByteCount(sum.bytes.0 + one.bytes.0),
+            short_reads: sum.short_reads + one.short_reads,
+            ..sum
+        }))
+    })?;
+    match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(done),
+    }
+}
+
+/// Many threads have many files open; a limit that cannot be raised shows in the call that meets it.
+fn raise_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// What all threads know of a file.
+#[derive(Debug, Default)]
+struct Shown {
+    /// Raised when the file is made anew: who opens it afterwards gets the new one.
+    generation: AtomicU64,
+    is_renamed: AtomicBool,
+}
+
+struct Shared<'a> {
+    folder: &'a Path,
+    files: Vec<Shown>,
+    fast: bool,
+    began: Instant,
+    has_failed: AtomicBool,
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl Shared<'_> {
+    /// Makes the calls of a thread.
+    fn follow(&self, calls: &[Call]) -> Replayed {
+        let mut player = Player {
+            shared: self,
+            open: FxHashMap::default(),
+            buffer: Buffer::default(),
+            done: Replayed::default(),
+        };
+        let (mut began, mut ended) = (self.began, self.began);
+        for call in calls {
+            if self.has_failed.load(Ordering::Relaxed) {
+                break;
+            }
+            if !self.fast {
+                thread::sleep(
+                    call.begins.due(self.began, (began, ended)).saturating_duration_since(Instant::now()),
+                );
+            }
+            began = Instant::now();
+            if let Err(error) = player.make(call) {
+                self.fail(call, &error);
+                break;
+            }
+            ended = Instant::now();
+            player.done.accesses += 1;
+        }
+        player.done
+    }
+
+    fn fail(&self, call: &Call, error: &io::Error) {
+        self.has_failed.store(true, Ordering::Relaxed);
+        let told =
+            io::Error::new(error.kind(), format!("{:?} of {}: {error}", call.act, file_name(call.file)));
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(told);
+    }
+
+    fn path(&self, file: usize) -> PathBuf {
+        let mut name = file_name(file);
+        if self.files[file].is_renamed.load(Ordering::Relaxed) {
+            name.push_str("-renamed");
+        }
+        self.folder.join(name)
+    }
+}
+
+/// Makes the calls of one thread.
+struct Player<'a> {
+    shared: &'a Shared<'a>,
+    /// Open files, with the generation that was opened.
+    open: FxHashMap<(usize, FileFlags), (u64, File)>,
+    buffer: Buffer,
+    done: Replayed,
+}
+
+impl Player<'_> {
+    fn make(&mut self, call: &Call) -> io::Result<()> {
+        match call.act {
+            Act::Open { made, length } => self.open(call, made, length == Some(0)),
+            Act::Read { offset, bytes } => self.read(call, offset, bytes),
+            Act::Write { offset, bytes } => {
+                self.done.bytes.0 += bytes;
+                let mut buffer = std::mem::take(&mut self.buffer);
+                let written = self.file(call)?.write_all_at(buffer.of(bytes), offset);
+                self.buffer = buffer;
+                written
+            }
+            Act::Sync { data_only: false } => self.file(call)?.sync_all(),
+            Act::Sync { data_only: true } => self.file(call)?.sync_data(),
+            Act::SyncFilesystem => Ok(syncfs(File::open(self.shared.folder)?)?),
+            Act::Allocate { offset, bytes } => {
+                let file = self.file(call)?;
+                // The mode is not known. Within the file, it is a hole or nothing.
+                if bytes == 0 || offset.saturating_add(bytes) <= file.metadata()?.len() {
+                    return Ok(());
+                }
+                match fallocate(file, FallocateFlags::empty(), offset, bytes) {
+                    // A file system without this call; programs go on without it, too.
+                    Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+                    done => Ok(done?),
+                }
+            }
+            Act::SetLength(length) => self.file(call)?.set_len(length),
+            Act::Remove => gone_is_fine(fs::remove_file(self.shared.path(call.file))),
+            Act::Rename => {
+                let from = self.shared.path(call.file);
+                self.shared.files[call.file].is_renamed.store(true, Ordering::Relaxed);
+                let to = self.shared.path(call.file);
+                if from == to { Ok(()) } else { gone_is_fine(fs::rename(from, to)) }
+            }
+        }
+    }
+
+    fn open(&mut self, call: &Call, made: bool, emptied: bool) -> io::Result<()> {
+        let shown = &self.shared.files[call.file];
+        if made {
+            shown.is_renamed.store(false, Ordering::Relaxed);
+            shown.generation.fetch_add(1, Ordering::Relaxed);
+        }
+        self.open.remove(&self.key(call));
+        let file = self.file(call)?;
+        // `O_TRUNC` of an empty file changes nothing.
+        if (made || emptied) && file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
+            file.set_len(0)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, call: &Call, offset: u64, bytes: u64) -> io::Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let into = buffer.of(bytes);
+        let mut got = 0;
+        while got < into.len() {
+            match self.file(call)?.read_at(&mut into[got..], offset + got as u64)? {
+                0 => break,
+                more => got += more,
+            }
+        }
+        self.done.short_reads += u64::from(got < into.len());
+        self.done.bytes.0 += got as u64;
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn key(&self, call: &Call) -> (usize, FileFlags) {
+        let costly = COSTLY.iter().filter(|(flag, _)| call.flags.contains(*flag));
+        (call.file, costly.fold(FileFlags::NONE, |all, (flag, _)| all | *flag))
+    }
+
+    /// The open file of a call. A file that was removed stays open for those who have it, until it is made anew.
+    fn file(&mut self, call: &Call) -> io::Result<&File> {
+        let key = self.key(call);
+        let generation = self.shared.files[call.file].generation.load(Ordering::Relaxed);
+        if self.open.get(&key).is_none_or(|(opened, _)| *opened != generation) {
+            if self.open.len() >= OPEN_MAX {
+                self.open.clear();
+            }
+            let file = self.open_anew(call, key.1)?;
+            self.open.insert(key, (generation, file));
+        }
+        Ok(&self.open[&key].1)
+    }
+
+    fn open_anew(&self, call: &Call, costly: FileFlags) -> io::Result<File> {
+        if call.flags.contains(FileFlags::FOLDER) {
+            return File::open(self.shared.folder);
+        }
+        let flags = COSTLY.iter().filter(|(flag, _)| costly.contains(*flag));
+        let flags = flags.fold(OFlags::empty(), |all, (_, flag)| all | *flag);
+        let flags = i32::try_from(flags.bits()).expect("flags are an int");
+        let path = self.shared.path(call.file);
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)
+    }
+}
+
+/// Another thread can have removed the file before.
+fn gone_is_fine(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::super::Begins;
+    use super::super::{Before, prepare};
+    use super::*;
+
+    fn call(act: Act, file: usize) -> Call {
+        Call { begins: Begins::AfterEnd(Duration::ZERO), act, file, flags: FileFlags::NONE }
+    }
+
+    #[test]
+    fn files_are_as_the_calls_leave_them() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("replay");
+        let there =
+            Before { is_there: true, bytes: 5000, chunks: [0].into(), end: 6000, ..Before::default() };
+        let folder_flags = FileFlags::FOLDER;
+        let plan = Plan {
+            files: vec![
+                there,
+                Before::default(),
+                Before::default(),
+                Before { is_folder: true, ..Before::default() },
+            ],
+            threads: vec![vec![
+                call(Act::Read { offset: 4000, bytes: 1000 }, 0),
+                call(Act::Write { offset: 5000, bytes: 1000 }, 0),
+                call(Act::Sync { data_only: true }, 0),
+                call(Act::Read { offset: 5500, bytes: 1000 }, 0),
+                // A file that is removed while it is open, and made again.
+                call(Act::Open { made: true, length: Some(0) }, 1),
+                call(Act::Write { offset: 0, bytes: 100 }, 1),
+                call(Act::Remove, 1),
+                call(Act::Write { offset: 100, bytes: 100 }, 1),
+                call(Act::Open { made: true, length: Some(0) }, 1),
+                call(Act::Write { offset: 0, bytes: 7 }, 1),
+                // One that takes another name.
+                call(Act::Open { made: true, length: Some(0) }, 2),
+                call(Act::Allocate { offset: 0, bytes: 300 }, 2),
+                call(Act::Rename, 2),
+                call(Act::Open { made: false, length: Some(300) }, 2),
+                call(Act::SetLength(200), 2),
+                Call { flags: folder_flags, ..call(Act::Sync { data_only: false }, 3) },
+                call(Act::SyncFilesystem, 3),
+                call(Act::Remove, 0),
+                call(Act::Remove, 0),
+            ]],
+            ..Plan::default()
+        };
+        prepare(&plan, &folder).expect("it is prepared");
+        assert_eq!(fs::metadata(folder.join("file-0")).expect("it is there").len(), 5000);
+        let done = play(&plan, &folder, false).expect("it replays");
+        assert_eq!(
+            done,
+            Replayed {
+                accesses: 19,
+                bytes: ByteCount(2000 + 500 + 207),
+                short_reads: 1,
+                ..Replayed::default()
+            }
+        );
+        let mut left: Vec<(String, u64)> = fs::read_dir(&folder)
+            .expect("it is there")
+            .map(|entry| entry.expect("it can be read"))
+            .map(|entry| (entry.file_name().display().to_string(), entry.metadata().expect("a length").len()))
+            .collect();
+        left.sort();
+        assert_eq!(left, [("file-1".to_owned(), 7), ("file-2-renamed".to_owned(), 200)]);
+    }
+
+    #[test]
+    fn the_first_failure_names_call_and_file() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let plan = Plan {
+            files: vec![Before::default()],
+            threads: vec![vec![call(Act::SetLength(u64::MAX), 0)]],
+            ..Plan::default()
+        };
+        let error = play(&plan, dir.path(), true).expect_err("no file is that long");
+        assert!(error.to_string().contains("SetLength") && error.to_string().contains("file-0"), "{error}");
+    }
+}

@@ -1,0 +1,34 @@
+//! Makes the files that the calls find.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise, syncfs};
+
+use super::super::CHUNK;
+use super::super::memory::Buffer;
+use super::{Plan, file_name};
+
+/// Makes the files in a new folder, durable and not in the page cache.
+pub(in crate::replay) fn prepare(plan: &Plan, folder: &Path) -> io::Result<()> {
+    fs::create_dir(folder)?;
+    let mut buffer = Buffer::default();
+    let there = || plan.files.iter().enumerate().filter(|(_, file)| file.is_there && !file.is_folder);
+    for (at, before) in there() {
+        let file = File::create(folder.join(file_name(at)))?;
+        file.set_len(before.bytes)?;
+        for chunk in &before.chunks {
+            let from = chunk * CHUNK;
+            if from < before.bytes {
+                file.write_all_at(buffer.of(CHUNK.min(before.bytes - from)), from)?;
+            }
+        }
+    }
+    syncfs(File::open(folder)?)?;
+    for (at, _) in there() {
+        fadvise(File::open(folder.join(file_name(at)))?, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! Memory of which accesses are made.
+
+use fonio_core::Random;
+
+/// Direct I/O needs memory that begins at a multiple of this.
+const ALIGNMENT: usize = 4096;
+
+/// Memory that begins at a multiple of a block. Its content does not compress, so that a compressing file system writes it all.
+#[derive(Debug, Default)]
+pub(super) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    pub(super) fn of(&mut self, bytes: u64) -> &mut [u8] {
+        let bytes = bytes as usize;
+        if self.0.len() < bytes + ALIGNMENT {
+            let mut random = Random::new(bytes as u64);
+            self.0 = Vec::with_capacity(bytes + ALIGNMENT + 8);
+            while self.0.len() < bytes + ALIGNMENT {
+                self.0.extend(random.next_u64().to_ne_bytes());
+            }
+        }
+        let from = self.0.as_ptr().align_offset(ALIGNMENT);
+        &mut self.0[from..from + bytes]
+    }
+}

@@ -3,6 +3,7 @@
 //! there; the words for a unit are absent if the recorded scheduler would not heed them.
 
 use super::Facts;
+use crate::series::Series;
 use crate::{Analysis, DeviceInfo};
 
 /// Schedulers that put reads and synchronous writes before other writes.
@@ -17,6 +18,11 @@ const HEEDS_WEIGHTS: &str = "bfq";
 const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
 /// From this read-ahead on, more is hardly of use.
 const READ_AHEAD_KB: u32 = 512;
+const SECOND_NS: u64 = 1_000_000_000;
+/// The limit of dirty pages in MiB where the rate of the device is not known, and its bounds: with less, write-back cannot
+/// put writes together; more is of no use to memory of 1 GiB.
+const DIRTY_MIB_DEFAULT: u64 = 32;
+const DIRTY_MIB: (u64, u64) = (8, 256);
 /// Of files that belong to a database of SQLite in a rollback mode.
 const JOURNAL: &str = "-journal";
 
@@ -68,7 +74,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if !analysis.devices.iter().any(is_zram) {
         facts.word("fix.swap", "`fonio fix swap-in-ram --apply`");
     }
-    facts.word("fix.dirty_limit", "`fonio fix dirty-limit=32MiB --apply`");
+    facts.word("fix.dirty_limit", &dirty_limit(&analysis.series));
     if let Some(dir) = &device.commits_often {
         facts.word("fix.commit", &command("commit-30s", dir));
     }
@@ -107,6 +113,22 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if let Some(database) = database {
         facts.word("fix.database", &command("wal-full", &database));
     }
+}
+
+/// The limit of dirty pages for about a second of writes, so that a sync that has to write them all takes no longer: at the
+/// highest rate of any second of the recording.
+fn dirty_limit(series: &Series) -> String {
+    let bins = usize::try_from(SECOND_NS.div_ceil(series.bin_ns.max(1))).unwrap_or(usize::MAX);
+    let most: u64 =
+        series.write_bytes.windows(bins).map(|second| second.iter().sum()).max().unwrap_or_default();
+    let command = |mib: u64| format!("`fonio fix dirty-limit={mib}MiB --apply`");
+    if most == 0 {
+        return command(DIRTY_MIB_DEFAULT);
+    }
+    let rate = most as f64 / (bins as f64 * series.bin_ns as f64 / SECOND_NS as f64);
+    let mib = (rate / f64::from(1 << 20)).round() as u64;
+    let limit = mib.next_power_of_two().clamp(DIRTY_MIB.0, DIRTY_MIB.1);
+    format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
 }
 
 /// The class of the programs that write, which is what keeps their writes away from reads without [`ISOLATES_READS`]. `now`
@@ -231,6 +253,26 @@ mod tests {
         assert_eq!(told(&["none"], Some("none")), [None, None]);
         let heeded = class(", which the schedulers bfq and mq-deadline heed");
         assert_eq!(told(&["none", "smartio"], None), [None, heeded]);
+    }
+
+    #[test]
+    fn the_dirty_limit_follows_the_rate_of_writes() {
+        let told = |bin_ns, write_mib: &[u64]| {
+            let write_bytes = write_mib.iter().map(|mib| mib << 20).collect();
+            dirty_limit(&Series { bin_ns, write_bytes, ..Series::default() })
+        };
+        let seen = |limit: u64, rate: u64| {
+            format!("`fonio fix dirty-limit={limit}MiB --apply` (at most {rate} MiB/s were written here)")
+        };
+        assert_eq!(told(SECOND_NS, &[1, 20, 3]), seen(32, 20));
+        assert_eq!(told(SECOND_NS / 2, &[1, 20, 30, 3]), seen(64, 50));
+        assert_eq!(told(4 * SECOND_NS, &[4, 8]), seen(8, 2));
+        assert_eq!(told(SECOND_NS, &[2000]), seen(256, 2000));
+        // Nothing was written, or for less than a second.
+        for series in [&[0, 0][..], &[]] {
+            assert_eq!(told(SECOND_NS, series), "`fonio fix dirty-limit=32MiB --apply`");
+        }
+        assert_eq!(told(SECOND_NS / 4, &[5, 5]), "`fonio fix dirty-limit=32MiB --apply`");
     }
 
     #[test]
